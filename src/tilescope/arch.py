@@ -1,0 +1,137 @@
+"""What each GPU architecture has: shared memory, and which instructions of the tile's path exist.
+
+A feature is written as the target that has it, since plain, family and exact targets differ:
+
+    feature           sm_80   sm_90   sm_100  sm_120
+    tma               -       plain   plain   plain      compile for sm_90, sm_100, ...
+    wgmma             -       a       -       -          compile for sm_90a, nothing else has it
+    tcgen05           -       -       a,f     -          compile for sm_100a or sm_100f
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from tilescope.errors import RuleError, unknown_name
+from tilescope.value import Row
+
+ArchName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
+Basis = Literal["measured", "documented"]
+KIB = 1024
+
+# fmt: off
+_FEATURES = {
+    # which target assembles it (ptxas 13.0)  80       86       89       90       100      103      110      120
+    "ldmatrix":                             ("plain", "plain", "plain", "plain", "plain", "plain", "plain", "plain"),
+    "ldmatrix_b8":                          ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
+    "stmatrix":                             ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
+    "stmatrix_b8":                          ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
+    "mma":                                  ("plain", "plain", "plain", "plain", "plain", "plain", "plain", "plain"),
+    "mma_fp8":                              ("-",     "-",     "plain", "plain", "plain", "plain", "plain", "plain"),
+    "mma_f8f6f4":                           ("-",     "-",     "-",     "-",     "-",     "-",     "-",     "a,f"),
+    "mma_f64_m16":                          ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
+    "wgmma":                                ("-",     "-",     "-",     "a",     "-",     "-",     "-",     "-"),
+    "tcgen05":                              ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
+    "tcgen05_i8":                           ("-",     "-",     "-",     "-",     "a",     "-",     "a",     "-"),
+    "tcgen05_k96":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
+    "tma":                                  ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
+    "multicast":                            ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
+    "cta_group":                            ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
+    "gather4":                              ("-",     "-",     "-",     "-",     "plain", "plain", "plain", "plain"),
+    "gather4_cluster":                      ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
+    "scatter4":                             ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
+    "im2col_wide":                          ("-",     "-",     "-",     "-",     "plain", "plain", "plain", "plain"),
+    "im2col_wide_cluster":                  ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
+    "im2col_wide_128":                      ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
+    "tensormap_replace":                    ("-",     "-",     "-",     "a",     "a,f",   "a,f",   "a,f",   "a,f"),
+    "packed_types":                         ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
+    "swizzle_atomicity":                    ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
+    "swizzle_96B":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
+}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Arch(Row):
+    """One GPU architecture.
+
+    >>> hopper = Arch.named("sm_90")
+    >>> hopper.smem_per_block_bytes, hopper.has("wgmma"), hopper.has("tcgen05")
+    (232448, True, False)
+    >>> hopper.target("wgmma")
+    'sm_90a'
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+    smem_per_sm_bytes: int
+    smem_per_block_bytes: int  # with the opt-in function attribute
+    blocks_per_sm: int
+    basis: Basis  # measured: the rules that tilescope applies to it were held against a card
+    features: Mapping[str, str] = field(repr=False, hash=False)
+
+    @classmethod
+    def named(cls, name: object) -> Arch:
+        """The row called `name`; sm_90a, sm_100f, sm_121 (family of sm_120) and 9.0 are understood too.
+
+        >>> Arch.named("sm_90a").name
+        'sm_90'
+        """
+        if isinstance(name, Arch):
+            return name
+        row = ARCH.get(name) if isinstance(name, str) else None
+        if row is None and isinstance(name, str):
+            row = ARCH.get(_canonical(name))
+        if row is None:
+            raise RuleError([unknown_name("architecture", "arch", name, ARCH)])
+        return row
+
+    def has(self, feature: str) -> bool:
+        """Whether any target of this architecture assembles the feature."""
+        return self.features[feature] != "-"
+
+    def target(self, feature: str) -> str | None:
+        """The target to compile for, such as "sm_90a" for wgmma; None where the feature is missing."""
+        return {"-": None, "plain": self.name, "a": self.name + "a", "a,f": self.name + "a"}[self.features[feature]]
+
+
+def _canonical(name: str) -> str:
+    """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, whose column the documents share."""
+    found = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name.strip().casefold())
+    if found is None:
+        return name
+    number = found[1] + found[2]
+    return "sm_" + {"121": "120", "101": "110"}.get(number, number)  # sm_101 became sm_110 in PTX 9.0
+
+
+def architectures_with(feature: str) -> tuple[str, ...]:
+    """Names of the architectures that have the feature.
+
+    >>> architectures_with("wgmma")
+    ('sm_90',)
+    """
+    return tuple(name for name, row in ARCH.items() if row.has(feature))
+
+
+def _features(column: int) -> Mapping[str, str]:
+    return MappingProxyType({feature: targets[column] for feature, targets in _FEATURES.items()})
+
+
+# Shared memory: CUDA programming guide, compute capability table; blocks: the occupancy header.
+# fmt: off
+ARCH: dict[str, Arch] = {row.name: row for row in (
+    #    name     capability  per SM     per block  blocks  basis
+    Arch("sm_80",  (8, 0),  164 * KIB, 163 * KIB, 32, "documented", _features(0)),
+    Arch("sm_86",  (8, 6),  100 * KIB,  99 * KIB, 16, "documented", _features(1)),
+    Arch("sm_89",  (8, 9),  100 * KIB,  99 * KIB, 24, "documented", _features(2)),
+    Arch("sm_90",  (9, 0),  228 * KIB, 227 * KIB, 32, "measured",   _features(3)),
+    Arch("sm_100", (10, 0), 228 * KIB, 227 * KIB, 32, "documented", _features(4)),
+    Arch("sm_103", (10, 3), 228 * KIB, 227 * KIB, 32, "documented", _features(5)),
+    Arch("sm_110", (11, 0), 228 * KIB, 227 * KIB, 24, "documented", _features(6)),
+    Arch("sm_120", (12, 0), 100 * KIB,  99 * KIB, 24, "documented", _features(7)),
+)}
+# fmt: on

@@ -1,0 +1,158 @@
+"""Element types: how many bits, what each tool calls them, and as what TMA moves them.
+
+TMA knows sixteen types. Everything else travels as one of them:
+
+    int8, e4m3, e5m2, ue8m0 ──▶ uint8             e2m3, e3m2 ──▶ 16u6_align16b
+    int16                   ──▶ uint16            e2m1, int4 ──▶ 16u4_align8b
+
+The driver and PTX number the same types differently (float64 is 8 here, 9 there): both are columns.
+The packed types hold sixteen values in 8 or 12 global bytes; two of them spread out in shared memory:
+
+    16u4_align8b    8 global bytes ──▶  8 shared bytes, dense
+    16u4_align16b   8 global bytes ──▶ 16 shared bytes, 8 of data and 8 of padding
+    16u6_align16b  12 global bytes ──▶ 16 shared bytes, 12 of data and 4 of padding
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tilescope.errors import RuleError, unknown_name
+from tilescope.value import Row
+
+TmaTypeName = Literal[
+    "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
+    "float32_ftz", "tfloat32", "tfloat32_ftz", "16u4_align8b", "16u4_align16b", "16u6_align16b",
+]  # fmt: skip
+DataTypeName = Literal[
+    TmaTypeName, "int8", "int16", "e4m3", "e5m2", "ue8m0", "e2m3", "e3m2", "e2m1", "int4", "uint4", "b1"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DataType(Row):
+    """One element type.
+
+    >>> bf16 = DataType.named("bf16")
+    >>> bf16.name, bf16.bits, bf16.driver_code, bf16.ptx_code
+    ('bfloat16', 16, 9, 10)
+    >>> DataType.named("e4m3").tma.name
+    'uint8'
+    """
+
+    name: str
+    bits: int  # of one element in global memory
+    smem_bits: int  # of one element in shared memory, padding shared out
+    driver_code: int | None  # CUtensorMapDataType; None: TMA does not know it
+    ptx: str  # the PTX spelling, without its dot
+    ptx_code: int | None  # .elemtype of tensormap.replace
+    numpy_name: str | None  # numpy or ml_dtypes; None: no array type holds it
+    is_float: bool  # an integer type takes no NaN fill
+    tma_name: str  # the driver's type that moves it
+
+    @classmethod
+    def named(cls, name: Any) -> DataType:
+        """The row called `name`: a driver name, a PTX spelling, an alias, or a numpy, ml_dtypes or torch type.
+
+        >>> import numpy
+        >>> DataType.named(numpy.float32).name, DataType.named(".s8").name, DataType.named("half").name
+        ('float32', 'int8', 'float16')
+        """
+        if isinstance(name, DataType):
+            return name
+        row = _BY_NAME.get(name) if isinstance(name, str) else _from_array_type(name)
+        if row is None and isinstance(name, str):
+            row = _BY_NAME.get(name.strip().casefold().removeprefix("cu_tensor_map_data_type_").lstrip("."))
+        if row is None:
+            raise RuleError([unknown_name("data type", "data_type", name, DATA_TYPE)])
+        return row
+
+    @property
+    def tma(self) -> DataType:
+        """The type as which TMA moves this one: itself for the driver's sixteen."""
+        return DATA_TYPE[self.tma_name]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether several elements share a byte."""
+        return self.bits < 8
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy type of one element; bfloat16 and the narrow floats come from ml_dtypes."""
+        if self.numpy_name is None:
+            raise RuleError([unknown_name("array type for", "data_type", self.name, _WITH_ARRAYS)])
+        try:
+            return np.dtype(self.numpy_name)
+        except TypeError:
+            import ml_dtypes
+
+            narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
+            return narrow
+
+
+def _from_array_type(given: object) -> DataType | None:
+    if type(given).__module__ == "torch":
+        return _BY_NAME.get(str(given).removeprefix("torch."))
+    try:
+        name = np.dtype(given).name  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None
+    return None if given is None else _BY_NAME.get(name)
+
+
+# fmt: off
+DATA_TYPE: dict[str, DataType] = {row.name: row for row in (
+    #         name          bits smem driver ptx        ptx numpy               float  moved as
+    DataType("uint8",          8,   8,    0, "u8",         0, "uint8",           False, "uint8"),
+    DataType("uint16",        16,  16,    1, "u16",        1, "uint16",          False, "uint16"),
+    DataType("uint32",        32,  32,    2, "u32",        2, "uint32",          False, "uint32"),
+    DataType("int32",         32,  32,    3, "s32",        3, "int32",           False, "int32"),
+    DataType("uint64",        64,  64,    4, "u64",        4, "uint64",          False, "uint64"),
+    DataType("int64",         64,  64,    5, "s64",        5, "int64",           False, "int64"),
+    DataType("float16",       16,  16,    6, "f16",        6, "float16",         True,  "float16"),
+    DataType("float32",       32,  32,    7, "f32",        7, "float32",         True,  "float32"),
+    DataType("float64",       64,  64,    8, "f64",        9, "float64",         True,  "float64"),
+    DataType("bfloat16",      16,  16,    9, "bf16",      10, "bfloat16",        True,  "bfloat16"),
+    DataType("float32_ftz",   32,  32,   10, "f32.ftz",    8, "float32",         True,  "float32_ftz"),
+    DataType("tfloat32",      32,  32,   11, "tf32",      11, "float32",         True,  "tfloat32"),
+    DataType("tfloat32_ftz",  32,  32,   12, "tf32.ftz",  12, "float32",         True,  "tfloat32_ftz"),
+    DataType("16u4_align8b",   4,   4,   13, "b4x16",     13, None,              False, "16u4_align8b"),
+    DataType("16u4_align16b",  4,   8,   14, "b4x16_p64", 14, None,              False, "16u4_align16b"),
+    DataType("16u6_align16b",  6,   8,   15, "b6x16_p32", 15, None,              False, "16u6_align16b"),
+    DataType("int8",           8,   8, None, "s8",      None, "int8",            False, "uint8"),
+    DataType("int16",         16,  16, None, "s16",     None, "int16",           False, "uint16"),
+    DataType("e4m3",           8,   8, None, "e4m3",    None, "float8_e4m3fn",   True,  "uint8"),
+    DataType("e5m2",           8,   8, None, "e5m2",    None, "float8_e5m2",     True,  "uint8"),
+    DataType("ue8m0",          8,   8, None, "ue8m0",   None, "float8_e8m0fnu",  True,  "uint8"),
+    DataType("e2m3",           6,   8, None, "e2m3",    None, "float6_e2m3fn",   True,  "16u6_align16b"),
+    DataType("e3m2",           6,   8, None, "e3m2",    None, "float6_e3m2fn",   True,  "16u6_align16b"),
+    DataType("e2m1",           4,   4, None, "e2m1",    None, "float4_e2m1fn",   True,  "16u4_align8b"),
+    DataType("int4",           4,   4, None, "s4",      None, "int4",            False, "16u4_align8b"),
+    DataType("uint4",          4,   4, None, "u4",      None, "uint4",           False, "16u4_align8b"),
+    DataType("b1",             1,   1, None, "b1",      None, None,              False, "uint8"),
+)}
+# fmt: on
+
+_ALIASES = {
+    "half": "float16",
+    "fp16": "float16",
+    "float": "float32",
+    "fp32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "e4m3fn": "e4m3",
+    "e2m1fn": "e2m1",
+    "bool": "uint8",
+    "b6p2x16": "16u6_align16b",  # what a store of the type is called
+}
+_BY_NAME: dict[str, DataType] = (
+    {row.numpy_name: row for row in reversed(DATA_TYPE.values()) if row.numpy_name}
+    | {row.ptx: row for row in DATA_TYPE.values()}
+    | {alias: DATA_TYPE[name] for alias, name in _ALIASES.items()}
+    | DATA_TYPE
+)
+_WITH_ARRAYS = [row.name for row in DATA_TYPE.values() if row.numpy_name]

@@ -1,0 +1,160 @@
+r"""What goes wrong, as data: a `Violation` says which rule, with what value, and what would work.
+
+    swizzle-span: box[0] = 128 elements x 2 bytes = 256 bytes; swizzle 128B takes a row of at
+    most 128 bytes. Use box[0] <= 64 and one box per span.
+    \__ rule     \__ found                                     \__ limit              \__ fix
+
+Exceptions carry all violations of a call at once, so that one run names every mistake:
+
+    TilescopeError
+    ├── RuleError (also a ValueError)         .violations
+    │   ├── TensorMapError                    the driver would answer INVALID_VALUE
+    │   ├── IllegalInstructionError           the map is fine, this use of it kills the context
+    │   └── PlanError                         no candidate is left
+    └── DeviceError (also a RuntimeError)     the card, the driver or a package is missing
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: its name, the value that broke it, the limit, and the nearest thing that works.
+
+    `severity` is "error" (the hardware or driver refuses), "warning" (accepted, but wrong or forbidden
+    by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does.
+
+    >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Give 1 to 5 dims."))
+    rank: 0 dimensions; a tiled map has 1 to 5. Give 1 to 5 dims.
+    """
+
+    rule: str
+    severity: Severity
+    argument: str
+    found: str
+    limit: str
+    fix: str
+    change: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.found}; {self.limit}. {self.fix}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        >>> Violation("rank", "error", "dims", "0", "1 to 5", "Give 1.").to_dict()["rule"]
+        'rank'
+        """
+        return {
+            "kind": "violation",
+            "rule": self.rule,
+            "severity": self.severity,
+            "argument": self.argument,
+            "found": self.found,
+            "limit": self.limit,
+            "fix": self.fix,
+            "change": None if self.change is None else dict(self.change),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Violation:
+        """The violation that `to_dict` described."""
+        fields = {name: value for name, value in data.items() if name != "kind"}
+        if fields.get("change") is not None:
+            fields["change"] = MappingProxyType(dict(fields["change"]))
+        return cls(**fields)
+
+
+class TilescopeError(Exception):
+    """Base of everything tilescope raises on purpose.
+
+    >>> issubclass(RuleError, TilescopeError)
+    True
+    """
+
+
+class RuleError(TilescopeError, ValueError):
+    """The input breaks rules; `.violations` holds all of them.
+
+    >>> error = RuleError([Violation("span", "error", "box[0]", "256 bytes", "at most 128", "Halve it.")])
+    >>> error.violations[0].argument
+    'box[0]'
+    """
+
+    def __init__(self, violations: Iterable[Violation]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("\n".join(str(violation) for violation in self.violations))
+
+    def __reduce__(self) -> tuple[type[RuleError], tuple[tuple[Violation, ...]]]:
+        return type(self), (self.violations,)
+
+
+class TensorMapError(RuleError):
+    """A tensor map that the driver refuses, or bytes that are no tensor map."""
+
+
+class IllegalInstructionError(RuleError):
+    """A use of a sound tensor map that the chip answers with an illegal instruction."""
+
+
+class PlanError(RuleError):
+    """No plan is left: every candidate was refused, and these are the reasons."""
+
+
+class DeviceError(TilescopeError, RuntimeError):
+    """A card, a driver or an optional package is missing or failed."""
+
+
+def broken(rule: str, argument: str, found: str, limit: str, fix: str) -> RuleError:
+    """A `RuleError` of one violation, for a caller's single mistake."""
+    return RuleError([Violation(rule, "error", argument, found, limit, fix)])
+
+
+def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) -> Violation:
+    """The violation for a name that no table has, with the nearest one as its fix.
+
+    >>> print(unknown_name("swizzle", "swizzle", "128b_atom", ["none", "128B", "128B_ATOM_32B"]))
+    unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
+    """
+    names = list(known)
+    shown = str(found) if isinstance(found, str) else f"{found!r} ({type(found).__name__})"
+    nearest = nearest_name(found, names) if isinstance(found, str) else None
+    fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
+    return Violation(
+        "unknown-name",
+        "error",
+        argument,
+        f"{what} {shortened(shown)}",
+        "known: " + ", ".join(names),
+        fix,
+        None if nearest is None else MappingProxyType({argument: nearest}),
+    )
+
+
+def nearest_name(found: str, known: Iterable[str]) -> str | None:
+    """The known name that resembles `found` most, ignoring case, or None.
+
+    >>> nearest_name("bflaot16", ["float16", "bfloat16"])
+    'bfloat16'
+    """
+    by_folded = {name.casefold(): name for name in known}
+    folded = found[:80].casefold()
+    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.5)
+    if close:
+        return by_folded[close[0]]
+    containing = [name for key, name in by_folded.items() if folded and (folded in key or key in folded)]
+    return containing[0] if containing else None
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """`text` on one line of at most `limit` characters, so that a pasted file does not fill an error."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,167 @@
+"""The base of all results: frozen values that convert to plain data and back, and draw themselves.
+
+    value ── to_dict() ──▶ {"kind": "wgmma_descriptor", "start_address": "0x400", ...} ── json ──▶ anywhere
+          ◀─ from_dict() ──
+
+Addresses and descriptor words become hexadecimal strings, because JavaScript rounds integers above
+2^53; rows of tables (`Swizzle`, `DataType`, `Arch`) become their names; arrays become nested lists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, field, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+
+
+def hex_field(**options: Any) -> Any:
+    """A dataclass field of addresses or descriptor words: hexadecimal in `to_dict`."""
+    return field(metadata={"hex": True}, **options)
+
+
+def array_field(dtype: str, **options: Any) -> Any:
+    """A dataclass field that holds a read-only array of `dtype`."""
+    return field(metadata={"dtype": dtype}, **options)
+
+
+def row_field(named: Callable[[Any], Any], **options: Any) -> Any:
+    """A dataclass field that holds a row of a table; `named` finds the row by its name."""
+    return field(metadata={"named": named}, **options)
+
+
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array with its write flag cleared, as results hold them."""
+    array.flags.writeable = False
+    return array
+
+
+class Value:
+    """Base of tilescope's frozen dataclasses: equality, plain data, notebook display.
+
+    A dataclass that holds arrays is declared with `eq=False`, so that it compares by this class.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    _kinds: ClassVar[dict[str, type[Value]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        Value._kinds[cls.kind] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
+        return {"kind": self.kind} | {
+            each.name: _plain(getattr(self, each.name), each) for each in _fields(self) if each.init
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The value that `to_dict` described; on `Value` itself, of whatever kind it was."""
+        found = data.get("kind", cls.__dict__.get("kind")) if isinstance(data, Mapping) else None
+        chosen = Value._kinds.get(found) if isinstance(found, str) else None
+        if chosen is None or not issubclass(chosen, cls):
+            known = [kind for kind, each in Value._kinds.items() if issubclass(each, cls)]
+            raise RuleError([unknown_name("kind", "kind", found, known)])
+        known_fields = {each.name: each for each in _fields(chosen) if each.init}
+        for name in data:
+            if name != "kind" and name not in known_fields:
+                raise RuleError([unknown_name(f"field of {chosen.kind}", "data", name, known_fields)])
+        return chosen(**{name: _revived(data[name], each) for name, each in known_fields.items() if name in data})
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in _fields(self))
+
+    def __hash__(self) -> int:
+        return hash(tuple(_hashable(getattr(self, each.name)) for each in _fields(self)))
+
+    def text(self) -> str:
+        """The value drawn with characters, without colour."""
+        from tilescope import view
+
+        return view.text(self)
+
+    def svg(self) -> str:
+        """The value drawn as a standalone SVG document."""
+        from tilescope import view
+
+        drawn = view.svg(self)
+        if drawn is None:
+            raise broken("drawing", "value", f"a {self.kind}", "it has no drawing", "Print it, or use to_dict().")
+        return drawn
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        from tilescope import view
+
+        drawn = view.svg(self)
+        return {"text/plain": repr(self)} | ({} if drawn is None else {"image/svg+xml": drawn})
+
+
+class Row(Value):
+    """A row of one of tilescope's tables; inside other values' plain data it is its name."""
+
+    __slots__ = ()
+    name: str
+
+
+def _fields(value: Any) -> tuple[Field[Any], ...]:
+    return fields(value)  # every subclass is a dataclass
+
+
+def _plain(value: Any, described: Field[Any]) -> Any:
+    if isinstance(value, Row):
+        return value.name
+    if isinstance(value, Value | Violation):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(item, described) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item, described) for key, item in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool) and described.metadata.get("hex"):
+        return hex(value)
+    return value
+
+
+def _revived(value: Any, described: Field[Any]) -> Any:
+    if "dtype" in described.metadata:
+        return None if value is None else read_only(np.array(value, dtype=described.metadata["dtype"]))
+    if isinstance(value, Mapping) and value.get("kind") == "violation":
+        return Violation.from_dict(value)
+    if isinstance(value, Mapping) and value.get("kind") in Value._kinds:
+        return Value.from_dict(value)
+    if isinstance(value, tuple | list):
+        return tuple(_revived(item, described) for item in value)
+    if isinstance(value, str) and described.metadata.get("hex"):
+        try:
+            return int(value, 0)
+        except ValueError:
+            raise broken(
+                "number", described.name, repr(value), "an integer such as 1024 or 0x400", "Correct it."
+            ) from None
+    if isinstance(value, str) and "named" in described.metadata:
+        return described.metadata["named"](value)
+    return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return bool(np.array_equal(one, other))
+    return bool(one == other)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes()
+    if isinstance(value, Mapping):
+        return tuple(value.items())
+    return value
