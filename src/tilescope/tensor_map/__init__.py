@@ -1,6 +1,7 @@
 """Tensor maps: the arguments, the rules, and the 128 bytes."""
 
 from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.decoding import Inspection, decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.im2col import Convolution, Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
@@ -17,6 +18,7 @@ __all__ = [
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
+    "MapArguments",
     "Rule",
     "TensorMap",
     "broken_by",

@@ -167,8 +167,8 @@ _STORED = {
     which: tuple((each.bit // WORD_BITS, each.bit % WORD_BITS, each.stored) for each in fields)
     for which, fields in _TABLE.items()
 }
+_KNOWN_BITS = {which: sum(each.mask for each in fields) for which, fields in _TABLE.items()}
 _WORDS = struct.Struct("<16Q")
-
 
 encode_measured = noticed(
     "encode-measured",
@@ -196,9 +196,8 @@ def encoded(a: Geometry) -> bytes:
 def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
     """Every field of 128 bytes, whatever they are, by name."""
     bits = int.from_bytes(blob, "little")
-    rank = (bits >> 68 & 7) + 1
     found = {}
-    for each in _TABLE[bool(bits >> WORD_BITS & 1), rank]:
+    for each in _TABLE[_which(bits)]:
         raw = (bits & each.mask) >> each.bit
         found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, each.meaning(raw), raw)
     return found
@@ -207,6 +206,10 @@ def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
 def unknown_bits(blob: bytes) -> tuple[int, ...]:
     """Bits that are set although no field holds them; the driver under which this was measured sets none."""
     bits = int.from_bytes(blob, "little")
-    for each in raw_fields(blob).values():
-        bits &= ~(((1 << each.width_bits) - 1) << each.bit)
-    return tuple(bit for bit in range(DESCRIPTOR_BYTES * 8) if bits >> bit & 1)
+    strange = bits & ~_KNOWN_BITS[_which(bits)]
+    return tuple(bit for bit in range(strange.bit_length()) if strange >> bit & 1)
+
+
+def _which(bits: int) -> tuple[bool, int]:
+    """Which table describes these bits: whether they are an im2col map, and their rank."""
+    return bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1
