@@ -8,6 +8,7 @@ Every rule of RULES is shown by two examples that run. What an example is depend
     replacement     a map, and the fields to replace
     array           the metadata of an array, and a box
     convolution     the arguments of Im2colMap.for_convolution
+    paste           text
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilescope.errors import RuleError, Violation
+from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.im2col import Im2colMap
+from tilescope.tensor_map.paste import descriptor_bytes
 from tilescope.tensor_map.rule import Rule
 from tilescope.tensor_map.rules.instruction import Copy, broken_by
 from tilescope.tensor_map.tiled import TensorMap
@@ -81,6 +84,17 @@ def _run_convolution(example: dict[str, Any]) -> tuple[Violation, ...]:
     return Im2colMap.for_convolution(**example).tensor_map.findings
 
 
+def _run_paste(example: dict[str, Any]) -> tuple[Violation, ...]:
+    read: dict[str, Callable[[str], object]] = {
+        "text": descriptor_bytes,
+        "dump": dumped_arguments,
+        "json": MapArguments.from_json,
+    }
+    for name, text in example.items():
+        read[name](text)
+    return ()
+
+
 _RUN: dict[str, Callable[[dict[str, Any]], tuple[Violation, ...]]] = {
     "instruction": _run_copy,
     "encoding": _run_encoding,
@@ -88,4 +102,5 @@ _RUN: dict[str, Callable[[dict[str, Any]], tuple[Violation, ...]]] = {
     "replacement": _run_replacement,
     "array": _run_array,
     "convolution": _run_convolution,
+    "paste": _run_paste,
 }
