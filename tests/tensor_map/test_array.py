@@ -83,15 +83,26 @@ class WithDlpack:
         return self._array.__dlpack_device__()
 
 
+class TorchType:
+    """A torch.dtype: an object of module torch that prints as torch.float16."""
+
+    __module__ = "torch"
+
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return f"torch.{self.name}"
+
+
 def like_torch(array, dtype_name):
     """What torch.Tensor offers; strides count elements."""
-    dtype = type("dtype", (str,), {"__module__": "torch"})(f"torch.{dtype_name}")
     return SimpleNamespace(
         data_ptr=lambda: array.ctypes.data,
         stride=lambda: tuple(step // array.itemsize for step in array.strides),
         element_size=lambda: array.itemsize,
         shape=array.shape,
-        dtype=dtype,
+        dtype=TorchType(dtype_name),
     )
 
 
