@@ -23,6 +23,12 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.smem.access import Access
+    from tilescope.smem.banks import wavefronts
+    from tilescope.smem.op import SMEM_OP, SmemOp
+    from tilescope.smem.report import bank_report
+    from tilescope.smem.search import find_layouts
+    from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.value import Value
 
@@ -30,6 +36,7 @@ __version__ = "0.1.0"
 
 _MODULE = {
     "ARCH": "arch",
+    "Access": "smem.access",
     "Arch": "arch",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
@@ -38,18 +45,26 @@ _MODULE = {
     "Layout": "layout",
     "PlanError": "errors",
     "RuleError": "errors",
+    "SMEM_OP": "smem.op",
     "SWIZZLE": "swizzle",
+    "SmemOp": "smem.op",
     "Swizzle": "swizzle",
     "TensorMapError": "errors",
     "TilescopeError": "errors",
     "Value": "value",
     "Violation": "errors",
+    "bank_report": "smem.report",
+    "find_layouts": "smem.search",
+    "tile_report": "smem.tile",
+    "wavefronts": "smem.banks",
 }
 
 __all__ = [
     "ARCH",
     "DATA_TYPE",
+    "SMEM_OP",
     "SWIZZLE",
+    "Access",
     "Arch",
     "DataType",
     "DeviceError",
@@ -57,11 +72,16 @@ __all__ = [
     "Layout",
     "PlanError",
     "RuleError",
+    "SmemOp",
     "Swizzle",
     "TensorMapError",
     "TilescopeError",
     "Value",
     "Violation",
+    "bank_report",
+    "find_layouts",
+    "tile_report",
+    "wavefronts",
 ]
 
 
