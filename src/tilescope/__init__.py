@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from tilescope.smem.search import find_layouts
     from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
+    from tilescope.tensor_map import (
+        RULES,
+        Im2colMap,
+        Im2colWideMap,
+        Inspection,
+        Rule,
+        TensorMap,
+        decode_tensor_map,
+        inspect_tensor_map,
+    )
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -42,19 +52,27 @@ _MODULE = {
     "DataType": "data_type",
     "DeviceError": "errors",
     "IllegalInstructionError": "errors",
+    "Im2colMap": "tensor_map",
+    "Im2colWideMap": "tensor_map",
+    "Inspection": "tensor_map",
     "Layout": "layout",
     "PlanError": "errors",
+    "RULES": "tensor_map",
+    "Rule": "tensor_map",
     "RuleError": "errors",
     "SMEM_OP": "smem.op",
     "SWIZZLE": "swizzle",
     "SmemOp": "smem.op",
     "Swizzle": "swizzle",
+    "TensorMap": "tensor_map",
     "TensorMapError": "errors",
     "TilescopeError": "errors",
     "Value": "value",
     "Violation": "errors",
     "bank_report": "smem.report",
+    "decode_tensor_map": "tensor_map",
     "find_layouts": "smem.search",
+    "inspect_tensor_map": "tensor_map",
     "tile_report": "smem.tile",
     "wavefronts": "smem.banks",
 }
@@ -62,6 +80,7 @@ _MODULE = {
 __all__ = [
     "ARCH",
     "DATA_TYPE",
+    "RULES",
     "SMEM_OP",
     "SWIZZLE",
     "Access",
@@ -69,17 +88,24 @@ __all__ = [
     "DataType",
     "DeviceError",
     "IllegalInstructionError",
+    "Im2colMap",
+    "Im2colWideMap",
+    "Inspection",
     "Layout",
     "PlanError",
+    "Rule",
     "RuleError",
     "SmemOp",
     "Swizzle",
+    "TensorMap",
     "TensorMapError",
     "TilescopeError",
     "Value",
     "Violation",
     "bank_report",
+    "decode_tensor_map",
     "find_layouts",
+    "inspect_tensor_map",
     "tile_report",
     "wavefronts",
 ]
