@@ -23,6 +23,11 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.fragment import Fragment, fragment
+    from tilescope.mma.ldmatrix import ldmatrix, stmatrix
+    from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
+    from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.value import Value
 
@@ -31,11 +36,14 @@ __version__ = "0.1.0"
 _MODULE = {
     "ARCH": "arch",
     "Arch": "arch",
+    "CanonicalLayout": "mma.canonical",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "DeviceError": "errors",
+    "Fragment": "mma.fragment",
     "IllegalInstructionError": "errors",
     "Layout": "layout",
+    "OperandTile": "mma.canonical",
     "PlanError": "errors",
     "RuleError": "errors",
     "SWIZZLE": "swizzle",
@@ -44,6 +52,14 @@ _MODULE = {
     "TilescopeError": "errors",
     "Value": "value",
     "Violation": "errors",
+    "WgmmaDescriptor": "mma.wgmma",
+    "WgmmaLoop": "mma.wgmma_loop",
+    "canonical_layout": "mma.canonical",
+    "fragment": "mma.fragment",
+    "inspect_descriptor": "mma.wgmma",
+    "ldmatrix": "mma.ldmatrix",
+    "stmatrix": "mma.ldmatrix",
+    "wgmma_descriptors": "mma.wgmma_loop",
 }
 
 __all__ = [
@@ -51,10 +67,13 @@ __all__ = [
     "DATA_TYPE",
     "SWIZZLE",
     "Arch",
+    "CanonicalLayout",
     "DataType",
     "DeviceError",
+    "Fragment",
     "IllegalInstructionError",
     "Layout",
+    "OperandTile",
     "PlanError",
     "RuleError",
     "Swizzle",
@@ -62,6 +81,14 @@ __all__ = [
     "TilescopeError",
     "Value",
     "Violation",
+    "WgmmaDescriptor",
+    "WgmmaLoop",
+    "canonical_layout",
+    "fragment",
+    "inspect_descriptor",
+    "ldmatrix",
+    "stmatrix",
+    "wgmma_descriptors",
 ]
 
 
