@@ -23,6 +23,11 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.fragment import Fragment, fragment
+    from tilescope.mma.ldmatrix import ldmatrix, stmatrix
+    from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
+    from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -48,14 +53,17 @@ _MODULE = {
     "ARCH": "arch",
     "Access": "smem.access",
     "Arch": "arch",
+    "CanonicalLayout": "mma.canonical",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "DeviceError": "errors",
+    "Fragment": "mma.fragment",
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
     "Inspection": "tensor_map",
     "Layout": "layout",
+    "OperandTile": "mma.canonical",
     "PlanError": "errors",
     "RULES": "tensor_map",
     "Rule": "tensor_map",
@@ -69,12 +77,20 @@ _MODULE = {
     "TilescopeError": "errors",
     "Value": "value",
     "Violation": "errors",
+    "WgmmaDescriptor": "mma.wgmma",
+    "WgmmaLoop": "mma.wgmma_loop",
     "bank_report": "smem.report",
+    "canonical_layout": "mma.canonical",
     "decode_tensor_map": "tensor_map",
     "find_layouts": "smem.search",
+    "fragment": "mma.fragment",
+    "inspect_descriptor": "mma.wgmma",
     "inspect_tensor_map": "tensor_map",
+    "ldmatrix": "mma.ldmatrix",
+    "stmatrix": "mma.ldmatrix",
     "tile_report": "smem.tile",
     "wavefronts": "smem.banks",
+    "wgmma_descriptors": "mma.wgmma_loop",
 }
 
 __all__ = [
@@ -85,13 +101,16 @@ __all__ = [
     "SWIZZLE",
     "Access",
     "Arch",
+    "CanonicalLayout",
     "DataType",
     "DeviceError",
+    "Fragment",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
     "Layout",
+    "OperandTile",
     "PlanError",
     "Rule",
     "RuleError",
@@ -102,12 +121,20 @@ __all__ = [
     "TilescopeError",
     "Value",
     "Violation",
+    "WgmmaDescriptor",
+    "WgmmaLoop",
     "bank_report",
+    "canonical_layout",
     "decode_tensor_map",
     "find_layouts",
+    "fragment",
+    "inspect_descriptor",
     "inspect_tensor_map",
+    "ldmatrix",
+    "stmatrix",
     "tile_report",
     "wavefronts",
+    "wgmma_descriptors",
 ]
 
 
