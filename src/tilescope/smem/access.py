@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken, unknown_name
 from tilescope.layout import Layout
+from tilescope.mma.fragment import Fragment
+from tilescope.mma.fragment import fragment as find_fragment
 from tilescope.smem import pattern
 from tilescope.smem.banks import Addresses, Mask, checked_lanes, lane_arrays
 from tilescope.smem.expression import lane_values
@@ -124,6 +126,26 @@ class Access(Value):
         return cls._matrices("stmatrix", tile, element_bits, count, transpose)
 
     @classmethod
+    def fragment(cls, fragment: Fragment, tile: tuple[int, int], *, transpose: bool = False) -> Access:
+        """The registers of an mma operand loaded (D: stored) straight from a tile of its elements.
+
+        A and B lie K-major, C and D as M x N; `transpose` for the other way round.
+
+        >>> from tilescope.mma.fragment import fragment
+        >>> a = Access.fragment(fragment("mma.m16n8k16", "A", "bf16"), (64, 64))
+        >>> a.name, a.instructions
+        ('ld.b32 mma.m16n8k16 A', 64)
+        """
+        if not isinstance(fragment, Fragment):
+            raise broken(
+                "fragment", "fragment", f"a {type(fragment).__name__}", "the fragment of an operand",
+                'Use fragment("mma.m16n8k16", "A", "bf16").',
+            )  # fmt: skip
+        row, offsets = pattern.fragments(fragment, tile, transpose)
+        trans = ".trans" if transpose else ""
+        return cls(row, *offsets, f"{row.name} {fragment.instruction} {fragment.operand}{trans}")
+
+    @classmethod
     def expression(cls, text: str, op: SmemOpName | SmemOp = "ld.b32", active: Any = None) -> Access:
         """Lane addresses from an expression of `lane`, in C or Python style (see expression.py).
 
@@ -137,8 +159,9 @@ class Access(Value):
     def named(cls, text: str, tile: tuple[int, int] | None = None, element_bits: int = 8) -> Access:
         """The pattern that a text describes, as the command line and the explorer take it.
 
-        "st.b128 rows", "ld.b32 columns", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x2", or an
-        operation, a colon and an expression: "ld.b32: lane * 132".
+        "st.b128 rows", "ld.b32 columns", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x2", the operand
+        of an instruction ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an operation, a colon
+        and an expression: "ld.b32: lane * 132".
 
         >>> Access.named("st.b128 rows", (64, 64), 16) == Access.rows((64, 64), 16, "st.b128")
         True
@@ -161,6 +184,8 @@ class Access(Value):
         if len(words) == 1 and "matrix" in words[0]:
             row = SmemOp.named(words[0])
             return cls(row, *pattern.matrices(row, tile, element_bits))
+        if words[0].startswith(("mma.", "wgmma.")) and 1 < len(words) < 4:
+            return cls._named_fragment(words, tile, element_bits)
         raise RuleError([unknown_name("pattern", "pattern", text, _PATTERNS)])
 
     def on(self, layout: Layout) -> Access:
@@ -189,6 +214,20 @@ class Access(Value):
         return address, mask
 
     @classmethod
+    def _named_fragment(cls, words: list[str], tile: tuple[int, int], element_bits: int) -> Access:
+        operand: Any
+        operand, _, trans = words[1].partition(".")
+        if trans not in ("", "trans"):
+            raise RuleError([unknown_name("operand", "pattern", words[1], ("A", "A.trans", "B", "B.trans", "D"))])
+        held = find_fragment(words[0], operand.upper(), *words[2:])
+        if held.element_bits != element_bits:
+            raise broken(
+                "fragment-tile", "element_bits", f"a tile of {element_bits}-bit elements",
+                f"operand {held.operand} of {held.instruction} has {held.element_bits} bits", "Give the operand's own type.",
+            )  # fmt: skip
+        return cls.fragment(held, tile, transpose=bool(trans))
+
+    @classmethod
     def _vectors(cls, tile: Any, element_bits: Any, op: Any, order: pattern.Order) -> Access:
         row = SmemOp.named(op)
         if row.is_matrix:
@@ -206,7 +245,7 @@ class Access(Value):
 
 _PATTERNS = (
     "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
-    "ld.b32: lane * 4",
+    "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
 )  # fmt: skip
 
 

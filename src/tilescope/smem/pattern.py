@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken
 from tilescope.layout import Layout
+from tilescope.mma.fragment import Fragment
 from tilescope.smem.op import WARP_LANES, SmemOp
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -98,6 +99,55 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
     offset = corner.reshape(-1, 1) + lane.reshape(1, -1)
     unasked = np.zeros((len(offset), WARP_LANES - op.lanes), np.int64)
     return np.concatenate([offset, unasked], axis=1), None
+
+
+def fragments(fragment: Fragment, tile: Any, transpose: bool) -> tuple[SmemOp, Offsets]:
+    """Loads (stores for D) of an operand's registers straight from the tile, as wide as its values lie together.
+
+    >>> from tilescope.mma.fragment import fragment
+    >>> op, (offsets, _) = fragments(fragment("mma.m16n8k16", "A", "bf16"), (16, 64), False)
+    >>> op.name, offsets.shape, offsets[0, :6].tolist()  # 4 registers of each of 4 blocks; 4 lanes to a row
+    ('ld.b32', (16, 32), [0, 4, 8, 12, 128, 132])
+    """
+    if fragment.matrices > 1:
+        raise broken(
+            "fragment-tile", "fragment", f"{fragment.instruction} holds {fragment.matrices} matrices",
+            "a tile is read as blocks of one operand", "Use Access.ldmatrix or Access.stmatrix.",
+        )  # fmt: skip
+    bits = fragment.element_bits
+    rows, row_bytes = tile_bytes(tile, bits)
+    _, down, across = fragment.indices()
+    if (fragment.operand == "B") != transpose:  # a K-major B lies as n rows of k
+        down, across = across, down
+    high, wide = int(down.max()) + 1, int(across.max()) + 1
+    columns = row_bytes * 8 // bits
+    if rows % high or columns % wide:
+        raise broken(
+            "fragment-tile", "tile", f"{rows} x {columns} elements",
+            f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}",
+            f"Use {-(-rows // high) * high} x {-(-columns // wide) * wide}.",
+        )  # fmt: skip
+    corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
+    element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
+    op = _widest(element, bits, columns, "st" if fragment.operand == "D" else "ld")
+    first = element[:, :, :: op.access_bytes * 8 // bits] * bits // 8
+    warps = first.reshape(len(first), -1, WARP_LANES, first.shape[2])
+    return op, (warps.swapaxes(2, 3).reshape(-1, WARP_LANES), None)
+
+
+def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: str) -> SmemOp:
+    """The widest access whose elements are neighbours in every thread, and that is aligned in every row."""
+    for width in (128, 64, 32, 16, 8):
+        count, rest = divmod(width, bits)
+        if rest or count < 1 or element.shape[2] % count or columns % count:
+            continue
+        together = element.reshape(*element.shape[:2], -1, count)
+        if (together == together[..., :1] + np.arange(count)).all() and not (together[..., 0] % count).any():
+            return SmemOp.named(f"{direction}.b{width}")
+    raise broken(
+        "element-load", "fragment", f"single elements of {bits} bits", "a lane moves 8, 16, 32, 64 or 128 bits",
+        "Use the K-major tile, where neighbours share a byte.",
+    )  # fmt: skip
 
 
 def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
