@@ -96,10 +96,10 @@ def _canonical(name: str) -> str:
     sass = re.fullmatch(r"(ld|st)s(?:\.[us]?(8|16|32|64|128))?", folded)
     if sass:
         return f"{sass[1]}.b{sass[2] or 32}"
-    plain = re.fullmatch(r"(ld|st)(?:\.\w+)*?(?:\.v([24]))?\.(?:bf|[bfsu])(8|16|32|64|128)", folded)
+    plain = re.fullmatch(r"(ld|st)(?:\.[\w:]+)*?(?:\.v([24]))?\.(?:bf|[bfsu])(8|16|32|64|128)", folded)
     if plain:
         return f"{plain[1]}.b{int(plain[2] or 1) * int(plain[3])}"
-    matrix = re.fullmatch(r"(ld|st)matrix((?:\.\w+)*)", folded)
+    matrix = re.fullmatch(r"(ld|st)matrix((?:\.[\w:]+)*)", folded)
     if matrix and not {"m16n16", "m8n16", "m16n8", "b8"} & set(matrix[2].split(".")):
         counts = [part for part in matrix[2].split(".") if part in ("x1", "x2", "x4")]
         return ".".join([matrix[1] + "matrix", *counts, *(["trans"] if ".trans" in matrix[2] else [])])

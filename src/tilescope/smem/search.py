@@ -138,6 +138,8 @@ def find_layouts(
             "an integer of at least 0",
             "Use 128, a whole line.",
         )
+    for access in patterns:
+        access.on(plain)  # refuses what was made for another tile, or placed already
     candidates = _candidates(plain, max(access.op.access_bytes for access in patterns), max_padding_bytes)
     ideal = []
     counts = {family: np.zeros((len(layouts), len(patterns)), np.int64) for family, layouts in candidates.items()}
