@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
+    from tilescope.tma import gather4, load, load_multicast, scatter4, store
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -56,6 +57,11 @@ _MODULE = {
     "TensorMap": "tensor_map",
     "decode_tensor_map": "tensor_map",
     "inspect_tensor_map": "tensor_map",
+    "gather4": "tma",
+    "load": "tma",
+    "load_multicast": "tma",
+    "scatter4": "tma",
+    "store": "tma",
     "SWIZZLE": "swizzle",
     "Swizzle": "swizzle",
     "TensorMapError": "errors",
@@ -87,7 +93,12 @@ __all__ = [
     "Value",
     "Violation",
     "decode_tensor_map",
+    "gather4",
     "inspect_tensor_map",
+    "load",
+    "load_multicast",
+    "scatter4",
+    "store",
 ]
 
 
