@@ -1,0 +1,195 @@
+"""Which rows a copy visits: for each row of shared memory, where in the tensor it comes from.
+
+Whatever the mode, a copy is a list of *rows*. Rows lie one after another in shared memory, each starts on
+16 bytes in both memories, and the tensor's inner edge cuts all of them at the same place:
+
+    tensor, dims (20, 5)                 box (16, 3) at coords (8, 3)
+
+    ····················                 row  coords   start      inside
+    ····················                  0   (8, 3)   3 S + 8 e  yes     ┌─────────┐···
+    ····················                  1   (8, 4)   4 S + 8 e  yes     └─────────┘···   low = 0
+    ········▓▓▓▓▓▓▓▓▓▓▓▓····              2   (8, 5)   -          no      ··············   high = 12 e
+    ········▓▓▓▓▓▓▓▓▓▓▓▓····                                             ◀── inner row ──▶
+            ················             S: strides_bytes[0], e: bytes of an element
+
+    tiled          a row is box[0] elements; dim 1 runs fastest, then dim 2, …
+    interleaved    a row is one pixel of one slice: 16 or 32 bytes; W runs fastest, the slice stays
+    im2col         a row is one pixel's channels; the base pixel runs through its box, W, H, D, N
+    im2col wide    the same, but H and D stay; halo pixels follow
+    gather4        four rows, named one by one
+
+`load` gathers these rows, `store` scatters them, `trace` writes them down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
+
+Offsets = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+GATHERED_ROWS = 4
+HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
+_FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The rows of one copy, in the order in which they lie in shared memory."""
+
+    coords: Offsets  # (rows, rank): the first element of each row, or the pixel
+    starts: Offsets  # (rows,): its byte offset from the tensor's first byte; meaningless where not inside
+    inside: Flags  # (rows,): every coordinate but the inner one is in the tensor
+    all_inside: bool
+    low_bytes: int  # the part of each row that is in the tensor …
+    high_bytes: int  # … as bytes of the dense row
+    row_bytes: int  # of a dense row, as it lies in global memory
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.starts)
+
+    @property
+    def reach_bytes(self) -> int:
+        """Where a store stops in a row: the tensor's end rounded up to 16 bytes, but never past the box.
+
+        So a store destroys what lies behind a row whose length is no multiple of 16 bytes.
+        """
+        return min(-(-self.high_bytes // CHUNK_BYTES) * CHUNK_BYTES, self.row_bytes)
+
+
+def walk(copy: Copy) -> Walk:
+    """The rows that a copy visits.
+
+    >>> edge = TensorMap("f16", (20, 5), (64,), (16, 3))
+    >>> found = walk(Copy(edge, "load", (8, 3)))
+    >>> found.starts[:2].tolist(), found.inside.tolist(), found.low_bytes, found.high_bytes
+    ([208, 272], [True, True, False], 0, 24)
+    """
+    a: AnyMap = copy.tensor_map
+    coords = row_coords(copy)
+    if a.interleave.slice_bytes:
+        row_bytes = a.interleave.slice_bytes
+        low, high = 0, row_bytes
+        within = (coords >= 0) & (coords < a.dims)
+    else:
+        bits, inner, first = a.data_type.bits, a.inner_elements, copy.coords[0]
+        row_bytes = inner * bits // 8
+        low = min(max(0, -first), inner) * bits // 8
+        high = min(max(0, a.dims[0] - first), inner) * bits // 8
+        outer = coords[:, 1:]
+        within = (outer >= 0) & (outer < a.dims[1:])
+    inside = within.all(axis=1) if low < high else np.zeros(len(coords), np.bool_)
+    return Walk(coords, _starts(a, coords), inside, bool(inside.all()), low, high, row_bytes)
+
+
+def row_coords(copy: Copy) -> Offsets:
+    """(rows, rank) coordinates, innermost first, of the first element of each row (interleaved: of each pixel)."""
+    a = copy.tensor_map
+    if copy.rows4:
+        column, *rows = copy.coords
+        return np.array([(column, row) for row in rows], np.int64)
+    if isinstance(a, TensorMap):
+        visited = a.visited_elements if a.interleave.slice_bytes else (1, *a.visited_elements[1:])
+        return _box_steps(visited, a.element_strides) + np.array(copy.coords, np.int64)
+    if isinstance(a, Im2colMap):
+        return _im2col_coords(a, copy.coords, copy.offsets)
+    assert isinstance(a, Im2colWideMap)
+    return _wide_coords(a, copy.coords, copy.offsets)
+
+
+def source_offset(tensor_map: AnyMap, coords: tuple[int, ...]) -> int:
+    """Byte offset of an element (interleaved: of a pixel) from the tensor's first byte."""
+    inner_bits = (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
+    outer = sum(index * step for index, step in zip(coords[1:], tensor_map.strides_bytes, strict=True))
+    return coords[0] * inner_bits // 8 + outer
+
+
+def _starts(tensor_map: AnyMap, coords: Offsets) -> Offsets:
+    inner_bits = (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
+    strides = tensor_map.strides_bytes
+    if source_offset(tensor_map, tensor_map.dims) < _FAR_BYTES:
+        starts: Offsets = coords[:, 0] * inner_bits // 8
+        for axis, stride in enumerate(strides, 1):
+            starts = starts + coords[:, axis] * stride
+        return starts
+    exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
+    return np.array([min(max(offset, -_FAR_BYTES), _FAR_BYTES) for offset in exact], np.int64)
+
+
+@lru_cache(maxsize=64)
+def _box_steps(visited: tuple[int, ...], element_strides: tuple[int, ...]) -> Offsets:
+    """(rows, rank) distances from the box's first element: the first dimension runs fastest."""
+    number = np.arange(prod(visited))
+    steps = np.empty((len(number), len(visited)), np.int64)
+    for axis, (count, stride) in enumerate(zip(visited, element_strides, strict=True)):
+        number, index = np.divmod(number, count)
+        steps[:, axis] = index * stride
+    steps.flags.writeable = False
+    return steps
+
+
+def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
+    """The base pixel walks W, then H, then D, then N; a pixel is base + offset.
+
+    With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N.
+    """
+    first_spatial = 0 if a.interleave.slice_bytes else 1
+    found = np.empty((a.pixels_per_column, a.rank), np.int64)
+    found[:] = coords
+    advances = np.arange(a.pixels_per_column)
+    for number, offset in enumerate(offsets):
+        axis = first_spatial + number
+        found[:, axis], advances = _cycled(
+            coords[axis], advances, a.lower_corner[number], a.dims[axis] + a.upper_corner[number], a.element_strides[axis]
+        )
+        found[:, axis] += offset
+    found[:, -1] += advances  # N simply grows
+    return found
+
+
+def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
+    """The base pixel walks W, then N; H and D stay where the coordinates put them.
+
+    The second operand moves the walk and both its corners along W. Halo pixels go on along W from the last
+    pixel before them, past the corner: they are the neighbours that its filter window needs. Where the
+    documents leave room (which pixel a halo starts from), this is a reading that no card has confirmed.
+    """
+    halo, shift = offsets
+    step = a.element_strides[1]
+    pixels = a.visited_elements[1]
+    main = np.empty((pixels, a.rank), np.int64)
+    main[:] = coords
+    main[:, 1], laps = _cycled(
+        coords[1] + shift, np.arange(pixels), a.lower_width + shift, a.dims[1] + a.upper_width + shift, step
+    )
+    main[:, -1] += laps
+    if not halo:
+        return main
+    group = HALO_EVERY_PIXELS if a.mode == "W128" else pixels
+    found = []
+    for begin in range(0, pixels, group):
+        block = main[begin : begin + group]
+        beyond = np.repeat(block[-1:], halo, axis=0)
+        beyond[:, 1] += step * np.arange(1, halo + 1)
+        found += [block, beyond]
+    return np.concatenate(found)
+
+
+def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:
+    """A position after so many advances, and how often it came round: at `end` it goes back to `lower`."""
+    to_first_wrap = max(1, -(-(end - start) // step))
+    lap = max(1, -(-(end - lower) // step))
+    over = advances - to_first_wrap
+    first_lap = over < 0
+    position = np.where(first_lap, start + advances * step, lower + over % lap * step)
+    return position, np.where(first_lap, 0, 1 + over // lap)
