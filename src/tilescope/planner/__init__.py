@@ -1,0 +1,8 @@
+"""The planner: what should I do with this tile?"""
+
+from tilescope.planner.boxes import Boxes, PlannedCopy
+from tilescope.planner.plans import Costs, Plan, Refusal
+from tilescope.planner.problem import Problem
+from tilescope.planner.search import PlanReport, plan, planned
+
+__all__ = ["Boxes", "Costs", "Plan", "PlanReport", "PlannedCopy", "Problem", "Refusal", "plan", "planned"]
