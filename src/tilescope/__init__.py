@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
     from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
+    from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -65,6 +66,7 @@ _MODULE = {
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
     "gather4": "tma",
+    "GemmPlan": "planner",
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
@@ -76,7 +78,11 @@ _MODULE = {
     "load": "tma",
     "load_multicast": "tma",
     "OperandTile": "mma.canonical",
+    "Plan": "planner",
+    "plan": "planner",
+    "plan_gemm": "planner",
     "PlanError": "errors",
+    "PlanReport": "planner",
     "Rule": "tensor_map",
     "RuleError": "errors",
     "RULES": "tensor_map",
@@ -111,13 +117,16 @@ __all__ = [
     "DataType",
     "DeviceError",
     "Fragment",
+    "GemmPlan",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
     "Layout",
     "OperandTile",
+    "Plan",
     "PlanError",
+    "PlanReport",
     "Rule",
     "RuleError",
     "SmemOp",
@@ -140,6 +149,8 @@ __all__ = [
     "ldmatrix",
     "load",
     "load_multicast",
+    "plan",
+    "plan_gemm",
     "scatter4",
     "stmatrix",
     "store",
