@@ -29,6 +29,8 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
+    "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "gemm_plan": "plan_view:draw_gemm_plan",
+    "plan": "plan_view:draw_plan",
+    "plan_report": "plan_view:draw_plan_report",
     "swizzle": "swizzle_view:draw_swizzle",
 }
 
