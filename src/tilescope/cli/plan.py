@@ -29,14 +29,14 @@ from tilescope.planner import plan_gemm
 @click.option("--global-shape", type=extents, metavar="MNxK", help="The whole matrix: strides and edges.")
 @click.option("--why", is_flag=True, help="Name the reasons of every refused candidate.")
 @output_options
-def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **options: Any) -> None:
+def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **options: Any) -> int:
     """Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
     """
     report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
-    report.best  # noqa: B018  raises PlanError, with all reasons, when nothing is left
     output.show(report, why=why)
+    return 0 if report.candidates else 1
 
 
 @click.command()

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tilescope.errors import PlanError, Violation
 from tilescope.planner.boxes import map_arguments
 from tilescope.planner.plans import Plan
+from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, store
 
@@ -34,7 +35,7 @@ def _prove_load(plan: Plan) -> None:
     problem = plan.problem
     rows, row_bytes = problem.rows, problem.row_bytes
     words = np.arange(rows * row_bytes // WORD_BYTES, dtype=np.uint32)
-    smem = np.full(plan.smem_bytes, 0xFF, np.uint8)
+    smem = _shared_memory(plan)
     if plan.boxes is None:
         chunks = words.view(np.uint8).reshape(-1, 16)
         order = plan.chunk_order.reshape(-1)
@@ -51,7 +52,7 @@ def _prove_store(plan: Plan) -> None:
     problem = plan.problem
     mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
     address = plan.address(mn, k)
-    smem = np.full(plan.smem_bytes, 0xFF, np.uint8)
+    smem = _shared_memory(plan)
     expected, _ = _expected(plan)
     smem.view(np.uint32)[address // WORD_BYTES] = expected
     memory = np.full(problem.rows * problem.row_bytes, 0xFF, np.uint8)
@@ -62,6 +63,11 @@ def _prove_store(plan: Plan) -> None:
     wrong = np.flatnonzero(memory.view(np.uint32) != np.arange(memory.size // WORD_BYTES))
     if wrong.size:
         raise _disproved(plan, f"global byte {int(wrong[0]) * WORD_BYTES} of the tile")
+
+
+def _shared_memory(plan: Plan) -> npt.NDArray[np.uint8]:
+    """Shared memory of the tile, whole lines of it, with what no copy writes."""
+    return np.full(-(-plan.smem_bytes // SMEM_LINE_BYTES) * SMEM_LINE_BYTES, 0xFF, np.uint8)
 
 
 def _tile_map(plan: Plan) -> TensorMap:

@@ -27,7 +27,7 @@ def behind(plan: Plan, best: Plan) -> str:
     >>> from tilescope.planner import plan
     >>> report = plan((64, 64), "bf16")
     >>> report.why(report.candidates[-1])
-    'predicted 44 % of the best bandwidth, not 100 %'
+    '44 % of the bandwidth, not 100 %'
     """
     for ours, theirs, words in zip(rank(plan), rank(best), _terms(plan, best), strict=True):
         if ours != theirs:
@@ -42,8 +42,8 @@ def _terms(plan: Plan, best: Plan) -> tuple[str, ...]:
         for costs in (here, there)
     ]
     return (
-        f"{here.excess_wavefronts} wavefronts lost to bank conflicts, not {there.excess_wavefronts}",
-        f"predicted {share[0]} of the best bandwidth, not {share[1]}",
+        f"{here.excess_wavefronts} wavefronts lost to conflicts, not {there.excess_wavefronts}",
+        f"{share[0]} of the bandwidth, not {share[1]}",
         f"requests of {here.gmem_request_bytes} bytes, not {there.gmem_request_bytes}",
         f"{here.tma_instructions} copies, not {there.tma_instructions}",
         f"{here.waste_bytes} bytes of shared memory unused, not {there.waste_bytes}",
@@ -72,7 +72,7 @@ def _swizzle(plan: Plan) -> str:
     if swizzle.span_bytes is None:
         what = "none (core matrices of 8 x 16 bytes)" if plan.canonical is not None else "none (plain rows)"
         return f"Swizzle {what}: rows of {plan.layout.pitch_bytes} bytes."
-    share = "all" if swizzle.span_bytes == row_bytes else f"a whole part"
+    share = "all" if swizzle.span_bytes == row_bytes else "a whole part"
     return f"Swizzle {swizzle.name}: its span of {swizzle.span_bytes} bytes is {share} of the tile's {row_bytes} contiguous bytes."
 
 

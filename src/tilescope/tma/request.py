@@ -10,7 +10,7 @@ from typing import Any
 
 from tilescope.errors import RuleError, Violation, broken, shortened, unknown_name
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colMap, Im2colWideMap, require_legal
-from tilescope.tensor_map.instruction_rules import Direction
+from tilescope.tensor_map.rules.instruction import Direction
 from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.walk import GATHERED_ROWS
 

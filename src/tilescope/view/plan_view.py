@@ -19,8 +19,15 @@ _MOST_BANDS = 16  # bands of rows drawn
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     """The best plan on one screen, the ranked table, and (with `why`) every refusal's reasons."""
+    if not report.candidates:
+        mn, k = report.problem.tile
+        return Drawing(f"No plan for {mn} x {k} {report.problem.data_type.name}", (_refusals(report),))
     best = report.best
-    parts: list[Part] = [*_plan_parts(best), _ranking(report)]
+    plain = [each for each in report.candidates if not each.folded]
+    folded = [each for each in report.candidates if each.folded]
+    parts: list[Part] = [*_plan_parts(best), _ranking(report, plain, "Plans, best first")]
+    if folded:
+        parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
     if report.refused:
         parts.append(_refusals(report) if why else Paragraph(f"{len(report.refused)} candidates refused; `--why` names their reasons."))
     return Drawing(_title(best), tuple(parts))
@@ -158,24 +165,29 @@ def _smem_grid(plan: Plan) -> Grid:
     return Grid("Shared memory: row.chunk of the tile", (tier,), tuple(rows), ("line",), notes)
 
 
-def _ranking(report: PlanReport) -> Table:
+def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
     headings = ("", "swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "why not first")
     rows = []
-    for place, each in enumerate(report.candidates, 1):
+    for each in plans:
         costs = each.costs
         taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
         rows.append((
-            str(place), each.swizzle.name, each.atom_order + (", folded" if each.folded else ""),
+            str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
             "-" if each.box is None else "x".join(map(str, each.box)), str(each.tma_instructions),
             f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
             "-" if taken is None else str(taken), "" if each is report.best else report.why(each),
         ))  # fmt: skip
-    return Table(tuple(rows), headings, title="All plans, best first", align="rlllrrrrl")
+    return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
 
 
 def _refusals(report: PlanReport) -> Table:
-    rows = [
-        (f"{each.swizzle.name}, {each.atom_order}" + (", folded" if each.folded else ""), "; ".join(str(found) for found in each.violations))
-        for each in report.refused
-    ]
-    return Table(tuple(rows), ("candidate", "why not"), title="Refused")
+    """Candidates with the same reasons stand together."""
+    by_reason: dict[str, list[str]] = {}
+    for each in report.refused:
+        reason = "; ".join(str(found) for found in each.violations)
+        name = f"{each.swizzle.name} {each.atom_order}" + (" folded" if each.folded else "")
+        names = by_reason.setdefault(reason, [])
+        if name not in names:
+            names.append(name)
+    rows = tuple((", ".join(names), reason) for reason, names in by_reason.items())
+    return Table(rows, ("candidates", "why not"), title="Refused")
