@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
-    from tilescope.tma import gather4, load, load_multicast, scatter4, store
+    from tilescope.tma import Trace, gather4, load, load_multicast, scatter4, store, trace
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -57,11 +57,13 @@ _MODULE = {
     "TensorMap": "tensor_map",
     "decode_tensor_map": "tensor_map",
     "inspect_tensor_map": "tensor_map",
+    "Trace": "tma",
     "gather4": "tma",
     "load": "tma",
     "load_multicast": "tma",
     "scatter4": "tma",
     "store": "tma",
+    "trace": "tma",
     "SWIZZLE": "swizzle",
     "Swizzle": "swizzle",
     "TensorMapError": "errors",
@@ -90,6 +92,7 @@ __all__ = [
     "TensorMap",
     "TensorMapError",
     "TilescopeError",
+    "Trace",
     "Value",
     "Violation",
     "decode_tensor_map",
@@ -99,6 +102,7 @@ __all__ = [
     "load_multicast",
     "scatter4",
     "store",
+    "trace",
 ]
 
 

@@ -49,6 +49,7 @@ class Value:
     __slots__ = ()
     kind: ClassVar[str]
     _kinds: ClassVar[dict[str, type[Value]]] = {}
+    _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict shows for reading; from_dict passes them over
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -57,9 +58,10 @@ class Value:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
+        shown = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
         return {"kind": self.kind} | {
             each.name: _plain(getattr(self, each.name), each) for each in _fields(self) if each.init
-        }
+        } | shown  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -69,6 +71,7 @@ class Value:
         if chosen is None or not issubclass(chosen, cls):
             known = [kind for kind, each in Value._kinds.items() if issubclass(each, cls)]
             raise RuleError([unknown_name("kind", "kind", found, known)])
+        data = {name: value for name, value in data.items() if name not in chosen._derived}
         known_fields = {each.name: each for each in _fields(chosen) if each.init}
         for name in data:
             if name != "kind" and name not in known_fields:
@@ -110,6 +113,9 @@ class Row(Value):
 
     __slots__ = ()
     name: str
+
+
+_PROPERTY: Field[Any] = field()  # stands for a property: a field without marks
 
 
 def _fields(value: Any) -> tuple[Field[Any], ...]:

@@ -27,7 +27,9 @@ class Placement:
 
     places: npt.NDArray[np.intp]  # (rows x pieces of a row,)
     piece_bytes: int
-    footprint_bytes: int  # from the buffer's start to behind the last byte that belongs to the copy, or lies in its gaps
+    footprint_bytes: (
+        int  # from the buffer's start to behind the last byte that belongs to the copy, or lies in its gaps
+    )
 
 
 def placement(tensor_map: AnyMap, rows: int, smem_address: int) -> Placement:

@@ -1,7 +1,7 @@
 """What a load does to numbers: tf32 is rounded on its way to shared memory, everything else arrives as it is.
 
-    f32   s eeeeeeee mmmmmmmmmm mmmmmmmmmmmmm        round to nearest even at bit 13, denormals too
-    tf32  s eeeeeeee mmmmmmmmmm 0000000000000        infinity stays, every NaN becomes 0x7FFFE000
+f32   s eeeeeeee mmmmmmmmmm mmmmmmmmmmmmm        round to nearest even at bit 13, denormals too
+tf32  s eeeeeeee mmmmmmmmmm 0000000000000        infinity stays, every NaN becomes 0x7FFFE000
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tilescope.tma.placement import Placement, placement
 from tilescope.tma.reduction import combined, word_type
 from tilescope.tma.request import requested
 from tilescope.tma.rounding import TF32_TYPES, rounded_to_tf32
-from tilescope.tma.walk import Walk, source_offset, walk
+from tilescope.tma.walk import Walk, row_coords, source_offset, walk
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
@@ -206,7 +206,8 @@ def gathered(tensor_map: AnyMap, found: Walk, memory: Bytes) -> Bytes:
 def _read_pieces(memory: Bytes, starts: Any, low: int, high: int) -> Bytes:
     pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
     index = (starts // CHUNK_BYTES)[:, None] + np.arange(low // CHUNK_BYTES, high // CHUNK_BYTES)
-    return pieces.take(index, mode="clip").view(np.uint8)
+    found: Bytes = pieces.take(index, mode="clip").view(np.uint8)
+    return found
 
 
 def _delivered(tensor_map: AnyMap, rows: Bytes) -> Bytes:
@@ -286,15 +287,16 @@ def _require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int
     if not len(ends) or ends.max() <= memory_bytes:
         return
     tensor_map: AnyMap = copy.tensor_map
+    all_coords = row_coords(copy)
     row = int(np.flatnonzero(found.inside & (found.starts + reach_bytes > memory_bytes))[0])
-    coords = tuple(found.coords[row].tolist())
+    coords = tuple(all_coords[row].tolist())
     start = source_offset(tensor_map, coords)
     missing = max(start + found.low_bytes, memory_bytes)
     if not tensor_map.interleave.slice_bytes:
         coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
     behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= found.high_bytes else ""
     needed = max(
-        source_offset(tensor_map, tuple(each)) for each in found.coords[found.inside].tolist()
+        source_offset(tensor_map, tuple(each)) for each in all_coords[found.inside].tolist()
     ) + reach_bytes  # fmt: skip
     raise RuleError([Violation(
         "memory-extent", "error", "memory",
