@@ -51,6 +51,7 @@ _FEATURES = {
     "packed_types":                         ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
     "swizzle_atomicity":                    ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
     "swizzle_96B":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
+    "half_row_16u6_store":                  ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
 }
 # fmt: on
 
