@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ class Violation:
     found: str
     limit: str
     fix: str
-    change: Mapping[str, Any] | None = None
+    change: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.found}; {self.limit}. {self.fix}"
@@ -67,10 +67,18 @@ class Violation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
-        fields = {name: value for name, value in data.items() if name != "kind"}
-        if fields.get("change") is not None:
-            fields["change"] = MappingProxyType(dict(fields["change"]))
-        return cls(**fields)
+        given = {name: value for name, value in data.items() if name != "kind"} if isinstance(data, Mapping) else {}
+        known = [each.name for each in fields(cls)]
+        if strange := [name for name in given if name not in known]:
+            raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
+        if missing := [name for name in known[:-1] if name not in given]:
+            raise missing_fields("violation", missing)
+        if given.get("change") is not None:
+            given["change"] = MappingProxyType(dict(given["change"]))
+        return cls(**given)
+
+    def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
+        return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
 
 
 class TilescopeError(Exception):
@@ -116,6 +124,12 @@ class DeviceError(TilescopeError, RuntimeError):
 def broken(rule: str, argument: str, found: str, limit: str, fix: str) -> RuleError:
     """A `RuleError` of one violation, for a caller's single mistake."""
     return RuleError([Violation(rule, "error", argument, found, limit, fix)])
+
+
+def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
+    """The error for plain data that lacks fields of a value."""
+    listed = ", ".join(names)
+    return broken("missing-field", "data", f"a {kind} without {listed}", "every field is needed", f"Add {listed}.")
 
 
 def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) -> Violation:
