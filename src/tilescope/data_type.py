@@ -65,7 +65,8 @@ class DataType(Row):
             return name
         row = _BY_NAME.get(name) if isinstance(name, str) else _from_array_type(name)
         if row is None and isinstance(name, str):
-            row = _BY_NAME.get(name.strip().casefold().removeprefix("cu_tensor_map_data_type_").lstrip("."))
+            plain = name.strip().casefold().removeprefix("cu_tensor_map_data_type_").removeprefix("torch.")
+            row = _BY_NAME.get(plain.lstrip("."))
         if row is None:
             raise RuleError([unknown_name("data type", "data_type", name, DATA_TYPE)])
         return row

@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from os.path import commonprefix
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -154,18 +155,23 @@ def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) 
 
 
 def nearest_name(found: str, known: Iterable[str]) -> str | None:
-    """The known name that resembles `found` most, ignoring case, or None.
+    """The known name that resembles `found` most, ignoring case, or None; of equals the one that begins alike.
 
-    >>> nearest_name("bflaot16", ["float16", "bfloat16"])
-    'bfloat16'
+    >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("sm_91", ["sm_89", "sm_90"])
+    ('bfloat16', 'sm_90')
     """
-    by_folded = {name.casefold(): name for name in known}
+    names = list(known)
     folded = found[:80].casefold()
-    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.5)
-    if close:
-        return by_folded[close[0]]
-    containing = [name for key, name in by_folded.items() if folded and (folded in key or key in folded)]
-    return containing[0] if containing else None
+    matcher = difflib.SequenceMatcher(b=folded)
+
+    def likeness(name: str) -> tuple[float, int]:
+        matcher.set_seq1(name.casefold())
+        return matcher.ratio(), len(commonprefix([name.casefold(), folded]))
+
+    best = max(names, key=likeness, default=None)
+    if best is not None and likeness(best)[0] >= 0.5:
+        return best
+    return next((name for name in names if folded and (folded in name.casefold() or name.casefold() in folded)), None)
 
 
 def shortened(text: str, limit: int = 80) -> str:
