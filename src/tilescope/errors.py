@@ -19,7 +19,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from os.path import commonprefix
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -166,7 +165,8 @@ def nearest_name(found: str, known: Iterable[str]) -> str | None:
 
     def likeness(name: str) -> tuple[float, int]:
         matcher.set_seq1(name.casefold())
-        return matcher.ratio(), len(commonprefix([name.casefold(), folded]))
+        first = matcher.get_matching_blocks()[0]
+        return matcher.ratio(), first.size if first.a == first.b == 0 else 0
 
     best = max(names, key=likeness, default=None)
     if best is not None and likeness(best)[0] >= 0.5:

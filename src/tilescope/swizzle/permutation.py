@@ -196,11 +196,10 @@ class _Copy:
     def gather(self, begin: int, end: int) -> None:
         """Piece by piece, wherever the range lies."""
         piece_bytes = self.address_map.piece_bytes
-        source, target = (array.view(_PIECES[piece_bytes]) for array in (self.source, self.target))
         for low in range(begin, end, _SHARE_BYTES):
             high = min(low + _SHARE_BYTES, end)
-            order = self._order(low, high) // piece_bytes
-            np.take(source, order, out=target[low // piece_bytes : high // piece_bytes], mode="wrap")
+            source, target = (array.view(_PIECES[piece_bytes]) for array in (self.source, self.target[low:high]))
+            np.take(source, self._order(low, high) // piece_bytes, out=target, mode="wrap")
 
     def take(self, begin: int, end: int) -> None:
         """Whole groups, by rows."""
