@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
-    from tilescope.tma import Trace, gather4, load, load_multicast, scatter4, store, trace
+    from tilescope.tma import Trace, gather4, load, load_multicast, load_tiles, scatter4, store, trace
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -61,6 +61,7 @@ _MODULE = {
     "gather4": "tma",
     "load": "tma",
     "load_multicast": "tma",
+    "load_tiles": "tma",
     "scatter4": "tma",
     "store": "tma",
     "trace": "tma",
@@ -100,6 +101,7 @@ __all__ = [
     "inspect_tensor_map",
     "load",
     "load_multicast",
+    "load_tiles",
     "scatter4",
     "store",
     "trace",

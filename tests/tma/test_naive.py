@@ -302,7 +302,8 @@ def im2col_maps(draw):
     row_bytes = dims[0] * (slice_bytes or BITS[data_type] / 8)
     return ts.Im2colMap(
         data_type, dims, strides(draw, dims, row_bytes, max(16, slice_bytes)), lower_corner=lower,
-        upper_corner=upper, channels_per_pixel=unit * draw(st.integers(1, widest_units(swizzle))), pixels_per_column=draw(st.integers(1, 40)),
+        upper_corner=upper, channels_per_pixel=unit * draw(st.integers(1, widest_units(swizzle))),
+        pixels_per_column=draw(st.integers(1, 40)),
         element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)], interleave=interleave,
         swizzle=swizzle, oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type
         else "zero",

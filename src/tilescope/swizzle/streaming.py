@@ -60,8 +60,8 @@ def _full_fence(typing: Any) -> Any:
     return void(), lowered
 
 
-_store_line: Any = intrinsic(_line_store)
-_fence: Any = intrinsic(_full_fence)
+store_line: Any = intrinsic(_line_store)
+fence: Any = intrinsic(_full_fence)
 
 
 def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes: int) -> None:
@@ -75,14 +75,14 @@ def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes:
         for group in range(block, block + PAGE_BYTES, group_bytes):
             for piece in range(0, len(order), 4):
                 for start in range(group, group + BLOCK_BYTES, PAGE_BYTES):
-                    _store_line(
+                    store_line(
                         target + start + piece * PIECE_BYTES,
                         source + start + order[piece],
                         source + start + order[piece + 1],
                         source + start + order[piece + 2],
                         source + start + order[piece + 3],
                     )
-    _fence()
+    fence()
 
 
 def _compiled() -> Callable[[int, int, npt.NDArray[np.intp], int], None]:

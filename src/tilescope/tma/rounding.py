@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.data_type import DataType
+
 TF32_TYPES = ("tfloat32", "tfloat32_ftz")
 _TF32_NAN = 0x7FFFE000
 _DROPPED_BITS = 13
@@ -24,3 +26,10 @@ def rounded_to_tf32(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     odd = words >> np.uint32(_DROPPED_BITS) & np.uint32(1)
     rounded = words + half + odd & ~np.uint32((1 << _DROPPED_BITS) - 1)
     return np.where((words & 0x7FFFFFFF) > 0x7F800000, np.uint32(_TF32_NAN), rounded)
+
+
+def delivered(data_type: DataType, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Bytes of elements as a load leaves them in shared memory."""
+    if data_type.name in TF32_TYPES:
+        return rounded_to_tf32(data.view(np.uint32)).view(np.uint8)
+    return data
