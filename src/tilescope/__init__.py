@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
-    from tilescope.tma import gather4, load, load_multicast, scatter4, store
+    from tilescope.tma import Trace, gather4, load, load_multicast, load_tiles, scatter4, store, trace
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -77,6 +77,7 @@ _MODULE = {
     "ldmatrix": "mma.ldmatrix",
     "load": "tma",
     "load_multicast": "tma",
+    "load_tiles": "tma",
     "OperandTile": "mma.canonical",
     "Plan": "planner",
     "plan": "planner",
@@ -97,6 +98,8 @@ _MODULE = {
     "TensorMapError": "errors",
     "tile_report": "smem.tile",
     "TilescopeError": "errors",
+    "Trace": "tma",
+    "trace": "tma",
     "Value": "value",
     "Violation": "errors",
     "wavefronts": "smem.banks",
@@ -134,6 +137,7 @@ __all__ = [
     "TensorMap",
     "TensorMapError",
     "TilescopeError",
+    "Trace",
     "Value",
     "Violation",
     "WgmmaDescriptor",
@@ -149,12 +153,14 @@ __all__ = [
     "ldmatrix",
     "load",
     "load_multicast",
+    "load_tiles",
     "plan",
     "plan_gemm",
     "scatter4",
     "stmatrix",
     "store",
     "tile_report",
+    "trace",
     "wavefronts",
     "wgmma_descriptors",
 ]

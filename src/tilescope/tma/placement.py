@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.swizzle import CHUNK_BYTES, Swizzle
+from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap
 
 
@@ -27,7 +27,9 @@ class Placement:
 
     places: npt.NDArray[np.intp]  # (rows x pieces of a row,)
     piece_bytes: int
-    footprint_bytes: int  # from the buffer's start to behind the last byte that belongs to the copy, or lies in its gaps
+    footprint_bytes: (
+        int  # from the buffer's start to behind the last byte that belongs to the copy, or lies in its gaps
+    )
 
 
 def placement(tensor_map: AnyMap, rows: int, smem_address: int) -> Placement:
@@ -45,7 +47,7 @@ def placement(tensor_map: AnyMap, rows: int, smem_address: int) -> Placement:
 
 @lru_cache(maxsize=64)
 def _placed(swizzle: Swizzle, phase: int, rows: int, row_bytes: int, pitch_bytes: int) -> Placement:
-    piece_bytes = swizzle.flip_bytes or CHUNK_BYTES
+    piece_bytes = swizzle.piece_bytes
     logical = np.arange(rows)[:, None] * pitch_bytes + np.arange(0, row_bytes, piece_bytes)
     places = ((swizzle.apply(phase + logical) - phase) // piece_bytes).astype(np.intp).ravel()
     places.flags.writeable = False

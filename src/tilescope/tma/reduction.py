@@ -39,18 +39,19 @@ def combined(operation: str, data_type: DataType, old: Words, new: Words) -> Wor
     signed = data_type.name in ("int32", "int64")
     if operation in ("min", "max"):
         kind = f"i{old.itemsize}" if signed else old.dtype
-        choose = np.minimum if operation == "min" else np.maximum
+        choose: Combination = np.minimum if operation == "min" else np.maximum
         return choose(old.view(kind), new.view(kind)).view(old.dtype)
     return _INTEGER[operation](old, new)
 
 
 def word_type(data_type: DataType) -> np.dtype[Any]:
     """The unsigned integer as wide as an element."""
-    return np.dtype(f"u{data_type.bits // 8}")
+    word: np.dtype[Any] = np.dtype(f"u{data_type.bits // 8}")
+    return word
 
 
 def _increment(old: Words, new: Words) -> Words:
-    return np.where(old >= new, old.dtype.type(0), old + old.dtype.type(1))
+    return np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype)
 
 
 def _decrement(old: Words, new: Words) -> Words:

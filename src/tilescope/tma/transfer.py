@@ -25,8 +25,8 @@ from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed_six_bit
 from tilescope.tma.placement import Placement, placement
 from tilescope.tma.reduction import combined, word_type
 from tilescope.tma.request import requested
-from tilescope.tma.rounding import TF32_TYPES, rounded_to_tf32
-from tilescope.tma.walk import Walk, source_offset, walk
+from tilescope.tma.rounding import delivered
+from tilescope.tma.walk import Walk, row_coords, source_offset, walk
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
@@ -169,16 +169,21 @@ def _column_and_rows(column: Any, rows: Any) -> tuple[int, ...]:
 
 
 def _loaded(copy: Copy, memory: Bytes, smem: Any) -> Any:
+    if smem is not None:
+        deliver(copy, memory, writeable("smem", smem))
+        return smem
+    return deliver(copy, memory, None)
+
+
+def deliver(copy: Copy, memory: Bytes, smem: Bytes | None) -> Bytes:
+    """Carry out a load into the bytes of shared memory, or into zeros as long as it takes."""
     found = walk(copy)
     placed = placement(copy.tensor_map, found.rows, copy.smem_address)
-    _require_memory(copy, found, found.high_bytes, len(memory))
+    require_memory(copy, found, found.high_bytes, len(memory))
     if smem is None:
         smem = np.zeros(placed.footprint_bytes, np.uint8)
-        target = smem
-    else:
-        target = writeable("smem", smem)
-        require_bytes("smem", target, placed.footprint_bytes, "the box in shared memory")
-    _place(copy.tensor_map, placed, gathered(copy.tensor_map, found, memory), target)
+    require_bytes("smem", smem, placed.footprint_bytes, "the box in shared memory")
+    _place(copy.tensor_map, placed, gathered(copy.tensor_map, found, memory), smem)
     return smem
 
 
@@ -186,7 +191,7 @@ def gathered(tensor_map: AnyMap, found: Walk, memory: Bytes) -> Bytes:
     """(rows, row bytes) dense rows as a load delivers them: filled outside the tensor, tf32 rounded."""
     whole = found.all_inside and found.low_bytes == 0 and found.high_bytes == found.row_bytes
     if whole:
-        return _delivered(tensor_map, _read_pieces(memory, found.starts, 0, found.row_bytes))
+        return delivered(tensor_map.data_type, _read_pieces(memory, found.starts, 0, found.row_bytes))
     rows = np.zeros((found.rows, found.row_bytes), np.uint8)
     if tensor_map.oob_fill.name == "nan":
         rows.reshape(-1, 2)[:] = _NAN_FILL
@@ -196,23 +201,18 @@ def gathered(tensor_map: AnyMap, found: Walk, memory: Bytes) -> Bytes:
     low, high = found.low_bytes, found.high_bytes
     body = high // CHUNK_BYTES * CHUNK_BYTES
     if low < body:
-        rows[found.inside, low:body] = _delivered(tensor_map, _read_pieces(memory, starts, low, body))
+        rows[found.inside, low:body] = delivered(tensor_map.data_type, _read_pieces(memory, starts, low, body))
     if body < high:  # the tensor ends within a piece: its last elements, by bytes
         tail = memory[starts[:, None] + np.arange(body, high)]
-        rows[found.inside, body:high] = _delivered(tensor_map, tail)
+        rows[found.inside, body:high] = delivered(tensor_map.data_type, tail)
     return rows
 
 
 def _read_pieces(memory: Bytes, starts: Any, low: int, high: int) -> Bytes:
     pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
     index = (starts // CHUNK_BYTES)[:, None] + np.arange(low // CHUNK_BYTES, high // CHUNK_BYTES)
-    return pieces.take(index, mode="clip").view(np.uint8)
-
-
-def _delivered(tensor_map: AnyMap, rows: Bytes) -> Bytes:
-    if tensor_map.data_type.name in TF32_TYPES:
-        return rounded_to_tf32(rows.view(np.uint32)).view(np.uint8)
-    return rows
+    found: Bytes = pieces.take(index, mode="clip").view(np.uint8)
+    return found
 
 
 def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) -> None:
@@ -246,7 +246,7 @@ def _stored(copy: Copy, smem: Bytes, memory: Bytes) -> None:
     found = walk(copy)
     placed = placement(tensor_map, found.rows, copy.smem_address)
     require_bytes("smem", smem, placed.footprint_bytes, "the box in shared memory")
-    _require_memory(copy, found, found.reach_bytes, len(memory))
+    require_memory(copy, found, found.reach_bytes, len(memory))
     if not found.inside.any():
         return
     rows = _picked(tensor_map, placed, smem).reshape(found.rows, found.row_bytes)
@@ -278,7 +278,7 @@ def _batches_without_overlap(starts: Any, row_bytes: int) -> list[Any]:
     return [slice(row, row + 1) for row in range(len(starts))]
 
 
-def _require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int) -> None:
+def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int) -> None:
     """Refuse an array that ends before what the copy touches; filled and dropped elements need no memory."""
     ends = found.starts + reach_bytes
     if not found.all_inside:
@@ -286,15 +286,16 @@ def _require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int
     if not len(ends) or ends.max() <= memory_bytes:
         return
     tensor_map: AnyMap = copy.tensor_map
+    all_coords = row_coords(copy)
     row = int(np.flatnonzero(found.inside & (found.starts + reach_bytes > memory_bytes))[0])
-    coords = tuple(found.coords[row].tolist())
+    coords = tuple(all_coords[row].tolist())
     start = source_offset(tensor_map, coords)
     missing = max(start + found.low_bytes, memory_bytes)
     if not tensor_map.interleave.slice_bytes:
         coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
     behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= found.high_bytes else ""
     needed = max(
-        source_offset(tensor_map, tuple(each)) for each in found.coords[found.inside].tolist()
+        source_offset(tensor_map, tuple(each)) for each in all_coords[found.inside].tolist()
     ) + reach_bytes  # fmt: skip
     raise RuleError([Violation(
         "memory-extent", "error", "memory",

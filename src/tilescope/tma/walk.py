@@ -45,8 +45,7 @@ _FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
 class Walk:
     """The rows of one copy, in the order in which they lie in shared memory."""
 
-    coords: Offsets  # (rows, rank): the first element of each row, or the pixel
-    starts: Offsets  # (rows,): its byte offset from the tensor's first byte; meaningless where not inside
+    starts: Offsets  # (rows,): byte offset of each row from the tensor's first byte; meaningless where not inside
     inside: Flags  # (rows,): every coordinate but the inner one is in the tensor
     all_inside: bool
     low_bytes: int  # the part of each row that is in the tensor …
@@ -76,20 +75,26 @@ def walk(copy: Copy) -> Walk:
     ([208, 272], [True, True, False], 0, 24)
     """
     a: AnyMap = copy.tensor_map
-    coords = row_coords(copy)
     if a.interleave.slice_bytes:
         row_bytes = a.interleave.slice_bytes
-        low, high = 0, row_bytes
-        within = (coords >= 0) & (coords < a.dims)
+        low, high, first_outer = 0, row_bytes, 0
     else:
         bits, inner, first = a.data_type.bits, a.inner_elements, copy.coords[0]
         row_bytes = inner * bits // 8
         low = min(max(0, -first), inner) * bits // 8
         high = min(max(0, a.dims[0] - first), inner) * bits // 8
-        outer = coords[:, 1:]
-        within = (outer >= 0) & (outer < a.dims[1:])
-    inside = within.all(axis=1) if low < high else np.zeros(len(coords), np.bool_)
-    return Walk(coords, _starts(a, coords), inside, bool(inside.all()), low, high, row_bytes)
+        first_outer = 1
+    near = source_offset(a, a.dims) < _FAR_BYTES
+    if near and low < high and isinstance(a, TensorMap) and not copy.rows4:
+        steps = _box_steps(_row_counts(a), a.element_strides, a.strides_bytes, a.interleave.slice_bytes or 0)
+        if steps.all_inside(copy.coords, a.dims, first_outer):  # the common case, and a quick one
+            return Walk(steps.offsets_bytes + source_offset(a, copy.coords), steps.ones, True, low, high, row_bytes)
+    coords = row_coords(copy)
+    outer = coords[:, first_outer:]
+    inside: Flags = np.all((outer >= 0) & (outer < a.dims[first_outer:]), axis=1)
+    if low >= high:
+        inside = np.zeros_like(inside)
+    return Walk(_starts(a, coords, near), inside, bool(inside.all()), low, high, row_bytes)
 
 
 def row_coords(copy: Copy) -> Offsets:
@@ -99,8 +104,8 @@ def row_coords(copy: Copy) -> Offsets:
         column, *rows = copy.coords
         return np.array([(column, row) for row in rows], np.int64)
     if isinstance(a, TensorMap):
-        visited = a.visited_elements if a.interleave.slice_bytes else (1, *a.visited_elements[1:])
-        return _box_steps(visited, a.element_strides) + np.array(copy.coords, np.int64)
+        steps = _box_steps(_row_counts(a), a.element_strides, a.strides_bytes, a.interleave.slice_bytes or 0)
+        return steps.indices + np.array(copy.coords, np.int64)
     if isinstance(a, Im2colMap):
         return _im2col_coords(a, copy.coords, copy.offsets)
     assert isinstance(a, Im2colWideMap)
@@ -109,33 +114,63 @@ def row_coords(copy: Copy) -> Offsets:
 
 def source_offset(tensor_map: AnyMap, coords: tuple[int, ...]) -> int:
     """Byte offset of an element (interleaved: of a pixel) from the tensor's first byte."""
-    inner_bits = (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
-    outer = sum(index * step for index, step in zip(coords[1:], tensor_map.strides_bytes, strict=True))
-    return coords[0] * inner_bits // 8 + outer
+    offset = coords[0] * _inner_bits(tensor_map) // 8
+    for axis, stride in enumerate(tensor_map.strides_bytes, 1):
+        offset += coords[axis] * stride
+    return offset
 
 
-def _starts(tensor_map: AnyMap, coords: Offsets) -> Offsets:
-    inner_bits = (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
-    strides = tensor_map.strides_bytes
-    if source_offset(tensor_map, tensor_map.dims) < _FAR_BYTES:
-        starts: Offsets = coords[:, 0] * inner_bits // 8
-        for axis, stride in enumerate(strides, 1):
-            starts = starts + coords[:, axis] * stride
-        return starts
-    exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
-    return np.array([min(max(offset, -_FAR_BYTES), _FAR_BYTES) for offset in exact], np.int64)
+def _starts(tensor_map: AnyMap, coords: Offsets, near: bool) -> Offsets:
+    if not near:  # offsets that 64 bits do not hold, of a tensor that no memory holds
+        exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
+        return np.array([min(max(offset, -_FAR_BYTES), _FAR_BYTES) for offset in exact], np.int64)
+    starts: Offsets = coords[:, 0] * _inner_bits(tensor_map) // 8
+    for axis, stride in enumerate(tensor_map.strides_bytes, 1):
+        starts = starts + coords[:, axis] * stride
+    return starts
+
+
+def _inner_bits(tensor_map: AnyMap) -> int:
+    """Bits from one index of the innermost dimension to the next."""
+    return (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
+
+
+def _row_counts(tensor_map: TensorMap) -> tuple[int, ...]:
+    """How many rows there are along each dimension; without interleave the innermost one is the row itself."""
+    visited = tensor_map.visited_elements
+    return visited if tensor_map.interleave.slice_bytes else (1, *visited[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class _BoxSteps:
+    """Distances from a box's first element to the first element of each row."""
+
+    indices: Offsets  # (rows, rank)
+    offsets_bytes: Offsets  # (rows,)
+    last: tuple[int, ...]  # the farthest in each dimension
+    ones: Flags
+
+    def all_inside(self, coords: tuple[int, ...], dims: tuple[int, ...], first_outer: int) -> bool:
+        """Whether every row is in the tensor when the box starts at `coords`."""
+        return all(0 <= coords[axis] < dims[axis] - self.last[axis] for axis in range(first_outer, len(dims)))
 
 
 @lru_cache(maxsize=64)
-def _box_steps(visited: tuple[int, ...], element_strides: tuple[int, ...]) -> Offsets:
-    """(rows, rank) distances from the box's first element: the first dimension runs fastest."""
-    number = np.arange(prod(visited))
-    steps = np.empty((len(number), len(visited)), np.int64)
-    for axis, (count, stride) in enumerate(zip(visited, element_strides, strict=True)):
+def _box_steps(
+    counts: tuple[int, ...], element_strides: tuple[int, ...], strides_bytes: tuple[int, ...], inner_bytes: int
+) -> _BoxSteps:
+    """The rows of a box, the first dimension running fastest."""
+    number = np.arange(prod(counts))
+    indices = np.empty((len(number), len(counts)), np.int64)
+    for axis, (count, stride) in enumerate(zip(counts, element_strides, strict=True)):
         number, index = np.divmod(number, count)
-        steps[:, axis] = index * stride
-    steps.flags.writeable = False
-    return steps
+        indices[:, axis] = index * stride
+    offsets_bytes = indices @ np.array((inner_bytes, *strides_bytes), np.int64)
+    last = tuple((count - 1) * stride for count, stride in zip(counts, element_strides, strict=True))
+    ones = np.ones(len(indices), np.bool_)
+    for array in (indices, offsets_bytes, ones):
+        array.flags.writeable = False
+    return _BoxSteps(indices, offsets_bytes, last, ones)
 
 
 def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
@@ -150,7 +185,11 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
     for number, offset in enumerate(offsets):
         axis = first_spatial + number
         found[:, axis], advances = _cycled(
-            coords[axis], advances, a.lower_corner[number], a.dims[axis] + a.upper_corner[number], a.element_strides[axis]
+            coords[axis],
+            advances,
+            a.lower_corner[number],
+            a.dims[axis] + a.upper_corner[number],
+            a.element_strides[axis],
         )
         found[:, axis] += offset
     found[:, -1] += advances  # N simply grows
