@@ -343,7 +343,7 @@ def streamed(monkeypatch):
         calls.append(arguments)
         streaming.stream(*arguments)
 
-    counting = SimpleNamespace(LINE_BYTES=streaming.LINE_BYTES, BLOCK_BYTES=streaming.BLOCK_BYTES, stream=stream)
+    counting = SimpleNamespace(**{**vars(streaming), "stream": stream})
     monkeypatch.setattr(permutation, "STREAMED_BYTES", 0)
     monkeypatch.setattr(permutation, "_streaming", lambda: counting)
     return calls

@@ -168,7 +168,7 @@ def _permute(
     elif len(flat) >= STREAMED_BYTES and address_map.piece_bytes == 16 and flat_target.ctypes.data % 16 == 0:
         streaming = _streaming()
         if streaming is not None:
-            work, unit_bytes = partial(copy.stream, streaming.stream), streaming.BLOCK_BYTES
+            work, unit_bytes = partial(copy.stream, streaming), streaming.BLOCK_BYTES
             begin = -flat_target.ctypes.data % streaming.LINE_BYTES
     end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
     copy.gather(0, begin)
@@ -210,11 +210,13 @@ class _Copy:
         )
         np.take(source, order, axis=1, out=target, mode="wrap")
 
-    def stream(self, compiled: Callable[..., None], begin: int, end: int) -> None:
+    def stream(self, streaming: ModuleType, begin: int, end: int) -> None:
         """Whole blocks, by the compiled loop; the target is aligned to a line of the cache at `begin`."""
         order = self._order(begin, begin + self.group_bytes) - begin
         source, target = (array.ctypes.data + begin for array in (self.source, self.target))
-        compiled(source, target, order, end - begin)
+        assert target % streaming.LINE_BYTES == (end - begin) % streaming.BLOCK_BYTES == 0
+        assert streaming.PAGE_BYTES % self.group_bytes == 0
+        streaming.stream(source, target, order, end - begin)
 
     def _order(self, begin: int, end: int) -> npt.NDArray[np.intp]:
         """The offset in the source of each piece of that part of the target."""
