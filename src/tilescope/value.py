@@ -60,6 +60,14 @@ class Value:
     """Base of tilescope's frozen dataclasses: equality, plain data, notebook display.
 
     A dataclass that holds arrays is declared with `eq=False`, so that it compares by this class.
+
+    >>> from tilescope.layout import Layout
+    >>> tile = Layout((8, 64), 16, swizzle="128B", start=0x400)
+    >>> data = tile.to_dict()
+    >>> data["kind"], data["swizzle"], data["start"]
+    ('layout', '128B', '0x400')
+    >>> Value.from_dict(data) == tile
+    True
     """
 
     __slots__ = ()
