@@ -61,13 +61,10 @@ class Value:
 
     A dataclass that holds arrays is declared with `eq=False`, so that it compares by this class.
 
-    >>> from tilescope.layout import Layout
-    >>> tile = Layout((8, 64), 16, swizzle="128B", start=0x400)
-    >>> data = tile.to_dict()
-    >>> data["kind"], data["swizzle"], data["start"]
-    ('layout', '128B', '0x400')
-    >>> Value.from_dict(data) == tile
-    True
+    >>> import tilescope as ts
+    >>> tile = ts.Layout((8, 64), 16, swizzle="128B", start=0x400)
+    >>> tile.to_dict()["start"], Value.from_dict(tile.to_dict()) == tile
+    ('0x400', True)
     """
 
     __slots__ = ()
