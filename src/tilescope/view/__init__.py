@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "bank_report": "banks_view:draw_bank_report",
+    "layout_search": "banks_view:draw_layout_search",
     "swizzle": "swizzle_view:draw_swizzle",
+    "tile_report": "banks_view:draw_tile_report",
 }
 
 

@@ -113,12 +113,14 @@ def _labels(labels: tuple[str, ...], widths: list[float], baseline: float) -> st
 
 
 def _cell(cell: Cell, left: float, right: float, height: float, baseline: float, text_class: str) -> str:
-    colour = colour_of(cell.colour)
+    small = height < 20  # no room for a frame: a mark takes the whole cell
+    colour = colour_of(cell.mark if small and cell.mark else cell.colour)
     parts = [
         box(left, right - left, height, f"cell {colour.name}", cell.title),
         label((left + right) / 2, baseline, _text(cell), f"{text_class} on-{colour.name}"),
     ]
-    return "".join([parts[0], ring(cell.mark, left, 0, right - left, height), parts[1]])
+    frame = "" if small else ring(cell.mark, left, 0, right - left, height)
+    return "".join([parts[0], frame, parts[1]])
 
 
 def ring(mark: str, x: float, y: float, width: float, height: float) -> str:
