@@ -122,6 +122,16 @@ def test_ideal_is_the_number_of_groups_with_an_active_lane(access):
     assert ideal[0] == naive_ideal(op, address, active)
 
 
+@pytest.mark.parametrize(
+    ("op", "active", "ideal"),
+    [("ld.b128", ~0, 2), ("ld.b64", ~0, 1), ("st.b128", ~0, 4), ("ld.b128", 0xFF, 1), ("ld.b128", 0x100FF, 2)],
+)
+def test_ideal_of_lanes_in_pairs_counts_merged_groups(op, active, ideal):
+    row = SMEM_OP[op]
+    mask = np.array([[bool(active >> lane & 1) for lane in range(32)]])
+    assert count_ideal(row, LANES[None] // 2 * row.access_bytes, mask).tolist() == [ideal]
+
+
 # Degrees of one block of 8 rows x 16 bytes read by ldmatrix, from the documents: row pitch in bytes → wavefronts.
 @pytest.mark.parametrize(
     ("pitch_bytes", "degree"),

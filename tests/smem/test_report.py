@@ -75,6 +75,12 @@ def test_lanes_that_want_one_word_stand_together():
     assert report.groups[0].collisions[0].lanes[1] == tuple(lane for lane in range(32) if lane % 4 > 1)
 
 
+def test_the_worst_collision_comes_first():
+    address = [0, 128, 4, 132, 260, *range(20, 128, 4)]
+    found = [(collision.banks, collision.degree) for collision in bank_report("ld.b32", address).groups[0].collisions]
+    assert found == [((1,), 3), ((0,), 2)]
+
+
 def test_merged_groups_are_one_group_and_the_note_says_so():
     report = bank_report("ld.b128", LANES // 2 * 16)
     assert [group.lanes for group in report.groups] == [tuple(range(16)), tuple(range(16, 32))]

@@ -143,6 +143,18 @@ def test_a_tile_that_is_fine_as_it_is_stays_so():
     assert "serve every pattern without a conflict" in search.conclusion
 
 
+@pytest.mark.parametrize(
+    ("text", "modes"),
+    [
+        ("ldmatrix.x1", ["128B", "64B", "32B"]),
+        ("st.b64 rows", ["128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"]),
+    ],
+)
+def test_modes_that_every_tma_has_come_first_and_the_widest_of_them(text, modes):
+    search = find_layouts(Access.named(text, (8, 64), 16), tile=(8, 64), element_bits=16)
+    assert [found.layout.swizzle.name for found in search if found.family == "hardware"] == modes
+
+
 def test_wide_tiles_are_cut_into_columns_of_the_span():
     tile = (64, 128)
     search = find_layouts(Access.ldmatrix(tile, 16), tile=tile, element_bits=16)

@@ -51,6 +51,12 @@ def test_sums_instructions_and_explains_the_worst():
     assert tile_report([access, access], layout).excess == 2 * cost.excess
 
 
+def test_the_worst_instruction_is_explained_wherever_it_stands():
+    lanes = np.arange(32)
+    (cost,) = tile_report(Access("ld.b32", [lanes * 4, lanes * 16, lanes * 128, lanes * 4], [lanes > 0] * 4)).costs
+    assert (cost.worst.wavefronts, cost.worst.lane_address[1], cost.worst.lane_address[0]) == (31, 128, None)
+
+
 def test_partial_warps_have_an_ideal_of_their_own():
     tile = (3, 32)  # 24 lanes of 8 bytes: two groups, the second half empty
     (cost,) = tile_report(Access.rows(tile, 16, "ld.b64"), Layout(tile, 16)).costs

@@ -31,6 +31,7 @@ COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
+    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -88,7 +88,6 @@ def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresse
         problems = _problems(row, address, mask)
         if problems:
             raise RuleError(problems)
-        address = np.where(mask, address, 0) if mask is not None else address
     return address, mask
 
 

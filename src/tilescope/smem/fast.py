@@ -40,15 +40,18 @@ def _compiled() -> Callable[..., None] | None:
 def _count(
     address: Any, mask: Any, masked: bool, lanes_per_group: int, cell_shift: int, pairs_merge: bool, counts: Any
 ) -> None:
-    """Write the wavefronts of each row of `address` into `counts`."""
+    """Write the wavefronts of each row of `address` into `counts`.
+
+    Lanes are first dealt to the columns of the line without a look at each other; only a column with more
+    lanes than the degree found so far is looked through for equal lines.
+    """
     columns = _LINE_BYTES >> cell_shift
-    lines = np.empty((columns, 32), np.int64)  # the different lines wanted of each column
-    wanted = np.empty(columns, np.int64)  # and how many
+    lines = np.empty((columns, 32), np.int64)  # that lanes want of each column
+    wanted = np.empty(columns, np.int64)  # how many lanes do
     lanes = address.shape[1]
     for access in range(len(address)):
         per_group = lanes_per_group
         if pairs_merge:
-            merged = False
             for distance in (1, 2):
                 equal = True
                 for lane in range(lanes):
@@ -58,24 +61,27 @@ def _count(
                     ):
                         equal = False
                         break
-                merged = merged or equal
-            if merged:
-                per_group = 2 * lanes_per_group
+                if equal:
+                    per_group = 2 * lanes_per_group
         total = 0
         for first in range(0, lanes, per_group):
             wanted[:] = 0
-            degree = 0
             for lane in range(first, first + per_group):
-                if masked and not mask[access, lane]:
-                    continue
                 column = (address[access, lane] & (_LINE_BYTES - 1)) >> cell_shift
-                line = address[access, lane] >> _LINE_SHIFT
-                known = 0
-                while known < wanted[column] and lines[column, known] != line:
-                    known += 1
-                if known == wanted[column]:
-                    lines[column, known] = line
-                    wanted[column] += 1
-                    degree = max(degree, known + 1)
+                lines[column, wanted[column]] = address[access, lane] >> _LINE_SHIFT
+                wanted[column] += mask[access, lane] if masked else 1
+            degree = 0
+            for column in range(columns):
+                if wanted[column] > degree:
+                    different = 0
+                    for place in range(wanted[column]):
+                        line = lines[column, place]
+                        known = 0
+                        while known < different and lines[column, known] != line:
+                            known += 1
+                        if known == different:
+                            lines[column, different] = line
+                            different += 1
+                    degree = max(degree, different)
             total += degree
         counts[access] = total

@@ -21,10 +21,9 @@ from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field, row_field
 
 _CAVEAT = (
-    "Compare the wavefront counter first: the conflict counter also takes in waiting for other traffic, and a "
-    "counter without _op_ld or _op_st counts one more for the launch. Nsight Compute's n-way is wavefronts per "
-    "instruction: a 16-byte load or an ldmatrix.x4 without any conflict prints as 4-way. Its source view shows "
-    "memory_l1_wavefronts_shared beside memory_l1_wavefronts_shared_ideal for each line."
+    "Compare the wavefront counter first: the conflict counter also takes in waiting for other traffic, and counters "
+    "without _op_ld or _op_st count one more for the launch. Nsight Compute's n-way is wavefronts per instruction, so a "
+    "16-byte load or an ldmatrix.x4 without any conflict shows as 4-way."
 )
 _ALIGNED = "{} is .aligned: PTX wants all 32 lanes to execute it; here inactive lanes' rows are left out."
 _MERGED = "Lanes ask in pairs (i, i ^ 1 or i, i ^ 2), so neighbouring groups of this load go together in twos."

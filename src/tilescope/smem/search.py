@@ -78,7 +78,7 @@ class LayoutSearch(Value):
     max_padding_bytes: int
     patterns: tuple[str, ...]
     ideal: tuple[int, ...]  # wavefronts of each pattern without any conflict
-    found: tuple[FoundLayout, ...]  # empty: no layout can hold the patterns
+    found: tuple[FoundLayout, ...]  # at least one: the plain tile is among those tried
     tried: Mapping[str, int] = field(hash=False)  # layouts of each family
 
     def __iter__(self) -> Iterator[FoundLayout]:
@@ -89,27 +89,20 @@ class LayoutSearch(Value):
 
     @property
     def best(self) -> FoundLayout:
-        """The first of those found; a RuleError where nothing was."""
-        if not self.found:
-            raise broken(
-                "search", "accesses", self.conclusion, "at least one layout holds all patterns", "Widen the tile."
-            )
+        """The first of those found: the hardware's own mode where one serves."""
         return self.found[0]
 
     @property
     def conflict_free(self) -> bool:
         """Whether some layout serves every pattern without a conflict."""
-        return bool(self.found) and self.found[0].excess == 0
+        return self.best.excess == 0
 
     @property
     def conclusion(self) -> str:
         """What the search showed, in a sentence."""
-        kinds = {"plain": "the plain tile", "hardware": "hardware modes", "xor": "other XOR swizzles",
-                 "padding": f"paddings up to {self.max_padding_bytes} bytes"}  # fmt: skip
-        tried = ", ".join(f"{self.tried[family]} {kinds[family]}" for family in FAMILIES if family != "plain")
-        among = f"of the plain tile, {tried}"
-        if not self.found:
-            return f"None {among} can hold all patterns."
+        words = {"hardware": "hardware modes", "xor": "other XOR swizzles", "padding": "paddings"}
+        tried = ", ".join(f"{self.tried[family]} {name}" for family, name in words.items())
+        among = f"of the plain tile, {tried} up to {self.max_padding_bytes} bytes"
         if self.conflict_free:
             return f"{len(self.found)} {among} serve every pattern without a conflict."
         return f"None {among} serves every pattern without a conflict: the least excess is {self.found[0].excess} wavefronts."
@@ -153,7 +146,7 @@ def find_layouts(
         for family, layouts in candidates.items()
         for layout, each in zip(layouts, counts[family], strict=True)
     ]
-    least = min((found.excess for found in everything), default=0)
+    least = min(found.excess for found in everything)
     return LayoutSearch(
         tile=plain.shape,
         element_bits=element_bits,

@@ -19,7 +19,10 @@ _DRAWN_BY = {
     "gemm_plan": "plan_view:draw_gemm_plan",
     "plan": "plan_view:draw_plan",
     "plan_report": "plan_view:draw_plan_report",
+    "bank_report": "banks_view:draw_bank_report",
+    "layout_search": "banks_view:draw_layout_search",
     "swizzle": "swizzle_view:draw_swizzle",
+    "tile_report": "banks_view:draw_tile_report",
 }
 
 
