@@ -90,7 +90,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
-        sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         return explained(error)
     return status if isinstance(status, int) else 0
