@@ -23,6 +23,18 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.fragment import Fragment, fragment
+    from tilescope.mma.ldmatrix import ldmatrix, stmatrix
+    from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
+    from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
+    from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
+    from tilescope.smem.access import Access
+    from tilescope.smem.banks import wavefronts
+    from tilescope.smem.op import SMEM_OP, SmemOp
+    from tilescope.smem.report import bank_report
+    from tilescope.smem.search import find_layouts
+    from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
         RULES,
@@ -34,60 +46,123 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
+    from tilescope.tma import Trace, gather4, load, load_multicast, load_tiles, scatter4, store, trace
     from tilescope.value import Value
 
 __version__ = "0.1.0"
 
 _MODULE = {
+    "Access": "smem.access",
     "ARCH": "arch",
     "Arch": "arch",
+    "bank_report": "smem.report",
+    "canonical_layout": "mma.canonical",
+    "CanonicalLayout": "mma.canonical",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
+    "decode_tensor_map": "tensor_map",
     "DeviceError": "errors",
+    "find_layouts": "smem.search",
+    "Fragment": "mma.fragment",
+    "fragment": "mma.fragment",
+    "gather4": "tma",
+    "GemmPlan": "planner",
     "IllegalInstructionError": "errors",
-    "Layout": "layout",
-    "PlanError": "errors",
-    "RuleError": "errors",
-    "RULES": "tensor_map",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
-    "Inspection": "tensor_map",
-    "Rule": "tensor_map",
-    "TensorMap": "tensor_map",
-    "decode_tensor_map": "tensor_map",
+    "inspect_descriptor": "mma.wgmma",
     "inspect_tensor_map": "tensor_map",
+    "Inspection": "tensor_map",
+    "Layout": "layout",
+    "ldmatrix": "mma.ldmatrix",
+    "load": "tma",
+    "load_multicast": "tma",
+    "load_tiles": "tma",
+    "OperandTile": "mma.canonical",
+    "Plan": "planner",
+    "plan": "planner",
+    "plan_gemm": "planner",
+    "PlanError": "errors",
+    "PlanReport": "planner",
+    "Rule": "tensor_map",
+    "RuleError": "errors",
+    "RULES": "tensor_map",
+    "scatter4": "tma",
+    "SMEM_OP": "smem.op",
+    "SmemOp": "smem.op",
+    "stmatrix": "mma.ldmatrix",
+    "store": "tma",
     "SWIZZLE": "swizzle",
     "Swizzle": "swizzle",
+    "TensorMap": "tensor_map",
     "TensorMapError": "errors",
+    "tile_report": "smem.tile",
     "TilescopeError": "errors",
+    "Trace": "tma",
+    "trace": "tma",
     "Value": "value",
     "Violation": "errors",
+    "wavefronts": "smem.banks",
+    "wgmma_descriptors": "mma.wgmma_loop",
+    "WgmmaDescriptor": "mma.wgmma",
+    "WgmmaLoop": "mma.wgmma_loop",
 }
 
 __all__ = [
     "ARCH",
     "DATA_TYPE",
     "RULES",
+    "SMEM_OP",
     "SWIZZLE",
+    "Access",
     "Arch",
+    "CanonicalLayout",
     "DataType",
     "DeviceError",
+    "Fragment",
+    "GemmPlan",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
     "Layout",
+    "OperandTile",
+    "Plan",
     "PlanError",
+    "PlanReport",
     "Rule",
     "RuleError",
+    "SmemOp",
     "Swizzle",
     "TensorMap",
     "TensorMapError",
     "TilescopeError",
+    "Trace",
     "Value",
     "Violation",
+    "WgmmaDescriptor",
+    "WgmmaLoop",
+    "bank_report",
+    "canonical_layout",
     "decode_tensor_map",
+    "find_layouts",
+    "fragment",
+    "gather4",
+    "inspect_descriptor",
     "inspect_tensor_map",
+    "ldmatrix",
+    "load",
+    "load_multicast",
+    "load_tiles",
+    "plan",
+    "plan_gemm",
+    "scatter4",
+    "stmatrix",
+    "store",
+    "tile_report",
+    "trace",
+    "wavefronts",
+    "wgmma_descriptors",
 ]
 
 

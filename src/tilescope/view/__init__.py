@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "gemm_plan": "plan_view:draw_gemm_plan",
+    "plan": "plan_view:draw_plan",
+    "plan_report": "plan_view:draw_plan_report",
+    "bank_report": "banks_view:draw_bank_report",
+    "layout_search": "banks_view:draw_layout_search",
     "swizzle": "swizzle_view:draw_swizzle",
+    "tile_report": "banks_view:draw_tile_report",
 }
 
 
@@ -25,7 +31,7 @@ def draw(value: Value, **options: Any) -> Drawing | None:
 
     >>> from tilescope.swizzle import Swizzle
     >>> draw(Swizzle.named("128B"), address=0x480).title
-    'Swizzle 128B at shared address 0x480'
+    'Swizzle 128B at shared address 0x480, base offset 1'
     """
     place = _DRAWN_BY.get(value.kind)
     if place is None:
