@@ -37,15 +37,15 @@ _TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
 class DescriptorField(Value):
     """One field of a descriptor: where it is, what it holds, and what that means.
 
-    >>> DescriptorField("rank", 68, 3, "2 dimensions", 1).word
+    >>> DescriptorField("rank", 68, 3, 1, "2 dimensions").word
     1
     """
 
     name: str
     bit: int  # first bit, counted through all sixteen words
     width_bits: int
-    meaning: str
     raw: int = hex_field()
+    meaning: str = ""
 
     @property
     def word(self) -> int:
@@ -199,7 +199,7 @@ def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
     found = {}
     for each in _TABLE[_which(bits)]:
         raw = (bits & each.mask) >> each.bit
-        found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, each.meaning(raw), raw)
+        found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, raw, each.meaning(raw))
     return found
 
 
