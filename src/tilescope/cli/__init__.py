@@ -29,6 +29,8 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
+    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "canonical_layout": "operand_view:draw_canonical_layout",
+    "descriptor_word": "descriptor_view:draw_descriptor_word",
+    "fragment": "fragment_view:draw_fragment",
+    "operand_tile": "operand_view:draw_operand_tile",
     "swizzle": "swizzle_view:draw_swizzle",
+    "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
+    "wgmma_loop": "descriptor_view:draw_wgmma_loop",
 }
 
 
