@@ -63,10 +63,13 @@ class _Commands(click.Group):
             formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
-def tilescope() -> None:
+@click.pass_context
+def tilescope(context: click.Context) -> None:
     """Plan, check, emulate and draw the path a tile takes on an NVIDIA GPU."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

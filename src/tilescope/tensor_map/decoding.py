@@ -35,7 +35,13 @@ def _descriptor_derived(_: Any) -> Iterable[Violation]:
 
 @dataclass(frozen=True, slots=True)
 class Inspection(Value):
-    """What 128 bytes say: every field, what is wrong with them, and the map if they are one."""
+    """What 128 bytes say: every field, what is wrong with them, and the map if they are one.
+
+    >>> import tilescope as ts
+    >>> tensor_map = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> ts.inspect_tensor_map(tensor_map.encode()).tensor_map == tensor_map
+    True
+    """
 
     fields: tuple[DescriptorField, ...]
     violations: tuple[Violation, ...]

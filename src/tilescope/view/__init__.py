@@ -31,7 +31,7 @@ def draw(value: Value, **options: Any) -> Drawing | None:
 
     >>> from tilescope.swizzle import Swizzle
     >>> draw(Swizzle.named("128B"), address=0x480).title
-    'Swizzle 128B at shared address 0x480'
+    'Swizzle 128B at shared address 0x480, base offset 1'
     """
     place = _DRAWN_BY.get(value.kind)
     if place is None:
