@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tilescope.cli.options import number, output_options
@@ -18,7 +20,7 @@ DESCRIPTOR_BITS = 64
 @click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]")
 @click.option("--type", "data_type", default="bf16", metavar="TYPE", help="Element type. [default: bf16]")
 @click.option("--addresses", is_flag=True, help="List the address of every 16 bytes that one instruction reads.")
-@click.option("--rows", type=number, default=64, help="mn that the instruction reads. [default: 64]")
+@click.option("--rows", type=number, default="64", help="mn that the instruction reads. [default: 64]")
 @output_options
 def decode(
     words: tuple[str, ...], major: str, data_type: str, addresses: bool, rows: int, output: Output
@@ -50,7 +52,7 @@ def descriptor_word(words: tuple[str, ...]) -> int | None:
     return word if 0 <= word < 1 << DESCRIPTOR_BITS else None
 
 
-def show_descriptor_word(word: int, major: str, data_type: str, rows: int | None, output: Output) -> int:
+def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None, output: Output) -> int:
     """Draw a descriptor word, with its reads where `rows` are asked for; 1 where it is no descriptor."""
     bits = DataType.named(data_type).smem_bits
     found = inspect_descriptor(word, major=major, element_bits=bits)
