@@ -275,7 +275,7 @@ def _reserved(word: int) -> list[Violation]:
             "descriptor-reserved",
             "error",
             "word",
-            f"{word:#x} has bits {', '.join(map(str, ones))} set",
+            f"{word:#x} has bit{'s' if len(ones) > 1 else ''} {', '.join(map(str, ones))} set",
             "a wgmma descriptor keeps bits 14-15, 30-31, 46-48 and 52-61 zero",
             f"Check how the word was built: each of start, leading and stride is masked to 18 bits and shifted by 4.{looks}",
         )
