@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import TensorMapError
@@ -201,6 +201,34 @@ def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
         raw = (bits & each.mask) >> each.bit
         found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, raw, each.meaning(raw))
     return found
+
+
+class Place(NamedTuple):
+    """Where a field stands; `rank` where that depends on it, 0 where it does not."""
+
+    name: str
+    bit: int
+    width_bits: int
+    rank: int
+
+
+def field_places() -> list[Place]:
+    """The places of all fields, by their bits.
+
+    >>> [each for each in field_places() if each.name == "lower_corner[1]"]
+    [Place(name='lower_corner[1]', bit=456, width_bits=8, rank=4), Place(name='lower_corner[1]', bit=453, width_bits=5, rank=5)]
+    """
+    found: dict[str, dict[tuple[int, int], set[int]]] = {}
+    for (_, rank), fields in _TABLE.items():
+        for each in fields:
+            if rank <= 5:
+                found.setdefault(each.name, {}).setdefault((each.bit, each.width_bits), set()).add(rank)
+    places = [
+        Place(name, *where, max(ranks) if len(wheres) > 1 or name.startswith(("lower", "upper")) else 0)
+        for name, wheres in found.items()
+        for where, ranks in wheres.items()
+    ]
+    return sorted(places, key=lambda place: (place.name, place.rank))
 
 
 def unknown_bits(blob: bytes) -> tuple[int, ...]:
