@@ -226,7 +226,7 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _differences(differences: tuple[Difference, ...], title: str) -> Table:
-    rows = tuple((each.name, each.one, each.other) for each in differences)
+    rows = tuple((each.name, f"`{each.one}`", f"`{each.other}`") for each in differences)
     return Table(rows, ("", "one", "other"), title)
 
 
