@@ -172,9 +172,13 @@ def test_the_program_ends_with_the_status():
     assert "Did you mean 32B?" in refused.stderr
 
 
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}])
 @pytest.mark.parametrize("arguments", [["swizzle", "xor:5,2,5"], ["swizzle", "128B", "--json"], ["--help"]])
-def test_a_reader_that_goes_away_is_no_failure_worth_words(arguments):
-    process = subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_a_reader_that_goes_away_is_no_failure_worth_words(arguments, colour):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | colour
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     process.stdout.close()
     assert process.wait(timeout=60) == 141
     assert process.stderr.read() == ""
@@ -182,8 +186,9 @@ def test_a_reader_that_goes_away_is_no_failure_worth_words(arguments):
 
 
 def test_an_encoding_without_lines_gets_the_rest():
-    shown = program("swizzle", "64B", "--address", "0x80", PYTHONIOENCODING="ascii")
+    shown = program("swizzle", "64B", "--address", "0x80", PYTHONIOENCODING="latin-1")
     assert shown.returncode == 0
+    assert "????" in shown.stdout
     assert "line   byte chunk  0  1  2  3" in shown.stdout
 
 

@@ -85,6 +85,14 @@ def tensor_core_drawings():
     }
 
 
+def addresses():
+    """Cells with more than a few characters, roomy and dense."""
+    cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
+    roomy = Grid("Addresses", (), (Row(("a",), cells),))
+    dense = Grid("Many addresses", (Tier.of("", "abcde"),), tuple(Row((str(number),), cells) for number in range(50)))
+    return Beside((roomy, dense))
+
+
 def sample_drawings():
     """Every drawing that the tests look at, by name."""
     legend = Legend(
@@ -116,6 +124,8 @@ def sample_drawings():
     samples["descriptors"] = Drawing("Descriptors", (descriptor(), instruction()))
     words = Paragraph("Words beside a grid & <others>, which wrap to a column of their own and go on for a while.")
     samples["banks"] = Drawing("Banks", (legend, Beside((banks(), words)), table))
+    long = Legend(tuple(Entry(f"lanes {lane}, {lane + 8}, {lane + 16}", lane, sample=str(lane)) for lane in range(8)))
+    samples["addresses"] = Drawing("Addresses", (addresses(), long))
     samples["spans"] = Drawing("Spans", (Beside((spanning(), spanning())), words, legend))
     return samples
 

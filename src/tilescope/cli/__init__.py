@@ -31,6 +31,9 @@ COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
+    "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
+    "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
+    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
@@ -89,7 +92,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
-        sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         return explained(error)
     return status if isinstance(status, int) else 0

@@ -70,7 +70,10 @@ def print_drawing(drawing: Drawing) -> None:
         return
     from rich.console import Console
 
-    Console(width=width, highlight=False).print(drawing)
+    console = Console(width=width, highlight=False)  # knows how many colours the terminal has
+    with console.capture() as captured:
+        console.print(drawing)
+    click.echo(captured.get(), nl=False, color=True)
 
 
 def wants_colour() -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, Violation, shortened, unknown_name
 from tilescope.tensor_map import reading
-from tilescope.tensor_map.encode_rules import rounded_up
+from tilescope.tensor_map.geometry import rounded_up
 
 
 class Metadata(NamedTuple):

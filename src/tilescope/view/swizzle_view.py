@@ -61,7 +61,7 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
 def _frame(swizzle: Swizzle) -> _Frame:
     if swizzle.bits == 0:
         return _Frame(SMEM_LINE_BYTES, CHUNK_BYTES, 1, 1, between_rows=False, cut=False)
-    piece = swizzle.flip_bytes or min(swizzle.atom_bytes, CHUNK_BYTES)
+    piece = swizzle.piece_bytes
     row = SMEM_LINE_BYTES
     if swizzle.shift < 0 or swizzle.block_bytes > SMEM_LINE_BYTES or piece < _BANK_BYTES:
         piece = swizzle.atom_bytes  # pieces leave their line or are smaller than a bank: rows of their own size
