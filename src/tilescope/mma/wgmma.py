@@ -247,7 +247,11 @@ def _in_words(word: int, layout: CanonicalLayout) -> tuple[DescriptorField, ...]
     }
     return tuple(
         DescriptorField(
-            each.name, each.low, each.high - each.low + 1, values[each.name] // each.unit, meaning[each.name]
+            name=each.name,
+            bit=each.low,
+            width_bits=each.high - each.low + 1,
+            raw=values[each.name] // each.unit,
+            meaning=meaning[each.name],
         )
         for each in WGMMA_WORD.fields
     )
@@ -275,7 +279,7 @@ def _reserved(word: int) -> list[Violation]:
             "descriptor-reserved",
             "error",
             "word",
-            f"{word:#x} has bits {', '.join(map(str, ones))} set",
+            f"{word:#x} has bit{'s' if len(ones) > 1 else ''} {', '.join(map(str, ones))} set",
             "a wgmma descriptor keeps bits 14-15, 30-31, 46-48 and 52-61 zero",
             f"Check how the word was built: each of start, leading and stride is masked to 18 bits and shifted by 4.{looks}",
         )
