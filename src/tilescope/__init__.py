@@ -34,7 +34,18 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
-    from tilescope.tma import Trace, gather4, load, load_multicast, load_tiles, scatter4, store, trace
+    from tilescope.tma import (
+        Identification,
+        Trace,
+        gather4,
+        identify,
+        load,
+        load_multicast,
+        load_tiles,
+        scatter4,
+        store,
+        trace,
+    )
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -57,8 +68,10 @@ _MODULE = {
     "TensorMap": "tensor_map",
     "decode_tensor_map": "tensor_map",
     "inspect_tensor_map": "tensor_map",
+    "Identification": "tma",
     "Trace": "tma",
     "gather4": "tma",
+    "identify": "tma",
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
@@ -81,6 +94,7 @@ __all__ = [
     "Arch",
     "DataType",
     "DeviceError",
+    "Identification",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
@@ -98,6 +112,7 @@ __all__ = [
     "Violation",
     "decode_tensor_map",
     "gather4",
+    "identify",
     "inspect_tensor_map",
     "load",
     "load_multicast",

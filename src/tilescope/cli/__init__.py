@@ -29,6 +29,7 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DRAWN_BY = {
     "swizzle": "swizzle_view:draw_swizzle",
+    "trace": "trace_view:draw_trace",
 }
 
 
