@@ -74,12 +74,14 @@ def test_writes_svg(arguments, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["layout", "128", "bf16"], "128x64 (mn x k, in elements)"),
+        (["layout", "128", "bf16"], "write 128x64"),
+        (["layout", "128x64x2", "bf16"], "two integers"),
         (["layout", "60x64", "bf16"], "Use 64 x 64"),
         (["layout", "64x64", "bf61"], "data type"),
         (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),
         (["layout", "64x64", "bf16", "--element", "64,0"], "outside the tile"),
-        (["layout", "64x64", "bf16", "--element", "64"], "5,8"),
+        (["layout", "64x64", "bf16", "--element", "64"], "is not a shape"),
+        (["layout", "64x64", "bf16", "--element", "1,2,3"], "such as 5,8"),
         (["layout", "64x64", "bf16", "--atom-order", "up"], '"column" or "row"'),
         (["fragment", "mma.m16n8k17", "--operand", "A", "--type", "bf16"], "mma.m16n8k16"),
         (["fragment", "mma.m16n8k16", "--type", "bf16"], "known: A, B, C, D"),

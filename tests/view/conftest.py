@@ -69,14 +69,6 @@ def spanning():
     return Grid("Spans", tiers, rows, ("row", "byte"))
 
 
-def addresses():
-    """Cells with more than a few characters, roomy and dense."""
-    cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
-    roomy = Grid("Addresses", (), (Row(("a",), cells),))
-    dense = Grid("Many addresses", (Tier.of("", "abcde"),), tuple(Row((str(number),), cells) for number in range(50)))
-    return Beside((roomy, dense))
-
-
 def tensor_core_drawings():
     """Operands, fragments and descriptors."""
     layout = canonical_layout("K", "128B", "bf16")
@@ -91,6 +83,14 @@ def tensor_core_drawings():
         "reads": view.draw(inspect_descriptor(0x4000004000010040), rows=64),
         "loop": view.draw(wgmma_descriptors((128, 128), "bf16", swizzle="128B")),
     }
+
+
+def addresses():
+    """Cells with more than a few characters, roomy and dense."""
+    cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
+    roomy = Grid("Addresses", (), (Row(("a",), cells),))
+    dense = Grid("Many addresses", (Tier.of("", "abcde"),), tuple(Row((str(number),), cells) for number in range(50)))
+    return Beside((roomy, dense))
 
 
 def sample_drawings():

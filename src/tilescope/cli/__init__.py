@@ -29,6 +29,8 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
+    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
@@ -38,6 +40,8 @@ COMMANDS = {
     "diff": ("diff:diff", "Compare two tensor maps field by field."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
+    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
+    "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
 
-from tilescope.cli.options import address, number, output_options
+from tilescope.cli.options import address, extents, number, output_options
 from tilescope.cli.output import Output
 from tilescope.errors import shortened
 from tilescope.mma.canonical import canonical_layout
@@ -15,21 +14,12 @@ from tilescope.mma.fragment import fragment as fragment_of
 from tilescope.mma.wgmma_loop import wgmma_descriptors
 
 
-def tile_shape(text: str) -> tuple[int, int]:
-    """The mn and k of a tile: 128x64."""
-    return _pair(text, "[xX*]", "128x64 (mn x k, in elements)")
-
-
-def coord(text: str) -> tuple[int, int]:
+def coord(text: str) -> tuple[int, ...]:
     """The two indices of an element: 5,8."""
-    return _pair(text, ",", "5,8")
-
-
-def _pair(text: str, between: str, example: str) -> tuple[int, int]:
-    found = re.fullmatch(rf"\s*(\d{{1,9}})\s*{between}\s*(\d{{1,9}})\s*", text)
-    if found is None:
-        raise click.BadParameter(f"{shortened(text, 40)!r} is not such as {example}.")
-    return int(found[1]), int(found[2])
+    found = extents(text)
+    if len(found) != 2:
+        raise click.BadParameter(f"{shortened(text, 40)!r} has {len(found)} indices; write two, such as 5,8.")
+    return found
 
 
 _LAYOUT_OPTIONS = (
@@ -55,14 +45,14 @@ def mma() -> None:
 
 
 @mma.command(short_help="Draw an operand as it lies in shared memory.")
-@click.argument("tile", type=tile_shape)
+@click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
 @click.option("--element", type=coord, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
 @output_options
 def layout(
-    tile: tuple[int, int], data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
-    element: tuple[int, int] | None, output: Output,
+    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
+    element: Any, output: Output,
 ) -> None:  # fmt: skip
     """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
     found = canonical_layout(major, swizzle, data_type).tile(tile, atom_order=atom_order, start=start)
@@ -82,7 +72,7 @@ def fragment(
     operand: Any,
     data_type: str | None,
     lane: int | None,
-    element: tuple[int, int] | None,
+    element: Any,
     output: Output,
 ) -> None:
     """Draw which thread holds which element, and what each thread holds.
@@ -100,13 +90,13 @@ def fragment(
 
 
 @mma.command(short_help="List the wgmma descriptors of a K loop.")
-@click.argument("tile", type=tile_shape)
+@click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
 @click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of 64, B in one n. [default: A]")
 @output_options
 def descriptors(
-    tile: tuple[int, int], data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
+    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
     output: Output,
 ) -> None:  # fmt: skip
     """List the wgmma descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""

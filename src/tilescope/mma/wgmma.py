@@ -247,7 +247,11 @@ def _in_words(word: int, layout: CanonicalLayout) -> tuple[DescriptorField, ...]
     }
     return tuple(
         DescriptorField(
-            each.name, each.low, each.high - each.low + 1, values[each.name] // each.unit, meaning[each.name]
+            name=each.name,
+            bit=each.low,
+            width_bits=each.high - each.low + 1,
+            raw=values[each.name] // each.unit,
+            meaning=meaning[each.name],
         )
         for each in WGMMA_WORD.fields
     )

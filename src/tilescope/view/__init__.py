@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
-    "gemm_plan": "plan_view:draw_gemm_plan",
-    "plan": "plan_view:draw_plan",
-    "plan_report": "plan_view:draw_plan_report",
     "bank_report": "banks_view:draw_bank_report",
     "layout_search": "banks_view:draw_layout_search",
     "im2col_map": "tensor_map_view:draw_map",
@@ -33,6 +30,8 @@ _DRAWN_BY = {
     "canonical_layout": "operand_view:draw_canonical_layout",
     "descriptor_word": "descriptor_view:draw_descriptor_word",
     "fragment": "fragment_view:draw_fragment",
+    "gemm_plan": "plan_view:draw_gemm_plan",
+    "layout_search": "banks_view:draw_layout_search",
     "operand_tile": "operand_view:draw_operand_tile",
     "im2col_map": "tensor_map_view:draw_map",
     "im2col_wide_map": "tensor_map_view:draw_map",
@@ -42,8 +41,13 @@ _DRAWN_BY = {
     "swizzle": "swizzle_view:draw_swizzle",
     "tensor_map": "tensor_map_view:draw_map",
     "tensor_map_diff": "tensor_map_view:draw_diff",
+    "plan": "plan_view:draw_plan",
+    "plan_report": "plan_view:draw_plan_report",
+    "swizzle": "swizzle_view:draw_swizzle",
+    "tile_report": "banks_view:draw_tile_report",
     "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
     "wgmma_loop": "descriptor_view:draw_wgmma_loop",
+    "trace": "trace_view:draw_trace",
 }
 
 

@@ -178,7 +178,7 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
     if fragment.threads > _WARP:
         notes.append(f"Warp {warp} of {fragment.threads // _WARP}.")
     if fragment.matrices > 1 and fragment.operand == "matrix":
-        notes.append("Every register holds two elements of its own matrix.")
+        notes.append("Register j holds two elements of matrix j. Lane 8 j + r gives the address of its row r.")
     names = ",".join(_NAMES[fragment.operand])
     return Grid(f"What each thread holds: {names}", (Tier("value", headers),), tuple(lines), ("thread",), tuple(notes))
 
