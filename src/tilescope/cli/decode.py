@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -10,8 +11,10 @@ from tilescope.cli.map_source import read_source
 from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation
 from tilescope.mma.wgmma import inspect_descriptor
 from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.paste import pasted_descriptor
 
 DESCRIPTOR_BITS = 64
 
@@ -42,10 +45,20 @@ def decode(
     word = descriptor_word(words)
     if word is not None:
         return show_descriptor_word(word, major, data_type, rows if addresses else None, output)
-    source = read_source(words)
+    try:
+        source = read_source(words)
+    except RuleError as error:
+        raise RuleError(_or_a_word(each) for each in error.violations) from None
     found = inspect_tensor_map(source.tensor_map().encode() if source.blob is None else source.blob)
     output.show(found)
     return 0 if found.tensor_map is not None else 1
+
+
+def _or_a_word(violation: Violation) -> Violation:
+    """What is neither a tensor map nor a descriptor word is told of both."""
+    if violation.rule != pasted_descriptor.name:
+        return violation
+    return replace(violation, limit=f"one integer of at most 64 bits, or {violation.limit}")
 
 
 def descriptor_word(words: tuple[str, ...]) -> int | None:

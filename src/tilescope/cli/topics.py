@@ -171,7 +171,7 @@ def _row(named: Callable[[object], Row], name: str) -> Row | None:
 
 
 def _find_rule(name: str) -> Rule | None:
-    return RULES.get(name.strip())
+    return _RULE_BY_SPELLING.get(_folded(name))
 
 
 def _find_map_topic(name: str) -> Topic | None:
@@ -179,9 +179,10 @@ def _find_map_topic(name: str) -> Topic | None:
     return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
 
 
+_RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
 _TERM_BY_SPELLING = {_folded(spelling): term for term in TERMS for spelling in (*term.aliases, term.name)}
 PROVIDERS: tuple[Provider, ...] = (
-    Provider("rules of tensor maps", lambda: RULES, dict, _find_rule),  # first: "swizzle-span" is no spelling of "span"
+    Provider("rules of tensor maps", lambda: RULES, dict, _find_rule),
     Provider(
         "terms",
         lambda: (term.name for term in TERMS),

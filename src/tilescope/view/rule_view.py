@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilescope.errors import shortened
 from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.tensor_map.rule import Rule
 from tilescope.view.drawing import Drawing
@@ -50,4 +51,4 @@ def _apart(passing: Mapping[str, Any], failing: Mapping[str, Any]) -> tuple[str,
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"`{name}={value!r}`" for name, value in arguments.items()) or "(left out)"
+    return ", ".join(f"`{name}={shortened(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
