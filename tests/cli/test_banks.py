@@ -105,6 +105,8 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--swizzle", "129B"], "unknown-name: swizzle 129B"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "4"], "lane-alignment"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "-4"], "negative"),
+        (["999999x999999", "bf16", "--pattern", "ldmatrix.x4", "--fix"], "tile-size"),
+        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--fix", "--max-padding", "1" + "0" * 30], "padding: "),
         (["0x64", "bf16", "--pattern", "ldmatrix.x4"], "layout: "),
         (["--pattern", "ldmatrix.x4"], "pattern-tile"),
         (["--pattern", "ld.b32: lane", "--fix"], "--fix needs a tile"),
