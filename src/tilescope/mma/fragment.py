@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, unknown_name
-from tilescope.mma.instruction import instruction_n, instructions
+from tilescope.mma.instruction import Instruction, instruction_n, instructions
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.value import Value, row_field
 
@@ -221,8 +221,11 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     n = instruction_n(name)
     operand = _chosen_operand(name, operand, "wgmma" if rows[0].warps > 1 else "mma")
     is_input = operand in ("A", "B")
-    by_type = {each: row for row in reversed(rows) for each in (row.types if is_input else row.accumulators)}
-    chosen = _chosen_type(name, operand, data_type, reversed(by_type))
+    by_type: dict[str, Instruction] = {}
+    for row in rows:
+        for each in row.types if is_input else row.accumulators:
+            by_type.setdefault(each, row)
+    chosen = _chosen_type(name, operand, data_type, by_type)
     row = by_type[chosen.name]
     a_order, b_order = _orders(name)
     if row.quad_pairs:
