@@ -106,19 +106,39 @@ class RuleError(TilescopeError, ValueError):
 
 
 class TensorMapError(RuleError):
-    """A tensor map that the driver refuses, or bytes that are no tensor map."""
+    """A tensor map that the driver refuses, or bytes that are no tensor map.
+
+    >>> import tilescope as ts
+    >>> try:
+    ...     ts.TensorMap("f16", (64,), (), (512,))
+    ... except ts.TensorMapError as error:
+    ...     print(error)
+    box-range: box[0] = 512 elements; 1 to 256 elements. Use 256 and more copies.
+    """
 
 
 class IllegalInstructionError(RuleError):
-    """A use of a sound tensor map that the chip answers with an illegal instruction."""
+    """A use of a sound tensor map that the chip answers with an illegal instruction.
+
+    >>> issubclass(IllegalInstructionError, RuleError)  # so it carries `.violations`
+    True
+    """
 
 
 class PlanError(RuleError):
-    """No plan is left: every candidate was refused, and these are the reasons."""
+    """No plan is left: every candidate was refused, and these are the reasons.
+
+    >>> issubclass(PlanError, RuleError)  # so it carries `.violations`
+    True
+    """
 
 
 class DeviceError(TilescopeError, RuntimeError):
-    """A card, a driver or an optional package is missing or failed."""
+    """A card, a driver or an optional package is missing or failed.
+
+    >>> issubclass(DeviceError, ValueError)  # the input is not to blame
+    False
+    """
 
 
 def broken(rule: str, argument: str, found: str, limit: str, fix: str) -> RuleError:

@@ -179,6 +179,30 @@ class Layout(Value):
             return None
         return down * self.atom[0] + row, across * self.atom[1] + column
 
+    @property
+    def c_expression(self) -> str:
+        """The physical address of element (r, c) as a C expression of `base`, with `unsigned a` declared.
+
+        >>> Layout((64, 64), 16, swizzle="128B").c_expression
+        '(a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))'
+        >>> Layout((8, 33), 32, padding_bytes=4).c_expression
+        'base + r * 136 + c * 4'
+        """
+        below, beside = self.atom_strides_bytes
+        rows, columns = self.atom
+        if below == rows * self.pitch_bytes or self.atom_grid[0] == 1:
+            terms = [f"r * {self.pitch_bytes}"]
+        else:
+            terms = [f"r / {rows} * {below}", f"r % {rows} * {self.pitch_bytes}"]
+        bits = self.element_bits
+        element = f"* {bits // 8}" if bits % 8 == 0 else f"* {bits} / 8"
+        if self.atom_grid[1] == 1:
+            terms.append(f"c {element}")
+        else:
+            terms += [f"c / {columns} * {beside}", f"c % {columns} {element}"]
+        logical = "base + " + " + ".join(terms)
+        return logical if self.swizzle.bits == 0 else f"(a = {logical}, {self.swizzle.c_expression})"
+
     def _indices(self, row: Any, column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows and columns as integer arrays of one shape, all inside the tile."""
         try:

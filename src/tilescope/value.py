@@ -60,6 +60,11 @@ class Value:
     """Base of tilescope's frozen dataclasses: equality, plain data, notebook display.
 
     A dataclass that holds arrays is declared with `eq=False`, so that it compares by this class.
+
+    >>> import tilescope as ts
+    >>> tile = ts.Layout((8, 64), 16, swizzle="128B", start=0x400)
+    >>> tile.to_dict()["start"], Value.from_dict(tile.to_dict()) == tile
+    ('0x400', True)
     """
 
     __slots__ = ()

@@ -293,7 +293,7 @@ def test_all_mistakes_are_named_at_once():
 @pytest.mark.parametrize(
     "strange",
     [None, "text", object(), [[1], [2, 3]], {}, np.array([None]), np.array(["text"]), [2**80], {1, 2}, int],
-    ids=repr,
+    ids=lambda each: type(each).__name__,
 )
 def test_what_is_no_buffer_is_refused(strange):
     with pytest.raises(RuleError, match="bytes, or an array of numbers"):
@@ -343,7 +343,7 @@ def streamed(monkeypatch):
         calls.append(arguments)
         streaming.stream(*arguments)
 
-    counting = SimpleNamespace(LINE_BYTES=streaming.LINE_BYTES, BLOCK_BYTES=streaming.BLOCK_BYTES, stream=stream)
+    counting = SimpleNamespace(**{**vars(streaming), "stream": stream})
     monkeypatch.setattr(permutation, "STREAMED_BYTES", 0)
     monkeypatch.setattr(permutation, "_streaming", lambda: counting)
     return calls

@@ -13,9 +13,9 @@ than the cache this costs more than the permutation; `streaming` writes past it,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken, shortened
-from tilescope.value import plain_int
+from tilescope.value import plain_int, read_only
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -40,7 +40,7 @@ _LONGEST_GROUP_BYTES = 1 << 16  # a longer order does not stay in the cache besi
 _SHARE_BYTES = 1 << 20  # what is worth a thread of its own
 
 
-class AddressMap(Protocol):
+class AddressMap(Hashable, Protocol):
     """What a buffer needs to know of a swizzle: a map of byte addresses that is its own inverse."""
 
     @property
@@ -168,7 +168,7 @@ def _permute(
     elif len(flat) >= STREAMED_BYTES and address_map.piece_bytes == 16 and flat_target.ctypes.data % 16 == 0:
         streaming = _streaming()
         if streaming is not None:
-            work, unit_bytes = partial(copy.stream, streaming.stream), streaming.BLOCK_BYTES
+            work, unit_bytes = partial(copy.stream, streaming), streaming.BLOCK_BYTES
             begin = -flat_target.ctypes.data % streaming.LINE_BYTES
     end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
     copy.gather(0, begin)
@@ -199,28 +199,38 @@ class _Copy:
         for low in range(begin, end, _SHARE_BYTES):
             high = min(low + _SHARE_BYTES, end)
             source, target = (array.view(_PIECES[piece_bytes]) for array in (self.source, self.target[low:high]))
-            np.take(source, self._order(low, high) // piece_bytes, out=target, mode="wrap")
+            order = _offsets(self.address_map, self.address + low, high - low) + low
+            np.take(source, order // piece_bytes, out=target, mode="wrap")
 
     def take(self, begin: int, end: int) -> None:
         """Whole groups, by rows."""
         piece_bytes = self.address_map.piece_bytes
-        order = self._order(0, self.group_bytes) // piece_bytes
+        order = _group_order(self.address_map, self.address, self.group_bytes)
         source, target = (
             array[begin:end].view(_PIECES[piece_bytes]).reshape(-1, len(order)) for array in (self.source, self.target)
         )
         np.take(source, order, axis=1, out=target, mode="wrap")
 
-    def stream(self, compiled: Callable[..., None], begin: int, end: int) -> None:
+    def stream(self, streaming: ModuleType, begin: int, end: int) -> None:
         """Whole blocks, by the compiled loop; the target is aligned to a line of the cache at `begin`."""
-        order = self._order(begin, begin + self.group_bytes) - begin
+        order = _offsets(self.address_map, self.address + begin, self.group_bytes)
         source, target = (array.ctypes.data + begin for array in (self.source, self.target))
-        compiled(source, target, order, end - begin)
+        assert target % streaming.LINE_BYTES == (end - begin) % streaming.BLOCK_BYTES == 0
+        assert streaming.PAGE_BYTES % self.group_bytes == 0
+        streaming.stream(source, target, order, end - begin)
 
-    def _order(self, begin: int, end: int) -> npt.NDArray[np.intp]:
-        """The offset in the source of each piece of that part of the target."""
-        places = np.arange(self.address + begin, self.address + end, self.address_map.piece_bytes)
-        offsets: npt.NDArray[np.intp] = (self.address_map.apply(places) - self.address).astype(np.intp)
-        return offsets
+
+def _offsets(address_map: AddressMap, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
+    """For each piece from `address` on, how far from there the piece lies that belongs in its place."""
+    places = np.arange(address, address + length_bytes, address_map.piece_bytes)
+    offsets: npt.NDArray[np.intp] = (address_map.apply(places) - address).astype(np.intp)
+    return offsets
+
+
+@lru_cache(maxsize=64)
+def _group_order(address_map: AddressMap, address: int, group_bytes: int) -> np.ndarray[Any, Any]:
+    """Which piece each place of a group takes, where groups keep their pieces."""
+    return read_only(_offsets(address_map, address, group_bytes) // address_map.piece_bytes)
 
 
 def _in_shares(work: Callable[[int, int], object], begin: int, end: int, unit_bytes: int, threads: int) -> None:
