@@ -296,7 +296,7 @@ def widest_units(swizzle):
 
 
 @st.composite
-def im2col_maps(draw, stored=False):
+def im2col_maps(draw, padded=True):
     interleave = draw(st.sampled_from(["none", "16B", "32B"]))
     data_type, rank = draw(st.sampled_from(PLAIN)), draw(st.integers(3, 5))
     unit = 128 // BITS[data_type]
@@ -305,12 +305,11 @@ def im2col_maps(draw, stored=False):
     if first:
         dims[0] = draw(st.integers(1, 4 * unit))
     lower = [
-        draw(st.integers(0, min(1, extent - 1)) if stored else st.integers(-2, 1))
-        for extent in dims[first:][: rank - 2]
+        draw(st.integers(-2 if padded else 0, 1 if extent > 1 else 0)) for extent in dims[first : first + rank - 2]
     ]
-    most = 0 if stored else 2
     upper = [
-        draw(st.integers(max(-2, low - extent + 1), most)) for low, extent in zip(lower, dims[first:], strict=False)
+        draw(st.integers(max(-2, low - extent + 1), 2 if padded else 0))
+        for low, extent in zip(lower, dims[first:], strict=False)
     ]
     swizzle = draw(st.sampled_from(["none", "32B", "64B", "128B"]))
     slice_bytes = {"none": 0, "16B": 16, "32B": 32}[interleave]
@@ -329,7 +328,11 @@ def im2col_maps(draw, stored=False):
 def wide_maps(draw):
     data_type, rank = draw(st.sampled_from(PLAIN)), draw(st.integers(3, 5))
     unit = 128 // BITS[data_type]
-    dims = [draw(st.integers(1, 4 * unit)), *(draw(st.integers(1, 6)) for _ in range(rank - 1))]
+    dims = [
+        draw(st.integers(1, 4 * unit)),
+        draw(st.integers(1, 40)),
+        *(draw(st.integers(1, 4)) for _ in range(rank - 2)),
+    ]
     lower = draw(st.integers(-2, min(1, dims[1])))
     return ts.Im2colWideMap(
         data_type, dims, strides(draw, dims, dims[0] * BITS[data_type] / 8, 16), lower_width=lower,
@@ -347,11 +350,13 @@ def arch_for(swizzle, data_type):
 
 
 def corner(draw, a, least):
-    """Coordinates around the tensor that the instruction takes."""
-    coords = [draw(st.integers(least, extent + 2)) for extent in a.dims]
+    """Coordinates that the instruction takes: in the tensor, or anywhere around it."""
+    around = draw(st.booleans())
+    coords = [draw(st.integers(least, extent + 2) if around else st.integers(0, extent - 1)) for extent in a.dims]
     if not a.interleave.slice_bytes:
         unit = 128 if a.data_type.name in PADDED else 128 // a.data_type.bits
-        coords[0] = unit * draw(st.integers(max(least, -2), a.dims[0] // unit + 1))
+        farthest = (a.dims[0] - 1) // unit
+        coords[0] = unit * draw(st.integers(max(least, -2), farthest + 2) if around else st.integers(0, farthest))
     if isinstance(a, ts.Im2colMap):  # the base pixel stays in its bounding box
         first = 0 if a.interleave.slice_bytes else 1
         for axis, (low, high) in enumerate(zip(a.lower_corner, a.upper_corner, strict=True), first):
@@ -385,6 +390,7 @@ def special_words(name, size):
         3,
         (1 << mantissa_bits) - 1,
         1 << mantissa_bits,
+        (1 << mantissa_bits) + 5,
         one,
         one + 1,
         infinity - 1,
@@ -426,12 +432,24 @@ def test_loads_agree(kind, data):
     naive_load(a, memory, coords, offsets, naive, smem_address)
     assert np.array_equal(fresh, naive[: len(fresh)])
     assert not naive[len(fresh) :].any()
+    if not a.data_type.name.startswith("tf"):
+        traced = ts.trace(a, coords, offsets=offsets, smem_address=smem_address)
+        assert np.array_equal(rebuilt(traced, memory), fresh)
+
+
+def rebuilt(traced, memory):
+    """Shared memory as the trace of a load says it is."""
+    source = traced.source_offset
+    nan = traced.tensor_map.oob_fill.name == "nan"
+    found = np.where(source == traced.FILL, np.resize([0xF7, 0x7F], len(source)) if nan else 0, 0).astype(np.uint8)
+    found[source >= 0] = memory[source[source >= 0]]
+    return found
 
 
 STORED = {
     "tiled": tiled_maps(),
     "packed": tiled_maps(types=("16u4_align8b", "16u6_align16b")),
-    "im2col": im2col_maps(stored=True),
+    "im2col": im2col_maps(padded=False),
 }
 
 
@@ -449,6 +467,12 @@ def test_stores_agree(kind, data):
     ts.store(a, smem, memory, coords, smem_address=smem_address)
     assert np.flatnonzero(memory != wanted)[:4].tolist() == []
     event("overrun" if traced.overrun_bytes else "no overrun")
+    if a.data_type.bits != 6:
+        moved = traced.source_offset >= 0
+        assert traced.written_bytes == moved.sum()
+        places = traced.source_offset[moved]
+        if len(np.unique(places)) == len(places):  # where rows overlap, only one of them stays
+            assert np.array_equal(memory[places], smem[: len(moved)][moved])
 
 
 REDUCED = [(op, name) for op, names in {
@@ -481,11 +505,15 @@ def test_every_reduction_of_the_table_is_among_the_tested():
     assert {(op, name) for op, names in REDUCTIONS.items() for name in names} == set(REDUCED)
 
 
-@pytest.mark.parametrize("data_type", ["float16", "bfloat16"])
-@pytest.mark.parametrize("operation", ["add", "min", "max"])
-def test_sixteen_bit_floats_combine_right_for_all_kinds_of_operands(operation, data_type):
-    words = special_words(data_type, 2).tolist() + list(range(0, 65536, 2039))
-    old, new = (np.array(column, np.uint16) for column in zip(*itertools.product(words, words), strict=True))
+FLOATS = [("add", name) for name in FORMATS] + [(op, name) for op in ("min", "max") for name in ("float16", "bfloat16")]
+
+
+@pytest.mark.parametrize(("operation", "data_type"), FLOATS)
+def test_floats_combine_right_for_all_kinds_of_operands(operation, data_type):
+    size = ts.DataType.named(data_type).bits // 8
+    words = special_words(data_type, size).tolist() + (list(range(0, 65536, 2039)) if size == 2 else [])
+    pairs = list(itertools.product(words, words))
+    old, new = (np.array(column, f"u{size}") for column in zip(*pairs, strict=True))
     count = -(-len(old) // 256) * 256
     memory, smem = np.resize(old, count), np.resize(new, count)
     wanted = [naive_float(operation, data_type, *pair) for pair in zip(memory.tolist(), smem.tolist(), strict=True)]
@@ -493,6 +521,16 @@ def test_sixteen_bit_floats_combine_right_for_all_kinds_of_operands(operation, d
     for start in range(0, count, 256):
         ts.store(a, smem[start : start + 256], memory, (start,), reduce=operation)
     assert memory.tolist() == wanted
+
+
+def test_rows_that_share_memory_are_written_and_combined_one_after_another():
+    a = ts.TensorMap("u32", (4, 3), (0,), (4, 3))  # three rows, all of them the same
+    rows = np.arange(1, 13, dtype=np.uint32)
+    assert ts.store(a, rows, np.zeros(4, np.uint32), (0, 0)).tolist() == [9, 10, 11, 12]
+    assert ts.store(a, rows, np.zeros(4, np.uint32), (0, 0), reduce="add").tolist() == [15, 18, 21, 24]
+    half = ts.TensorMap("u32", (8, 3), (16,), (8, 3))  # each row begins in the middle of the one before
+    after = ts.store(half, np.ones(24, np.uint32), np.zeros(16, np.uint32), (0, 0), reduce="add")
+    assert after.tolist() == [1] * 4 + [2] * 8 + [1] * 4
 
 
 def test_tf32_rounds_every_exponent_and_every_halfway_case():

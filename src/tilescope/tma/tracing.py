@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -182,7 +183,7 @@ class Trace(Value):
         found = self._walk
         if dense is None or not 0 <= row < found.rows:
             return Origin("gap")
-        coords = tuple(row_coords(self.copy)[row].tolist())
+        coords = tuple(self._row_coords[row].tolist())
         if not a.interleave.slice_bytes:
             element, bit = divmod(dense * 8, a.data_type.bits)
             coords, byte_in_element = (coords[0] + element, *coords[1:]), bit // 8
@@ -207,7 +208,7 @@ class Trace(Value):
                 "coords-count", "coords", f"{len(wanted)} coordinates", f"{a.rank} for rank {a.rank}, innermost first",
                 f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
             )  # fmt: skip
-        rows = row_coords(self.copy)
+        rows = self._row_coords
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))
             byte = 0
@@ -248,7 +249,11 @@ class Trace(Value):
 
     @property
     def _walk(self) -> Walk:
-        return walk(self.copy)
+        return _rows(self.copy)[0]
+
+    @property
+    def _row_coords(self) -> npt.NDArray[np.int64]:
+        return _rows(self.copy)[1]
 
     def _dense_byte(self, byte: int) -> int | None:
         """Which byte of the dense row stands at a byte of a shared row; None in gaps and padding."""
@@ -290,6 +295,12 @@ def trace(
     (64, 24)
     """
     return Trace(tensor_map, coords, offsets, smem_address, operation)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=32)
+def _rows(copy: Copy) -> tuple[Walk, npt.NDArray[np.int64]]:
+    """The rows of a copy, kept for the many small questions that a trace is asked."""
+    return walk(copy), row_coords(copy)
 
 
 def _sources(copy: Copy) -> npt.NDArray[np.int64]:
