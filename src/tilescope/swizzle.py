@@ -108,14 +108,14 @@ class Swizzle(Row):
         for argument, given in (("bits", bits), ("base", base), ("shift", shift)):
             if not isinstance(given, int) or isinstance(given, bool):
                 raise broken("xor-swizzle", argument, repr(given), "an integer", f"Give {argument} as an integer.")
-        top = base + max(shift, 0) + bits
-        if bits < 0 or base < 0 or base + min(shift, 0) < 0 or top > _ADDRESS_BITS:
+        top = base + abs(shift) + bits
+        if bits < 0 or base < 0 or top > _ADDRESS_BITS:
             raise broken(
                 "xor-swizzle",
                 "bits, base, shift",
-                f"xor:{bits},{base},{shift} uses address bits {base + min(shift, 0)} to {top - 1}",
+                f"xor:{bits},{base},{shift} uses address bits {base} to {top - 1}",
                 f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
-                "Choose bits >= 0 and base, base + shift inside that range.",
+                "Choose bits, base >= 0 with base + abs(shift) + bits inside that range.",
             )
         if abs(shift) < bits:
             raise broken(
@@ -166,7 +166,7 @@ class Swizzle(Row):
         >>> [SWIZZLE[name].repeat_bytes for name in ("none", "32B", "64B", "128B")]
         [128, 256, 512, 1024]
         """
-        return max(SMEM_LINE_BYTES, 1 << (self.base + max(self.shift, 0) + self.bits))
+        return max(SMEM_LINE_BYTES, 1 << (self.base + abs(self.shift) + self.bits))
 
     @property
     def period_lines(self) -> int:
