@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     )
     from tilescope.layout import Layout
     from tilescope.swizzle import SWIZZLE, Swizzle
+    from tilescope.tensor_map import (
+        RULES,
+        Im2colMap,
+        Im2colWideMap,
+        Inspection,
+        Rule,
+        TensorMap,
+        decode_tensor_map,
+        inspect_tensor_map,
+    )
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -38,6 +48,14 @@ _MODULE = {
     "Layout": "layout",
     "PlanError": "errors",
     "RuleError": "errors",
+    "RULES": "tensor_map",
+    "Im2colMap": "tensor_map",
+    "Im2colWideMap": "tensor_map",
+    "Inspection": "tensor_map",
+    "Rule": "tensor_map",
+    "TensorMap": "tensor_map",
+    "decode_tensor_map": "tensor_map",
+    "inspect_tensor_map": "tensor_map",
     "SWIZZLE": "swizzle",
     "Swizzle": "swizzle",
     "TensorMapError": "errors",
@@ -49,19 +67,27 @@ _MODULE = {
 __all__ = [
     "ARCH",
     "DATA_TYPE",
+    "RULES",
     "SWIZZLE",
     "Arch",
     "DataType",
     "DeviceError",
     "IllegalInstructionError",
+    "Im2colMap",
+    "Im2colWideMap",
+    "Inspection",
     "Layout",
     "PlanError",
+    "Rule",
     "RuleError",
     "Swizzle",
+    "TensorMap",
     "TensorMapError",
     "TilescopeError",
     "Value",
     "Violation",
+    "decode_tensor_map",
+    "inspect_tensor_map",
 ]
 
 

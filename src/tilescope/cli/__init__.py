@@ -1,0 +1,99 @@
+"""The command line: `tilescope COMMAND …`, one short function for each command.
+
+A command's module is imported when the command is called, so that each pays for its own imports alone.
+Whatever goes wrong ends here, in one sentence or one line a violation, and in an exit status:
+
+    0    done
+    1    the answer is no (the command says so by returning 1)
+    2    the input was not understood
+    3    something is missing: a card, a driver, an optional package
+    70   a mistake of tilescope's own; TILESCOPE_DEBUG=1 shows where
+    130  interrupted
+    141  the reader of the output went away
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from tilescope import __version__
+from tilescope.cli.exit_status import explained
+from tilescope.errors import nearest_name
+
+# command: (module and function, what the list of commands says)
+COMMANDS = {
+    "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
+}
+_COMPLETION = "_TILESCOPE_COMPLETE"
+
+
+class _Commands(click.Group):
+    """The table of commands; a module is imported when its command is looked up."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(f"tilescope.cli.{module}"), function)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            nearest = nearest_name(args[0], COMMANDS)
+            hint = f"Did you mean {nearest}?" if nearest else f"Commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
+def tilescope() -> None:
+    """Plan, check, emulate and draw the path a tile takes on an NVIDIA GPU."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit status; reasons for a failure are on stderr.
+
+    >>> run(["swizzle", "128B", "--json"])  # doctest: +ELLIPSIS
+    {
+      "kind": "swizzle",
+      "name": "128B",
+    ...
+    0
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without box-drawing characters still gets the rest
+    try:
+        with tilescope.make_context("tilescope", arguments) as context:
+            status = tilescope.invoke(context)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
+        return explained(error)
+    return status if isinstance(status, int) else 0
+
+
+def main() -> NoReturn:
+    """The program: what `tilescope` and `python -m tilescope` call."""
+    if instruction := os.environ.get(_COMPLETION):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(tilescope, {}, "tilescope", _COMPLETION, instruction))
+    sys.exit(run())

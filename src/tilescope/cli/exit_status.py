@@ -1,0 +1,88 @@
+"""How a command that failed says why, and the status it ends with."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+from tilescope.errors import DeviceError, RuleError, TilescopeError
+
+NOT_UNDERSTOOD = 2
+MISSING = 3
+INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT
+READER_GONE = 141  # 128 + SIGPIPE
+
+# optional package: the extra of tilescope that brings it
+_EXTRAS = {
+    "starlette": "web",
+    "uvicorn": "web",
+    "jinja2": "web",
+    "cuda": "gpu",
+    "numba": "fast",
+}
+
+
+def explained(error: BaseException) -> int:
+    """Print the reasons for `error` on stderr and give the exit status that goes with it."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else 0
+        case click.ClickException():
+            error.show()
+            return NOT_UNDERSTOOD
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            _silence_stdout()
+            return READER_GONE
+        case RuleError():
+            for violation in error.violations:
+                _say(f"{violation.severity}: {violation}")
+            return NOT_UNDERSTOOD
+        case DeviceError():
+            _say(str(error))
+            return MISSING
+        case ModuleNotFoundError() if _extra(error):
+            _say(f"This needs the package {error.name}: pip install 'tilescope[{_extra(error)}]'.")
+            return MISSING
+        case TilescopeError():
+            _say(f"error: {error}")
+            return NOT_UNDERSTOOD
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            _say(f"error: {place}{error.strerror or error}.")
+            return NOT_UNDERSTOOD
+    if os.environ.get("TILESCOPE_DEBUG"):
+        traceback.print_exception(error)
+    else:
+        _say(
+            f"A mistake in tilescope ({type(error).__name__}: {_one_line(str(error))}). Please report it with the output "
+            "of the same command under TILESCOPE_DEBUG=1."
+        )
+    return INTERNAL
+
+
+def _extra(error: ModuleNotFoundError) -> str | None:
+    return _EXTRAS.get((error.name or "").split(".")[0])
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def _silence_stdout() -> None:
+    """Send what is still buffered nowhere, so that the interpreter does not complain at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  a stand-in for a stream without a descriptor

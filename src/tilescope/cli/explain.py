@@ -1,0 +1,29 @@
+"""`tilescope explain`: a term, a mode, a data type or an architecture in a few sentences."""
+
+from __future__ import annotations
+
+import click
+
+from tilescope.cli import topics
+from tilescope.cli.options import output_options
+from tilescope.cli.output import Output
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Paragraph, Table
+
+
+@click.command()
+@click.argument("topic", nargs=-1)
+@output_options(svg=False)
+def explain(topic: tuple[str, ...], output: Output) -> None:
+    """Explain TOPIC: a term such as "base offset", a swizzle mode, a data type or an architecture.
+
+    Without TOPIC: list everything that can be explained.
+    """
+    if not topic:
+        index = topics.index()
+        rows = tuple((group, ", ".join(names)) for group, names in index.groups)
+        output.show(index, Drawing("What can be explained", (Table(rows),)))
+        return
+    found = topics.find(" ".join(topic))
+    see = (Paragraph(f"See also: {', '.join(found.see)}."),) if found.see else ()
+    output.show(found, Drawing(found.name, (Paragraph(found.meaning), *see)))

@@ -1,0 +1,183 @@
+"""What can be explained, and where it comes from.
+
+Each provider names its topics and finds one by what a user typed. To explain another kind of thing, write
+a provider and append it to `PROVIDERS`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from tilescope.arch import ARCH, KIB, Arch
+from tilescope.cli.glossary import TERMS, Term
+from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.errors import RuleError, broken, shortened
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.value import Value
+from tilescope.view.swizzle_facts import facts, rule_sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Topic(Value):
+    """Something explained: its name, its group, a few sentences, and what to read next."""
+
+    name: str
+    group: str
+    meaning: str
+    see: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIndex(Value):
+    """The names of all topics, group by group."""
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class Provider(NamedTuple):
+    """A group of topics: their names, other spellings to suggest by, and how to find one (None: unknown)."""
+
+    group: str
+    names: Callable[[], Iterable[str]]
+    spellings: Callable[[], Mapping[str, str]]  # alias: name
+    find: Callable[[str], Topic | None]
+
+
+def index() -> TopicIndex:
+    """All topics."""
+    return TopicIndex(tuple((provider.group, tuple(provider.names())) for provider in PROVIDERS))
+
+
+def find(name: str) -> Topic:
+    """The topic of that name; an unknown one is refused with the nearest that exist.
+
+    >>> find("leading byte offset").name
+    'LBO'
+    """
+    for provider in PROVIDERS:
+        if (topic := provider.find(name)) is not None:
+            return topic
+    nearest = _nearest(name)
+    raise broken(
+        "unknown-topic",
+        "topic",
+        f"topic {shortened(name)!r}",
+        "no term, mode, data type or architecture has that name",
+        f"Did you mean {' or '.join(nearest)}?" if nearest else "`tilescope explain` lists what can be explained.",
+    )
+
+
+def _nearest(name: str) -> list[str]:
+    """The topics spelled most like `name`: the best, and up to two that are about as near."""
+    spelled = {_folded(alias): each for provider in PROVIDERS for alias, each in provider.spellings().items()}
+    spelled |= {_folded(each): each for provider in PROVIDERS for each in provider.names()}
+    given = _folded(name)[:80]
+    close = difflib.get_close_matches(given, spelled, n=6, cutoff=0.5)
+    likeness = {each: difflib.SequenceMatcher(None, each, given).ratio() for each in close}
+    best = max(likeness.values(), default=0)
+    return list(dict.fromkeys(spelled[each] for each in close if likeness[each] > best - 0.1))[:3]
+
+
+def _folded(name: str) -> str:
+    """A name without case, and without what people put between words."""
+    return re.sub(r"[\s_\-]+", " ", name.strip().casefold())
+
+
+def _term_topic(term: Term) -> Topic:
+    return Topic(term.name, "terms", term.meaning, term.see)
+
+
+def _find_term(name: str) -> Topic | None:
+    term = _TERM_BY_SPELLING.get(_folded(name))
+    return None if term is None else _term_topic(term)
+
+
+def _find_swizzle(name: str) -> Topic | None:
+    row = _row(Swizzle.named, name)
+    if row is None:
+        return None
+    known = facts(row)
+    if row.feature is None:
+        meaning = f"{rule_sentence(row)} In C: {known['C']}. The pattern repeats {known['repeats']}. Used by {known['used by']}."
+        return Topic(row.name, "swizzle modes", meaning, ("swizzle",))
+    sentences = [
+        rule_sentence(row),
+        f"The inner row of a box is {known['inner width']}.",
+        f"The pattern repeats {known['repeats']}." if row.bits else "",
+        f"TMA has it on {', '.join(row.architectures)}; {known['basis']}.",
+        known.get("note", ""),
+        f"`tilescope swizzle {row.name}` draws it.",
+    ]
+    return Topic(row.name, "swizzle modes", " ".join(filter(None, sentences)), ("swizzle", "span", "base offset"))
+
+
+def _find_data_type(name: str) -> Topic | None:
+    row = _row(DataType.named, name)
+    if row is None:
+        return None
+    kind = (
+        "floating-point type" if row.is_float else "integer type" if not row.name.startswith(("16u", "b1")) else "type"
+    )
+    sentences = [f"A {kind} of {row.bits} bit{'s' if row.bits > 1 else ''} an element, in PTX `.{row.ptx}`."]
+    if row.driver_code is None:
+        sentences.append(f"TMA does not know it and moves it as {row.tma_name}.")
+    else:
+        sentences.append(f"TMA knows it: the driver's number for it is {row.driver_code}, that of PTX {row.ptx_code}.")
+        sentences.append(f"Fill outside the tensor is zero{' or NaN' if row.is_float else ''}.")
+    if row.smem_bits != row.bits:
+        sentences.append(f"In shared memory an element takes {row.smem_bits} bits, padding included.")
+    return Topic(row.name, "data types", " ".join(sentences), ("tensor map", "out-of-bounds fill"))
+
+
+def _find_arch(name: str) -> Topic | None:
+    row = _row(Arch.named, name)
+    if row is None:
+        return None
+    special_target = row.name + "a"
+    plain = [feature for feature in row.features if row.target(feature) == row.name]
+    special = [feature for feature in row.features if row.target(feature) == special_target]
+    major, minor = row.compute_capability
+    basis = "was measured on a card" if row.basis == "measured" else "rests on the documents"
+    sentences = [
+        f"Compute capability {major}.{minor}.",
+        f"Shared memory: {row.smem_per_sm_bytes // KIB} KiB an SM, at most {row.smem_per_block_bytes // KIB} KiB a block.",
+        f"At most {row.blocks_per_sm} blocks an SM.",
+        f"Code for {row.name} has {_listed(plain)}.",
+        f"Code for {special_target} also has {_listed(special)}." if special else "",
+        f"What tilescope says about it {basis}.",
+    ]
+    return Topic(row.name, "architectures", " ".join(filter(None, sentences)), ("TMA", "wgmma", "tcgen05"))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(name.replace("_", " ") for name in names)
+
+
+Row = TypeVar("Row", Swizzle, DataType, Arch)
+
+
+def _row(named: Callable[[object], Row], name: str) -> Row | None:
+    try:
+        return named(name)
+    except RuleError:
+        return None
+
+
+_TERM_BY_SPELLING = {_folded(spelling): term for term in TERMS for spelling in (*term.aliases, term.name)}
+PROVIDERS: tuple[Provider, ...] = (
+    Provider(
+        "terms",
+        lambda: (term.name for term in TERMS),
+        lambda: {alias: term.name for term in TERMS for alias in term.aliases},
+        _find_term,
+    ),
+    Provider("swizzle modes", lambda: SWIZZLE, dict, _find_swizzle),
+    Provider(
+        "data types", lambda: DATA_TYPE, lambda: {row.ptx: row.name for row in DATA_TYPE.values()}, _find_data_type
+    ),
+    Provider("architectures", lambda: ARCH, dict, _find_arch),
+)

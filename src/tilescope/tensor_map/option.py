@@ -1,0 +1,78 @@
+"""The three small enumerations of a tensor map: interleave, L2 promotion, out-of-bounds fill.
+
+interleave    NC/8HWC8 (16B) or NC/16HWC16 (32B): one pixel of one channel slice is 16 or 32 bytes
+l2_promotion  how many bytes of DRAM one miss fetches into L2; a hint
+oob_fill      what an element outside the tensor becomes: zero, or a NaN that products ignore
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+from tilescope.errors import RuleError, unknown_name
+from tilescope.value import Row
+
+InterleaveName = Literal["none", "16B", "32B"]
+L2PromotionName = Literal["none", "64B", "128B", "256B"]
+OobFillName = Literal["zero", "nan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Row):
+    """A row of one of these enumerations: its name and the driver's number."""
+
+    table: ClassVar[dict[str, Self]]
+    argument: ClassVar[str]
+
+    name: str
+    driver_code: int
+
+    @classmethod
+    def named(cls, name: object) -> Self:
+        """The row called `name` (or that row itself)."""
+        row = cls.table.get(name) if isinstance(name, str) else name
+        if isinstance(row, cls):
+            return row
+        raise RuleError([unknown_name(cls.argument.replace("_", " "), cls.argument, name, cls.table)])
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Interleave(Option):
+    """How channels lie in global memory; `slice_bytes` of one pixel stand together."""
+
+    argument: ClassVar[str] = "interleave"
+    slice_bytes: int | None = None  # None: channels are simply the innermost dimension
+
+    @property
+    def alignment_bytes(self) -> int:
+        """What addresses and strides must be a multiple of: 32 with the 32B interleave, else 16."""
+        return max(16, self.slice_bytes or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class L2Promotion(Option):
+    """How many bytes of DRAM a miss fetches into L2."""
+
+    argument: ClassVar[str] = "l2_promotion"
+
+
+@dataclass(frozen=True, slots=True)
+class OobFill(Option):
+    """What a load writes for elements outside the tensor."""
+
+    argument: ClassVar[str] = "oob_fill"
+
+
+INTERLEAVE: dict[str, Interleave] = {
+    row.name: row for row in (Interleave("none", 0), Interleave("16B", 1, 16), Interleave("32B", 2, 32))
+}
+L2_PROMOTION: dict[str, L2Promotion] = {
+    row.name: row
+    for row in (L2Promotion("none", 0), L2Promotion("64B", 1), L2Promotion("128B", 2), L2Promotion("256B", 3))
+}
+OOB_FILL: dict[str, OobFill] = {row.name: row for row in (OobFill("zero", 0), OobFill("nan", 1))}
+Interleave.table, L2Promotion.table, OobFill.table = INTERLEAVE, L2_PROMOTION, OOB_FILL

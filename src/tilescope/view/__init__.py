@@ -1,0 +1,47 @@
+"""The same facts as terminal text and as SVG: one grid, one palette, one legend, one bit ruler.
+
+    value ── draw(value) ──▶ Drawing ── text(), svg() ──▶ characters, a picture
+
+A drawing function lives in a module of its own and is named in one table by the `kind` of the value it
+draws; it is imported when such a value is drawn for the first time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilescope.value import Value
+    from tilescope.view.drawing import Drawing
+
+_DRAWN_BY = {
+    "swizzle": "swizzle_view:draw_swizzle",
+}
+
+
+def draw(value: Value, **options: Any) -> Drawing | None:
+    """The drawing of a value, or None where its kind has none; `options` go to the drawing function.
+
+    >>> from tilescope.swizzle import Swizzle
+    >>> draw(Swizzle.named("128B"), address=0x480).title
+    'Swizzle 128B at shared address 0x480'
+    """
+    place = _DRAWN_BY.get(value.kind)
+    if place is None:
+        return None
+    module, function = place.split(":")
+    drawn: Drawing = getattr(import_module(f"tilescope.view.{module}"), function)(value, **options)
+    return drawn
+
+
+def text(value: Value, *, width: int = 80, colour: bool = False, **options: Any) -> str:
+    """The value drawn with characters; its `repr` where its kind has no drawing."""
+    drawn = draw(value, **options)
+    return repr(value) if drawn is None else drawn.text(width, colour=colour)
+
+
+def svg(value: Value, **options: Any) -> str | None:
+    """The value as a standalone SVG document, or None where its kind has no drawing."""
+    drawn = draw(value, **options)
+    return None if drawn is None else drawn.svg()

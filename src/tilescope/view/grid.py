@@ -1,0 +1,115 @@
+"""A grid: cells under headers, rows with labels. Every table of chunks, banks, lanes or elements is one.
+
+                bank   0  4  8 12 16 20 24 28      a tier of headers
+    line  byte chunk   0  1  2  3  4  5  6  7      another; `line` and `byte` name the labels
+       0  0x00         0  1  2  3  4  5  6  7      a row: two labels, eight cells
+       1  0x80         1  0  3  2  5  4  7  6
+
+A grid says what is where, not how it looks: `terminal` prints it, `svg` draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tilescope.view.palette import Mark, Tint
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell: short text, a colour (chunk number or role), a mark, and a sentence for the tooltip.
+
+    >>> Cell("3", 3, title="line 0, chunk 3")
+    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1)
+    """
+
+    text: str = ""
+    colour: Tint | None = None
+    mark: Mark = ""
+    title: str = ""
+    span: int = 1  # columns it covers
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands above `span` columns; a terminal prints `short` where it is given."""
+
+    text: str
+    span: int = 1
+    short: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One line of headers with its name, such as "bank" or "chunk".
+
+    >>> Tier.of("chunk", range(2), span=4).headers
+    (Header(text='0', span=4, short=''), Header(text='1', span=4, short=''))
+    """
+
+    name: str
+    headers: tuple[Header, ...]
+
+    @classmethod
+    def of(cls, name: str, texts: Iterable[object], *, span: int = 1) -> Tier:
+        """A tier of equally wide headers."""
+        return cls(name, tuple(Header(str(text), span) for text in texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of cells behind its labels; `ruled` draws a line above it, where a pattern starts again."""
+
+    labels: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    ruled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of cells under tiers of headers, with a title above and notes below."""
+
+    title: str
+    tiers: tuple[Tier, ...]
+    rows: tuple[Row, ...]
+    label_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for tier in self.tiers:
+            assert sum(header.span for header in tier.headers) == self.columns, (self.title, tier.name)
+        for row in self.rows:
+            assert sum(cell.span for cell in row.cells) == self.columns, (self.title, row.labels)
+            assert len(row.labels) == len(self.rows[0].labels), (self.title, row.labels)
+        assert not self.label_names or not self.rows or len(self.label_names) == len(self.rows[0].labels)
+
+    @property
+    def columns(self) -> int:
+        """How many columns every row and tier covers."""
+        if self.rows:
+            return sum(cell.span for cell in self.rows[0].cells)
+        return sum(header.span for header in self.tiers[-1].headers) if self.tiers else 0
+
+    @property
+    def group_starts(self) -> frozenset[int]:
+        """Columns where a group of the outermost tier begins, the first left out: a little space goes there."""
+        if not self.tiers or all(header.span == 1 for header in self.tiers[0].headers):
+            return frozenset()
+        return frozenset(start for start, _ in placed(self.tiers[0].headers)) - {0}
+
+
+Spanning = TypeVar("Spanning", Cell, Header)
+
+
+def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
+    """Each cell or header with its first column.
+
+    >>> [start for start, _ in placed((Cell(span=4), Cell(span=2), Cell()))]
+    [0, 4, 6]
+    """
+    start = 0
+    for item in items:
+        yield start, item
+        start += item.span

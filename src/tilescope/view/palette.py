@@ -1,0 +1,91 @@
+"""The colours of every drawing: eight for chunks, and a few with fixed meanings.
+
+A chunk's number can be read off its colour in two ways, neither of which needs to tell red from green:
+
+    chunk      0     1     2     3     4     5     6     7
+    lightness  24    34    44    53    63    73    83    93      rises with the number: greyscale keeps it
+    hue        cool  warm  cool  warm  cool  warm  cool  warm    even or odd: colour-blind eyes keep it
+
+So chunks that trade places with their neighbour (XOR 1) swap cool and warm, and larger XORs jump in
+lightness. Beyond eight the colours repeat: number n takes colour n mod 8, as the lanes of a warp repeat in
+groups of eight for 16-byte accesses; the text in the cell tells the turns apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["background", "title", "header", "muted", "code", "unused", "gap", "fill", "collision", "focus"]
+Tint = int | Role
+Mark = Literal["", "collision", "focus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Colour:
+    """One colour of the palette: the surface, the text on it, and how a terminal shows it.
+
+    >>> chunk_colour(1).fill, chunk_colour(1).ink
+    ('#992121', '#ffffff')
+    """
+
+    name: str  # also its class in an SVG's style sheet
+    fill: str
+    ink: str
+    terminal: str  # a rich style; roles without a surface keep the terminal's own background
+    hatched: bool = False  # SVG draws thin diagonals, so that it is no chunk in greyscale either
+
+
+def _chunk(number: int, fill: str, ink: str) -> Colour:
+    return Colour(f"c{number}", fill, ink, f"{ink} on {fill}")
+
+
+CHUNK_COLOURS = (
+    _chunk(0, "#003970", "#ffffff"),
+    _chunk(1, "#992121", "#ffffff"),
+    _chunk(2, "#076cac", "#ffffff"),
+    _chunk(3, "#cc6034", "#000000"),
+    _chunk(4, "#1ca3da", "#000000"),
+    _chunk(5, "#eca54c", "#000000"),
+    _chunk(6, "#7edcf6", "#000000"),
+    _chunk(7, "#fdec94", "#000000"),
+)
+
+# fmt: off
+ROLES: dict[Role, Colour] = {row.name: row for row in (  # type: ignore[misc]
+    #      name          fill       ink        terminal
+    Colour("background", "#ffffff", "#1b1f27", ""),
+    Colour("title",      "#ffffff", "#1b1f27", "bold"),
+    Colour("header",     "#ffffff", "#4a5160", "dim"),
+    Colour("muted",      "#ffffff", "#5b6270", "dim"),
+    Colour("code",       "#ffffff", "#1b1f27", "cyan"),
+    Colour("unused",     "#eef0f3", "#5b6270", "dim"),
+    Colour("gap",        "#ffffff", "#5b6270", "dim", hatched=True),
+    Colour("fill",       "#e7daf3", "#3b2355", "#3b2355 on #e7daf3", hatched=True),
+    Colour("collision",  "#c8102e", "#ffffff", "bold #ffffff on #c8102e"),
+    Colour("focus",      "#111111", "#ffffff", "bold reverse"),
+)}
+# fmt: on
+
+MARK_SIGN: dict[Mark, str] = {"": "", "collision": "!", "focus": "*"}
+"""What follows the text of a marked cell, so that a mark is seen without colour too."""
+
+
+def chunk_colour(number: int) -> Colour:
+    """The colour of chunk, lane or row `number`; the eight repeat.
+
+    >>> chunk_colour(11) is chunk_colour(3)
+    True
+    """
+    return CHUNK_COLOURS[number % len(CHUNK_COLOURS)]
+
+
+def colour_of(tint: Tint | None) -> Colour:
+    """The colour a cell asks for: a number cycles through the eight, a role is looked up, None is background.
+
+    >>> colour_of("collision").name, colour_of(9).name, colour_of(None).name
+    ('collision', 'c1', 'background')
+    """
+    if tint is None:
+        return ROLES["background"]
+    return chunk_colour(tint) if isinstance(tint, int) else ROLES[tint]

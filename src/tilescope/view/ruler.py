@@ -1,0 +1,129 @@
+"""A bit ruler: the named fields of a register or a descriptor, drawn to scale, the highest bit at the left.
+
+             31      24       16        8        0
+    word 0  [--- stride ---]····b[a][-- address --]
+
+    key  bits   field    value   meaning
+    a    11-13  mode     2       64-byte rows
+    b    14     enabled  1
+
+A field too narrow for its name shows a key letter, and the table below tells what it is. Wide
+descriptors take several rows; rows in which no field is named are gathered into one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from string import ascii_letters, digits
+
+from tilescope.view.palette import Mark, Tint
+
+_KEYS = ascii_letters + digits + "@#"  # 64: one for every bit of a row
+
+
+@dataclass(frozen=True, slots=True)
+class BitField:
+    """Bits `low` to `high` (both included), counted from the least significant bit of the whole."""
+
+    low: int
+    high: int
+    name: str
+    value: str = ""
+    meaning: str = ""
+    colour: Tint | None = None  # None: the next of the eight
+    mark: Mark = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of a field that lies in one row, with bit numbers counted within the row."""
+
+    low: int
+    high: int
+    key: str
+    field: BitField
+
+
+@dataclass(frozen=True, slots=True)
+class RulerRow:
+    """Rows `first` to `last` of the ruler; more than one only where none of them has a field."""
+
+    first: int
+    last: int
+    pieces: tuple[Piece, ...]  # highest bits first, as they are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class BitRuler:
+    """Fields of a word of `bits` bits, `row_bits` (32 or 64) to a row.
+
+    >>> ruler = BitRuler("a word", (BitField(0, 13, "start"), BitField(62, 63, "swizzle")))
+    >>> [(piece.low, piece.high, piece.key) for piece in ruler.rows()[0].pieces]
+    [(62, 63, 'b'), (0, 13, 'a')]
+    """
+
+    title: str
+    fields: tuple[BitField, ...]
+    bits: int = 64
+    row_bits: int = 64
+    row_name: str = "word"
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.row_bits in (32, 64), self.row_bits
+        assert self.bits % self.row_bits == 0, self.bits
+        taken = -1
+        for each in sorted(self.fields, key=lambda field: field.low):
+            assert taken < each.low <= each.high < self.bits, (self.title, each.name)
+            taken = each.high
+
+    def coloured_fields(self) -> tuple[BitField, ...]:
+        """The fields from the lowest bit up, those without a colour taking the eight in turn."""
+        ordered = sorted(self.fields, key=lambda field: field.low)
+        return tuple(
+            each if each.colour is not None else replace(each, colour=number) for number, each in enumerate(ordered)
+        )
+
+    def rows(self) -> tuple[RulerRow, ...]:
+        """What to draw, row by row; keys start again at "a" in every row."""
+        fields = self.coloured_fields()
+        rows: list[RulerRow] = []
+        for number in range(self.bits // self.row_bits):
+            first_bit, last_bit = number * self.row_bits, (number + 1) * self.row_bits - 1
+            here = [each for each in fields if each.low <= last_bit and each.high >= first_bit]
+            pieces = tuple(
+                Piece(max(each.low, first_bit) - first_bit, min(each.high, last_bit) - first_bit, key, each)
+                for key, each in zip(_KEYS, here, strict=False)
+            )
+            if not pieces and rows and not rows[-1].pieces:
+                rows[-1] = replace(rows[-1], last=number)
+            else:
+                rows.append(RulerRow(number, number, pieces[::-1]))
+        return tuple(rows)
+
+    def row_label(self, row: RulerRow) -> str:
+        """Such as "word 3" or "words 10-15"; empty for a register of a single row.
+
+        >>> BitRuler("", (), bits=128).row_label(RulerRow(0, 1, ()))
+        'words 0-1'
+        """
+        if self.bits == self.row_bits:
+            return ""
+        if row.first == row.last:
+            return f"{self.row_name} {row.first}"
+        return f"{self.row_name}s {row.first}-{row.last}"
+
+    def table_rows(self) -> tuple[tuple[str, ...], ...]:
+        """One line a field piece: row label (where there are several rows), key, bits, name, value, meaning."""
+        lines = []
+        for row in self.rows():
+            for piece in reversed(row.pieces):
+                bits = f"{piece.high}-{piece.low}" if piece.high > piece.low else str(piece.low)
+                line = (piece.key, bits, piece.field.name, piece.field.value, piece.field.meaning)
+                lines.append(line if self.bits == self.row_bits else (self.row_label(row), *line))
+        return tuple(lines)
+
+    def table_headings(self) -> tuple[str, ...]:
+        """The headings over `table_rows`."""
+        headings = ("key", "bits", "field", "value", "meaning")
+        return headings if self.bits == self.row_bits else (self.row_name, *headings)

@@ -1,0 +1,159 @@
+"""What SVG drawings are made of: blocks with a size, text whose width is known, one style sheet.
+
+Text has no width before a browser chooses its font, so widths are reckoned from above: a monospaced
+character takes 0.61 of the font size everywhere, one of the sans-serif fonts 0.58 on average at most.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tilescope.view.palette import CHUNK_COLOURS, ROLES
+from tilescope.view.parts import words
+
+MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
+SANS_WIDTH = 0.58
+BODY = 13  # font sizes in pixels
+SMALL = 12
+TINY = 11
+LINE_HEIGHT = 18
+
+_MONO = 'ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono","Liberation Mono",monospace'
+_SANS = 'system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans","Liberation Sans",Arial,sans-serif'
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a drawing with its size; its body counts from its own upper left corner."""
+
+    width: float
+    height: float
+    body: str
+
+
+def escaped(text: str) -> str:
+    """Text fit for an element or an attribute.
+
+    >>> escaped('a < b & "c"')
+    'a &lt; b &amp; &quot;c&quot;'
+    """
+    return html.escape(_UNPRINTABLE.sub("\ufffd", text))
+
+
+def number(value: float) -> str:
+    """A coordinate in as few characters as it needs.
+
+    >>> number(12.0), number(7.26)
+    ('12', '7.3')
+    """
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def mono_width(text: str, size: float) -> float:
+    """The most that monospaced text takes."""
+    return len(text) * size * MONO_WIDTH
+
+
+def label(x: float, y: float, text: str, classes: str) -> str:
+    """A text element with its baseline at `y`; the classes say font, ink and which end `x` is."""
+    return f'<text x="{number(x)}" y="{number(y)}" class="{classes}">{escaped(text)}</text>' if text else ""
+
+
+def box(x: float, width: float, height: float, classes: str, title: str = "", y: float = 0) -> str:
+    """A rectangle; `title` is its tooltip."""
+    top = f' y="{number(y)}"' if y else ""
+    shape = f'<rect x="{number(x)}"{top} width="{number(width)}" height="{number(height)}" class="{classes}"'
+    return f"{shape}><title>{escaped(title)}</title></rect>" if title else shape + "/>"
+
+
+def moved(x: float, y: float, body: str) -> str:
+    """A body shifted to (x, y)."""
+    return f'<g transform="translate({number(x)} {number(y)})">{body}</g>\n'
+
+
+def below(blocks: Iterable[Block], gap: float = 0) -> Block:
+    """Blocks stacked, `gap` pixels apart."""
+    y, width, body = 0.0, 0.0, []
+    for block in blocks:
+        if block.height:
+            body.append(moved(0, y, block.body))
+            y += block.height + gap
+            width = max(width, block.width)
+    return Block(width, max(0.0, y - gap), "".join(body))
+
+
+def beside(blocks: Sequence[Block], gap: float) -> Block:
+    """Blocks next to each other, `gap` pixels apart, their tops aligned."""
+    x, body = 0.0, []
+    for block in blocks:
+        body.append(moved(x, 0, block.body))
+        x += block.width + gap
+    return Block(max(0.0, x - gap), max((block.height for block in blocks), default=0), "".join(body))
+
+
+def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Block:
+    """Text wrapped to `width` pixels; code between backticks is set in the monospaced font."""
+    lines: list[list[str]] = []
+    taken = widest = 0.0
+    for word in words(text):
+        wide = sum(len(piece) * size * (MONO_WIDTH if is_code else SANS_WIDTH) for piece, is_code in word)
+        shown = "".join(
+            f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
+        )
+        space = size * SANS_WIDTH / 2
+        if lines and taken + space + wide <= width:
+            lines[-1].append(shown)
+            taken += space + wide
+        else:
+            lines.append([shown])
+            taken = wide
+        widest = max(widest, taken)
+    step = LINE_HEIGHT if size > TINY else LINE_HEIGHT - 2
+    attribute = f' class="{classes}"' if classes else ""
+    body = "".join(
+        f'<text y="{row * step + size + 1}"{attribute}>{" ".join(line)}</text>' for row, line in enumerate(lines)
+    )
+    return Block(widest, len(lines) * step, body)
+
+
+def style_sheet() -> str:
+    """The rules behind every class; all are held under the drawing's own class, so that a page keeps its style."""
+    rules = [
+        f"text{{font:{BODY}px {_SANS};fill:{ROLES['background'].ink}}}",
+        f".m,.k,.n,.h,.l{{font-family:{_MONO}}}",
+        f".k{{font-size:{BODY}px}}.n,.h,.tiny{{font-size:{TINY}px}}.l,.small{{font-size:{SMALL}px}}",
+        ".k,.n,.h,.mid{text-anchor:middle}.l,.end{text-anchor:end}.start{text-anchor:start}",
+        ".k,.n{pointer-events:none}",  # the tooltip belongs to the cell, not to its text
+        f".h,.l,.head{{fill:{ROLES['header'].ink}}}.muted{{fill:{ROLES['muted'].ink}}}",
+        ".title{font-size:19px;font-weight:600}.sub{font-size:15px;font-weight:600}.strong{font-weight:600}",
+        ".cell{stroke:#ffffff;stroke-width:1}.line{stroke:#9aa1ad;stroke-width:1}",
+        ".ring{fill:none;stroke-width:2.5}.halo{fill:none;stroke:#ffffff;stroke-width:5}",
+        f".ring.collision{{fill:none;stroke:{ROLES['collision'].fill}}}.ring.focus{{fill:none;stroke:#111111}}",
+    ]
+    for colour in (*CHUNK_COLOURS, *ROLES.values()):
+        if colour.hatched:
+            rules.append(f".{colour.name}{{fill:url(#tilescope-{colour.name})}}")
+        else:
+            rules.append(f"rect.{colour.name}{{fill:{colour.fill}}}")
+        rules.append(f"text.on-{colour.name}{{fill:{colour.ink}}}")
+    scoped = []
+    for rule in rules:
+        for piece in re.findall(r"[^{}]+\{[^{}]*\}", rule):
+            selectors, block = piece.split("{", 1)
+            scoped.append(",".join(f".tilescope {each}" for each in selectors.split(",")) + "{" + block)
+    return "".join(scoped)
+
+
+def hatchings() -> str:
+    """Thin diagonals for the colours that stand for no data."""
+    return "".join(
+        f'<pattern id="tilescope-{colour.name}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<rect width="6" height="6" fill="{colour.fill}"/>'
+        f'<path d="M-1 1l2-2M0 6l6-6M5 7l2-2" stroke="#b9bfca" stroke-width="1"/></pattern>'
+        for colour in ROLES.values()
+        if colour.hatched
+    )

@@ -1,0 +1,151 @@
+"""The parts of a drawing as one standalone SVG document.
+
+No script, no link, no font file: it opens in any browser, in a notebook and in a README. The white
+background is part of the drawing, so a dark page does not swallow its text.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from tilescope.view.grid import Grid
+from tilescope.view.palette import MARK_SIGN, colour_of
+from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table, words
+from tilescope.view.ruler import BitRuler
+from tilescope.view.svg_canvas import (
+    BODY,
+    MONO_WIDTH,
+    SANS_WIDTH,
+    SMALL,
+    Block,
+    below,
+    beside,
+    box,
+    escaped,
+    hatchings,
+    label,
+    mono_width,
+    moved,
+    number,
+    prose,
+    style_sheet,
+)
+from tilescope.view.svg_grid import grid_block, ring
+from tilescope.view.svg_ruler import ruler_block
+
+_MARGIN = 24
+_PART_GAP = 26
+_BESIDE_GAP = 40
+_TEXT_WIDTH = 720  # text is this wide where no grid is wider
+_NARROW_TEXT = 340  # text beside a grid
+_COLUMN_GAP = 18
+
+
+def document(title: str, parts: tuple[Part, ...]) -> str:
+    """A whole SVG document: the title, then the parts below each other."""
+    width = max(_TEXT_WIDTH, *(_rigid_width(part) for part in parts), 0)
+    heading = prose(title, width, size=19, classes="title")
+    heading = Block(heading.width, heading.height + 6, heading.body)
+    content = below([heading, *(block_of(part, width) for part in parts)], gap=_PART_GAP)
+    total_width, total_height = number(content.width + 2 * _MARGIN), number(content.height + 2 * _MARGIN)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="tilescope" role="img" '
+        f'width="{total_width}" height="{total_height}" viewBox="0 0 {total_width} {total_height}">'
+        f"<title>{escaped(title)}</title><defs><style>{style_sheet()}</style>{hatchings()}</defs>"
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{moved(_MARGIN, _MARGIN, content.body)}</svg>\n'
+    )
+
+
+def _rigid_width(part: Part) -> float:
+    """The width that a part needs and cannot change; 0 for text."""
+    if isinstance(part, Beside):
+        return sum(_rigid_width(each) or _NARROW_TEXT for each in part.parts) + _BESIDE_GAP * (len(part.parts) - 1)
+    if isinstance(part, Grid):
+        return grid_block(part).width
+    return ruler_block(part).width if isinstance(part, BitRuler) else 0
+
+
+@singledispatch
+def block_of(part: object, width: float) -> Block:
+    """A part as a block; text is wrapped to `width`."""
+    raise NotImplementedError(type(part), width)
+
+
+@block_of.register
+def _paragraph(part: Paragraph, width: float) -> Block:
+    return prose(part.text, width)
+
+
+@block_of.register
+def _grid(part: Grid, width: float) -> Block:  # noqa: ARG001  a grid has its own width
+    return grid_block(part)
+
+
+@block_of.register
+def _ruler(part: BitRuler, width: float) -> Block:
+    table = Table(part.table_rows(), part.table_headings(), notes=part.notes)
+    return below([_subtitle(part.title, width), ruler_block(part), block_of(table, width)], gap=12)
+
+
+@block_of.register
+def _beside(part: Beside, width: float) -> Block:
+    rigid = [_rigid_width(each) for each in part.parts]
+    flexible = rigid.count(0) or 1
+    rest = max(_NARROW_TEXT, (width - sum(rigid) - _BESIDE_GAP * (len(rigid) - 1)) / flexible)
+    return beside([block_of(each, fixed or rest) for each, fixed in zip(part.parts, rigid, strict=True)], _BESIDE_GAP)
+
+
+@block_of.register
+def _legend(part: Legend, width: float) -> Block:
+    x = y = widest = 0.0
+    body = []
+    for entry in part.entries:
+        colour = colour_of(entry.colour)
+        sample = entry.sample + MARK_SIGN[entry.mark]
+        swatch = max(22.0, mono_width(sample, BODY) + 10)
+        wide = swatch + 8 + _text_width(entry.text, BODY)
+        if x and x + wide > width:
+            x, y = 0.0, y + 26
+        text = label(swatch / 2, 16, sample, f"k on-{colour.name}")
+        frame = box(0, swatch, 22, f"cell {colour.name}") + ring(entry.mark, 0, 0, swatch, 22)
+        words_block = prose(entry.text, width)
+        body.append(moved(x, y, frame + text + moved(swatch + 8, 2, words_block.body)))
+        x += wide + 22
+        widest = max(widest, x - 22)
+    entries = Block(widest, y + 24, "".join(body))
+    return below([_subtitle(part.title, width), entries], gap=8)
+
+
+@block_of.register
+def _table(part: Table, width: float) -> Block:
+    rows = [*([part.headings] if part.headings else []), *part.rows]
+    widths = [max((_text_width(row[column], BODY) for row in rows), default=0.0) for column in range(part.columns)]
+    starts = [sum(widths[:column]) + _COLUMN_GAP * column for column in range(part.columns)]
+    last = max(_NARROW_TEXT, width - starts[-1]) if starts else width
+    lines = []
+    for row in rows:
+        head = row is part.headings
+        cells = []
+        for column, text in enumerate(row):
+            names_a_fact = column == 0 and not part.headings
+            classes = "head" if head or names_a_fact else ""
+            block = prose(text, last if column == part.columns - 1 else widths[column] + 1, classes=classes)
+            shift = widths[column] - block.width if part.right(column) else 0
+            cells.append(
+                Block(starts[column] + block.width, block.height, moved(starts[column] + shift, 0, block.body))
+            )
+        height = max(cell.height for cell in cells) + 3
+        lines.append(Block(max(cell.width for cell in cells), height, "".join(cell.body for cell in cells)))
+    notes = [prose(note, width, size=SMALL, classes="small muted") for note in part.notes]
+    return below([_subtitle(part.title, width), below(lines), *notes], gap=8)
+
+
+def _subtitle(title: str, width: float) -> Block:
+    return prose(title, width, size=15, classes="sub")
+
+
+def _text_width(text: str, size: int) -> float:
+    pieces = [piece for word in words(text) for piece in word]
+    return sum(len(piece) * size * (MONO_WIDTH if is_code else SANS_WIDTH) for piece, is_code in pieces) + (
+        max(0, len(words(text)) - 1) * size * SANS_WIDTH / 2
+    )

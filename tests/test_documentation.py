@@ -1,0 +1,143 @@
+"""What README.md and docs/ show is what happens: every command and every Python block runs.
+
+In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output. In an `sh`
+block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. The Python blocks of a page
+share one namespace; those with `>>>` are compared like doctests.
+"""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+
+FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
+LINK = re.compile(r"""\]\(([^)#\s]+)[^)]*\)|(?:src|href)="([^"#]+)[^"]*\"""")
+SHOWN_ONLY = {"text", "json", "cpp", "ptx"}  # drawings, and what other programs read
+NOT_RUN = (
+    "./test",
+    "bash .ci/run",
+    "pip install",
+    "git clone",
+    "cd ",
+    "tilescope serve",
+    "python tests/",
+    "python benchmarks/",
+)
+
+
+def blocks(page):
+    """(language, text, its first line) of each fenced block."""
+    text = page.read_text("utf-8")
+    for fence in FENCE.finditer(text):
+        yield fence[2], textwrap.dedent(fence[3]), text.count("\n", 0, fence.start()) + 2
+
+
+def run_python(text, where, namespace):
+    if ">>> " not in text:
+        exec(compile(text, where, "exec"), namespace)
+        return
+    example = doctest.DocTestParser().get_doctest(text, namespace, where, where, 0)
+    report = []
+    failed = doctest.DocTestRunner(verbose=False).run(example, out=report.append, clear_globs=False).failed
+    assert not failed, "".join(report)
+    namespace.update(example.globs)
+
+
+def run_command(text, where, folder):
+    command, status, output = COMMAND.fullmatch(text).groups()
+    command = command.removeprefix("./") if command.startswith("./tilescope") else command
+    if command.startswith(NOT_RUN):
+        return
+    assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
+    search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env={"PATH": search_path, "HOME": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == int(status or 0), f"{where}: {command} exited with {done.returncode}:\n{done.stdout}"
+    if output and output.strip():
+        shown = [line.rstrip() for line in output.strip("\n").splitlines()]
+        printed = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+        assert shown == printed, f"{where}: {command} prints something else:\n{done.stdout}"
+
+
+def run_page(page, folder):
+    """Run the blocks of a page one after another in an empty folder."""
+    namespace = {"__name__": page.stem}
+    for language, text, line in blocks(page):
+        where = f"{page.name}:{line}"
+        match language:
+            case "python":
+                run_python(text, where, namespace)
+            case "console":
+                for command in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                    run_command(command, where, folder)
+            case "sh":
+                for command in text.splitlines():
+                    run_command(command, where, folder)
+            case _:
+                assert language in SHOWN_ONLY, f"{where}: nobody knows how to run a block of {language!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_links_point_at_files_that_exist(page):
+    links = ["".join(groups) for groups in LINK.findall(page.read_text("utf-8"))]
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        ("```python\nassert 1 == 2, 'unequal'\n```", "unequal"),
+        ("```python\n>>> 1 + 1\n3\n```", "Failed example"),
+        ("```console\n$ tilescope --version\nanother\n```", "prints something else"),
+        ("```console\n$ tilescope --version  # exit 1\n```", "exited with 0"),
+        ("```console\n$ tilescope swizzle \\\n    nonsense\n```", "exited with 2"),
+        ("```sh\n./tilescope swizzle nonsense\n```", "exited with 2"),
+        ("```sh\nmake\n```", "is neither tilescope nor"),
+        ("```pyhton\n1 + 1\n```", "nobody knows how to run"),
+        ("- In a list:\n\n  ```sh\n  make\n  ```", "is neither tilescope nor"),
+    ],
+)
+def test_a_page_that_shows_something_else_is_seen(block, reason, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{block}\n")
+    with pytest.raises(AssertionError, match=re.escape(reason)):
+        run_page(page, tmp_path)
+
+
+def test_a_page_that_shows_the_truth_runs(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nimport tilescope as ts\n```\n"
+        "```python\n>>> mode = ts.Swizzle.named('128B')\n```\n"
+        "```python\n>>> mode.apply(128)\n144\n```\n"
+        "```sh\n./test --all\ntilescope swizzle 128B > table\n```\n"
+        "```console\n$ tilescope swizzle nonsense > table 2>&1  # exit 2\n$ tilescope --version\n"
+        "tilescope 0.1.0\n```\n"
+        "```text\nanything\n```\n"
+    )
+    run_page(page, tmp_path)
+    assert (tmp_path / "table").exists()
