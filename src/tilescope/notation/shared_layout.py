@@ -173,7 +173,7 @@ class SharedLayout(Value):
             raise no_equivalent(
                 f"{self.modes} has {len(self.modes.parts)} indices",
                 "a Layout is a tile of two: mn and k, or row and column",
-                "Take one stage, or group the modes in two.",
+                f"Two of them are {self._of_two_indices()}: take that.",
             )
         if major is None:
             raise no_equivalent(
@@ -201,6 +201,17 @@ class SharedLayout(Value):
         if len(parts) == 1:
             parts.insert(0, ShapeStride(1, 0))
         return (parts[0], parts[1]) if len(parts) == 2 else None
+
+    def _of_two_indices(self) -> ShapeStride:
+        """The tile inside more indices: ((mma mn, mma k), mn, k, stages) joined by mn and k, or the first two."""
+        parts = self.modes.parts
+        if 3 <= len(parts) <= 4 and len(parts[0].parts) == 2:
+            (mma_mn, mma_k), mn, k = parts[0].parts, parts[1], parts[2]
+            return joined(
+                ShapeStride((mma_mn.shape, mn.shape), (mma_mn.stride, mn.stride)),
+                ShapeStride((mma_k.shape, k.shape), (mma_k.stride, k.stride)),
+            )
+        return joined(*parts[:2])
 
     def _offsets(self) -> npt.NDArray[np.int64]:
         """The offset of every element before start and swizzle, in elements."""

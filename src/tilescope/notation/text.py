@@ -22,7 +22,7 @@ NESTING = 16  # parentheses within parentheses
 INTEGER = 2**40  # extents, strides and addresses; shared memory ends at 2^18 bytes
 
 _TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\n]+)
+    r"""(?P<space>[ ])
       | (?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?=[^0-9A-Za-z_]|$|[a-zA-Z]))
       | (?P<name>[#!]?[A-Za-z_][A-Za-z0-9_]*(?:(?:::|\.)[A-Za-z_][A-Za-z0-9_]*)*)
       | (?P<symbol>[-()<>\[\]{},:=@?.+*"'/&|^;])""",
@@ -57,13 +57,13 @@ def checked_text(text: Any) -> str:
         raise refusal(
             f"{len(text)} characters", f"one layout, at most {CHARACTERS} characters", "Give one layout at a time."
         )
-    line = text.replace("∘", " o ").strip()
+    line = re.sub(r"[ \t\r\n]+", " ", text.replace("∘", " o ")).strip(" ")
     if not line:
         raise refusal(
             "an empty text", "the text of a layout", 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
         )
     for place, character in enumerate(line):
-        if character not in "\t\r\n" and not " " <= character <= "~":
+        if not " " <= character <= "~":
             raise refusal(
                 f"character {character!r} at place {place} of {_shown(line)}",
                 "notations are written in plain ASCII",
