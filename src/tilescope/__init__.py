@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
         RULES,
@@ -41,35 +42,43 @@ __version__ = "0.1.0"
 _MODULE = {
     "ARCH": "arch",
     "Arch": "arch",
+    "Conversion": "notation",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "DeviceError": "errors",
     "IllegalInstructionError": "errors",
-    "Layout": "layout",
-    "PlanError": "errors",
-    "RuleError": "errors",
-    "RULES": "tensor_map",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
     "Inspection": "tensor_map",
+    "Layout": "layout",
+    "NOTATION": "notation",
+    "PlanError": "errors",
+    "RULES": "tensor_map",
     "Rule": "tensor_map",
-    "TensorMap": "tensor_map",
-    "decode_tensor_map": "tensor_map",
-    "inspect_tensor_map": "tensor_map",
+    "RuleError": "errors",
     "SWIZZLE": "swizzle",
+    "SharedLayout": "notation",
     "Swizzle": "swizzle",
+    "TensorMap": "tensor_map",
     "TensorMapError": "errors",
     "TilescopeError": "errors",
     "Value": "value",
     "Violation": "errors",
+    "convert_layout": "notation",
+    "decode_tensor_map": "tensor_map",
+    "inspect_tensor_map": "tensor_map",
+    "parse_layout": "notation",
+    "spell_layout": "notation",
 }
 
 __all__ = [
     "ARCH",
     "DATA_TYPE",
+    "NOTATION",
     "RULES",
     "SWIZZLE",
     "Arch",
+    "Conversion",
     "DataType",
     "DeviceError",
     "IllegalInstructionError",
@@ -80,14 +89,18 @@ __all__ = [
     "PlanError",
     "Rule",
     "RuleError",
+    "SharedLayout",
     "Swizzle",
     "TensorMap",
     "TensorMapError",
     "TilescopeError",
     "Value",
     "Violation",
+    "convert_layout",
     "decode_tensor_map",
     "inspect_tensor_map",
+    "parse_layout",
+    "spell_layout",
 ]
 
 

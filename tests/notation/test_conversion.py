@@ -35,13 +35,13 @@ def tiles(bits):
 @pytest.mark.parametrize("bits", [4, 8, 16, 32])
 @pytest.mark.parametrize("notation", NOTATION)
 def test_every_text_reads_back_as_the_layout_it_was_made_from(notation, bits, major):
-    named = 0
+    named, refusals = 0, set()
     for tile in tiles(bits):
         layout = SharedLayout.from_tile(tile, major)
         try:
             text = spell_layout(tile, notation, major=major)
         except RuleError as refused:
-            assert [violation.rule for violation in refused.violations] == ["no-equivalent"]
+            refusals |= {violation.rule for violation in refused.violations}
             continue
         named += 1
         again = parse_layout(text, **beside(layout, notation))
@@ -51,6 +51,7 @@ def test_every_text_reads_back_as_the_layout_it_was_made_from(notation, bits, ma
         if layout.swizzle.name != "96B":  # which has the addresses of 32B, and in CuTe its name
             assert again.coalesced == layout.coalesced, text
     assert named >= {4: 2}.get(bits, 4)
+    assert refusals <= {"no-equivalent"}
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
@@ -143,7 +144,9 @@ def test_modes_by_their_driver_and_ptx_names(text, name):
     span = SWIZZLE[name].span_bytes // 2
     assert layout.tile() == Layout((8, span), 16, swizzle=name)
     assert parse_layout(text, element_bits=16, major="MN").shape == (span, 8)
-    assert parse_layout(text, element_bits=16, shape=(64, 2 * span)).tile() == Layout((64, 2 * span), 16, atom=(64, span), swizzle=name)
+    assert parse_layout(text, element_bits=16, shape=(64, 2 * span)).tile() == Layout(
+        (64, 2 * span), 16, atom=(64, span), swizzle=name
+    )
 
 
 @pytest.mark.parametrize("name", SWIZZLE)

@@ -91,24 +91,25 @@ def test_nvmma_shared_puts_every_element_where_triton_does(width, transposed, bi
 
 def test_the_shapes_of_the_smallest_tiles_are_known():
     assert parse_layout("gl.NVMMASharedLayout(64, 16, 2)").shape == (8, 32)
-    assert parse_layout("gl.NVMMASharedLayout(swizzle_byte_width=64, element_bitwidth=16, transposed=True)").shape == (32, 8)
+    assert parse_layout("gl.NVMMASharedLayout(swizzle_byte_width=64, element_bitwidth=16, transposed=True)").shape == (
+        32,
+        8,
+    )
     assert parse_layout("SwizzledSharedLayout(8, 2, 4, [1, 0])", element_bits=16).shape == (8, 32)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "!ttg.memdesc<64x128xf16, #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>, "
-        "#smem, mutable>",
-        "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16, CTAsPerCGA = [1, 1], "
-        "CTASplitNum = [1, 1], CTAOrder = [1, 0]}>",
+        "!ttg.memdesc<64x128xf16, #ttg.nvmma_shared<{swizzlingByteWidth = 128, elementBitWidth = 16}>, #smem, mutable>",
+        "#ttg.nvmma_shared<{swizzlingByteWidth = 128, CTAsPerCGA = [1, 1], CTASplitNum = [1, 1], CTAOrder = [1, 0]}>",
         "#ttg.nvmma_shared<{swizzlingByteWidth=128, transposed=false, elementBitWidth=16, CGALayout = []}>",
         "ttgl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False, cga_layout=None)",
     ],
 )
 def test_reads_a_buffer_type_and_the_encodings_of_one_block(text):
     wanted = parse_layout("gl.NVMMASharedLayout(128, 16)", shape=(64, 128))
-    assert parse_layout(text, shape=(64, 128)) == wanted
+    assert parse_layout(text, element_bits=16, shape=(64, 128)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -117,12 +118,24 @@ def test_reads_a_buffer_type_and_the_encodings_of_one_block(text):
         ("#ttg.swizzled_shared<{vec = 3, perPhase = 1, maxPhase = 8, order = [1, 0]}>", "a power of two"),
         ("#ttg.swizzled_shared<{vec = 8, perPhase = 1, order = [1, 0]}>", "maxPhase"),
         ("#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [0, 0]}>", "order"),
-        ("#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], hasLeadingOffset = true}>", "nvmma"),
-        ("#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], CTASplitNum = [2, 1]}>", "one block"),
+        (
+            "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], hasLeadingOffset = true}>",
+            "nvmma",
+        ),
+        (
+            "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], CTASplitNum = [2, 1]}>",
+            "one block",
+        ),
         ("#ttg.swizzled_shared<{vec = 8, vec = 8}>", "vec once"),
         ("#ttg.nvmma_shared<{swizzlingByteWidth = 96, transposed = false, elementBitWidth = 16}>", "0, 32, 64 or 128"),
-        ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16, fp4Padded = true}>", "padding"),
-        ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16, rank = 3}>", "two indices"),
+        (
+            "#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16, fp4Padded = true}>",
+            "padding",
+        ),
+        (
+            "#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16, rank = 3}>",
+            "two indices",
+        ),
         ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, wide = 1, elementBitWidth = 16}>", "the field wide"),
         ("!ttg.memdesc<2x64x128xf16, #ttg.nvmma_shared<{swizzlingByteWidth = 128}>, #smem>", "rank 3"),
         ("gl.NVMMASharedLayout(128, 16, 2, False, False, 1)", "a field such as"),

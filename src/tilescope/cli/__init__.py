@@ -29,6 +29,7 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "convert": ("convert:convert", "Translate a layout between CuTe, Triton, Mosaic, PTX and driver notation."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, unknown_name
@@ -70,6 +70,19 @@ class Conversion(Value):
     layout: SharedLayout
     compared: int  # addresses of the source and of the result, read again, that are equal: all of them
     basis: Basis  # measured: the swizzle was seen to act so on a card
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What the result's notation leaves unsaid, as arguments of `parse_layout`.
+
+        >>> convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "mosaic").beside
+        {'element_bits': 16, 'shape': (8, 64), 'start': 0}
+        """
+        return {name: getattr(self.layout, name) for name in self.unsaid}
+
+    def read_again(self) -> SharedLayout:
+        """The layout as the result's text tells it: equal to `layout` in every address."""
+        return parse_layout(self.result, **self.beside)
 
     def __str__(self) -> str:
         return self.result

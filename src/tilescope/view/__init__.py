@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "conversion": "notation_view:draw_conversion",
+    "shared_layout": "notation_view:draw_shared_layout",
     "swizzle": "swizzle_view:draw_swizzle",
 }
 
