@@ -23,6 +23,11 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.fragment import Fragment, fragment
+    from tilescope.mma.ldmatrix import ldmatrix, stmatrix
+    from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
+    from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
@@ -42,16 +47,19 @@ __version__ = "0.1.0"
 _MODULE = {
     "ARCH": "arch",
     "Arch": "arch",
+    "CanonicalLayout": "mma.canonical",
     "Conversion": "notation",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "DeviceError": "errors",
+    "Fragment": "mma.fragment",
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
     "Inspection": "tensor_map",
     "Layout": "layout",
     "NOTATION": "notation",
+    "OperandTile": "mma.canonical",
     "PlanError": "errors",
     "RULES": "tensor_map",
     "Rule": "tensor_map",
@@ -64,11 +72,19 @@ _MODULE = {
     "TilescopeError": "errors",
     "Value": "value",
     "Violation": "errors",
+    "WgmmaDescriptor": "mma.wgmma",
+    "WgmmaLoop": "mma.wgmma_loop",
+    "canonical_layout": "mma.canonical",
     "convert_layout": "notation",
     "decode_tensor_map": "tensor_map",
+    "fragment": "mma.fragment",
+    "inspect_descriptor": "mma.wgmma",
     "inspect_tensor_map": "tensor_map",
+    "ldmatrix": "mma.ldmatrix",
     "parse_layout": "notation",
     "spell_layout": "notation",
+    "stmatrix": "mma.ldmatrix",
+    "wgmma_descriptors": "mma.wgmma_loop",
 }
 
 __all__ = [
@@ -78,14 +94,17 @@ __all__ = [
     "RULES",
     "SWIZZLE",
     "Arch",
+    "CanonicalLayout",
     "Conversion",
     "DataType",
     "DeviceError",
+    "Fragment",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
     "Layout",
+    "OperandTile",
     "PlanError",
     "Rule",
     "RuleError",
@@ -96,11 +115,19 @@ __all__ = [
     "TilescopeError",
     "Value",
     "Violation",
+    "WgmmaDescriptor",
+    "WgmmaLoop",
+    "canonical_layout",
     "convert_layout",
     "decode_tensor_map",
+    "fragment",
+    "inspect_descriptor",
     "inspect_tensor_map",
+    "ldmatrix",
     "parse_layout",
     "spell_layout",
+    "stmatrix",
+    "wgmma_descriptors",
 ]
 
 

@@ -1,0 +1,419 @@
+"""The shared-memory layouts that tensor cores read: atoms of 8 rows, and tiles made of them.
+
+An operand is a matrix of mn x k elements: m rows of A or n columns of B, and the reduction k. It is
+*K-major* when k is contiguous, *MN-major* when mn is. Drawn with the contiguous dimension left to
+right, an atom has 8 rows of one swizzle span each, and is stored whole, one row after another:
+
+                        K-major                          MN-major
+                    k →  span bytes                  mn →  span bytes
+              mn 0  ├──────┬──────┬───┤         k 0  ├──────┬──────┬───┤
+              mn 1  │ 16 B │ 16 B │ … │         k 1  │ 16 B │ 16 B │ … │
+                …   │  core matrix    │           …  │                 │
+              mn 7  ├──────┴──────┴───┤         k 7  ├──────┴──────┴───┤
+
+    mode                    span    atom bytes      bf16 atom K-major    MN-major (mn x k)
+    none (core matrices)      16       128            8 x  8               8 x 8
+    32B                       32       256            8 x 16              16 x 8
+    64B                       64       512            8 x 32              32 x 8
+    128B                     128      1024            8 x 64              64 x 8
+    128B_ATOM_32B            128       512              -                 64 x 4     (Blackwell)
+
+"none" here still means core matrices of 8 x 16 bytes, each 128 contiguous bytes. TMA's "none" means plain
+rows. The two agree only where a row is 16 bytes wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import Basis
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.layout import AtomOrder, Layout
+from tilescope.mma.shape_stride import ShapeStride
+from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
+from tilescope.value import Value, hex_field, row_field
+
+Major = Literal["K", "MN"]
+MAJORS: tuple[Major, ...] = ("K", "MN")
+ELEMENT_BITS = (1, 4, 8, 16, 32)
+IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")
+_XOR_16 = ("none", "32B", "64B", "128B")  # the modes whose chunks of 16 bytes stay whole
+_MODES = {"K": _XOR_16, "MN": (*_XOR_16, "128B_ATOM_32B")}
+
+
+class Reader(NamedTuple):
+    """An instruction, and the layouts it reads."""
+
+    instruction: str
+    major: Major
+    element_bits: tuple[int, ...]
+    swizzles: tuple[str, ...]
+    basis: Basis
+
+
+# wgmma: "Matrix Descriptor Format", imm-trans exists for 16-bit types only; tcgen05: the table of valid
+# swizzles by type (its K-major 128B_ATOM_32B has no atom anywhere else, so it is not taken over).
+# fmt: off
+READERS = (
+    #      instruction       major  element bits        swizzles            basis
+    Reader("wgmma",          "K",   (8, 16, 32),        _XOR_16,            "measured"),
+    Reader("wgmma",          "K",   (1,),               _XOR_16,            "documented"),
+    Reader("wgmma",          "MN",  (16,),              _XOR_16,            "measured"),
+    Reader("tcgen05",        "K",   (4, 8, 16, 32),     _XOR_16,            "documented"),
+    Reader("tcgen05",        "MN",  (8, 16),            _XOR_16,            "documented"),
+    Reader("tcgen05",        "MN",  (32,),              ("128B_ATOM_32B",), "documented"),
+    Reader("ldmatrix",       "K",   (1, 4, 8, 16, 32),  _XOR_16,            "documented"),
+    Reader("ldmatrix.trans", "MN",  (16,),              _XOR_16,            "documented"),
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class CanonicalLayout(Value):
+    """One of the layouts that a tensor core reads from shared memory, by majorness, swizzle and element bits.
+
+    >>> layout = canonical_layout("K", "128B", "bf16")
+    >>> layout.atom, layout.atom_bytes, layout.core_matrix
+    ((8, 64), 1024, (8, 8))
+    >>> print(canonical_layout("MN", "none", "bf16"))
+    MN-major none (core matrices), 16-bit elements: atom 8 x 8 (mn x k), 128 bytes
+    """
+
+    major: Major
+    swizzle: Swizzle = row_field(Swizzle.named)
+    element_bits: int = 16
+
+    def __init__(self, major: Major, swizzle: SwizzleName | Swizzle, element_bits: int = 16) -> None:
+        swizzle = Swizzle.named(swizzle)
+        major = major_named(major)
+        problems = []
+        if swizzle.name not in _MODES[major]:
+            problems.append(_no_such_mode(major, swizzle))
+        if element_bits not in ELEMENT_BITS:
+            problems.append(_no_such_element(f"{element_bits!r} bits"))
+        if problems:
+            raise RuleError(problems)
+        for name, value in (("major", major), ("swizzle", swizzle), ("element_bits", element_bits)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def mode(self) -> str:
+        """The swizzle's name, with what "none" means to a tensor core."""
+        return "none (core matrices)" if self.swizzle.span_bytes is None else self.swizzle.name
+
+    @property
+    def span_bytes(self) -> int:
+        """The width of an atom's row: the swizzle's span; 16 for none."""
+        return self.swizzle.span_bytes or CHUNK_BYTES
+
+    @property
+    def atom_bytes(self) -> int:
+        """Bytes of an atom: one period of the swizzle."""
+        return self.swizzle.repeat_bytes
+
+    @property
+    def atom_rows(self) -> int:
+        """Rows of an atom: 8; 4 for 128B_ATOM_32B."""
+        return self.atom_bytes // self.span_bytes
+
+    @property
+    def atom(self) -> tuple[int, int]:
+        """The atom in elements, mn x k.
+
+        >>> canonical_layout("MN", "128B_ATOM_32B", "tf32").atom
+        (32, 4)
+        """
+        return self._oriented(self.atom_rows, self._elements(self.span_bytes))
+
+    @property
+    def core_matrix(self) -> tuple[int, int]:
+        """What lies in one column of chunks, mn x k elements: 8 rows x 16 bytes (4 x 32 for 128B_ATOM_32B)."""
+        return self._oriented(self.atom_rows, self._elements(self.swizzle.atom_bytes))
+
+    @property
+    def core_matrices(self) -> int:
+        """How many core matrices lie side by side in an atom.
+
+        >>> [canonical_layout("K", mode, "bf16").core_matrices for mode in ("none", "32B", "64B", "128B")]
+        [1, 2, 4, 8]
+        """
+        return self.span_bytes // self.swizzle.atom_bytes
+
+    @property
+    def atom_layout(self) -> ShapeStride:
+        """The atom before its swizzle, as CuTe writes it: (mn, k) → element.
+
+        >>> print(canonical_layout("K", "64B", "bf16").atom_layout, canonical_layout("MN", "64B", "bf16").atom_layout)
+        (8,32):(32,1) (32,8):(1,32)
+        """
+        span = self._elements(self.span_bytes)
+        return ShapeStride(self.atom, self._oriented(span, 1))
+
+    @property
+    def leading_step(self) -> tuple[int, int] | None:
+        """The (mn, k) that lies `leading_bytes` after (0, 0); None where the hardware ignores the field.
+
+        >>> for major in ("K", "MN"):
+        ...     for swizzle in ("none", "64B"):
+        ...         layout = canonical_layout(major, swizzle, "bf16")
+        ...         print(f"{major:2} {swizzle:4}  leading {layout.leading_step}  stride {layout.stride_step}")
+        K  none  leading (0, 8)  stride (8, 0)
+        K  64B   leading None  stride (8, 0)
+        MN none  leading (0, 8)  stride (8, 0)
+        MN 64B   leading (32, 0)  stride (0, 8)
+        """
+        mn, k = self.atom
+        if self._leading_is_ignored:
+            return None
+        return (mn, 0) if self._leading_follows_mn else (0, k)
+
+    @property
+    def stride_step(self) -> tuple[int, int]:
+        """The (mn, k) that lies `stride_bytes` after (0, 0)."""
+        mn, k = self.atom
+        return (0, k) if self._leading_follows_mn else (mn, 0)
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """The instructions that read this layout with elements of this width.
+
+        >>> [reader.instruction for reader in canonical_layout("MN", "128B", "bf16").readers]
+        ['wgmma', 'tcgen05', 'ldmatrix.trans']
+        """
+        return tuple(
+            reader
+            for reader in READERS
+            if reader.major == self.major
+            and self.element_bits in reader.element_bits
+            and self.swizzle.name in reader.swizzles
+        )
+
+    @property
+    def basis(self) -> Basis:
+        """Whether a card was seen to read it so, or documents say so."""
+        return "measured" if any(reader.basis == "measured" for reader in self.readers) else "documented"
+
+    def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> OperandTile:
+        """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`."""
+        return OperandTile(self, shape, atom_order, start)
+
+    def logical(self, mn: Any, k: Any, *, start: int, leading_bytes: int, stride_bytes: int) -> Any:
+        """Address, before the swizzle, at which a descriptor with these fields finds element (mn, k).
+
+            K-major   none        start + mn/8 stride + mn%8 16   + k/8 leading  + k%8 e         (k/8: 16 bytes of k)
+            K-major   swizzled    start + mn/8 stride + mn%8 span + k e                        (leading is ignored)
+            MN-major  none        start + k/8 leading + k%8 16    + mn/8 stride  + mn%8 e
+            MN-major  swizzled    start + k/8 stride  + k%8 span  + mn/span leading + mn%span e
+
+        >>> layout = canonical_layout("K", "none", "bf16")
+        >>> layout.logical(9, 8, start=0x400, leading_bytes=128, stride_bytes=256) == 0x400 + 256 + 16 + 128
+        True
+        """
+        row, column = self._oriented(mn, k)
+        byte = column * self.element_bits // 8
+        # From atom to atom: down in the strided dimension, right in the contiguous one.
+        down, right = stride_bytes, leading_bytes
+        if self._leading_is_ignored:
+            right = self.span_bytes
+        elif self.major == "MN" and not self._leading_follows_mn:
+            down, right = leading_bytes, stride_bytes
+        span, rows = self.span_bytes, self.atom_rows
+        return start + row // rows * down + row % rows * span + byte // span * right + byte % span
+
+    @property
+    def _leading_is_ignored(self) -> bool:
+        return self.major == "K" and self.swizzle.bits > 0
+
+    @property
+    def _leading_follows_mn(self) -> bool:
+        return self.major == "MN" and self.swizzle.bits > 0
+
+    def _elements(self, length_bytes: int) -> int:
+        return length_bytes * 8 // self.element_bits
+
+    def _oriented(self, strided: Any, contiguous: Any) -> tuple[Any, Any]:
+        """(strided, contiguous) as (mn, k), and the other way round: its own inverse."""
+        return (strided, contiguous) if self.major == "K" else (contiguous, strided)
+
+    def __str__(self) -> str:
+        mn, k = self.atom
+        return (
+            f"{self.major}-major {self.mode}, {self.element_bits}-bit elements: "
+            f"atom {mn} x {k} (mn x k), {self.atom_bytes} bytes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTile(Value):
+    """A tile of `shape` (mn, k) elements in shared memory, as the tensor core wants it.
+
+    >>> tile = canonical_layout("K", "32B", "bf16").tile((64, 32))
+    >>> tile.stride_bytes, tile.address(0, 16)  # the next 16 k: past the 8 atoms of the first column
+    (256, 2048)
+    >>> tile = canonical_layout("K", "32B", "bf16").tile((64, 32), atom_order="row")
+    >>> tile.stride_bytes, tile.address(0, 16)
+    (512, 256)
+    """
+
+    canonical: CanonicalLayout
+    shape: tuple[int, int]
+    atom_order: AtomOrder = "column"
+    start: int = hex_field(default=0)
+    layout: Layout = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        canonical = self.canonical
+        shape = tile_shape(self.shape)
+        _require_whole_atoms(shape, canonical)
+        object.__setattr__(self, "shape", shape)
+        layout = Layout(
+            canonical._oriented(*shape), canonical.element_bits, atom=canonical._oriented(*canonical.atom),
+            atom_order=self.atom_order, swizzle=canonical.swizzle, start=self.start,
+        )  # fmt: skip
+        object.__setattr__(self, "layout", layout)
+
+    @property
+    def atom_grid(self) -> tuple[int, int]:
+        """How many atoms the tile has along mn and along k."""
+        return self.canonical._oriented(*self.layout.atom_grid)
+
+    @property
+    def size_bytes(self) -> int:
+        """Shared memory of the tile."""
+        return self.layout.size_bytes
+
+    @property
+    def alignment_bytes(self) -> int:
+        """Alignment of `start` at which the swizzle pattern starts at its first line."""
+        return self.layout.alignment_bytes
+
+    @property
+    def leading_bytes(self) -> int:
+        """What a descriptor's leading dimension byte offset must be to read this tile (16 where it is ignored)."""
+        step = self.canonical.leading_step
+        return IGNORED_LEADING_BYTES if step is None else self._step_bytes(step)
+
+    @property
+    def stride_bytes(self) -> int:
+        """What a descriptor's stride dimension byte offset must be to read this tile."""
+        return self._step_bytes(self.canonical.stride_step)
+
+    def _step_bytes(self, step: tuple[int, int]) -> int:
+        """Bytes from an atom to its neighbour `step` away."""
+        down, right = self.layout.atom_strides_bytes
+        row, _ = self.canonical._oriented(*step)
+        return down if row else right
+
+    def logical(self, mn: Any, k: Any) -> Any:
+        """Address of element (mn, k) before the swizzle; arrays broadcast."""
+        return self.layout.logical(*self.canonical._oriented(mn, k))
+
+    def address(self, mn: Any, k: Any) -> Any:
+        """Physical byte address of element (mn, k); arrays broadcast."""
+        return self.layout.address(*self.canonical._oriented(mn, k))
+
+    def addresses(self) -> npt.NDArray[np.int64]:
+        """Physical byte address of every element, as an (mn, k) array."""
+        mn, k = self.shape
+        addresses: npt.NDArray[np.int64] = self.address(np.arange(mn)[:, None], np.arange(k)[None, :])
+        return addresses
+
+    def locate(self, address: int) -> tuple[int, int] | None:
+        """The element (mn, k) at a physical shared address; None outside the tile.
+
+        >>> canonical_layout("MN", "128B", "bf16").tile((64, 16)).locate(144)  # k 1 starts in chunk 1
+        (0, 1)
+        """
+        found = self.layout.locate(address)
+        return None if found is None else self.canonical._oriented(*found)
+
+
+def canonical_layout(major: Major, swizzle: SwizzleName | Swizzle, data_type: Any) -> CanonicalLayout:
+    """The layout that a tensor core reads for elements of `data_type`; the value knows its atom and makes tiles.
+
+    >>> canonical_layout("MN", "64B", "bf16").atom
+    (32, 8)
+    >>> canonical_layout("K", "128B", "e4m3").tile((128, 128)).address(1, 0)
+    144
+    """
+    row = DataType.named(data_type)
+    if row.smem_bits not in ELEMENT_BITS:
+        raise RuleError([_no_such_element(f"{row.name} has {row.smem_bits} bits", "data_type")])
+    return CanonicalLayout(major, swizzle, row.smem_bits)
+
+
+def major_named(major: object) -> Major:
+    """The majorness, however it is spelled: K, k, MN, mn, M, N.
+
+    >>> major_named("n")
+    'MN'
+    """
+    folded = major.strip().upper() if isinstance(major, str) else ""
+    if folded in ("M", "N"):
+        return "MN"
+    for known in MAJORS:
+        if folded == known:
+            return known
+    raise RuleError([unknown_name("majorness", "major", major, MAJORS)])
+
+
+def _no_such_mode(major: Major, swizzle: Swizzle) -> Violation:
+    nearest = "128B" if swizzle.span_bytes == 128 else "32B"
+    why = " (it exists MN-major)" if swizzle.name in _MODES["MN"] else ""
+    return Violation(
+        "canonical-swizzle",
+        "error",
+        "swizzle",
+        f"{major}-major with swizzle {swizzle.name}{why}",
+        f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}",
+        f"Use {nearest}.",
+    )
+
+
+def _no_such_element(found: str, argument: str = "element_bits") -> Violation:
+    return Violation(
+        "canonical-element",
+        "error",
+        argument,
+        found,
+        "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory",
+        "Use such a type: b1, e2m1, e4m3, int8, bf16, f16, tf32 and others.",
+    )
+
+
+def tile_shape(shape: Any) -> tuple[int, int]:
+    """The (mn, k) of a tile as two ints.
+
+    >>> tile_shape([64, 32])
+    (64, 32)
+    """
+    try:
+        mn, k = (int(extent) for extent in shape)
+        exact = (mn, k) == tuple(shape)
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if not exact or min(mn, k) < 1:
+        raise broken(
+            "tile-shape", "tile", repr(shape), "two integers of at least 1: mn, k", "Give (mn, k) in elements."
+        )
+    return mn, k
+
+
+def _require_whole_atoms(shape: tuple[int, int], canonical: CanonicalLayout) -> None:
+    mn, k = shape
+    atom_mn, atom_k = canonical.atom
+    if mn % atom_mn or k % atom_k:
+        whole = -(-mn // atom_mn) * atom_mn, -(-k // atom_k) * atom_k
+        raise broken(
+            "tile-atoms",
+            "tile",
+            f"a tile of {mn} x {k} (mn x k)",
+            f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of "
+            f"{atom_mn} x {atom_k}, and a tile is a whole number of them",
+            f"Use {whole[0]} x {whole[1]}, or a smaller swizzle.",
+        )

@@ -1,0 +1,368 @@
+"""Which lane holds which element of a matrix in registers: fragments of mma, wgmma, ldmatrix and stmatrix.
+
+Nearly every fragment is one arrangement with other numbers. Eight rows lie side by side in the warp, four lanes
+to a row; a lane holds `w` neighbours (what fills a register), then the same 8 rows further down, then 4 w further
+right. The A operand of mma.m16n8k8 in bf16, w = 2:
+
+    k            0    1    2    3    4    5    6    7
+    row  0      T0V0 T0V1 T1V0 T1V1 T2V0 T2V1 T3V0 T3V1          T: thread (lane), V: value of that thread
+    row  1      T4V0 T4V1 T5V0 …
+      …
+    row  8      T0V2 T0V3 T1V2 T1V3 …                            8 rows down: the next values
+      …
+    (T, V) → row + 16 * k         ((4,8),(2,2)):((32,1),(16,8))
+    (row, k) → T + 32 * V         ((8,2),(2,4)):((4,64),(32,1))
+
+So a fragment is a CuTe layout from (thread, value) to a column-major index (for B: of the n x k matrix, as CuTe
+has it), and everything else is computed from it. Only the sm_70 form of mma.m8n8k4 differs: four products of
+8 x 8 x 4, each in two quads of lanes ({0-3, 16-19}, {4-7, 20-23}, …).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.mma.instruction import Instruction, instruction_n, instructions
+from tilescope.mma.shape_stride import ShapeStride
+from tilescope.value import Value, row_field
+
+Operand = Literal["A", "B", "C", "D", "matrix"]
+REGISTER_BITS = 32
+MATRIX_COUNTS = (1, 2, 4)  # of ldmatrix and stmatrix
+_MATRIX_SIDE = 8  # rows, and columns of 16 bits
+_SIXTEEN_BIT = ("uint16", "float16", "bfloat16", "int16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment(Value):
+    """One operand in registers: (thread, value) ↔ (row, column).
+
+    Coordinates are (m, k) for A, (k, n) for B, (m, n) for C and D. `matrices` are several alike, as of
+    ldmatrix.x4. For wgmma the threads are the 128 of the warpgroup.
+
+    >>> a = fragment("mma.m16n8k8", operand="A", data_type="bf16")
+    >>> a.coord(22, 0), a.coord(22, 1), a.holder(5, 4)
+    ((5, 4), (5, 5), (22, 0))
+    >>> print(a.tv_layout, a.inverse)
+    ((4,8),(2,2)):((32,1),(16,8)) ((8,2),(2,4)):((4,64),(32,1))
+    """
+
+    instruction: str
+    operand: Operand
+    data_type: DataType = row_field(DataType.named)
+    shape: tuple[int, int]  # rows, columns
+    matrices: int
+    element_bits: int  # in a register; narrow floats of mma.m16n8k32 have a byte each
+    tv_layout: ShapeStride
+    feature: str  # what an architecture must have (see arch.py)
+
+    @property
+    def threads(self) -> int:
+        """32 for a warp, 128 for a warpgroup."""
+        return self.tv_layout.parts[0].size
+
+    @property
+    def values(self) -> int:
+        """Elements that each thread holds."""
+        return self.tv_layout.parts[1].size
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers that each thread spends.
+
+        >>> fragment("wgmma.m64n256k16", operand="D", data_type="f32").registers
+        128
+        """
+        return self.values * self.element_bits // REGISTER_BITS
+
+    @property
+    def inverse(self) -> ShapeStride:
+        """CuTe's inverse: (row, column) → thread + threads * value, with the modes gathered by dimension.
+
+        >>> print(fragment("mma.m16n8k16", operand="B", data_type="bf16").inverse)  # (n, k), as CuTe has B
+        (8,(2,4,2)):(4,(32,1,64))
+        """
+        more = (self.matrices,) if self.matrices > 1 else ()
+        return self.tv_layout.right_inverse().grouped(*self._cute_shape, *more)
+
+    @property
+    def _cute_shape(self) -> tuple[int, int]:
+        rows, columns = self.shape
+        return (columns, rows) if self.operand == "B" else (rows, columns)
+
+    def indices(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Matrix, row and column of every (thread, value), as three arrays of (threads, values)."""
+        thread = np.arange(self.threads)[:, None]
+        return self._split(self.tv_layout.at(thread, np.arange(self.values)[None, :]))
+
+    def coord(self, thread: int, value: int) -> tuple[int, int]:
+        """The (row, column) that a thread holds as its value `value`.
+
+        >>> fragment("mma.m16n8k16", operand="B", data_type="bf16").coord(1, 2)  # k = 2 + 8, n = 0
+        (10, 0)
+        """
+        self._require("thread", thread, self.threads)
+        self._require("value", value, self.values)
+        _, row, column = self._split(self.tv_layout.at(thread, value))
+        return row, column
+
+    def matrix_of(self, thread: int, value: int) -> int:
+        """Which of the `matrices` the element belongs to; 0 where there is one.
+
+        >>> fragment("ldmatrix.x4").matrix_of(0, 5)  # the high half of register 2
+        2
+        """
+        self._require("thread", thread, self.threads)
+        self._require("value", value, self.values)
+        matrix: int = self._split(self.tv_layout.at(thread, value))[0]
+        return matrix
+
+    def held_by(self, thread: int) -> tuple[tuple[int, int], ...]:
+        """All (row, column) that a thread holds, in the order of its values.
+
+        >>> fragment("mma.m16n8k16", operand="D", data_type="f32").held_by(5)
+        ((1, 2), (1, 3), (9, 2), (9, 3))
+        """
+        return tuple(self.coord(thread, value) for value in range(self.values))
+
+    def holder(self, row: int, column: int, matrix: int = 0) -> tuple[int, int]:
+        """The (thread, value) that holds element (row, column)."""
+        self._require("row", row, self.shape[0])
+        self._require("column", column, self.shape[1])
+        self._require("matrix", matrix, self.matrices)
+        rows, columns = self.shape
+        within = column + columns * row if self.operand == "B" else row + rows * column
+        value, thread = divmod(self.inverse.evaluate(within + matrix * rows * columns), self.threads)
+        return thread, value
+
+    def holders(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Thread and value of every element, as two arrays of (matrices, rows, columns)."""
+        thread, value = (np.empty((self.matrices, *self.shape), np.int64) for _ in range(2))
+        place = self.indices()
+        thread[place] = np.arange(self.threads)[:, None]
+        value[place] = np.arange(self.values)[None, :]
+        return thread, value
+
+    def register_of(self, value: int) -> tuple[int, int]:
+        """The 32-bit register that a value lies in, and its lowest bit there.
+
+        >>> fragment("mma.m16n8k16", operand="A", data_type="bf16").register_of(5)
+        (2, 16)
+        """
+        self._require("value", value, self.values)
+        return divmod(value * self.element_bits, REGISTER_BITS)
+
+    def distribute(self, matrix: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The elements of a matrix (or of `matrices`, stacked) as (threads, values).
+
+        >>> a = fragment("mma.m16n8k8", operand="A", data_type="bf16")
+        >>> a.distribute(np.arange(128).reshape(16, 8))[22]
+        array([ 44,  45, 108, 109])
+        """
+        array = np.asarray(matrix)
+        wanted = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
+        self._require_shape("matrix", array, wanted)
+        stacked: npt.NDArray[Any] = array.reshape(self.matrices, *self.shape)[self.indices()]
+        return stacked
+
+    def collect(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
+        array = np.asarray(values)
+        self._require_shape("values", array, (self.threads, self.values))
+        stacked = np.empty((self.matrices, *self.shape), array.dtype)
+        stacked[self.indices()] = array
+        return stacked if self.matrices > 1 else stacked[0]
+
+    def _split(self, index: Any) -> tuple[Any, Any, Any]:
+        """Matrix, row and column of an index that the layout gives."""
+        first, second = self._cute_shape
+        outer, slow, fast = index // (first * second), index // first % second, index % first
+        return (outer, slow, fast) if self.operand == "B" else (outer, fast, slow)
+
+    def _require(self, name: str, given: Any, extent: int) -> None:
+        if not isinstance(given, int | np.integer) or isinstance(given, bool) or not 0 <= given < extent:
+            raise broken(
+                "fragment-index", name, f"{name} {given!r}",
+                f"{self.instruction} operand {self.operand} has {name} 0 to {extent - 1}", "Stay inside.",
+            )  # fmt: skip
+
+    def _require_shape(self, name: str, array: npt.NDArray[Any], wanted: tuple[int, ...]) -> None:
+        if array.shape != wanted:
+            raise broken(
+                "fragment-shape", name, f"an array of shape {array.shape}",
+                f"operand {self.operand} of {self.instruction} is {' x '.join(map(str, wanted))}", "Reshape it.",
+            )  # fmt: skip
+
+
+def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
+    """The fragment of an operand: which thread holds which element, and the other way round.
+
+    `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16" or "ldmatrix.x4.trans" (a whole PTX opcode is
+    understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out
+    where there is only one.
+
+    >>> fragment("wgmma.m64n16k16", operand="D", data_type="f32").coord(127, 7)
+    (63, 15)
+    >>> fragment("ldmatrix.x1.trans").held_by(22)  # column 5 of the stored rows 4 and 5
+    ((4, 5), (5, 5))
+    """
+    name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
+    if isinstance(name, str) and re.match(r"(ld|st)matrix\b", name):
+        return _matrices(name, operand, data_type)
+    rows = instructions(name)
+    n = instruction_n(name)
+    operand = _chosen_operand(name, operand, "wgmma" if rows[0].warps > 1 else "mma")
+    is_input = operand in ("A", "B")
+    by_type: dict[str, Instruction] = {}
+    for row in rows:
+        for each in row.types if is_input else row.accumulators:
+            by_type.setdefault(each, row)
+    chosen = _chosen_type(name, operand, data_type, by_type)
+    row = by_type[chosen.name]
+    a_order, b_order = _orders(name)
+    if row.quad_pairs:
+        return _quad_pairs(operand, chosen, a_order, b_order)
+    if (a_order, b_order) != ("row", "col"):
+        raise broken(
+            "fragment-order", "instruction", f"{name} with A .{a_order} and B .{b_order}",
+            "only mma.m8n8k4 with f16 takes other orders than .row.col", "Leave them out, or use ldmatrix.trans.",
+        )  # fmt: skip
+    shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
+    per_register = row.per_register if is_input else 2
+    return Fragment(
+        instruction=f"{row.family}.m{row.m}n{n}k{row.k}",
+        operand=operand,
+        data_type=chosen,
+        shape=shape,
+        matrices=1,
+        element_bits=REGISTER_BITS // per_register if is_input and per_register > 1 else chosen.bits,
+        tv_layout=_arranged(*((n, row.k) if operand == "B" else shape), per_register, row.warps),
+        feature=row.feature,
+    )
+
+
+def _arranged(rows: int, columns: int, per_register: int, warps: int) -> ShapeStride:
+    """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
+    w, rows_per_warp = per_register, rows // warps
+    threads = [(4, w * rows), (8, 1), (warps, rows_per_warp)]
+    values = [(w, rows), (rows_per_warp // 8, 8), (columns // (4 * w), 4 * w * rows)]
+    return _nested(threads, values)
+
+
+def _nested(*parts: list[tuple[int, int]]) -> ShapeStride:
+    """A layout of the parts, extents of 1 dropped, as CuTe writes it."""
+    shapes, strides = [], []
+    for part in parts:
+        kept = [mode for mode in part if mode[0] > 1] or [(1, 0)]
+        shape, stride = zip(*kept, strict=True)
+        shapes.append(shape if len(kept) > 1 else shape[0])
+        strides.append(stride if len(kept) > 1 else stride[0])
+    return ShapeStride(tuple(shapes), tuple(strides))
+
+
+# PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type". The second mode of the thread, the
+# pair of quads, chooses the product: its stride is a whole matrix.
+# fmt: off
+_QUAD_PAIRS: dict[tuple[str, str], tuple[tuple[int, int], ShapeStride]] = {
+    # operand, order or type: (rows, columns), ((quad lane, pair, half), value) → index
+    ("A", "row"): ((8, 4), ShapeStride(((4, 4, 2), 4), ((1, 32, 4), 8))),
+    ("A", "col"): ((8, 4), ShapeStride(((4, 4, 2), 4), ((8, 32, 4), 1))),
+    ("B", "row"): ((4, 8), ShapeStride(((4, 4, 2), 4), ((8, 32, 4), 1))),
+    ("B", "col"): ((4, 8), ShapeStride(((4, 4, 2), 4), ((1, 32, 4), 8))),
+    ("D", "float16"): ((8, 8), ShapeStride(((4, 4, 2), 8), ((1, 64, 4), 8))),
+    ("D", "float32"): ((8, 8), ShapeStride(((2, 2, 4, 2), (2, 2, 2)), ((1, 16, 64, 4), (8, 2, 32)))),
+}
+# fmt: on
+
+
+def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: str) -> Fragment:
+    """m8n8k4 with f16: A and B depend on the instruction's .row and .col, C and D on their type."""
+    variant = {"A": a_order, "B": b_order}.get(operand, data_type.name)
+    shape, tv_layout = _QUAD_PAIRS["D" if operand == "C" else operand, variant]
+    return Fragment(
+        instruction=f"mma.m8n8k4.{a_order}.{b_order}", operand=operand, data_type=data_type,
+        shape=shape, matrices=4, element_bits=data_type.bits, tv_layout=tv_layout, feature="mma",
+    )  # fmt: skip
+
+
+def _orders(name: str) -> tuple[str, str]:
+    found = re.search(r"\.(row|col)\.(row|col)\b", name)
+    return (found[1], found[2]) if found else ("row", "col")
+
+
+def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
+    """What ldmatrix and stmatrix move: 8 x 8 elements of 16 bits, one register per matrix and lane."""
+    direction, *qualifiers = name.split(".")
+    count = next((count for count in MATRIX_COUNTS if f"x{count}" in qualifiers), None)
+    if count is None or not set(qualifiers) <= _MATRIX_QUALIFIERS:
+        raise broken(
+            "instruction", "instruction", repr(name),
+            "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans",
+            "Write such as ldmatrix.x4 or ldmatrix.x2.trans.",
+        )  # fmt: skip
+    transposed = "trans" in qualifiers
+    shown = f"{direction}.x{count}{'.trans' if transposed else ''}"
+    side = _MATRIX_SIDE
+    across, down = (1, side) if transposed else (side, 1)  # what a lane's pair and a quad's row step along
+    return Fragment(
+        instruction=shown,
+        operand=_chosen_operand(shown, operand or "matrix", "matrix"),
+        data_type=_chosen_type(shown, "matrix", "uint16" if data_type is None else data_type, _SIXTEEN_BIT),
+        shape=(side, side),
+        matrices=count,
+        element_bits=16,
+        tv_layout=_nested([(4, 2 * across), (8, down)], [(2, across), (count, side * side)]),
+        feature=direction,
+    )
+
+
+_HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",)}
+_MATRIX_QUALIFIERS = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "cta", "b16"}
+
+
+def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:
+    for known in _HELD[family]:
+        if operand == known:
+            return known
+    if operand == "B" and family == "wgmma":
+        raise broken(
+            "fragment-operand", "operand", f"B of {instruction}", "wgmma reads B from shared memory, not from registers",
+            "See wgmma_descriptors for what it reads there.",
+        )  # fmt: skip
+    raise RuleError([unknown_name(f"register operand of {instruction}:", "operand", operand, _HELD[family])])
+
+
+def _chosen_type(instruction: str, operand: Operand, data_type: Any, known: Iterable[str]) -> DataType:
+    """The type, refused where the operand does not take it; None stands for the only one."""
+    names = tuple(known)
+    if data_type is None and len(names) == 1:
+        return DataType.named(names[0])
+    row = None if data_type is None else DataType.named(data_type)
+    if row is None or row.name not in names:
+        raise RuleError(
+            [
+                Violation(
+                    "fragment-type",
+                    "error",
+                    "data_type",
+                    "no type" if row is None else row.name,
+                    f"operand {operand} of {instruction} is {', '.join(names)}",
+                    _type_advice(operand, row),
+                )
+            ]
+        )
+    return row
+
+
+def _type_advice(operand: Operand, row: DataType | None) -> str:
+    if operand in ("C", "D") and row is not None:
+        return "Give the type of the accumulator itself."
+    return "Name one of these types."
