@@ -10,9 +10,10 @@ from typing import Any, Literal
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, unknown_name
 from tilescope.layout import Layout
+from tilescope.mma.canonical import Major
 from tilescope.notation import cute, cute_atom, modes, mosaic, triton
 from tilescope.notation.given import Given, Unit
-from tilescope.notation.shared_layout import Major, SharedLayout, no_equivalent
+from tilescope.notation.shared_layout import SharedLayout, no_equivalent
 from tilescope.notation.text import checked_text
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 
+from tilescope.mma.canonical import CanonicalLayout, Major
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.notation.given import Given
-from tilescope.notation.shared_layout import Major, SharedLayout, joined, no_equivalent, shape_of
+from tilescope.notation.shared_layout import SharedLayout, joined, no_equivalent, shape_of
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 
@@ -58,22 +59,32 @@ def tile_to_shape(block: ShapeStride, shape: tuple[int, ...], order: tuple[int, 
 
 
 def atom(major: Major, kind: str, element_bits: int) -> SharedLayout:
-    """The tensor core's atom: 8 rows of one span (4 for the 32-byte atoms), mn first.
+    """The tensor core's atom, mn first.
+
+    CuTe defines it with elements of one bit, and casts it up:
+
+        Layout_K_SW128_Atom_Bits   (8,1024):(1024,1)    ── 16 bits ──▶    (8,64):(64,1)
 
     >>> str(atom("MN", "SW128_32B", 32).modes)
     '(32,4):(1,32)'
     """
-    swizzle = SWIZZLE[_ATOM_SWIZZLE[kind]]
-    span_bits = (swizzle.span_bytes or CHUNK_BYTES) * 8
+    in_bits = CanonicalLayout(major, SWIZZLE[_ATOM_SWIZZLE[kind]], 1)
+    modes = [
+        (extent, stride // element_bits) if stride > 1 else (extent // element_bits, 1)
+        for extent, stride in in_bits.atom_layout.modes
+    ]
+    (mn, mn_stride), (k, k_stride) = modes
+    return SharedLayout(ShapeStride((mn, k), (mn_stride, k_stride)), element_bits, in_bits.swizzle)
+
+
+def _missing(major: str, kind: str, element_bits: int) -> tuple[str, str] | None:
+    """Why there is no such atom, in two clauses; None: there is one."""
     if kind == "SW128_32B" and major == "K":
-        raise refusal("a K-major atom of 32-byte pieces", "only MN-major has one", "Use Layout_MN_SW128_32B_Atom.")
+        return "a K-major atom of 32-byte pieces", "only MN-major has that atom"
+    span_bits = (SWIZZLE[_ATOM_SWIZZLE[kind]].span_bytes or CHUNK_BYTES) * 8
     if span_bits % element_bits:
-        raise refusal(
-            f"a span of {span_bits} bits with elements of {element_bits}", "spans hold whole elements", "Use 8 bits."
-        )
-    columns, rows = span_bits // element_bits, 4 if kind == "SW128_32B" else 8
-    shape, stride = ((rows, columns), (columns, 1)) if major == "K" else ((columns, rows), (1, columns))
-    return SharedLayout(ShapeStride(shape, stride), element_bits, swizzle)
+        return f"a span of {span_bits} bits with elements of {element_bits}", "spans hold whole elements"
+    return None
 
 
 def starts(scan: Scanner) -> bool:
@@ -113,7 +124,7 @@ def _read_atom(scan: Scanner, given: Given) -> SharedLayout:
         if found is None:
             scan.refuse("an atom such as K_SW128 or MN_SW64")
         scan.take()
-        return atom("K" if found[1] == "K" else "MN", found[2], given.bits(None, "the atom"))
+        return _existing(found[1], found[2], given.bits(None, "the atom"))
     found = _ATOM.fullmatch(last_name(scan.peek().spelling))
     if found is None:
         scan.refuse("an atom such as GMMA::Layout_K_SW128_Atom<half_t>")
@@ -135,7 +146,13 @@ def _read_atom(scan: Scanner, given: Given) -> SharedLayout:
     if major not in ("K", "MN"):
         raise refusal(f"the major {major}", "K or MN", "Write Layout_K_… or Layout_MN_….")
     scan.accept("{", "}")
-    return atom("K" if major == "K" else "MN", kind, given.bits(bits, "the atom"))
+    return _existing(major, kind, given.bits(bits, "the atom"))
+
+
+def _existing(major: str, kind: str, element_bits: int) -> SharedLayout:
+    if missing := _missing(major, kind, element_bits):
+        raise refusal(*missing, "Use an atom that CuTe defines.")
+    return atom("K" if major == "K" else "MN", kind, element_bits)
 
 
 def _read_type(scan: Scanner) -> int:
@@ -170,7 +187,9 @@ def spell(layout: SharedLayout) -> str:
         )
     space = "UMMA" if kind == "SW128_32B" else "GMMA"
     spelled = f"{space}::Layout_{major}_{kind}_Atom<{_TYPE_OF_BITS[layout.element_bits]}>"
-    piece = _atom_or_reason(major, kind, layout.element_bits)
+    if missing := _missing(major, kind, layout.element_bits):
+        raise no_equivalent(*missing, "Spell it as cute.")
+    piece = atom(major, kind, layout.element_bits)
     wanted = layout.coalesced.modes
     if piece.coalesced.modes == wanted:
         return spelled
@@ -184,14 +203,6 @@ def spell(layout: SharedLayout) -> str:
         f"a tile of {space} atoms of {_times(piece.shape)} elements, {piece.modes}, by column or by row",
         "Spell it as cute: it is no operand that a tensor core reads.",
     )
-
-
-def _atom_or_reason(major: Major, kind: str, element_bits: int) -> SharedLayout:
-    if kind == "SW128_32B" and major == "K":
-        raise no_equivalent("a K-major tile of 32-byte atoms", "only MN-major has that atom", "Spell it as cute.")
-    if (SWIZZLE[_ATOM_SWIZZLE[kind]].span_bytes or CHUNK_BYTES) * 8 % element_bits:
-        raise no_equivalent(f"{element_bits}-bit elements", "atoms hold whole elements", "Spell it as cute.")
-    return atom(major, kind, element_bits)
 
 
 def _times(extents: tuple[int, ...]) -> str:

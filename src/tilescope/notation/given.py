@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.notation.shared_layout import ELEMENT_BITS, Major
+from tilescope.mma.canonical import Major
+from tilescope.notation.shared_layout import ELEMENT_BITS
 
 Unit = Literal["bytes", "elements"]
 

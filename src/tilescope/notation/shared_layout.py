@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken
 from tilescope.layout import Layout
+from tilescope.mma.canonical import Major
 from tilescope.mma.shape_stride import IntTree, ShapeStride
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.value import Value, hex_field, row_field
 
-Major = Literal["K", "MN"]
 ELEMENT_BITS = (1, 2, 4, 6, 8, 16, 32, 64, 128)
 COMPARED_ELEMENTS = 2**22  # shared memory holds fewer, even of one bit
 

@@ -23,9 +23,10 @@ import re
 from typing import Any
 
 from tilescope.layout import Layout
+from tilescope.mma.canonical import Major
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.notation.given import Given
-from tilescope.notation.shared_layout import Major, SharedLayout, no_equivalent, xor_swizzle
+from tilescope.notation.shared_layout import SharedLayout, no_equivalent, xor_swizzle
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE, Swizzle
 
