@@ -188,6 +188,38 @@ def test_atoms_by_name_are_what_cute_prints_for_them(major, kind, element):
     assert spell_layout(atom, "cute-atom").startswith(f"{space}::Layout_{major}_{kind}_Atom<")
 
 
+# The program prints for each atom: the atom, it as indices, 4 x 2 of them, 2 x 2 by row, 2 x 1 of them three times.
+FAMILIES = [
+    (place, f"{'UMMA' if '32B' in kind else 'GMMA'}::Layout_{major}_{kind}_Atom<{element}>")
+    for place, (element, (major, kind)) in enumerate(
+        (element, atom)
+        for element in ("uint8_t", "half_t", "float", "int4b_t")
+        for atom in (
+            *(("K", kind) for kind in ("INTER", "SW32", "SW64", "SW128")),
+            *(("MN", kind) for kind in ("INTER", "SW32", "SW64", "SW128", "SW128_32B")),
+        )
+    )
+]
+
+
+@pytest.mark.parametrize(("place", "name"), FAMILIES)
+def test_tiles_of_atoms_are_what_cute_makes_of_them(place, name):
+    family = [parse_layout(text, element_bits=bits) for text, bits, *_ in PRINTED[5 * place : 5 * place + 5]]
+    rows, columns = family[0].shape
+    tiled = [
+        name,
+        name,
+        f"tile_to_shape({name}{{}}, Shape<_{4 * rows},_{2 * columns}>{{}})",
+        f"tile_to_shape({name}{{}}, make_shape({2 * rows}, {2 * columns}), Step<_2,_1>{{}})",
+        f"tile_to_shape({name}{{}}, make_shape({2 * rows}, Int<{columns}>{{}}, Int<3>{{}}))",
+    ]
+    assert [parse_layout(text).coalesced for text in tiled] == [layout.coalesced for layout in family]
+    for text, layout in zip(tiled[2:4], family[2:4], strict=True):
+        spelled = spell_layout(layout, "cute-atom")
+        assert parse_layout(spelled).coalesced == layout.coalesced
+        assert ("Step" in spelled) == ("Step" in text)
+
+
 def test_an_mma_operand_of_many_indices_names_its_tile():
     text = "Sw<3,4,3> o smem_ptr[16b](unset) o ((_128,_16),_1,_4,_2):((_64,_1),_0,_16,_8192)"
     with pytest.raises(RuleError, match=re.escape("Two of them are (128,64):(64,1)")):

@@ -62,6 +62,25 @@ def test_hostile_text_gives_a_reason(name):
         assert len(str(violation)) < 1000
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("long", "at most 4000 characters"),
+        ("deep", "at most 16 parentheses"),
+        ("deep pair", "at most 16 parentheses"),
+        ("huge", "at most 2^40"),
+        ("huge hex", "at most 2^40"),
+        ("huge product", "addresses below 2^48"),
+        ("null", "plain ASCII"),
+        ("unbalanced", 'expected "'),
+    ],
+)
+def test_the_reason_is_the_right_one(name, reason):
+    with pytest.raises(RuleError) as refused:
+        parse_layout(TEXTS[name], element_bits=16)
+    assert reason in str(refused.value)
+
+
 @pytest.mark.parametrize("text", [None, 3, b"(8,64):(64,1)", ["(8,64):(64,1)"], object()])
 def test_what_is_no_text_gives_a_reason(text):
     with pytest.raises(RuleError, match="written as text"):

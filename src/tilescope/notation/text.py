@@ -176,7 +176,7 @@ class Scanner:
             self.refuse("an integer")
         digits = token.spelling.removeprefix("_")
         base = 16 if digits[:2] in ("0x", "0X") else 10
-        if len(digits) > 15 or int(digits, base) > INTEGER:
+        if int(digits, base) > INTEGER:
             self.refuse(f"an integer of at most 2^{INTEGER.bit_length() - 1}", "Shared memory is smaller than that.")
         self.take()
         self.accept("{", "}")
