@@ -99,6 +99,9 @@ def run_page(page, folder):
 def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)
+    for drawn in tmp_path.glob("*.svg"):
+        shown = ROOT / "docs" / "images" / drawn.name
+        assert shown.read_text("utf-8") == drawn.read_text("utf-8"), f"{page.name} draws another {drawn.name}"
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)

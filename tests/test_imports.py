@@ -44,22 +44,24 @@ def modules(package):
 
 
 def imported(tree, module, is_package, known):
-    """(imported module, line, whether inside a function) for each import of a known module, wherever it stands."""
+    """(imported module, line, when) for each import of a known module: at "start", in a "call", for "typing" alone."""
+    here = [*module.split("."), *(["__init__"] if is_package else [])]
 
-    def visit(node, in_function):
-        in_function |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    def visit(node, when):
         match node:
             case ast.Import(names):
                 for name in names:
-                    yield nearest(name.name), node.lineno, in_function
+                    yield nearest(name.name), node.lineno, when
             case ast.ImportFrom(origin, names, level):
                 package = here[: len(here) - level] if level else []
                 for name in names:
-                    yield nearest(".".join([*package, *filter(None, [origin]), name.name])), node.lineno, in_function
+                    yield nearest(".".join([*package, *filter(None, [origin]), name.name])), node.lineno, when
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                when = "call"
+            case ast.If(ast.Name("TYPE_CHECKING")):
+                when = "typing"
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, in_function)
-
-    here = [*module.split("."), *(["__init__"] if is_package else [])]
+            yield from visit(child, when)
 
     def nearest(name):
         if name == "tilescope.__version__":  # a constant, not one of the public names that are loaded late
@@ -68,7 +70,7 @@ def imported(tree, module, is_package, known):
             name = name.rpartition(".")[0]
         return name
 
-    return [found for found in visit(tree, False) if found[0]]
+    return [found for found in visit(tree, "start") if found[0]]
 
 
 def place(module):
@@ -77,18 +79,18 @@ def place(module):
 
 
 def arrows(package):
-    """(importing module, imported module, line, whether inside a function) for all of the package's own imports."""
+    """(importing module, imported module, line, when) for all of the package's own imports."""
     files = dict(modules(package))
     for module, path in files.items():
         tree = ast.parse(path.read_text("utf-8"))
-        for target, line, in_function in imported(tree, module, path.stem == "__init__", files):
+        for target, line, when in imported(tree, module, path.stem == "__init__", files):
             if target != module:
-                yield module, target, line, in_function
+                yield module, target, line, when
 
 
 def against_the_order(package):
-    for module, target, line, in_function in arrows(package):
-        late_view = module == "tilescope.value" and place(target) == ORDER.index("view") and in_function
+    for module, target, line, when in arrows(package):
+        late_view = module == "tilescope.value" and place(target) == ORDER.index("view") and when == "call"
         if place(target) > place(module) and not late_view:
             yield f"{module}:{line} imports {target}, which stands below it"
 
@@ -103,8 +105,8 @@ def test_no_import_points_against_the_order():
 
 def test_no_package_imports_in_a_circle():
     graph = {}
-    for module, target, _, _ in arrows(PACKAGE):
-        if place(module) == place(target):
+    for module, target, _, when in arrows(PACKAGE):
+        if place(module) == place(target) and when != "typing":
             graph.setdefault(module, set()).add(target)
     graphlib.TopologicalSorter(graph).prepare()
 

@@ -51,6 +51,7 @@ _FEATURES = {
     "packed_types":                         ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
     "swizzle_atomicity":                    ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
     "swizzle_96B":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
+    "half_row_16u6_store":                  ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
 }
 # fmt: on
 
@@ -91,12 +92,22 @@ class Arch(Row):
         return row
 
     def has(self, feature: str) -> bool:
-        """Whether any target of this architecture assembles the feature."""
-        return self.features[feature] != "-"
+        """Whether any target of this architecture assembles the feature.
+
+        >>> Arch.named("sm_80").has("tma")
+        False
+        """
+        return self._targets(feature) != "-"
 
     def target(self, feature: str) -> str | None:
         """The target to compile for, such as "sm_90a" for wgmma; None where the feature is missing."""
-        return {"-": None, "plain": self.name, "a": self.name + "a", "a,f": self.name + "a"}[self.features[feature]]
+        suffix = {"-": None, "plain": "", "a": "a", "a,f": "a"}[self._targets(feature)]
+        return None if suffix is None else self.name + suffix
+
+    def _targets(self, feature: str) -> str:
+        if not isinstance(feature, str) or feature not in self.features:
+            raise RuleError([unknown_name("feature", "feature", feature, self.features)])
+        return self.features[feature]
 
 
 def _canonical(name: str) -> str:

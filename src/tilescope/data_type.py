@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import RuleError, unknown_name
+from tilescope.errors import RuleError, broken, unknown_name
 from tilescope.value import Row
 
 TmaTypeName = Literal[
@@ -65,7 +65,8 @@ class DataType(Row):
             return name
         row = _BY_NAME.get(name) if isinstance(name, str) else _from_array_type(name)
         if row is None and isinstance(name, str):
-            row = _BY_NAME.get(name.strip().casefold().removeprefix("cu_tensor_map_data_type_").lstrip("."))
+            plain = name.strip().casefold().removeprefix("cu_tensor_map_data_type_").removeprefix("torch.")
+            row = _BY_NAME.get(plain.lstrip("."))
         if row is None:
             raise RuleError([unknown_name("data type", "data_type", name, DATA_TYPE)])
         return row
@@ -82,9 +83,16 @@ class DataType(Row):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type of one element; bfloat16 and the narrow floats come from ml_dtypes."""
+        """The numpy type of one element; bfloat16 and the narrow floats come from ml_dtypes.
+
+        >>> DataType.named("bf16").numpy.name, DataType.named("tf32").numpy.name
+        ('bfloat16', 'float32')
+        """
         if self.numpy_name is None:
-            raise RuleError([unknown_name("array type for", "data_type", self.name, _WITH_ARRAYS)])
+            raise broken(
+                "array-type", "data_type", f"data type {self.name}", "no numpy or ml_dtypes type holds one such element",
+                "Hold the packed bytes as uint8.",
+            )  # fmt: skip
         try:
             return np.dtype(self.numpy_name)
         except TypeError:
@@ -155,4 +163,3 @@ _BY_NAME: dict[str, DataType] = (
     | {alias: DATA_TYPE[name] for alias, name in _ALIASES.items()}
     | DATA_TYPE
 )
-_WITH_ARRAYS = [row.name for row in DATA_TYPE.values() if row.numpy_name]

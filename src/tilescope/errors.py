@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ class Violation:
     found: str
     limit: str
     fix: str
-    change: Mapping[str, Any] | None = None
+    change: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.found}; {self.limit}. {self.fix}"
@@ -67,10 +67,18 @@ class Violation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
-        fields = {name: value for name, value in data.items() if name != "kind"}
-        if fields.get("change") is not None:
-            fields["change"] = MappingProxyType(dict(fields["change"]))
-        return cls(**fields)
+        given = {name: value for name, value in data.items() if name != "kind"} if isinstance(data, Mapping) else {}
+        known = [each.name for each in fields(cls)]
+        if strange := [name for name in given if name not in known]:
+            raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
+        if missing := [name for name in known[:-1] if name not in given]:
+            raise missing_fields("violation", missing)
+        if given.get("change") is not None:
+            given["change"] = MappingProxyType(dict(given["change"]))
+        return cls(**given)
+
+    def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
+        return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
 
 
 class TilescopeError(Exception):
@@ -98,24 +106,50 @@ class RuleError(TilescopeError, ValueError):
 
 
 class TensorMapError(RuleError):
-    """A tensor map that the driver refuses, or bytes that are no tensor map."""
+    """A tensor map that the driver refuses, or bytes that are no tensor map.
+
+    >>> import tilescope as ts
+    >>> try:
+    ...     ts.TensorMap("f16", (64,), (), (512,))
+    ... except ts.TensorMapError as error:
+    ...     print(error)
+    box-range: box[0] = 512 elements; 1 to 256 elements. Use 256 and more copies.
+    """
 
 
 class IllegalInstructionError(RuleError):
-    """A use of a sound tensor map that the chip answers with an illegal instruction."""
+    """A use of a sound tensor map that the chip answers with an illegal instruction.
+
+    >>> issubclass(IllegalInstructionError, RuleError)  # so it carries `.violations`
+    True
+    """
 
 
 class PlanError(RuleError):
-    """No plan is left: every candidate was refused, and these are the reasons."""
+    """No plan is left: every candidate was refused, and these are the reasons.
+
+    >>> issubclass(PlanError, RuleError)  # so it carries `.violations`
+    True
+    """
 
 
 class DeviceError(TilescopeError, RuntimeError):
-    """A card, a driver or an optional package is missing or failed."""
+    """A card, a driver or an optional package is missing or failed.
+
+    >>> issubclass(DeviceError, ValueError)  # the input is not to blame
+    False
+    """
 
 
 def broken(rule: str, argument: str, found: str, limit: str, fix: str) -> RuleError:
     """A `RuleError` of one violation, for a caller's single mistake."""
     return RuleError([Violation(rule, "error", argument, found, limit, fix)])
+
+
+def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
+    """The error for plain data that lacks fields of a value."""
+    listed = ", ".join(names)
+    return broken("missing-field", "data", f"a {kind} without {listed}", "every field is needed", f"Add {listed}.")
 
 
 def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) -> Violation:
@@ -140,18 +174,24 @@ def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) 
 
 
 def nearest_name(found: str, known: Iterable[str]) -> str | None:
-    """The known name that resembles `found` most, ignoring case, or None.
+    """The known name that resembles `found` most, ignoring case, or None; of equals the one that begins alike.
 
-    >>> nearest_name("bflaot16", ["float16", "bfloat16"])
-    'bfloat16'
+    >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("sm_91", ["sm_89", "sm_90"])
+    ('bfloat16', 'sm_90')
     """
-    by_folded = {name.casefold(): name for name in known}
+    names = list(known)
     folded = found[:80].casefold()
-    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.5)
-    if close:
-        return by_folded[close[0]]
-    containing = [name for key, name in by_folded.items() if folded and (folded in key or key in folded)]
-    return containing[0] if containing else None
+    matcher = difflib.SequenceMatcher(b=folded)
+
+    def likeness(name: str) -> tuple[float, int]:
+        matcher.set_seq1(name.casefold())
+        first = matcher.get_matching_blocks()[0]
+        return matcher.ratio(), first.size if first.a == first.b == 0 else 0
+
+    best = max(names, key=likeness, default=None)
+    if best is not None and likeness(best)[0] >= 0.5:
+        return best
+    return next((name for name in names if folded and (folded in name.casefold() or name.casefold() in folded)), None)
 
 
 def shortened(text: str, limit: int = 80) -> str:

@@ -23,12 +23,13 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, Violation, broken, shortened
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, row_field
+from tilescope.value import Value, hex_field, plain_int, row_field
 
 AtomOrder = Literal["column", "row"]
 ATOM_ORDERS: tuple[AtomOrder, ...] = ("column", "row")
+_WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -61,15 +62,15 @@ class Layout(Value):
         swizzle: SwizzleName | str | Swizzle = "none",
         start: int = 0,
     ) -> None:
-        swizzle = Swizzle.named(swizzle)
-        shape = _pair("shape", shape)
-        atom = shape if atom is None else _pair("atom", atom)
-        problems = _problems(shape, element_bits, atom, atom_order, padding_bytes, start)
+        row = Swizzle.named(swizzle)
+        tile = _pair("shape", shape)
+        whole = tile if atom is None else _pair("atom", atom)
+        problems = _problems(tile, element_bits, whole, atom_order, padding_bytes, start)
         if problems:
             raise RuleError(problems)
         for name, value in (
-            ("shape", shape), ("element_bits", element_bits), ("atom", atom), ("atom_order", atom_order),
-            ("padding_bytes", padding_bytes), ("swizzle", swizzle), ("start", start),
+            ("shape", tile), ("element_bits", plain_int(element_bits)), ("atom", whole), ("atom_order", atom_order),
+            ("padding_bytes", plain_int(padding_bytes)), ("swizzle", row), ("start", plain_int(start)),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
 
@@ -128,12 +129,9 @@ class Layout(Value):
         """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
         if isinstance(row, int) and isinstance(column, int):
             if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
-                raise self._outside(row, column)
+                raise self._outside(f"({row}, {column}) outside the tile")
         else:
-            row, column = (np.asarray(index, dtype=np.int64) for index in (row, column))
-            for index, extent in ((row, self.shape[0]), (column, self.shape[1])):
-                if index.size and (index.min() < 0 or index.max() >= extent):
-                    raise self._outside(row, column)
+            row, column = self._indices(row, column)
         below, beside = self.atom_strides_bytes
         atom_rows, atom_columns = self.atom
         return (
@@ -158,10 +156,18 @@ class Layout(Value):
         return self.address(np.arange(rows)[:, None], np.arange(columns)[None, :])
 
     def locate(self, address: int) -> tuple[int, int] | None:
-        """The element at a physical shared address; None for padding and bytes outside the tile."""
-        if not isinstance(address, int) or address < 0:
-            raise broken("address", "address", repr(address), "an integer of at least 0", "Give a byte address.")
-        offset = self.swizzle.apply(address) - self.start
+        """The element at a physical shared address; None for padding and bytes outside the tile.
+
+        Where elements are narrower than a byte or not a whole number of them, the one with the byte's first bit.
+
+        >>> Layout((2, 64), 16, padding_bytes=16).locate(0x80) is None
+        True
+        """
+        place = plain_int(address)
+        if place is None or place < 0:
+            found = shortened(repr(address))
+            raise broken("address", "address", found, "an integer of at least 0", "Give a byte address.")
+        offset = self.swizzle.apply(place) - self.start
         if not 0 <= offset < self.size_bytes:
             return None
         high, wide = self.atom_grid
@@ -173,27 +179,62 @@ class Layout(Value):
             return None
         return down * self.atom[0] + row, across * self.atom[1] + column
 
-    def _outside(self, row: Any, column: Any) -> RuleError:
-        shown = f"({row}, {column})" if isinstance(row, int) else "indices"
+    @property
+    def c_expression(self) -> str:
+        """The physical address of element (r, c) as a C expression of `base`, with `unsigned a` declared.
+
+        >>> Layout((64, 64), 16, swizzle="128B").c_expression
+        '(a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))'
+        >>> Layout((8, 33), 32, padding_bytes=4).c_expression
+        'base + r * 136 + c * 4'
+        """
+        below, beside = self.atom_strides_bytes
+        rows, columns = self.atom
+        if below == rows * self.pitch_bytes or self.atom_grid[0] == 1:
+            terms = [f"r * {self.pitch_bytes}"]
+        else:
+            terms = [f"r / {rows} * {below}", f"r % {rows} * {self.pitch_bytes}"]
+        bits = self.element_bits
+        element = f"* {bits // 8}" if bits % 8 == 0 else f"* {bits} / 8"
+        if self.atom_grid[1] == 1:
+            terms.append(f"c {element}")
+        else:
+            terms += [f"c / {columns} * {beside}", f"c % {columns} {element}"]
+        logical = "base + " + " + ".join(terms)
+        return logical if self.swizzle.bits == 0 else f"(a = {logical}, {self.swizzle.c_expression})"
+
+    def _indices(self, row: Any, column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rows and columns as integer arrays of one shape, all inside the tile."""
+        try:
+            rows, columns = np.broadcast_arrays(row, column)
+        except (TypeError, ValueError):  # ragged lists, or shapes that do not meet
+            raise self._outside("indices that make no array") from None
+        if rows.size == 0:
+            return rows.astype(np.int64), columns.astype(np.int64)
+        for index, extent in ((rows, self.shape[0]), (columns, self.shape[1])):
+            if index.dtype.kind not in "iu":
+                raise self._outside(f"indices of {index.dtype}")
+            if index.min() < 0 or index.max() >= extent:
+                raise self._outside(f"indices from {index.min()} to {index.max()}")
+        return rows.astype(np.int64), columns.astype(np.int64)
+
+    def _outside(self, found: str) -> RuleError:
         rows, columns = self.shape
-        return broken(
-            "tile-index", "row, column", f"{shown} outside the tile", f"rows 0..{rows - 1}, columns 0..{columns - 1}",
-            "Index inside the tile.",
-        )  # fmt: skip
+        limit = f"integer rows 0..{rows - 1}, columns 0..{columns - 1}"
+        return broken("tile-index", "row, column", found, limit, "Index inside the tile.")
 
 
 def _pair(argument: str, given: Any) -> tuple[int, int]:
     try:
-        rows, columns = given
-        pair = int(rows), int(columns)
-    except (TypeError, ValueError, OverflowError):
-        pair = (0, 0)
-    if min(pair) < 1 or pair != tuple(given):
+        rows, columns = map(plain_int, given)
+    except (TypeError, ValueError):
+        rows = columns = None
+    if rows is None or columns is None or min(rows, columns) < 1:
         raise broken(
-            "layout", argument, f"{argument} = {given!r}", "two integers of at least 1: rows, columns",
+            "layout", argument, f"{argument} = {shortened(repr(given))}", "two integers of at least 1: rows, columns",
             "Give (rows, columns) in elements.",
         )  # fmt: skip
-    return pair
+    return rows, columns
 
 
 def _problems(
@@ -204,20 +245,27 @@ def _problems(
     def refuse(argument: str, found: str, limit: str, fix: str) -> None:
         problems.append(Violation("layout", "error", argument, found, limit, fix))
 
-    if element_bits not in (1, 2, 4, 6, 8, 16, 32, 64, 128):
-        refuse("element_bits", f"{element_bits!r} bits", "1, 2, 4, 6, 8, 16, 32, 64 or 128", "Give the element's bits.")
-    elif atom[1] * element_bits % 8:
-        refuse("atom", f"a row of {atom[1]} elements of {element_bits} bits", "rows are whole bytes", "Widen the atom.")
+    bits, padding, address = plain_int(element_bits), plain_int(padding_bytes), plain_int(start)
+    if bits not in (1, 2, 4, 6, 8, 16, 32, 64, 128):
+        found = f"{shortened(repr(element_bits))} bits"
+        refuse("element_bits", found, "1, 2, 4, 6, 8, 16, 32, 64 or 128", "Give the element's bits.")
+    elif atom[1] * bits % 8:
+        refuse("atom", f"a row of {atom[1]} elements of {bits} bits", "rows are whole bytes", "Widen the atom.")
     if shape[0] % atom[0] or shape[1] % atom[1]:
         refuse(
             "shape", f"{shape[0]} x {shape[1]} elements in atoms of {atom[0]} x {atom[1]}",
             "a tile is a whole number of atoms", f"Use {-(-shape[0] // atom[0]) * atom[0]} x "
             f"{-(-shape[1] // atom[1]) * atom[1]}.",
         )  # fmt: skip
-    if atom_order not in ATOM_ORDERS:
-        refuse("atom_order", repr(atom_order), '"column" or "row"', 'Use "column" unless you know better.')
-    if not isinstance(padding_bytes, int) or padding_bytes < 0:
-        refuse("padding_bytes", repr(padding_bytes), "an integer of at least 0", "Use padding_bytes=0.")
-    if not isinstance(start, int) or start < 0:
-        refuse("start", repr(start), "an integer of at least 0", "Give a shared address.")
+    if not isinstance(atom_order, str) or atom_order not in ATOM_ORDERS:
+        refuse("atom_order", shortened(repr(atom_order)), '"column" or "row"', 'Use "column" unless you know better.')
+    if padding is None or padding < 0:
+        refuse("padding_bytes", shortened(repr(padding_bytes)), "an integer of at least 0", "Use padding_bytes=0.")
+    if address is None or address < 0:
+        refuse("start", shortened(repr(start)), "an integer of at least 0", "Give a shared address.")
+    if not problems and bits and padding is not None and address is not None:
+        size_bytes = shape[0] * shape[1] // atom[1] * (atom[1] * bits // 8 + padding)
+        if address + size_bytes > _WINDOW_BYTES:
+            found = f"{size_bytes} bytes from {address:#x}"
+            refuse("shape", found, "shared addresses have 32 bits", "Make the tile smaller.")
     return problems

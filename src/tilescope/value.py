@@ -9,6 +9,8 @@ Addresses and descriptor words become hexadecimal strings, because JavaScript ro
 
 from __future__ import annotations
 
+import inspect
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
@@ -16,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, broken, missing_fields, shortened, unknown_name
 
 
 def hex_field(**options: Any) -> Any:
@@ -40,15 +42,35 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
+def plain_int(given: object) -> int | None:
+    """The int that `given` stands for, numpy's integers included; None for anything else, and for a bool.
+
+    >>> plain_int(np.uint8(7)), plain_int(7.0), plain_int(True)
+    (7, None, None)
+    """
+    if isinstance(given, bool):
+        return None
+    try:
+        return operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
 class Value:
     """Base of tilescope's frozen dataclasses: equality, plain data, notebook display.
 
     A dataclass that holds arrays is declared with `eq=False`, so that it compares by this class.
+
+    >>> import tilescope as ts
+    >>> tile = ts.Layout((8, 64), 16, swizzle="128B", start=0x400)
+    >>> tile.to_dict()["start"], Value.from_dict(tile.to_dict()) == tile
+    ('0x400', True)
     """
 
     __slots__ = ()
     kind: ClassVar[str]
     _kinds: ClassVar[dict[str, type[Value]]] = {}
+    _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict shows for reading; from_dict passes them over
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -57,9 +79,10 @@ class Value:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
+        shown = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
         return {"kind": self.kind} | {
             each.name: _plain(getattr(self, each.name), each) for each in _fields(self) if each.init
-        }
+        } | shown  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -69,10 +92,13 @@ class Value:
         if chosen is None or not issubclass(chosen, cls):
             known = [kind for kind, each in Value._kinds.items() if issubclass(each, cls)]
             raise RuleError([unknown_name("kind", "kind", found, known)])
+        data = {name: value for name, value in data.items() if name not in chosen._derived}
         known_fields = {each.name: each for each in _fields(chosen) if each.init}
-        for name in data:
-            if name != "kind" and name not in known_fields:
-                raise RuleError([unknown_name(f"field of {chosen.kind}", "data", name, known_fields)])
+        if strange := [name for name in data if name != "kind" and name not in known_fields]:
+            raise RuleError(unknown_name(f"field of {chosen.kind}", "data", name, known_fields) for name in strange)
+        parameters = inspect.signature(chosen).parameters.values()
+        if missing := [each.name for each in parameters if each.default is each.empty and each.name not in data]:
+            raise missing_fields(chosen.kind, missing)
         return chosen(**{name: _revived(data[name], each) for name, each in known_fields.items() if name in data})
 
     def __eq__(self, other: object) -> bool:
@@ -106,10 +132,21 @@ class Value:
 
 
 class Row(Value):
-    """A row of one of tilescope's tables; inside other values' plain data it is its name."""
+    """A row of one of tilescope's tables; inside other values' plain data, and pickled, it is its name."""
 
     __slots__ = ()
     name: str
+
+    @classmethod
+    def named(cls, name: Any) -> Self:
+        """The row called `name`."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return type(self).named, (self.name,)
+
+
+_PROPERTY: Field[Any] = field()  # stands for a property: a field without marks
 
 
 def _fields(value: Any) -> tuple[Field[Any], ...]:
@@ -123,6 +160,8 @@ def _plain(value: Any, described: Field[Any]) -> Any:
         return value.to_dict()
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, np.generic):
+        return _plain(value.item(), described)
     if isinstance(value, tuple | list):
         return [_plain(item, described) for item in value]
     if isinstance(value, Mapping):
@@ -134,7 +173,7 @@ def _plain(value: Any, described: Field[Any]) -> Any:
 
 def _revived(value: Any, described: Field[Any]) -> Any:
     if "dtype" in described.metadata:
-        return None if value is None else read_only(np.array(value, dtype=described.metadata["dtype"]))
+        return None if value is None else _revived_array(value, described)
     if isinstance(value, Mapping) and value.get("kind") == "violation":
         return Violation.from_dict(value)
     if isinstance(value, Mapping) and value.get("kind") in Value._kinds:
@@ -146,11 +185,20 @@ def _revived(value: Any, described: Field[Any]) -> Any:
             return int(value, 0)
         except ValueError:
             raise broken(
-                "number", described.name, repr(value), "an integer such as 1024 or 0x400", "Correct it."
+                "number", described.name, shortened(repr(value)), "an integer such as 1024 or 0x400", "Correct it."
             ) from None
     if isinstance(value, str) and "named" in described.metadata:
         return described.metadata["named"](value)
     return value
+
+
+def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
+    dtype = described.metadata["dtype"]
+    try:
+        return read_only(np.array(value, dtype=dtype))
+    except (TypeError, ValueError, OverflowError):
+        found, limit = shortened(repr(value)), f"nested lists of {dtype}"
+        raise broken("array", described.name, found, limit, "Give what to_dict() gave.") from None
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -160,8 +208,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _hashable(value: Any) -> Any:
+    """Equal for equal values, whatever the dtype of an array or the order of a mapping."""
     if isinstance(value, np.ndarray):
-        return value.shape, value.tobytes()
+        return value.shape, tuple(value.ravel()[:16].tolist())
     if isinstance(value, Mapping):
-        return tuple(value.items())
+        return frozenset(value)
     return value

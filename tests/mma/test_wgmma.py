@@ -140,7 +140,7 @@ def test_every_word_is_explained_or_refused_by_name(word):
             WgmmaDescriptor.decode(word)
     else:
         assert found.descriptor.encode() == word
-    assert sum(field.raw << field.low for field in found.fields) == word & ~reserved
+    assert sum(field.raw << field.bit for field in found.fields) == word & ~reserved
     assert ts.Value.from_dict(found.to_dict()) == found
 
 
@@ -187,17 +187,17 @@ def test_starting_inside_an_atom_needs_no_base_offset():
 
 def test_explains_every_field():
     found = inspect_descriptor(0x4000004000010040)
-    meanings = {field.name: (field.value, field.ignored) for field in found.fields}
-    assert meanings == {
-        "start_address": ("0x400", False),
-        "leading_bytes": ("16 bytes", True),
-        "stride_bytes": ("1024 bytes", False),
-        "base_offset": ("0", False),
-        "swizzle": ("128B", False),
-    }
+    assert [field.meaning.split(" from ")[0].split(" (")[0] for field in found.fields] == [
+        "0x400, before the swizzle: line 8, byte 0",
+        "16 bytes",
+        "1024 bytes",
+        "0: the pattern starts where the absolute address says, as TMA writes it",
+        "128B: atoms of 8 x 64",
+    ]
+    assert found.ignored == ("leading_bytes",)
     assert found.findings == ()
     as_mn = inspect_descriptor(0x4000004000010040, major="MN")
-    assert not as_mn.fields[1].ignored
+    assert as_mn.ignored == ()
     assert "next 128 bytes of mn, at (mn 64, k 0)" in as_mn.fields[1].meaning
     assert [finding.rule for finding in as_mn.findings] == ["descriptor-overlap"]
 
@@ -209,7 +209,7 @@ def test_names_the_neighbours_that_leading_and_stride_connect():
 
     assert words("K", "none") == ["(mn 0, k 8)", "(mn 8, k 0)"]
     assert words("K", "none", 32) == ["(mn 0, k 4)", "(mn 8, k 0)"]
-    assert words("K", "64B")[0].startswith("ignored")
+    assert words("K", "64B")[0].startswith("(ignored")
     assert words("MN", "none") == ["(mn 0, k 8)", "(mn 8, k 0)"]
     assert words("MN", "64B") == ["(mn 32, k 0)", "(mn 0, k 8)"]
     assert words("MN", "128B_ATOM_32B", 32) == ["(mn 32, k 0)", "(mn 0, k 4)"]
@@ -249,6 +249,13 @@ SOUND = {"start_address": 0, "leading_bytes": 16, "stride_bytes": 1024, "swizzle
 def test_refuses_what_the_fields_cannot_hold(change, message):
     with pytest.raises(ts.RuleError, match=message):
         build(SOUND | change)
+
+
+def test_numpy_integers_are_integers():
+    given = {name: np.int64(value) if isinstance(value, int) else value for name, value in SOUND.items()}
+    assert build(given) == build(SOUND)
+    assert WgmmaDescriptor.decode(np.uint64(build(SOUND).encode())) == build(SOUND)
+    assert build(given).addresses(rows=np.int32(8), k=np.int8(4)).shape == (8, 4)
 
 
 def test_names_all_broken_fields_at_once():

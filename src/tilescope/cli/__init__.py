@@ -30,6 +30,12 @@ from tilescope.errors import nearest_name
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "convert": ("convert:convert", "Translate a layout between CuTe, Triton, Mosaic, PTX and driver notation."),
+    "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
+    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
+    "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
+    "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
+    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
+    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
@@ -62,10 +68,13 @@ class _Commands(click.Group):
             formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
-def tilescope() -> None:
+@click.pass_context
+def tilescope(context: click.Context) -> None:
     """Plan, check, emulate and draw the path a tile takes on an NVIDIA GPU."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +94,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
-        sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         return explained(error)
     return status if isinstance(status, int) else 0

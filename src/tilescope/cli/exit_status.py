@@ -31,8 +31,8 @@ def explained(error: BaseException) -> int:
     match error:
         case click.exceptions.Exit():
             return error.exit_code
-        case SystemExit():
-            return error.code if isinstance(error.code, int) else 0
+        case SystemExit(code=int() as status):
+            return status
         case click.ClickException():
             error.show()
             return NOT_UNDERSTOOD

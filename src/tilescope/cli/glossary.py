@@ -95,14 +95,14 @@ TERMS = (
         "K-major",
         "An operand of a matrix product stored with k, the dimension that is summed over, contiguous: A row-major "
         "as M x K, B as N x K. It is the only choice for wgmma operands that are not 16 bits wide.",
-        ("k major", "kmajor"),
+        ("kmajor",),
         ("MN-major", "core matrix", "LBO"),
     ),
     Term(
         "MN-major",
         "An operand of a matrix product stored with m (of A) or n (of B) contiguous. wgmma takes it for f16 and "
         "bf16 only.",
-        ("mn major", "m-major", "n-major", "mnmajor"),
+        ("m-major", "n-major", "mnmajor"),
         ("K-major", "LBO"),
     ),
     Term(
@@ -136,7 +136,7 @@ TERMS = (
         "The tile that one TMA instruction moves, 1 to 256 elements in each dimension, innermost first. box[0] "
         "times the element size is a multiple of 16 bytes and, with a swizzle and without interleave, at most the "
         "span. A box may reach beyond the tensor and may even be larger than it.",
-        ("boxdim", "box dim", "box_dim", "tile box"),
+        ("boxdim", "box dim", "tile box"),
         ("span", "out-of-bounds fill", "element stride"),
     ),
     Term(
@@ -203,7 +203,7 @@ TERMS = (
         "element strides rounded up. What is filled because it lies outside the tensor counts; the gaps of rows "
         "narrower than the span do not. Packed 4- and 6-bit types count the bytes they take in global memory "
         "(documented). At most 1,048,575 bytes may be outstanding in a phase.",
-        ("tx bytes", "tx-count", "tx count", "expect bytes"),
+        ("tx bytes", "tx-count", "expect bytes"),
         ("mbarrier", "out-of-bounds fill"),
     ),
     Term(
@@ -211,7 +211,7 @@ TERMS = (
         "A hint in the tensor map: how many bytes the L2 cache fetches at once for a TMA load (none, 64B, 128B, "
         "256B). It changes speed, never results. On an H200, loading 64 x 64 fp16 tiles, 128B was the fastest for "
         "every width of box and 256B never was.",
-        ("l2promotion", "promotion", "l2_promotion"),
+        ("l2promotion", "promotion"),
         ("tensor map",),
     ),
     Term(
@@ -219,7 +219,7 @@ TERMS = (
         "What a TMA load writes where the box leaves the tensor: zero, or for floating types NaN (0x7FF7 in every "
         "16 bits) on request. Stores drop such rows; within a row they round the end of the tensor up to 16 "
         "bytes, so a row whose length is not a multiple of 16 bytes overwrites what follows it.",
-        ("oob fill", "oob", "oobfill", "oob_fill", "fill", "out of bounds"),
+        ("oob fill", "oob", "oobfill", "fill", "out of bounds"),
         ("box", "transaction bytes"),
     ),
     Term(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -33,6 +34,17 @@ def address(text: str) -> int:
     if found < 0:
         raise click.BadParameter(f"{shortened(text, 40)} is negative; addresses start at 0.")
     return found
+
+
+def extents(text: str) -> tuple[int, ...]:
+    """Extents as people write a tile or a shape: 128x64, 4096x4096x4096.
+
+    >>> extents("128x64"), extents("4096 x 4096 x 64")
+    ((128, 64), (4096, 4096, 64))
+    """
+    if re.fullmatch(r"\s*\d{1,12}(\s*[xX*,]\s*\d{1,12})+\s*", text) is None:
+        raise click.BadParameter(f"{shortened(text, 40)!r} is not a shape; write 128x64.")
+    return tuple(int(piece) for piece in re.findall(r"\d+", text))
 
 
 def svg_file(text: str) -> Path:

@@ -41,22 +41,25 @@ class Output:
         `options` go to the drawing function of its kind; a value drawn otherwise brings its `drawing`.
         `extra` joins the value's own plain data in JSON.
         """
-        drawn = drawing or view.draw(value, **options)
         if self.as_json:
             click.echo(json.dumps(value.to_dict() | (extra or {}), indent=2))
-        elif self.svg_path != STDOUT:
+            if self.svg_path is None:
+                return
+        drawn = drawing or view.draw(value, **options)
+        if self.svg_path is not None and drawn is None:
+            raise broken("drawing", "--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
+        if not self.as_json and self.svg_path != STDOUT:
             click.echo(repr(value)) if drawn is None else print_drawing(drawn)
-        if self.svg_path is not None:
-            if drawn is None:
-                raise broken("drawing", "--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
-            self._write(drawn.svg())
+        if self.svg_path is not None and drawn is not None:
+            _write(drawn.svg(), self.svg_path)
 
-    def _write(self, svg: str) -> None:
-        if self.svg_path == STDOUT:
-            click.echo(svg, nl=False)
-        elif self.svg_path is not None:
-            self.svg_path.write_text(svg, encoding="utf-8")
-            click.echo(f"wrote {self.svg_path}", err=True)
+
+def _write(svg: str, path: Path) -> None:
+    if path == STDOUT:
+        click.echo(svg, nl=False)
+    else:
+        path.write_text(svg, encoding="utf-8")
+        click.echo(f"wrote {path}", err=True)
 
 
 def print_drawing(drawing: Drawing) -> None:
@@ -67,7 +70,10 @@ def print_drawing(drawing: Drawing) -> None:
         return
     from rich.console import Console
 
-    Console(width=width, highlight=False).print(drawing)
+    console = Console(width=width, highlight=False)  # knows how many colours the terminal has
+    with console.capture() as captured:
+        console.print(drawing)
+    click.echo(captured.get(), nl=False, color=True)
 
 
 def wants_colour() -> bool:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 from tilescope.errors import Violation
-from tilescope.value import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ class WordFormat:
         return tuple(bit for bit in range(self.bits) if word >> bit & 1 and not covered >> bit & 1)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldInWords(Value):
-    """One field of a word as found there: its bits, the stored number, the value, and what it means."""
+def plain_int(value: Any) -> Any:
+    """A numpy integer as an int; what is no integer stays as it is, to be refused where it is used.
 
-    name: str
-    low: int
-    high: int
-    raw: int  # the stored number
-    value: str  # with its unit
-    meaning: str
-    ignored: bool = False  # the hardware does not look at it in this mode
+    >>> import numpy
+    >>> plain_int(numpy.int64(16)), plain_int("16")
+    (16, '16')
+    """
+    try:
+        return value if isinstance(value, bool) else index(value)
+    except TypeError:
+        return value

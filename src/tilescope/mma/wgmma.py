@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.bits import FieldInWords, WordField, WordFormat
+from tilescope.mma.bits import WordField, WordFormat, plain_int
 from tilescope.mma.canonical import CanonicalLayout, Major, major_named
 from tilescope.mma.instruction import WGMMA_K_BYTES
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
+from tilescope.tensor_map.descriptor import DescriptorField
 from tilescope.value import Value, hex_field, row_field
 
 # PTX ISA, "Matrix Descriptor Format" of wgmma.
@@ -75,10 +76,10 @@ class WgmmaDescriptor(Value):
         base_offset: int = 0,
     ) -> None:
         values: dict[str, Any] = {
-            "start_address": start_address,
-            "leading_bytes": leading_bytes,
-            "stride_bytes": stride_bytes,
-            "base_offset": base_offset,
+            "start_address": plain_int(start_address),
+            "leading_bytes": plain_int(leading_bytes),
+            "stride_bytes": plain_int(stride_bytes),
+            "base_offset": plain_int(base_offset),
         }
         swizzle = Swizzle.named(swizzle)
         problems = WGMMA_WORD.problems(values | {"swizzle": swizzle.wgmma_code or 0})
@@ -108,6 +109,7 @@ class WgmmaDescriptor(Value):
         >>> print(WgmmaDescriptor.decode(0x0000001000080040))
         start 0x400, leading 128 bytes, stride 256 bytes, none (core matrices)
         """
+        word = plain_int(word)
         problems = WGMMA_WORD.word_problems(word) or _reserved(word)
         if problems:
             raise RuleError(problems)
@@ -129,7 +131,7 @@ class WgmmaDescriptor(Value):
         >>> descriptor.addresses(rows=8, k=16)[4, [0, 8]].tolist()  # row 4 is in the second line: chunks exchanged
         [144, 128]
         """
-        major = major_named(major)
+        major, rows, k, element_bits = major_named(major), plain_int(rows), plain_int(k), plain_int(element_bits)
         problems = _read_problems(major, rows, k, element_bits)
         if problems:
             raise RuleError(problems)
@@ -149,8 +151,7 @@ class WgmmaDescriptor(Value):
         >>> WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B").ignored_fields("K")
         ('leading_bytes',)
         """
-        leading = ("leading_bytes",) if self.layout(major).leading_step is None else ()
-        return leading + (("base_offset",) if self.swizzle.bits == 0 else ())
+        return _ignored(self.layout(major))
 
     def __str__(self) -> str:
         base = f", base offset {self.base_offset}" if self.base_offset else ""
@@ -165,16 +166,23 @@ class DescriptorWord(Value):
     """Everything a 64-bit word says as a wgmma descriptor; `descriptor` is None when it is none.
 
     >>> word = inspect_descriptor(0x4000004000010040)
-    >>> [(field.name, field.value) for field in word.fields][:2]
-    [('start_address', '0x400'), ('leading_bytes', '16 bytes')]
+    >>> word.fields[2].meaning
+    '1024 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)'
+    >>> word.ignored
+    ('leading_bytes',)
     """
 
     word: int = hex_field()
     major: Major
     element_bits: int
-    fields: tuple[FieldInWords, ...]
+    fields: tuple[DescriptorField, ...]
     findings: tuple[Violation, ...]
     descriptor: WgmmaDescriptor | None
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The fields that the hardware does not look at in this mode."""
+        return _ignored(CanonicalLayout(self.major, _SWIZZLES[WGMMA_WORD.decode(self.word)["swizzle"]]))
 
 
 def inspect_descriptor(word: int, *, major: Major = "K", element_bits: int = 16) -> DescriptorWord:
@@ -186,6 +194,7 @@ def inspect_descriptor(word: int, *, major: Major = "K", element_bits: int = 16)
     >>> found.descriptor is None, found.findings[0].rule
     (True, 'descriptor-reserved')
     """
+    word = plain_int(word)
     problems = WGMMA_WORD.word_problems(word)
     if problems:
         raise RuleError(problems)
@@ -211,7 +220,7 @@ def neighbours_in_words(layout: CanonicalLayout, name: str) -> str:
     """
     step = layout.leading_step if name == "leading_bytes" else layout.stride_step
     if step is None:
-        return "ignored: inside the swizzled atom k is contiguous, and one instruction stays inside"
+        return "(ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)"
     mn, k = step
     piece = "core matrix" if layout.swizzle.bits == 0 else "atom"
     along = "mn" if mn else "k"
@@ -220,42 +229,42 @@ def neighbours_in_words(layout: CanonicalLayout, name: str) -> str:
     return f"from the {piece} at (mn 0, k 0) to the next {amount}, at (mn {mn}, k {k})"
 
 
-def _in_words(word: int, layout: CanonicalLayout) -> tuple[FieldInWords, ...]:
+def _ignored(layout: CanonicalLayout) -> tuple[str, ...]:
+    leading = ("leading_bytes",) if layout.leading_step is None else ()
+    return leading + (("base_offset",) if layout.swizzle.bits == 0 else ())
+
+
+def _in_words(word: int, layout: CanonicalLayout) -> tuple[DescriptorField, ...]:
     values = WGMMA_WORD.decode(word)
-    start, base = values["start_address"], values["base_offset"]
-    line, place = divmod(start, SMEM_LINE_BYTES)
-    ignored = {"leading_bytes"} if layout.leading_step is None else set()
+    line, place = divmod(values["start_address"], SMEM_LINE_BYTES)
+    mn, k = layout.atom
     meaning = {
-        "start_address": f"the first byte, before the swizzle: line {line}, byte {place}",
-        "leading_bytes": neighbours_in_words(layout, "leading_bytes"),
-        "stride_bytes": neighbours_in_words(layout, "stride_bytes"),
-        "base_offset": _base_in_words(base, layout),
-        "swizzle": f"{layout.mode}; an atom is {layout.atom[0]} x {layout.atom[1]} (mn x k), {layout.atom_bytes} bytes",
-    }
-    if layout.swizzle.bits == 0:
-        ignored.add("base_offset")
-    shown = {
-        "start_address": f"{start:#x}",
-        "leading_bytes": f"{values['leading_bytes']} bytes",
-        "stride_bytes": f"{values['stride_bytes']} bytes",
-        "base_offset": str(base),
-        "swizzle": layout.swizzle.name,
+        "start_address": f"{values['start_address']:#x}, before the swizzle: line {line}, byte {place}",
+        "leading_bytes": f"{values['leading_bytes']} bytes {neighbours_in_words(layout, 'leading_bytes')}",
+        "stride_bytes": f"{values['stride_bytes']} bytes {neighbours_in_words(layout, 'stride_bytes')}",
+        "base_offset": _base_in_words(values["base_offset"], layout),
+        "swizzle": f"{layout.mode}: atoms of {mn} x {k} (mn x k), {layout.atom_bytes} bytes",
     }
     return tuple(
-        FieldInWords(
-            each.name, each.low, each.high, values[each.name] // each.unit, shown[each.name], meaning[each.name],
-            each.name in ignored,
+        DescriptorField(
+            name=each.name,
+            bit=each.low,
+            width_bits=each.high - each.low + 1,
+            raw=values[each.name] // each.unit,
+            meaning=meaning[each.name],
         )
         for each in WGMMA_WORD.fields
-    )  # fmt: skip
+    )
 
 
 def _base_in_words(base: int, layout: CanonicalLayout) -> str:
     if layout.swizzle.bits == 0:
-        return "ignored: nothing is swizzled"
+        return f"{base}, ignored: nothing is swizzled"
     if base == 0:
-        return "the pattern starts where the absolute address says, as TMA writes it"
-    return f"the pattern counts lines from {base} lines ({base * SMEM_LINE_BYTES} bytes) past the absolute start"
+        return "0: the pattern starts where the absolute address says, as TMA writes it"
+    return (
+        f"{base}: the pattern starts {base} lines ({base * SMEM_LINE_BYTES} bytes) later than the absolute address says"
+    )
 
 
 def _reserved(word: int) -> list[Violation]:
@@ -270,7 +279,7 @@ def _reserved(word: int) -> list[Violation]:
             "descriptor-reserved",
             "error",
             "word",
-            f"{word:#x} has bits {', '.join(map(str, ones))} set",
+            f"{word:#x} has bit{'s' if len(ones) > 1 else ''} {', '.join(map(str, ones))} set",
             "a wgmma descriptor keeps bits 14-15, 30-31, 46-48 and 52-61 zero",
             f"Check how the word was built: each of start, leading and stride is masked to 18 bits and shifted by 4.{looks}",
         )

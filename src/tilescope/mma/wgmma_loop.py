@@ -105,9 +105,9 @@ class WgmmaLoop(Value):
 
         >>> for sentence in wgmma_descriptors((64, 32), "bf16", swizzle="32B").words:
         ...     print(sentence)
-        leading = 16 bytes: ignored: inside the swizzled atom k is contiguous, and one instruction stays inside
-        stride = 256 bytes: from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
-        k step +2048 bytes (+128 encoded): to the next atom
+        leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
+        stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
+        k step = +2048 bytes (+128 encoded), to the next atom
         """
         canonical = self.tile.canonical
         sentences = []
@@ -115,12 +115,12 @@ class WgmmaLoop(Value):
             ("leading_bytes", self.tile.leading_bytes, canonical.leading_step),
             ("stride_bytes", self.tile.stride_bytes, canonical.stride_step),
         ):
-            sentence = f"{name.removesuffix('_bytes')} = {value} bytes: {neighbours_in_words(canonical, name)}"
+            sentence = f"{name.removesuffix('_bytes')} = {value} bytes {neighbours_in_words(canonical, name)}"
             if step is not None and step[0] >= self.block_mn:
                 sentence += f" (not reached: one instruction takes {self.block_mn} of mn)"
             sentences.append(sentence)
         steps = dict.fromkeys(zip(self.advance_bytes, self._advances_in_words(), strict=True))
-        sentences += [f"k step +{advance} bytes (+{advance // 16} encoded): {words}" for advance, words in steps]
+        sentences += [f"k step = +{advance} bytes (+{advance // 16} encoded), {words}" for advance, words in steps]
         return tuple(sentences)
 
     def _advances_in_words(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""An im2col map for a convolution: corners, strides, and the offsets of each filter tap.
+"""The walk of a convolution over its input: corners, traversal strides, and the offsets of each filter tap.
 
 For a filter of R x S taps, padding p, dilation e and stride t, the base pixel of output (p, q) is the
 top left corner of the filter; the corners bound where it may stand, the offsets pick the tap:
@@ -14,92 +14,86 @@ top left corner of the filter; the corners bound where it may stand, the offsets
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import TensorMapError, Violation
+from tilescope.errors import TensorMapError
 from tilescope.tensor_map import reading
-from tilescope.value import Value
+from tilescope.tensor_map.rule import noticed
 
-if TYPE_CHECKING:
-    from tilescope.tensor_map.maps import Im2colMap
+MOST_TAPS = 256  # the offsets of a rank-4 map are below 256
+_IMAGE = {"n": 1, "h": 16, "w": 16, "c": 64, "data_type": "f16", "channels_per_pixel": 64, "pixels_per_column": 64}
+extents = noticed(
+    "convolution",
+    "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
+    source="the arithmetic of a convolution",
+    subjects=("convolution",),
+    passing=_IMAGE | {"r": 3, "s": 3, "pad": 1},
+    failing=_IMAGE | {"r": 3, "s": 3, "stride": 0},
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution(Value):
-    """The map of a convolution's input, the offsets of its taps, and the shape of its output.
+class Walk(NamedTuple):
+    """The part of an im2col map that the convolution decides, and what a kernel needs beside it."""
 
-    `offsets[r][s]` is what a load passes for filter tap (r, s), in the order W, H.
-    """
-
-    tensor_map: Im2colMap
+    arguments: dict[str, Any]
     offsets: tuple[tuple[tuple[int, int], ...], ...]
-    output_shape: tuple[int, int, int]  # n, p, q
-    stride: tuple[int, int]  # height, width
+    output_shape: tuple[int, int, int]
+    stride: tuple[int, int]
 
-    @classmethod
-    def of(
-        cls, map_class: type[Im2colMap], image: tuple[int, int, int, int], filter_shape: tuple[int, int],
-        pad: Any, stride: Any, dilation: Any, options: Mapping[str, Any],
-    ) -> Convolution:  # fmt: skip
-        """The convolution of an NHWC image; pairs are (height, width)."""
-        n, h, w, c = (_positive(name, extent) for name, extent in zip("nhwc", image, strict=True))
-        taps = tuple(_positive(name, extent) for name, extent in zip("rs", filter_shape, strict=True))
-        pads, steps, spread = _pair("pad", pad, 0), _pair("stride", stride, 1), _pair("dilation", dilation, 1)
-        bits = DataType.named(options["data_type"]).bits
-        lower = tuple(-each for each in pads)
-        upper = tuple(each - (tap - 1) * gap for each, tap, gap in zip(pads, taps, spread, strict=True))
-        pixel, row, picture = (c * bits // 8, w * c * bits // 8, h * w * c * bits // 8)
-        arguments = {
-            "dims": (c, w, h, n), "strides_bytes": (pixel, row, picture), "lower_corner": lower[::-1],
-            "upper_corner": upper[::-1], "element_strides": (1, *steps[::-1], 1),
-        } | dict(options)  # fmt: skip
-        output = (
-            n,
-            *(
-                (size + high - low - 1) // step + 1
-                for size, low, high, step in zip((h, w), lower, upper, steps, strict=True)
-            ),
-        )
-        offsets = tuple(tuple((s * spread[1], r * spread[0]) for s in range(taps[1])) for r in range(taps[0]))
-        return cls(map_class(**arguments), offsets, output, steps)  # type: ignore[arg-type]
 
-    def coords(self, channel: int, output_index: int) -> tuple[int, int, int, int]:
-        """Coordinates of the copy that starts at a flat output pixel (n, p, q order).
+def walk_of(
+    image: tuple[int, int, int, int],
+    filter_shape: tuple[int, int],
+    pad: Any,
+    stride: Any,
+    dilation: Any,
+    data_type: DataType,
+) -> Walk:
+    """The walk over an NHWC image; pairs are (height, width).
 
-        >>> from tilescope.tensor_map import Im2colMap
-        >>> strided = Im2colMap.for_convolution(2, 8, 8, 64, 3, 3, pad=1, stride=2, data_type="f16",
-        ...                                     channels_per_pixel=64, pixels_per_column=16)
-        >>> strided.output_shape, strided.coords(0, 5)  # output pixel (0, 1, 1)
-        ((2, 4, 4), (0, 1, 1, 0))
-        """
-        _, p, q = self.output_shape
-        image, pixel = divmod(output_index, p * q)
-        row, column = divmod(pixel, q)
-        left, top = self.tensor_map.lower_corner
-        return channel, left + column * self.stride[1], top + row * self.stride[0], image
+    >>> walk = walk_of((1, 10, 10, 64), (3, 3), 0, 1, 1, DataType.named("f16"))
+    >>> walk.arguments["lower_corner"], walk.arguments["upper_corner"], walk.output_shape
+    ((0, 0), (-2, -2), (1, 8, 8))
+    """
+    n, h, w, c = (_positive(name, extent) for name, extent in zip("nhwc", image, strict=True))
+    taps = _positive("r", filter_shape[0], MOST_TAPS), _positive("s", filter_shape[1], MOST_TAPS)
+    pads, steps, spread = _pair("pad", pad, 0), _pair("stride", stride, 1), _pair("dilation", dilation, 1)
+    lower = tuple(-each for each in pads)
+    upper = tuple(each - (tap - 1) * gap for each, tap, gap in zip(pads, taps, spread, strict=True))
+    room = [size + high - low for size, low, high in zip((h, w), lower, upper, strict=True)]
+    if min(room) < 1:
+        found = f"a {taps[0]} x {taps[1]} filter on a {h} x {w} image with padding {pads}"
+        fix = "Use a larger padding, or a smaller filter or dilation."
+        raise TensorMapError([extents.violation("pad", found, "the filter fits the padded image", fix)])
+    pixel_bytes = c * data_type.bits // 8
+    arguments = {
+        "dims": (c, w, h, n),
+        "strides_bytes": (pixel_bytes, w * pixel_bytes, h * w * pixel_bytes),
+        "lower_corner": lower[::-1],
+        "upper_corner": upper[::-1],
+        "element_strides": (1, *steps[::-1], 1),
+    }
+    p, q = ((free - 1) // step + 1 for free, step in zip(room, steps, strict=True))
+    offsets = tuple(tuple((s * spread[1], r * spread[0]) for s in range(taps[1])) for r in range(taps[0]))
+    return Walk(arguments, offsets, (n, p, q), steps)
 
 
 def _pair(argument: str, given: Any, least: int) -> tuple[int, int]:
     both = reading.integers(argument, given if isinstance(given, list | tuple) else (given, given))
     if len(both) != 2 or min(both) < least:
-        raise TensorMapError([Violation(
-            "convolution", "error", argument, f"{argument} = {given}", f"one or two integers of at least {least}",
-            "Give one number, or (height, width).",
-        )])  # fmt: skip
+        limit = f"one or two integers of at least {least}"
+        fix = "Give one number, or (height, width)."
+        raise TensorMapError([extents.violation(argument, f"{argument} = {given}", limit, fix)])
     return both[0], both[1]
 
 
-def _positive(argument: str, given: Any) -> int:
+def _positive(argument: str, given: Any, most: int | None = None) -> int:
     number = reading.integer(argument, given)
     if number < 1:
-        raise TensorMapError(
-            [
-                Violation(
-                    "convolution", "error", argument, f"{argument} = {number}", "at least 1", "Give a positive extent."
-                )
-            ]
-        )
+        fix = "Give a positive extent."
+        raise TensorMapError([extents.violation(argument, f"{argument} = {number}", "at least 1", fix)])
+    if most is not None and number > most:
+        limit, fix = f"offsets reach {most} taps", "Split the filter."
+        raise TensorMapError([extents.violation(argument, f"{argument} = {number}", limit, fix)])
     return number

@@ -7,43 +7,84 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import RuleError, TensorMapError, Violation, broken
+from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, SIZE_FLAG_BIT, DescriptorField, raw_fields, unknown_bits
-from tilescope.tensor_map.maps import Im2colMap, TensorMap
+from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.rule import rule, violation
+from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.rules.samples import H200, MATRIX
+from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 
-
-@rule(
-    "descriptor-bits", "Bits that belong to no field are zero.", source="measured on an H200 under driver 580",
-    subjects=("instruction",), reads=(), passing={"word": 10, "value": 0}, failing={"word": 10, "value": 1},
-)  # fmt: skip
-def _descriptor_bits(_: Any) -> Iterable[Violation]:
-    return ()  # found while decoding
-
-
-@rule(
-    "descriptor-derived", "Box bytes, swizzle repeat and unused dimensions agree with the other fields.",
-    source="measured on an H200 under driver 580", subjects=("instruction",), reads=(),
-    passing={"word": 8, "value": "box bytes"}, failing={"word": 8, "value": 1},
-)  # fmt: skip
-def _descriptor_derived(_: Any) -> Iterable[Violation]:
-    return ()  # found while decoding
+descriptor_length = noticed(
+    "descriptor-length",
+    "A descriptor is 128 bytes.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    subjects=("descriptor",),
+    passing=MATRIX | {"descriptor": {"bytes": 128}},
+    failing=MATRIX | {"descriptor": {"bytes": 64}},
+)
+descriptor_bits = noticed(
+    "descriptor-bits",
+    "Bits that belong to no field are zero.",
+    source=H200,
+    subjects=("descriptor",),
+    architectures=("sm_90",),
+    passing=MATRIX | {"descriptor": {"word 10": 0}},
+    failing=MATRIX | {"descriptor": {"word 10": 1}},
+)
+descriptor_size_flag = noticed(
+    "descriptor-size-flag",
+    "Bit 21 of word 1 is zero; some drivers set it for tensors of 128 KiB and more.",
+    severity="note",
+    source="CUTLASS, copy_traits_sm90_tma.hpp, which clears it for smaller tensors",
+    basis="documented",
+    subjects=("descriptor",),
+    architectures=("sm_90",),
+    passing=MATRIX | {"descriptor": {"word 1": 0x200_0000_0510}},
+    failing=MATRIX | {"descriptor": {"word 1": 0x200_0020_0510}},
+)
+descriptor_codes = noticed(
+    "descriptor-codes",
+    "Type, interleave and rank hold numbers that stand for something.",
+    source=H200,
+    subjects=("descriptor",),
+    architectures=("sm_90",),
+    passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
+    failing=MATRIX | {"descriptor": {"word 1": 0x1990}},
+)
+descriptor_derived = noticed(
+    "descriptor-derived",
+    "Box bytes, swizzle repeat and unused dimensions agree with the other fields.",
+    source=H200,
+    subjects=("descriptor",),
+    architectures=("sm_90",),
+    passing=MATRIX | {"descriptor": {"word 8": 8192}},
+    failing=MATRIX | {"descriptor": {"word 8": 4096}},
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection(Value):
-    """What 128 bytes say: every field, what is wrong with them, and the map if they are one."""
+    """What 128 bytes say: every field, what is wrong with them, and the map if they are one.
+
+    >>> found = inspect_tensor_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").encode())
+    >>> found.field("swizzle").meaning, found.field("box[1]").meaning, found.violations
+    ('128B', '8 elements', ())
+    """
 
     fields: tuple[DescriptorField, ...]
+    unknown_bits: tuple[int, ...]  # set, and part of no field; counted through all sixteen words
     violations: tuple[Violation, ...]
     tensor_map: TensorMap | Im2colMap | None
 
     def field(self, name: str) -> DescriptorField:
         """The field called `name`."""
-        return next(each for each in self.fields if each.name == name)
+        for each in self.fields:
+            if each.name == name:
+                return each
+        raise RuleError([unknown_name("field", "name", name, [each.name for each in self.fields])])
 
 
 def inspect_tensor_map(blob: bytes) -> Inspection:
@@ -56,13 +97,16 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     data = _checked_blob(blob)
     fields = raw_fields(data)
     violations: list[Violation] = []
-    unknown = [bit for bit in unknown_bits(data) if bit != SIZE_FLAG_BIT]
+    unknown = unknown_bits(data)
+    if SIZE_FLAG_BIT in unknown:
+        limit = "zero under the driver that was measured"
+        violations.append(descriptor_size_flag.violation("blob", "word 1 bit 21 is set", limit, "Ignore it."))
+        unknown = tuple(bit for bit in unknown if bit != SIZE_FLAG_BIT)
     if unknown:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in unknown[:4]) + (", …" if unknown[4:] else "")
-        violations.append(violation(
-            "descriptor-bits", "blob", f"{len(unknown)} unknown bits set: {shown}", "they are zero in a map of sm_90",
-            "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.",
-        ))  # fmt: skip
+        found = f"{len(unknown)} unknown bits set: {shown}"
+        fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
+        violations.append(descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix))
     tensor_map = None
     arguments, unnamed = _arguments(fields)
     violations.extend(unnamed)
@@ -71,11 +115,12 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
         try:
             tensor_map = kind(**arguments)
             violations.extend(tensor_map.findings)
-            violations.extend(_derived(tensor_map, data))
+            if tensor_map.encode() != data:
+                violations.extend(_derived(tensor_map, fields))
         except RuleError as error:
             violations.extend(error.violations)
     refused = any(each.severity == "error" for each in violations)
-    return Inspection(tuple(fields.values()), tuple(violations), None if refused else tensor_map)
+    return Inspection(tuple(fields.values()), unknown, tuple(violations), None if refused else tensor_map)
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
@@ -98,9 +143,7 @@ def _checked_blob(blob: Any) -> bytes:
         data = None
     if data is None or len(data) != DESCRIPTOR_BYTES:
         found = f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"
-        raise TensorMapError(
-            broken("descriptor-length", "blob", found, "128 bytes", "Give the whole CUtensorMap.").violations
-        )
+        raise TensorMapError([descriptor_length.violation("blob", found, "128 bytes", "Give the whole CUtensorMap.")])
     return data
 
 
@@ -127,12 +170,12 @@ def _arguments(fields: dict[str, DescriptorField]) -> tuple[dict[str, Any], list
         "oob_fill": _row_name(OOB_FILL, raw["oob_fill"]),
     }
     unnamed = [
-        violation("unknown-name", name, f"{name} code {raw[name]}", "a code of its table", "These bytes are no map.")
+        descriptor_codes.violation(name, f"{name} code {raw[name]}", "a code of its table", "These bytes are no map.")
         for name, found in names.items()
         if found is None
     ]
     if rank > 5:
-        unnamed.append(violation("rank", "rank", f"{rank} dimensions", "1 to 5", "These bytes are no map."))
+        unnamed.append(descriptor_codes.violation("rank", f"{rank} dimensions", "1 to 5", "These bytes are no map."))
     arguments: dict[str, Any] = names | {
         "dims": tuple(raw[f"dims[{i}]"] + 1 for i in dims),
         "strides_bytes": tuple(
@@ -154,15 +197,14 @@ def _arguments(fields: dict[str, DescriptorField]) -> tuple[dict[str, Any], list
     return arguments, unnamed
 
 
-def _derived(tensor_map: TensorMap | Im2colMap, data: bytes) -> Iterable[Violation]:
+def _derived(tensor_map: TensorMap | Im2colMap, fields: dict[str, DescriptorField]) -> Iterable[Violation]:
     """Fields that the driver would have written differently for the map that the others describe."""
     expected = raw_fields(tensor_map.encode())
-    for name, each in raw_fields(data).items():
+    for name, each in fields.items():
         if each.raw != expected[name].raw:
-            yield violation(
-                "descriptor-derived", name, f"{name} holds {each.raw} ({each.meaning})",
-                f"the driver stores {expected[name].raw} for this map", "These bytes were edited, or belong to another chip.",
-            )  # fmt: skip
-
-
-__all__ = ["Inspection", "decode_tensor_map", "inspect_tensor_map"]
+            yield descriptor_derived.violation(
+                name,
+                f"{name} holds {each.raw} ({each.meaning})",
+                f"the driver stores {expected[name].raw} for this map",
+                "These bytes were edited, or belong to another chip.",
+            )

@@ -17,16 +17,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tilescope.data_type import DATA_TYPE
 from tilescope.errors import TensorMapError
-from tilescope.tensor_map.encode_rules import CORNER_BITS
-from tilescope.tensor_map.rule import rule, violation
+from tilescope.tensor_map.geometry import Geometry
+from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.rules.im2col import CORNER_BITS
+from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.value import Value, hex_field
-
-if TYPE_CHECKING:
-    from tilescope.errors import Violation
-    from tilescope.tensor_map.maps import AnyMap
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
@@ -46,7 +45,7 @@ class DescriptorField(Value):
     bit: int  # first bit, counted through all sixteen words
     width_bits: int
     raw: int = hex_field()
-    meaning: str
+    meaning: str = ""
 
     @property
     def word(self) -> int:
@@ -78,15 +77,18 @@ def _coded(table: Iterable[str]) -> Callable[[int], str]:
     return lambda raw: names[raw] if raw < len(names) else f"no such code {raw}"
 
 
-def _type_code(a: AnyMap) -> int:
+def _type_code(a: Geometry) -> int:
     code = a.data_type.ptx_code
     assert code is not None  # a map holds one of the driver's sixteen types
     return code - 4 if code >= _TF32_CODE else code
 
 
-_TYPE_NAMES = (
-    "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float32_ftz", "float64", "bfloat16",
-)  # fmt: skip
+_TYPE_NAMES = tuple(
+    sorted(
+        (row.name for row in DATA_TYPE.values() if row.ptx_code is not None),
+        key=lambda name: DATA_TYPE[name].ptx_code or 0,
+    )
+)[:_TF32_CODE]
 
 
 def _signed(bits: int) -> Callable[[int], str]:
@@ -161,36 +163,41 @@ def _table(is_im2col: bool, rank: int) -> tuple[_Field, ...]:
 
 _CORNERS = (("lower_corner", 0), ("upper_corner", 16))
 _TABLE = {(is_im2col, rank): _table(is_im2col, rank) for is_im2col in (False, True) for rank in range(1, 9)}
+_STORED = {
+    which: tuple((each.bit // WORD_BITS, each.bit % WORD_BITS, each.stored) for each in fields)
+    for which, fields in _TABLE.items()
+}
+_KNOWN_BITS = {which: sum(each.mask for each in fields) for which, fields in _TABLE.items()}
+_WORDS = struct.Struct("<16Q")
+
+encode_measured = noticed(
+    "encode-measured",
+    "encode() writes what was measured: sm_90 maps, tiled and im2col.",
+    source=H200,
+    subjects=("encoding",),
+    architectures=("sm_90",),
+    passing=MATRIX,
+    failing=MATRIX | {"arch": "sm_100"},
+)
 
 
-@rule(
-    "encode-measured", "encode() writes what was measured: sm_90 maps, tiled and im2col.", source="measured on an H200",
-    subjects=("instruction",), reads=(), passing={"arch": "sm_90"}, failing={"arch": "sm_100"},
-)  # fmt: skip
-def _encode_measured(_: Any) -> Iterable[Violation]:
-    return ()  # found while encoding
-
-
-def encoded(tensor_map: AnyMap) -> bytes:
+def encoded(a: Geometry) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
-    if tensor_map.arch.name != "sm_90" or tensor_map.subject == "wide":
-        raise TensorMapError([violation(
-            "encode-measured", "arch", f"a {tensor_map.kind} for {tensor_map.arch.name}",
-            "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
-            "Let the driver of that card encode it.",
-        )])  # fmt: skip
+    if a.arch.name != "sm_90" or a.subject == "wide":
+        limit = "the descriptor's bits were measured on sm_90 for tiled and im2col maps"
+        fix = "Let the driver of that card encode it."
+        raise TensorMapError([encode_measured.violation("arch", f"a {a.kind} for {a.arch.name}", limit, fix)])
     words = [0] * (DESCRIPTOR_BYTES * 8 // WORD_BITS)
-    for each in _TABLE[tensor_map.subject == "im2col", tensor_map.rank]:
-        words[each.bit >> 6] |= each.stored(tensor_map) << (each.bit & 63)
-    return struct.pack("<16Q", *words)
+    for word, shift, stored in _STORED[a.subject == "im2col", len(a.dims)]:
+        words[word] |= stored(a) << shift
+    return _WORDS.pack(*words)
 
 
 def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
     """Every field of 128 bytes, whatever they are, by name."""
     bits = int.from_bytes(blob, "little")
-    rank = (bits >> 68 & 7) + 1
     found = {}
-    for each in _TABLE[bool(bits >> WORD_BITS & 1), rank]:
+    for each in _TABLE[_which(bits)]:
         raw = (bits & each.mask) >> each.bit
         found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, raw, each.meaning(raw))
     return found
@@ -199,6 +206,10 @@ def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
 def unknown_bits(blob: bytes) -> tuple[int, ...]:
     """Bits that are set although no field holds them; the driver under which this was measured sets none."""
     bits = int.from_bytes(blob, "little")
-    for each in raw_fields(blob).values():
-        bits &= ~(((1 << each.width_bits) - 1) << each.bit)
-    return tuple(bit for bit in range(DESCRIPTOR_BYTES * 8) if bits >> bit & 1)
+    strange = bits & ~_KNOWN_BITS[_which(bits)]
+    return tuple(bit for bit in range(strange.bit_length()) if strange >> bit & 1)
+
+
+def _which(bits: int) -> tuple[bool, int]:
+    """Which table describes these bits: whether they are an im2col map, and their rank."""
+    return bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1

@@ -20,20 +20,30 @@ OobFillName = Literal["zero", "nan"]
 
 @dataclass(frozen=True, slots=True)
 class Option(Row):
-    """A row of one of these enumerations: its name and the driver's number."""
+    """A row of one of these enumerations: its name, the driver's number and the driver's name."""
 
     table: ClassVar[dict[str, Self]]
     argument: ClassVar[str]
 
     name: str
     driver_code: int
+    driver_name: str  # the enumerator of cuda.h
 
     @classmethod
     def named(cls, name: object) -> Self:
-        """The row called `name` (or that row itself)."""
+        """The row called `name`, whatever its case, or as cuda.h calls it.
+
+        >>> OobFill.named("NaN").name, L2Promotion.named("CU_TENSOR_MAP_L2_PROMOTION_L2_128B").name
+        ('nan', '128B')
+        """
         row = cls.table.get(name) if isinstance(name, str) else name
         if isinstance(row, cls):
             return row
+        if isinstance(name, str):
+            given = name.strip().casefold()
+            for each in cls.table.values():
+                if given in (each.name.casefold(), each.driver_name.casefold()):
+                    return each
         raise RuleError([unknown_name(cls.argument.replace("_", " "), cls.argument, name, cls.table)])
 
     def __str__(self) -> str:
@@ -46,11 +56,6 @@ class Interleave(Option):
 
     argument: ClassVar[str] = "interleave"
     slice_bytes: int | None = None  # None: channels are simply the innermost dimension
-
-    @property
-    def alignment_bytes(self) -> int:
-        """What addresses and strides must be a multiple of: 32 with the 32B interleave, else 16."""
-        return max(16, self.slice_bytes or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,21 @@ class OobFill(Option):
     argument: ClassVar[str] = "oob_fill"
 
 
-INTERLEAVE: dict[str, Interleave] = {
-    row.name: row for row in (Interleave("none", 0), Interleave("16B", 1, 16), Interleave("32B", 2, 32))
-}
-L2_PROMOTION: dict[str, L2Promotion] = {
-    row.name: row
-    for row in (L2Promotion("none", 0), L2Promotion("64B", 1), L2Promotion("128B", 2), L2Promotion("256B", 3))
-}
-OOB_FILL: dict[str, OobFill] = {row.name: row for row in (OobFill("zero", 0), OobFill("nan", 1))}
+# fmt: off
+INTERLEAVE: dict[str, Interleave] = {row.name: row for row in (
+    Interleave("none", 0, "CU_TENSOR_MAP_INTERLEAVE_NONE"),
+    Interleave("16B",  1, "CU_TENSOR_MAP_INTERLEAVE_16B", 16),
+    Interleave("32B",  2, "CU_TENSOR_MAP_INTERLEAVE_32B", 32),
+)}
+L2_PROMOTION: dict[str, L2Promotion] = {row.name: row for row in (
+    L2Promotion("none", 0, "CU_TENSOR_MAP_L2_PROMOTION_NONE"),
+    L2Promotion("64B",  1, "CU_TENSOR_MAP_L2_PROMOTION_L2_64B"),
+    L2Promotion("128B", 2, "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
+    L2Promotion("256B", 3, "CU_TENSOR_MAP_L2_PROMOTION_L2_256B"),
+)}
+OOB_FILL: dict[str, OobFill] = {row.name: row for row in (
+    OobFill("zero", 0, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
+    OobFill("nan",  1, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA"),
+)}
+# fmt: on
 Interleave.table, L2Promotion.table, OobFill.table = INTERLEAVE, L2_PROMOTION, OOB_FILL

@@ -6,101 +6,87 @@ are passed over; all the other rules still speak.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import islice
 from operator import index
 from typing import Any, TypeVar
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, shortened, unknown_name
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
-from tilescope.tensor_map.rule import rule
+from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.rules.samples import MATRIX
 
 Named = TypeVar("Named")
 Reader = Callable[[str, Any], Any]
 WIDE_MODES = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
 LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
-WIDEST_INTEGER_BITS = 4096  # an integer beyond this is a mistake, and slow to print
+INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
 
-
-@rule(
+argument_type = noticed(
     "argument-type",
     "Every argument is of its own kind: integers, sequences of integers, or names of a table.",
     source="the C types of cuTensorMapEncodeTiled",
-    reads=(),
-    passing={"dims": (64, 64)},
-    failing={"dims": "64x64"},
+    passing=MATRIX,
+    failing=MATRIX | {"dims": "4096x4096"},
 )
-def _argument_type(_: Any) -> Iterable[Violation]:
-    return ()  # found while reading
-
-
-@rule(
+argument_length = noticed(
     "argument-length",
     "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
-    source='cuda.h, "cuTensorMapEncodeTiled"',
-    reads=(),
-    passing={"dims": (64, 64), "strides_bytes": (128,)},
-    failing={"dims": (64, 64), "strides_bytes": (2, 128)},
+    source="cuda.h, cuTensorMapEncodeTiled",
+    passing=MATRIX | {"strides_bytes": (8192,)},
+    failing=MATRIX | {"strides_bytes": (2, 8192)},
 )
-def _argument_length(_: Any) -> Iterable[Violation]:
-    return ()  # found while reading
-
-
-@rule(
+noticed(
     "unknown-name",
     "Data types, swizzles, interleaves, promotions, fills and architectures are names of their tables.",
     source="the enumerations of cuda.h",
-    reads=(),
-    passing={"swizzle": "128B"},
-    failing={"swizzle": "128b-atom"},
+    passing=MATRIX | {"swizzle": "128B"},
+    failing=MATRIX | {"swizzle": "128b-atom"},
 )
-def _unknown_name(_: Any) -> Iterable[Violation]:
-    return ()  # found while reading
 
 
 def integer(argument: str, given: Any) -> int:
     """One integer, numpy's included."""
-    if type(given) is int:
-        number = given
-    else:
+    number = given
+    if type(given) is not int:
         try:
             number = index(given)
-        except TypeError:
+        except Exception:  # noqa: BLE001  __index__ of a foreign object may raise whatever it likes
             raise _mistyped(argument, given, "an integer") from None
         if isinstance(given, bool):
             raise _mistyped(argument, given, "an integer")
-    if number.bit_length() > WIDEST_INTEGER_BITS:
-        raise broken(
-            "argument-type", argument, f"an integer of {number.bit_length()} bits", "at most 64 bits", "Check it."
-        )
-    return number
+    if not -INTEGER_END < number < INTEGER_END:
+        found = f"an integer of {number.bit_length()} bits"
+        raise RuleError([argument_type.violation(argument, found, "at most 64 bits", "Check it.")])
+    return int(number)
 
 
 def integers(argument: str, given: Any) -> tuple[int, ...]:
     """A sequence of integers as a tuple."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise _mistyped(argument, given, "a sequence of integers")
-    read = []
-    try:
+    if type(given) is tuple and len(given) <= LONGEST_LIST:
         for entry in given:
-            if len(read) == LONGEST_LIST:
-                raise broken(
-                    "argument-length",
-                    argument,
-                    f"more than {LONGEST_LIST} entries",
-                    "one for each dimension",
-                    "Shorten it.",
-                )
-            read.append(entry if type(entry) is int else integer(f"{argument}[{len(read)}]", entry))
-    except RuleError:
-        raise
+            if type(entry) is not int or not -INTEGER_END < entry < INTEGER_END:
+                break
+        else:
+            return given
+    return tuple(integer(f"{argument}[{axis}]", entry) for axis, entry in enumerate(_entries(argument, given)))
+
+
+def _entries(argument: str, given: Any) -> list[Any]:
+    """What a sequence holds, or why it is none."""
+    if type(given) in (str, bytes):
+        raise _mistyped(argument, given, "a sequence of integers")
+    try:
+        entries = list(islice(given, LONGEST_LIST + 1))
     except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
         raise _mistyped(argument, given, "a sequence of integers") from None
-    if max(map(abs, read), default=0).bit_length() > WIDEST_INTEGER_BITS:
-        raise broken("argument-type", argument, "an integer of thousands of bits", "at most 64 bits", "Check it.")
-    return tuple(read)
+    if len(entries) > LONGEST_LIST:
+        found = f"more than {LONGEST_LIST} entries"
+        raise RuleError([argument_length.violation(argument, found, "one for each dimension", "Shorten it.")])
+    return entries
 
 
 def optional_integers(argument: str, given: Any) -> tuple[int, ...] | None:
@@ -138,14 +124,30 @@ def oob_fill(argument: str, given: Any) -> OobFill:
 
 def wide_mode(argument: str, given: Any) -> str:
     """The mode of an im2col-wide map: W or W128."""
-    if isinstance(given, str) and given in WIDE_MODES:
-        return given
-    raise RuleError([unknown_name("im2col-wide mode", argument, given, WIDE_MODES)])
+    return _named(_wide_mode_named, argument, given)
+
+
+def _wide_mode_named(name: object) -> str:
+    if isinstance(name, str) and name in WIDE_MODES:
+        return name
+    raise RuleError([unknown_name("im2col-wide mode", "mode", name, WIDE_MODES)])
 
 
 def arch(argument: str, given: Any) -> Arch:
     """A row of ARCH."""
     return _named(Arch.named, argument, given)
+
+
+def wrong_length(argument: str, found: int, rank: int, fewer: int) -> Violation:
+    """The violation for a sequence that should have `fewer` entries less than the tensor has dimensions."""
+    wanted = max(0, rank - fewer)
+    per = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")[fewer]
+    return argument_length.violation(
+        argument,
+        f"{found} entries for rank {rank}",
+        f"{wanted} entries: {per}",
+        f"Give {wanted} entries, innermost first.",
+    )
 
 
 def _named(find: Callable[[Any], Named], argument: str, given: Any) -> Named:
@@ -158,9 +160,12 @@ def _named(find: Callable[[Any], Named], argument: str, given: Any) -> Named:
 
 
 def _mistyped(argument: str, given: Any, wanted: str) -> RuleError:
+    found = f"{argument} = {_printable(given)} ({type(given).__name__})"
+    return RuleError([argument_type.violation(argument, found, f"{argument} is {wanted}", f"Give {wanted}.")])
+
+
+def _printable(given: Any) -> str:
     try:
-        shown = shortened(repr(given))
+        return shortened(repr(given))
     except Exception:  # noqa: BLE001  as above
-        shown = "an object that cannot be printed"
-    found = f"{argument} = {shown} ({type(given).__name__})"
-    return broken("argument-type", argument, found, f"{argument} is {wanted}", f"Give {wanted}.")
+        return "an object that cannot be printed"

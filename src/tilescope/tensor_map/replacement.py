@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tilescope.errors import TensorMapError, Violation, unknown_name
-from tilescope.tensor_map.encode_rules import MATRIX
-from tilescope.tensor_map.rule import rule, violation
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.maps import AnyMap
+from tilescope.errors import TensorMapError, unknown_name
+from tilescope.tensor_map.geometry import Geometry
+from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.rules.samples import MATRIX, PTX_REPLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +53,40 @@ PUBLISHING = (
 )
 
 
-@rule(
-    "replace-field", "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
-    "cuTensorMapReplaceAddress an address alone.", source='PTX ISA, "tensormap.replace"; cuda.h, cuTensorMapReplaceAddress',
-    basis="documented", subjects=("instruction",), reads=(), passing=MATRIX | {"replace": {"address": 0x1000}},
+replace_field = noticed(
+    "replace-field",
+    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
+    "cuTensorMapReplaceAddress an address alone.",
+    source=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
+    basis="documented",
+    subjects=("replacement",),
+    passing=MATRIX | {"replace": {"address": 0x1000}},
     failing=MATRIX | {"replace": {"l2_promotion": "128B"}},
-)  # fmt: skip
-def _replace_field(_: Any) -> Iterable[Violation]:
-    return ()  # found while replacing
+)
 
 
-def replacement_fields(tensor_map: AnyMap, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields to change, after what the instruction itself cannot write was refused."""
+def replacement_fields(a: Geometry, known: Iterable[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields to change, after what the instruction itself cannot write was refused.
+
+    `known` are the map's arguments, of which some cannot be replaced.
+    """
     problems = []
-    replaceable = {row.argument for row in REPLACE_FIELDS.values()}
+    replaceable = sorted({row.argument for row in REPLACE_FIELDS.values()})
     for name in fields:
-        if name not in tensor_map._readers:
-            problems.append(unknown_name("argument", name, name, sorted(replaceable)))
-        elif name not in replaceable or (tensor_map.subject != "tiled" and name != "address"):
-            which = "a tiled map's fields" if tensor_map.subject == "tiled" else "an im2col map's address only"
-            problems.append(violation(
-                "replace-field", name, f"{name} of a {tensor_map.kind}",
-                f"tensormap.replace writes {', '.join(sorted(replaceable))}: {which}", "Encode another map instead.",
-            ))  # fmt: skip
-    if set(fields) != {"address"} and not tensor_map.arch.has("tensormap_replace"):
-        problems.append(violation(
-            "replace-field", "arch", f"arch = {tensor_map.arch.name}", "tensormap.replace needs sm_90a or later",
-            "Replace the address alone, on the host.",
-        ))  # fmt: skip
+        if name not in known:
+            problems.append(unknown_name("argument", name, name, replaceable))
+        elif name not in replaceable or (a.subject != "tiled" and name != "address"):
+            which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
+            limit = f"tensormap.replace writes {', '.join(replaceable)}: {which}"
+            fix = "Encode another map instead."
+            problems.append(replace_field.violation(name, f"{name} of a {a.subject} map", limit, fix))
+    if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
+        limit, fix = "tensormap.replace needs sm_90a or later", "Replace the address alone, on the host."
+        problems.append(replace_field.violation("arch", f"arch = {a.arch.name}", limit, fix))
     dims = fields.get("dims", ())
     if isinstance(dims, list | tuple) and any(extent == 1 << 32 for extent in dims):
-        problems.append(violation(
-            "replace-field", "dims", "a dim of 2^32 elements", "global_dim is written with 32 bits", "Use 2^32 - 1, or encode.",
-        ))  # fmt: skip
+        limit, fix = "global_dim is written with 32 bits", "Use 2^32 - 1, or encode another map."
+        problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix))
     if problems:
         raise TensorMapError(problems)
     return dict(fields)

@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 _DRAWN_BY = {
     "conversion": "notation_view:draw_conversion",
     "shared_layout": "notation_view:draw_shared_layout",
+    "bank_report": "banks_view:draw_bank_report",
+    "canonical_layout": "operand_view:draw_canonical_layout",
+    "descriptor_word": "descriptor_view:draw_descriptor_word",
+    "fragment": "fragment_view:draw_fragment",
+    "gemm_plan": "plan_view:draw_gemm_plan",
+    "layout_search": "banks_view:draw_layout_search",
+    "operand_tile": "operand_view:draw_operand_tile",
+    "plan": "plan_view:draw_plan",
+    "plan_report": "plan_view:draw_plan_report",
     "swizzle": "swizzle_view:draw_swizzle",
+    "tile_report": "banks_view:draw_tile_report",
+    "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
+    "wgmma_loop": "descriptor_view:draw_wgmma_loop",
+    "trace": "trace_view:draw_trace",
 }
 
 
@@ -27,7 +40,7 @@ def draw(value: Value, **options: Any) -> Drawing | None:
 
     >>> from tilescope.swizzle import Swizzle
     >>> draw(Swizzle.named("128B"), address=0x480).title
-    'Swizzle 128B at shared address 0x480'
+    'Swizzle 128B at shared address 0x480, base offset 1'
     """
     place = _DRAWN_BY.get(value.kind)
     if place is None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tilescope.view.palette import colour_of
 from tilescope.view.parts import Part
-from tilescope.view.spans import Line, plain_line, wrapped
+from tilescope.view.spans import Line, ansi_line, plain_line, wrapped
 from tilescope.view.terminal import lines_of, stacked
 
 if TYPE_CHECKING:
@@ -43,14 +44,7 @@ class Drawing:
 
     def text(self, width: int = DEFAULT_WIDTH, *, colour: bool = False) -> str:
         """The drawing as text of at most `width` columns; with `colour`, in 24-bit ANSI escapes."""
-        if not colour:
-            return "\n".join(map(plain_line, self.lines(width)))
-        from rich.console import Console
-
-        console = Console(color_system="truecolor", force_terminal=True, width=width, legacy_windows=False)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get().rstrip("\n")
+        return "\n".join(map(ansi_line if colour else plain_line, self.lines(width)))
 
     def svg(self) -> str:
         """The drawing as a standalone SVG document."""
@@ -63,6 +57,6 @@ class Drawing:
 
         for line in self.lines(options.max_width):
             text = Text(no_wrap=True, overflow="ignore")
-            for span in line:
-                text.append(span.text, colour_of(span.tint).terminal)
+            for style, spans in groupby(line, lambda span: colour_of(span.tint).terminal):
+                text.append("".join(span.text for span in spans), style)
             yield text

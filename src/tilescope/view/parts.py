@@ -93,7 +93,7 @@ def words(text: str) -> list[Word]:
                 found[-1] = (*found[-1], (word, is_code))
             else:
                 found.append(((word, is_code),))
-        glued = is_code or (bool(piece) and not piece[-1].isspace())
+        glued = bool(piece) and not piece[-1].isspace()
     return found
 
 

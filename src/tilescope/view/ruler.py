@@ -1,11 +1,13 @@
 """A bit ruler: the named fields of a register or a descriptor, drawn to scale, the highest bit at the left.
 
-             31      24       16        8        0
-    word 0  [--- stride ---]····b[a][-- address --]
+    31    24      16       8       0
+    [----stride----]·ccb[-address--]
 
-    key  bits   field    value   meaning
-    a    11-13  mode     2       64-byte rows
-    b    14     enabled  1
+    key  bits   field    value  meaning
+    a    0-10   address  0x40   0x400
+    b    11     enabled  1
+    c    12-13  mode     2      64-byte rows
+    d    15-31  stride   0x8    128 bytes
 
 A field too narrow for its name shows a key letter, and the table below tells what it is. Wide
 descriptors take several rows; rows in which no field is named are gathered into one line.
@@ -16,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 
-from tilescope.view.palette import Mark, Tint
+from tilescope.view.palette import MARK_SIGN, Mark, Tint
 
 _KEYS = ascii_letters + digits + "@#"  # 64: one for every bit of a row
 
@@ -42,6 +44,11 @@ class Piece:
     high: int
     key: str
     field: BitField
+
+    @property
+    def span(self) -> str:
+        """Such as "0-13", or "7" for a single bit."""
+        return bit_span(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +125,8 @@ class BitRuler:
         lines = []
         for row in self.rows():
             for piece in reversed(row.pieces):
-                bits = f"{piece.high}-{piece.low}" if piece.high > piece.low else str(piece.low)
-                line = (piece.key, bits, piece.field.name, piece.field.value, piece.field.meaning)
+                name = piece.field.name + MARK_SIGN[piece.field.mark]
+                line = (piece.key, piece.span, name, piece.field.value, piece.field.meaning)
                 lines.append(line if self.bits == self.row_bits else (self.row_label(row), *line))
         return tuple(lines)
 
@@ -127,3 +134,8 @@ class BitRuler:
         """The headings over `table_rows`."""
         headings = ("key", "bits", "field", "value", "meaning")
         return headings if self.bits == self.row_bits else (self.row_name, *headings)
+
+
+def bit_span(low: int, high: int) -> str:
+    """The bits from `low` to `high`, as the documents write them."""
+    return f"{low}-{high}" if high > low else str(low)

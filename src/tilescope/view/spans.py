@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
-from tilescope.view.palette import Tint
+from tilescope.view.palette import Tint, colour_of
 from tilescope.view.parts import word_length, words
 
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
@@ -18,6 +20,7 @@ class Span(NamedTuple):
 
 
 Line: TypeAlias = list[Span]
+_CODES = {"bold": "1", "dim": "2", "reverse": "7", "cyan": "36"}
 
 
 def line_width(line: Line) -> int:
@@ -28,6 +31,43 @@ def line_width(line: Line) -> int:
 def plain_line(line: Line) -> str:
     """The line without tints and without blanks at its end."""
     return "".join(span.text for span in line).rstrip()
+
+
+def ansi_line(line: Line) -> str:
+    r"""The line with 24-bit ANSI escapes.
+
+    >>> ansi_line([Span("a", 0), Span(" "), Span("b", "title")])
+    '\x1b[38;2;255;255;255;48;2;0;57;112ma\x1b[0m \x1b[1mb\x1b[0m'
+    """
+    pieces = []
+    for style, spans in groupby(line, lambda span: colour_of(span.tint).terminal):
+        text = "".join(span.text for span in spans)
+        pieces.append(f"\x1b[{_escape(style)}m{text}\x1b[0m" if style else text)
+    return "".join(pieces)
+
+
+@lru_cache
+def _escape(style: str) -> str:
+    """The codes for a style of the palette, such as "bold #ffffff on #c8102e"."""
+    codes, plane = [], "38"
+    for word in style.split():
+        if word == "on":
+            plane = "48"
+        elif word.startswith("#"):
+            codes.append(f"{plane};2;" + ";".join(str(int(word[at : at + 2], 16)) for at in (1, 3, 5)))
+        else:
+            codes.append(_CODES[word])
+    return ";".join(codes)
+
+
+def centred(text: str, width: int, filling: str = " ") -> str:
+    """The text in the middle, the odd character of filling after it (str.center wavers).
+
+    >>> centred("3", 4), centred("12", 3)
+    (' 3  ', '12 ')
+    """
+    left = max(0, width - len(text)) // 2
+    return (filling * left + text).ljust(width, filling)
 
 
 def wrapped(text: str, width: int, tint: Tint | None = None) -> list[Line]:

@@ -60,7 +60,8 @@ def mono_width(text: str, size: float) -> float:
 
 def label(x: float, y: float, text: str, classes: str) -> str:
     """A text element with its baseline at `y`; the classes say font, ink and which end `x` is."""
-    return f'<text x="{number(x)}" y="{number(y)}" class="{classes}">{escaped(text)}</text>' if text else ""
+    said = f' class="{classes}"' if classes else ""
+    return f'<text x="{number(x)}" y="{number(y)}"{said}>{escaped(text)}</text>' if text else ""
 
 
 def box(x: float, width: float, height: float, classes: str, title: str = "", y: float = 0) -> str:
@@ -68,6 +69,11 @@ def box(x: float, width: float, height: float, classes: str, title: str = "", y:
     top = f' y="{number(y)}"' if y else ""
     shape = f'<rect x="{number(x)}"{top} width="{number(width)}" height="{number(height)}" class="{classes}"'
     return f"{shape}><title>{escaped(title)}</title></rect>" if title else shape + "/>"
+
+
+def line(left: float, right: float, y: float) -> str:
+    """A thin level line."""
+    return f'<path d="M{number(left)} {number(y)}h{number(right - left)}" class="line"/>'
 
 
 def moved(x: float, y: float, body: str) -> str:
@@ -124,22 +130,24 @@ def style_sheet() -> str:
     """The rules behind every class; all are held under the drawing's own class, so that a page keeps its style."""
     rules = [
         f"text{{font:{BODY}px {_SANS};fill:{ROLES['background'].ink}}}",
-        f".m,.k,.n,.h,.l{{font-family:{_MONO}}}",
-        f".k{{font-size:{BODY}px}}.n,.h,.tiny{{font-size:{TINY}px}}.l,.small{{font-size:{SMALL}px}}",
-        ".k,.n,.h,.mid{text-anchor:middle}.l,.end{text-anchor:end}.start{text-anchor:start}",
-        ".k,.n{pointer-events:none}",  # the tooltip belongs to the cell, not to its text
+        f".m,.h,.l,.cells text{{font-family:{_MONO}}}",
+        f".h,.dense text{{font-size:{TINY}px}}.l,.small{{font-size:{SMALL}px}}.roomy text{{font-size:{BODY}px}}",
+        ".h,.cells text{text-anchor:middle}.l,.end{text-anchor:end}.start{text-anchor:start}",
         f".h,.l,.head{{fill:{ROLES['header'].ink}}}.muted{{fill:{ROLES['muted'].ink}}}",
         ".title{font-size:19px;font-weight:600}.sub{font-size:15px;font-weight:600}.strong{font-weight:600}",
-        ".cell{stroke:#ffffff;stroke-width:1}.line{stroke:#9aa1ad;stroke-width:1}",
-        ".ring{fill:none;stroke-width:2.5}.halo{fill:none;stroke:#ffffff;stroke-width:5}",
-        f".ring.collision{{fill:none;stroke:{ROLES['collision'].fill}}}.ring.focus{{fill:none;stroke:#111111}}",
+        ".cells rect{stroke:#ffffff;stroke-width:1}.line{stroke:#9aa1ad;stroke-width:1}",
+        ".cells text{fill:#000000;pointer-events:none}.cells text.w{fill:#ffffff}",  # the tooltip is the cell's
     ]
     for colour in (*CHUNK_COLOURS, *ROLES.values()):
-        if colour.hatched:
-            rules.append(f".{colour.name}{{fill:url(#tilescope-{colour.name})}}")
-        else:
-            rules.append(f"rect.{colour.name}{{fill:{colour.fill}}}")
-        rules.append(f"text.on-{colour.name}{{fill:{colour.ink}}}")
+        surface = f"url(#tilescope-{colour.name})" if colour.hatched else colour.fill
+        rules.append(f".cells .{colour.name}{{fill:{surface}}}")
+        rules.append(f".cells text.on-{colour.name}{{fill:{colour.ink}}}")
+    rules += [  # after the surfaces: a frame bears the name of its mark, which is a colour's too
+        ".cells .halo{fill:none;stroke:#ffffff;pointer-events:none}",
+        ".cells .frame{fill:none;stroke-width:2;pointer-events:none}",
+        f".cells .frame.collision{{stroke:{ROLES['collision'].fill}}}",
+        f".cells .frame.focus{{stroke:{ROLES['focus'].fill}}}",
+    ]
     scoped = []
     for rule in rules:
         for piece in re.findall(r"[^{}]+\{[^{}]*\}", rule):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from tilescope.view.grid import Grid
-from tilescope.view.palette import MARK_SIGN, colour_of
+from tilescope.view.palette import colour_of
 from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table, words
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_canvas import (
@@ -30,7 +30,7 @@ from tilescope.view.svg_canvas import (
     prose,
     style_sheet,
 )
-from tilescope.view.svg_grid import grid_block, ring
+from tilescope.view.svg_grid import frame, grid_block, grid_width, ink_class
 from tilescope.view.svg_ruler import ruler_block
 
 _MARGIN = 24
@@ -61,7 +61,7 @@ def _rigid_width(part: Part) -> float:
     if isinstance(part, Beside):
         return sum(_rigid_width(each) or _NARROW_TEXT for each in part.parts) + _BESIDE_GAP * (len(part.parts) - 1)
     if isinstance(part, Grid):
-        return grid_block(part).width
+        return grid_width(part)
     return ruler_block(part).width if isinstance(part, BitRuler) else 0
 
 
@@ -101,15 +101,14 @@ def _legend(part: Legend, width: float) -> Block:
     body = []
     for entry in part.entries:
         colour = colour_of(entry.colour)
-        sample = entry.sample + MARK_SIGN[entry.mark]
-        swatch = max(22.0, mono_width(sample, BODY) + 10)
+        swatch = max(24.0, mono_width(entry.sample, BODY) + 10)
         wide = swatch + 8 + _text_width(entry.text, BODY)
         if x and x + wide > width:
             x, y = 0.0, y + 26
-        text = label(swatch / 2, 16, sample, f"k on-{colour.name}")
-        frame = box(0, swatch, 22, f"cell {colour.name}") + ring(entry.mark, 0, 0, swatch, 22)
-        words_block = prose(entry.text, width)
-        body.append(moved(x, y, frame + text + moved(swatch + 8, 2, words_block.body)))
+        sample = label(swatch / 2, 16, entry.sample, ink_class(colour))
+        surface = box(0, swatch, 22, colour.name) + frame(entry.mark, 0, 0, swatch, 22)
+        said = moved(swatch + 8, 2, prose(entry.text, width).body)
+        body.append(moved(x, y, f'<g class="cells roomy">{surface}{sample}</g>{said}'))
         x += wide + 22
         widest = max(widest, x - 22)
     entries = Block(widest, y + 24, "".join(body))

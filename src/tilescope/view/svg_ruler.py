@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tilescope.view.palette import MARK_SIGN, colour_of
-from tilescope.view.ruler import BitRuler, Piece, RulerRow
+from tilescope.view.palette import colour_of
+from tilescope.view.ruler import BitRuler, Piece, RulerRow, bit_span
 from tilescope.view.svg_canvas import SMALL, TINY, Block, below, box, label, mono_width, moved
-from tilescope.view.svg_grid import ring
+from tilescope.view.svg_grid import frame, ink_class
 
-_BIT_WIDTH = {64: 16, 32: 28}
+_BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
 _NUMBERS = 15  # height of the bit numbers
 _BOX = 36
 _EMPTY_ROW = 24
@@ -45,7 +45,8 @@ def _unnamed(row_bits: int, above: int, low: int, stub: float) -> str:
     if above <= low:
         return ""
     left = stub + (row_bits - above) * bit_width
-    return box(left, (above - low) * bit_width, _BOX, "cell unused", f"bits {above - 1}-{low}: no field", y=_NUMBERS)
+    title = f"bits {bit_span(low, above - 1)}: no field"
+    return f'<g class="cells">{box(left, (above - low) * bit_width, _BOX, "unused", title, y=_NUMBERS)}</g>'
 
 
 def _piece(piece: Piece, width: float) -> str:
@@ -54,19 +55,18 @@ def _piece(piece: Piece, width: float) -> str:
     if piece.high == piece.low:
         numbers = label(width / 2, 11, str(piece.low), "h")
     else:
-        numbers = label(1, 11, str(piece.high), "h start") + label(width - 1, 11, str(piece.low), "h end")
-    name = field.name + MARK_SIGN[field.mark]
-    shown = name if mono_width(name, TINY) + 6 <= width else piece.key
-    value = field.value if mono_width(field.value, TINY) + 6 <= width or len(field.value) == 1 else ""
-    span = f"{piece.high}-{piece.low}" if piece.high > piece.low else str(piece.low)
-    title = f"bits {span}: {field.name}" + (f" = {field.value}" if field.value else "")
+        numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
+    shown = field.name if mono_width(field.name, TINY) + 8 <= width else piece.key
+    value = field.value if mono_width(field.value, TINY) + 4 <= width or len(field.value) == 1 else ""
+    title = f"bits {piece.span}: {field.name}" + (f" = {field.value}" if field.value else "")
     title += f" ({field.meaning})" if field.meaning else ""
-    ink = f"n on-{colour.name}"
+    ink = ink_class(colour)
     name_y = _NUMBERS + (15 if value else 22)
     return (
-        numbers
-        + box(0, width, _BOX, f"cell {colour.name}", title, y=_NUMBERS)
-        + ring(field.mark, 0, _NUMBERS, width, _BOX)
-        + label(width / 2, name_y, shown, f"{ink} strong")
+        f'{numbers}<g class="cells dense">'
+        + box(0, width, _BOX, colour.name, title, y=_NUMBERS)
+        + frame(field.mark, 0, _NUMBERS, width, _BOX)
+        + label(width / 2, name_y, shown, f"{ink} strong".strip())
         + label(width / 2, _NUMBERS + 29, value, ink)
+        + "</g>"
     )

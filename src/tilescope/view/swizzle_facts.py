@@ -27,8 +27,10 @@ def rule_sentence(swizzle: Swizzle) -> str:
     if swizzle.bits == 0:
         return "Nothing moves: every byte lies at its own address."
     if swizzle.feature is None or swizzle.atom_bytes not in _PIECE:
-        distance = f"{abs(swizzle.shift)} bits {'above' if swizzle.shift > 0 else 'below'}"
-        return f"Address bits {_target_bits(swizzle)} are XORed with bits {_source_bits(swizzle)}, {distance} them."
+        target, source = _target_bits(swizzle), _source_bits(swizzle)
+        if swizzle.bits == 1:
+            return f"Address bit {target} is XORed with bit {source}."
+        return f"Address bits {target} are XORed with bits {source}."
     piece, name = _PIECE[swizzle.atom_bytes]
     lines = 1 << swizzle.bits
     sentence = f"{piece} {name} of line l (128 bytes) lies at place {name[0]} XOR (l mod {lines})."
@@ -120,7 +122,8 @@ def _base_offset(swizzle: Swizzle, address: int) -> str:
 def _alignment(swizzle: Swizzle) -> str:
     if swizzle.bits == 0:
         return "shared address a multiple of 128"
-    return f"shared address a multiple of 128; of {swizzle.repeat_bytes} for base offset 0"
+    stated = " (the manual says 1024 for every 128B mode)" if "_ATOM_" in swizzle.name else ""
+    return f"shared address a multiple of 128; of {swizzle.repeat_bytes} for base offset 0{stated}"
 
 
 def _inner_width(swizzle: Swizzle) -> str:

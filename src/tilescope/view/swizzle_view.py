@@ -52,21 +52,24 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     grids: list[Part] = [_grid(swizzle, address, frame, physical) for physical in (False, True)]
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
         grids.append(_box_rows(swizzle, address))
-    title = f"Swizzle {swizzle.name}" + (f" at shared address {address:#x}" if address else "")
+    title = f"Swizzle {swizzle.name}"
+    if address:
+        title += f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}"
     return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), fact_table(swizzle, address)))
 
 
 def _frame(swizzle: Swizzle) -> _Frame:
-    piece = swizzle.flip_bytes or min(swizzle.atom_bytes, CHUNK_BYTES)
-    if swizzle.shift > 0 and swizzle.block_bytes <= SMEM_LINE_BYTES and piece >= _BANK_BYTES:
-        row = SMEM_LINE_BYTES
-    else:  # pieces that leave their line, or are smaller than a bank: a row of its own size
-        piece = swizzle.atom_bytes
+    if swizzle.bits == 0:
+        return _Frame(SMEM_LINE_BYTES, CHUNK_BYTES, 1, 1, between_rows=False, cut=False)
+    piece = swizzle.piece_bytes
+    row = SMEM_LINE_BYTES
+    if swizzle.shift < 0 or swizzle.block_bytes > SMEM_LINE_BYTES or piece < _BANK_BYTES:
+        piece = swizzle.atom_bytes  # pieces leave their line or are smaller than a bank: rows of their own size
         row = min(_MOST, 1 << swizzle.bits) * piece
-    causing_bit = swizzle.base + abs(swizzle.shift)  # the row number starts at this address bit
-    step = max(1, (1 << causing_bit) // row) if swizzle.bits else 1
-    rows = max(1, (1 << causing_bit + swizzle.bits) // (row * step)) if swizzle.bits else 1
-    return _Frame(row, piece, step, min(rows, _MOST), swizzle.shift < 0, rows > _MOST or 1 << swizzle.bits > _MOST)
+    upper_bit = swizzle.base + abs(swizzle.shift)  # of the two fields of the address, the one that numbers rows
+    step = max(1, (1 << upper_bit) // row)
+    rows = max(1, (1 << upper_bit + swizzle.bits) // (row * step))
+    return _Frame(row, piece, step, min(rows, _MOST), swizzle.shift < 0, max(rows, 1 << swizzle.bits) > _MOST)
 
 
 def _grid(swizzle: Swizzle, address: int, frame: _Frame, physical: bool) -> Grid:
@@ -126,6 +129,8 @@ def _tiers(frame: _Frame) -> tuple[Tier, ...]:
     bank_tier = Tier("bank", tuple(banks))
     if frame.piece_bytes == CHUNK_BYTES:
         return bank_tier, Tier.of("chunk", columns)
+    if frame.piece_bytes > CHUNK_BYTES:
+        return bank_tier, Tier.of(_piece_name(frame.piece_bytes), columns)
     chunks = Tier.of("chunk", range(SMEM_LINE_BYTES // CHUNK_BYTES), span=CHUNK_BYTES // frame.piece_bytes)
     return chunks, bank_tier
 
@@ -141,10 +146,10 @@ def _notes(swizzle: Swizzle, frame: _Frame, physical: bool) -> list[str]:
     if physical and frame.between_rows:
         unit = "line" if frame.is_line else "row"
         notes.append(f"A cell names the {unit} that its bytes come from; the column stays.")
-    if physical and frame.row_step > 1:
-        notes.append(f"Every {frame.row_step}th row is drawn: the rows between look the same.")
+    if physical and frame.row_step > 1 and not frame.cut:
+        notes.append(f"One row in {frame.row_step} is drawn: those between look the same.")
     if physical and frame.cut:
-        notes.append(f"The pattern is larger than this drawing, which stops at {_MOST} columns and rows.")
+        notes.append(f"The pattern is larger than this drawing, which shows {_MOST} columns and rows of it at most.")
     return notes
 
 

@@ -16,7 +16,7 @@ from tilescope.view.terminal_ruler import ruler_lines
 
 _GUTTER = 3  # columns between parts that stand side by side
 _WIDEST = 96  # prose in longer lines is hard to follow
-_NARROWEST = 24  # the last column of a table keeps this width even where the terminal has less
+_NARROWEST = 12  # the last column of a table keeps this width even where the terminal has less
 
 
 @singledispatch

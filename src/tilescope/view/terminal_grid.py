@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from tilescope.view.grid import Cell, Grid, Row, placed
 from tilescope.view.palette import MARK_SIGN
-from tilescope.view.spans import Line, Span, titled
+from tilescope.view.spans import Line, Span, centred, titled
 
 
 def grid_lines(grid: Grid, width: int) -> list[Line]:
@@ -113,7 +113,7 @@ class _Columns:
                 continue
             line.append(Span(" " * (self.starts[low] - reached)))
             wide = self.width(low, high)
-            text = _braced(shown.text, wide) if braced else shown.text.center(wide)
+            text = _braced(shown.text, wide) if braced else centred(shown.text, wide)
             line.append(Span(text, shown.tint))
             reached = self.ends[high - 1]
         return [span for span in line if span.text]
@@ -125,4 +125,4 @@ def _cell_text(cell: Cell) -> str:
 
 def _braced(text: str, width: int) -> str:
     """A header over several columns: "── 3 ──" where there is room."""
-    return f" {text} ".center(width - 1, "─") + " " if width >= len(text) + 5 else text.center(width)
+    return centred(f" {text} ", width - 1, "─") + " " if width >= len(text) + 5 else centred(text, width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilescope.view.palette import MARK_SIGN, Tint
 from tilescope.view.ruler import BitRuler, Piece, RulerRow
-from tilescope.view.spans import Line, Span
+from tilescope.view.spans import Line, Span, centred
 
 _TICK_BITS = 8
 _MAX_SCALE = 3
@@ -59,4 +59,4 @@ def _boxed(piece: Piece, width: int) -> str:
     inside = width - 2
     name = piece.field.name + sign
     text = name if len(name) <= inside else (piece.key + sign)[:inside]
-    return f"[{text.center(inside, '-')}]"
+    return f"[{centred(text, inside, '-')}]"

@@ -20,19 +20,17 @@ Every mode is its own inverse, and no mode moves data out of its line.
 
 from __future__ import annotations
 
-import itertools
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis, architectures_with
-from tilescope.errors import RuleError, broken, unknown_name
-from tilescope.value import Row
+from tilescope.errors import RuleError, broken, shortened, unknown_name
+from tilescope.swizzle.permutation import permuted
+from tilescope.value import Row, plain_int
 
 SwizzleName = Literal[
     "none", "32B", "64B", "96B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"
@@ -54,7 +52,8 @@ class Swizzle(Row):
         bit     9 8 7 6 5 4 3 2 1 0
                   y y   z z              z ^= y      (2 bits, from bit 7 + i into bit 4 + i)
 
-    Given by name and found in the table `SWIZZLE`; `Swizzle.xor` makes any other.
+    A negative shift puts the causing bits at `base` and the changed ones above them. The modes of the
+    hardware are the rows of the table `SWIZZLE`, found by name; `Swizzle.xor` makes any other.
 
     >>> Swizzle.named("128B").apply(1 * 128 + 0 * 16)  # line 1, chunk 0 goes to chunk 1
     144
@@ -63,8 +62,8 @@ class Swizzle(Row):
     name: str
     span_bytes: int | None  # widest inner box row; None: no limit of its own
     bits: int  # how many address bits change; 2**bits lines (or groups) have a pattern of their own
-    base: int  # lowest changed bit; pieces of 2**base bytes stay whole
-    shift: int  # distance to the bits that cause the change; negative: they lie below
+    base: int  # pieces of 2**base bytes stay whole; the lowest changed bit, or causing bit if the shift is negative
+    shift: int  # from the changed bits up to those that cause the change; negative: down
     flip_bytes: int  # 8: odd lines also exchange the halves of every chunk; 0: they do not
     driver_code: int | None  # CUtensorMapSwizzle
     ptx_mode: int | None  # .swizzle_mode of tensormap.replace
@@ -105,25 +104,29 @@ class Swizzle(Row):
         >>> transpose.apply(1 * 128 + 0 * 4)
         132
         """
-        for argument, given in (("bits", bits), ("base", base), ("shift", shift)):
-            if not isinstance(given, int) or isinstance(given, bool):
-                raise broken("xor-swizzle", argument, repr(given), "an integer", f"Give {argument} as an integer.")
-        top = base + abs(shift) + bits
-        if bits < 0 or base < 0 or top > _ADDRESS_BITS:
+        numbers = [number for number in map(plain_int, (bits, base, shift)) if number is not None]
+        if len(numbers) < 3:
+            raise broken(
+                "xor-swizzle", "bits, base, shift", shortened(f"({bits!r}, {base!r}, {shift!r})"), "three integers",
+                "Give bits, base and shift as integers.",
+            )  # fmt: skip
+        bits, base, shift = numbers
+        top = base + abs(shift) + bits - 1
+        if bits < 0 or base < 0 or top >= _ADDRESS_BITS:
             raise broken(
                 "xor-swizzle",
                 "bits, base, shift",
-                f"xor:{bits},{base},{shift} uses address bits {base} to {top - 1}",
+                f"xor:{bits},{base},{shift} uses address bits {base} to {top}",
                 f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
-                "Choose bits, base >= 0 with base + abs(shift) + bits inside that range.",
+                "Choose bits >= 0, base >= 0 and a shift that stays among them.",
             )
         if abs(shift) < bits:
             raise broken(
                 "xor-swizzle",
                 "shift",
                 f"shift = {shift} with bits = {bits}",
-                "the changed bits must not overlap the bits that change them, or the map has no inverse",
-                f"Use a shift of at least {bits}.",
+                "the changed bits must not overlap the bits that change them, or the map is not its own inverse",
+                f"Use a shift of at least {bits} or at most {-bits}.",
             )
         codes = (None, None, None, None, None, None)
         return cls(f"xor:{bits},{base},{shift}", None, bits, base, shift, 0, *codes, "documented")
@@ -132,24 +135,25 @@ class Swizzle(Row):
     def from_ptx(cls, mode: int | str, atomicity: int | str | None = None) -> Swizzle:
         """The row for PTX's pair of .swizzle_mode and .swizzle_atomicity (numbers or spellings).
 
+        Without an atomicity the mode has 16-byte atoms. Mode none has no atomicity; the number 0, which the
+        field holds at rest, is taken for none.
+
         >>> Swizzle.from_ptx("128B", "32B+8B-flip").name, Swizzle.from_ptx(3, 3).name
         ('128B_ATOM_32B_FLIP_8B', '128B_ATOM_64B')
         """
-        mode_code = _PTX_MODE.get(mode, mode) if isinstance(mode, int | str) else mode
-        atom_code = _PTX_ATOMICITY.get(atomicity, atomicity) if isinstance(atomicity, str) else atomicity
-        if mode_code == 0 and atom_code == 0:
-            atom_code = None
-        elif mode_code != 0 and atom_code is None:
-            atom_code = 0
+        wanted = _ptx_code(_PTX_MODE, mode), 0 if atomicity is None else _ptx_code(_PTX_ATOMICITY, atomicity)
         for row in SWIZZLE.values():
-            if (row.ptx_mode, row.ptx_atomicity) == (mode_code, atom_code):
+            if (row.ptx_mode, row.ptx_atomicity or 0) == wanted:
                 return row
-        valid = ", ".join(f"{_spelled(_PTX_MODE, row.ptx_mode)} with {_spelled(_PTX_ATOMICITY, row.ptx_atomicity)}"
-                          for row in SWIZZLE.values() if row.ptx_mode is not None)  # fmt: skip
+        valid = ", ".join(
+            next(name for name, code in _PTX_MODE.items() if code == row.ptx_mode)
+            + next((f" with {name}" for name, code in _PTX_ATOMICITY.items() if code == row.ptx_atomicity), " alone")
+            for row in SWIZZLE.values()
+        )
         raise broken(
             "ptx-swizzle-pair",
             "mode, atomicity",
-            f"swizzle mode {mode!r} with atomicity {atomicity!r}",
+            f"swizzle mode {shortened(repr(mode))} with atomicity {shortened(repr(atomicity))}",
             f"PTX's table of valid combinations has {valid}",
             "Use one of these pairs: only the 128B mode has a choice of atoms.",
         )
@@ -160,12 +164,23 @@ class Swizzle(Row):
         return 1 << self.base
 
     @property
+    def piece_bytes(self) -> int:
+        """What a copy moves at a time: a chunk, or less where the mode cuts chunks.
+
+        >>> SWIZZLE["128B_ATOM_64B"].piece_bytes, SWIZZLE["128B_ATOM_32B_FLIP_8B"].piece_bytes
+        (16, 8)
+        """
+        return self.flip_bytes or min(CHUNK_BYTES, self.atom_bytes)
+
+    @property
     def repeat_bytes(self) -> int:
         """Bytes after which the pattern starts again: 1024, 512, 256 for 128B, 64B, 32B; a line for none.
 
         >>> [SWIZZLE[name].repeat_bytes for name in ("none", "32B", "64B", "128B")]
         [128, 256, 512, 1024]
         """
+        if self.bits == 0:
+            return SMEM_LINE_BYTES
         return max(SMEM_LINE_BYTES, 1 << (self.base + abs(self.shift) + self.bits))
 
     @property
@@ -175,7 +190,11 @@ class Swizzle(Row):
 
     @property
     def block_bytes(self) -> int:
-        """The map permutes each aligned block of this many bytes within itself."""
+        """The map permutes each aligned block of this many bytes within itself.
+
+        >>> [SWIZZLE[name].block_bytes for name in ("none", "32B", "64B", "128B", "128B_ATOM_64B")]
+        [1, 32, 64, 128, 128]
+        """
         if self.bits == 0:
             return 1
         return 1 << (self.base + max(-self.shift, 0) + self.bits)
@@ -220,7 +239,10 @@ class Swizzle(Row):
                 raise _not_an_address(address)
             physical_address: int = address ^ self._change(address)
             return physical_address
-        array = np.asarray(address)
+        try:
+            array = np.asarray(address)
+        except (TypeError, ValueError):  # a ragged list
+            raise _not_an_address(address) from None
         if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
             raise _not_an_address(address)
         if array.dtype.itemsize < 8:
@@ -244,6 +266,7 @@ class Swizzle(Row):
         2
         """
         self._require_whole_chunks()
+        line, chunk = _counted("line", line), _counted("chunk", chunk, CHUNKS_PER_LINE)
         return self.apply(line * SMEM_LINE_BYTES + chunk * CHUNK_BYTES) % SMEM_LINE_BYTES // CHUNK_BYTES
 
     def chunk_in_row(self, row: int, chunk: int, address: int = 0) -> int:
@@ -252,12 +275,24 @@ class Swizzle(Row):
         Rows are not lines: two 64-byte rows, four 32-byte rows share a line and its XOR. Row 2 of a
         64B box lies in line 1, so `row % 4` (the classic mistake) names the wrong chunk:
 
+            row of the box    0   1   2   3   4   5   6   7
+            128-byte line     0   0   1   1   2   2   3   3
+            chunk 0 goes to   0   0   1   1   2   2   3   3      (row / 2) mod 4
+            the mistake       0   1   2   3   0   1   2   3      row mod 4
+
         >>> Swizzle.named("64B").chunk_in_row(2, 0), Swizzle.named("64B").chunk_in_line(2, 0)
         (1, 2)
         """
         self._require_whole_chunks()
         span_bytes = self.span_bytes or SMEM_LINE_BYTES
-        start = address + row * span_bytes
+        row, chunk = _counted("row", row), _counted("chunk", chunk, span_bytes // CHUNK_BYTES)
+        start = _checked_address(address)
+        if start % SMEM_LINE_BYTES:
+            raise broken(
+                "smem-alignment", "address", f"a box at {start:#x}", "TMA writes boxes at multiples of 128 bytes",
+                f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.",
+            )  # fmt: skip
+        start += row * span_bytes
         return (self.apply(start + chunk * CHUNK_BYTES) - start) // CHUNK_BYTES
 
     def pattern(self) -> tuple[tuple[int, ...], ...]:
@@ -276,17 +311,24 @@ class Swizzle(Row):
         >>> Swizzle.named("128B").base_offset(0x480)
         1
         """
-        return address // SMEM_LINE_BYTES % self.period_lines
+        return _checked_address(address) // SMEM_LINE_BYTES % self.period_lines
 
     def swizzle(self, data: Any, address: int = 0, *, out: Any = None, threads: int = 1) -> Any:
         r"""Logical bytes as they lie in shared memory from `address` on.
 
-        Bytes give bytes, arrays keep shape and dtype; `out` is an array of the same number of bytes.
+        Bytes give bytes, arrays keep shape and dtype; `out` is an array of the same number of bytes. The
+        buffer starts and ends where a block of the mode does, or bytes would leave it:
+
+            32B mode, blocks of 32 bytes      line 1, chunks     │ 0 1 │ 2 3 │ 4 5 │ 6 7 │
+                                              as stored          │ 1 0 │ 3 2 │ 5 4 │ 7 6 │
+
+        From 64 MiB on, the extra `fast` (numba) writes past the processor's cache: as quick as a copy. Its
+        first use loads numba and compiles, a second or less; the compiled loop is kept on disk.
 
         >>> Swizzle.named("32B").swizzle(bytes(range(256)))[128:160:16]
         b'\x90\x80'
         """
-        return self._permuted(data, address, out, threads)
+        return permuted(self, data, address, out=out, threads=threads)
 
     def unswizzle(self, data: Any, address: int = 0, *, out: Any = None, threads: int = 1) -> Any:
         """Shared memory from `address` on, back in logical order. Every mode is its own inverse.
@@ -295,50 +337,7 @@ class Swizzle(Row):
         >>> mode.unswizzle(mode.swizzle(b"0123456789abcdef" * 64)) == b"0123456789abcdef" * 64
         True
         """
-        return self._permuted(data, address, out, threads)
-
-    def _permuted(self, data: Any, address: int, out: Any, threads: int) -> Any:
-        gives_bytes = isinstance(data, bytes | bytearray | memoryview)
-        source = np.frombuffer(data, np.uint8) if gives_bytes else np.ascontiguousarray(data)
-        if source.dtype.hasobject:
-            raise broken("buffer", "data", f"an array of {source.dtype}", "plain bytes", "Give numbers, not objects.")
-        if not isinstance(threads, int) or threads < 1:
-            raise broken("threads", "threads", repr(threads), "an integer of at least 1", "Use threads=1.")
-        length_bytes = source.nbytes
-        self._require_closed(address, length_bytes)
-        target = np.empty_like(source) if out is None else _checked_out(out, length_bytes)
-        flat = source.reshape(-1).view(np.uint8)
-        flat_out = target.reshape(-1).view(np.uint8)
-        if out is not None and np.may_share_memory(flat, flat_out):
-            flat = flat.copy()
-        if self.bits == 0:
-            flat_out[...] = flat
-        else:
-            _permute(self, address % self.repeat_bytes, flat, flat_out, threads)
-        if out is not None:
-            return out
-        return target.tobytes() if gives_bytes else target
-
-    def _require_closed(self, address: int, length_bytes: int) -> None:
-        if not isinstance(address, int) or address < 0:
-            raise _not_an_address(address)
-        block = self.block_bytes
-        if address % block == 0 and length_bytes % block == 0:
-            return
-        start, end = address // block * block, -(-(address + length_bytes) // block) * block
-        found = f"{length_bytes} bytes from address {address:#x}"
-        near = np.unique(np.r_[0 : min(block, length_bytes), max(0, length_bytes - block) : length_bytes]) + address
-        physical = self.apply(near)
-        leaving = near[(physical < address) | (physical >= address + length_bytes)]
-        if leaving.size:
-            found += f": logical byte {int(leaving[0]):#x} would leave to {self.apply(int(leaving[0])):#x}"
-        raise broken(
-            "swizzle-closure",
-            "data",
-            found,
-            f"swizzle {self.name} permutes whole blocks of {block} bytes",
-            f"Start at {start:#x} and pad to {end - start} bytes.",
-        )
+        return permuted(self, data, address, out=out, threads=threads)
 
     def _require_whole_chunks(self) -> None:
         if self.bits and (self.base < 4 or self.block_bytes > SMEM_LINE_BYTES):
@@ -354,76 +353,39 @@ class Swizzle(Row):
         return self.name
 
 
-def _checked_out(out: Any, length_bytes: int) -> Any:
-    problem = None
-    if not isinstance(out, np.ndarray):
-        problem = f"a {type(out).__name__}"
-    elif not out.flags.c_contiguous:
-        problem = "an array that is not C-contiguous"
-    elif not out.flags.writeable:
-        problem = "a read-only array"
-    elif out.nbytes != length_bytes:
-        problem = f"an array of {out.nbytes} bytes"
-    if problem is not None:
-        limit = f"a writeable C-contiguous array of {length_bytes} bytes"
-        raise broken("out-array", "out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")
-    return out
+def _ptx_code(codes: dict[str, int], given: object) -> int:
+    """The number of a spelling; a number stays itself; -1 for what is neither."""
+    if isinstance(given, str):
+        return codes.get(given, -1)
+    code = plain_int(given)
+    return -1 if code is None else code
 
 
-def _permute(
-    mode: Swizzle, phase: int, source: npt.NDArray[np.uint8], target: npt.NDArray[np.uint8], threads: int
-) -> None:
-    """Copy `source` into `target` in swizzled order; `phase` is the start's place in the pattern."""
-    piece_bytes = mode.flip_bytes or min(CHUNK_BYTES, mode.atom_bytes)
-    group_bytes, order = _group_order(mode, phase, piece_bytes)
-    groups = len(source) // group_bytes
-    pieces = _PIECE[piece_bytes]
-    body = groups * group_bytes
-    rows = source[:body].view(pieces).reshape(groups, len(order))
-    rows_out = target[:body].view(pieces).reshape(groups, len(order))
-    if threads == 1 or groups < 2 * threads:
-        np.take(rows, order, axis=1, out=rows_out, mode="clip")
-    else:
-        edges = [groups * part // threads for part in range(threads + 1)]
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [
-                pool.submit(np.take, rows[low:high], order, 1, rows_out[low:high], "clip")
-                for low, high in itertools.pairwise(edges)
-            ]:
-                done.result()
-    tail = source[body:].view(pieces)
-    target[body:].view(pieces)[...] = tail[order[: len(tail)]]
+def _counted(what: str, given: object, count: int | None = None) -> int:
+    """A number of a line, row or chunk: 0 or more, and below `count`."""
+    number = plain_int(given)
+    if number is None or number < 0 or (count is not None and number >= count):
+        limit = "an integer of at least 0" if count is None else f"an integer from 0 to {count - 1}"
+        raise broken(what, what, f"{what} {shortened(repr(given))}", limit, f"Count {what}s from 0.")
+    return number
 
 
-@lru_cache(maxsize=256)
-def _group_order(mode: Swizzle, phase: int, piece_bytes: int) -> tuple[int, npt.NDArray[np.intp]]:
-    """A group of bytes after which the order repeats, and the source piece of each piece in it."""
-    group_bytes = max(mode.repeat_bytes, 1024)  # long enough that a row of np.take is worth its call
-    address = np.arange(phase, phase + group_bytes, piece_bytes)
-    return group_bytes, ((mode.apply(address) - phase) // piece_bytes).astype(np.intp)
+def _checked_address(given: object) -> int:
+    address = plain_int(given)
+    if address is None or address < 0:
+        raise _not_an_address(given)
+    return address
 
 
 def _not_an_address(found: object) -> RuleError:
-    shown = repr(found) if isinstance(found, int | float | str | None) else f"a {type(found).__name__}"
+    shown = shortened(repr(found)) if isinstance(found, int | float | str | None) else f"a {type(found).__name__}"
     return broken(
         "address", "address", shown, "an integer of at least 0, or an integer array of such", "Give a byte address."
     )
 
 
-_PIECE: dict[int, type[np.generic]] = {
-    1: np.uint8,
-    2: np.uint16,
-    4: np.uint32,
-    8: np.uint64,
-    16: np.complex128,
-}  # fmt: skip  complex128 is numpy's only 16-byte item; take moves its bits unread
-_PTX_MODE: dict[int | str, int] = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}
-_PTX_ATOMICITY: dict[int | str, int] = {"16B": 0, "32B": 1, "32B+8B-flip": 2, "64B": 3}
-
-
-def _spelled(codes: dict[int | str, int], code: int | None) -> str:
-    return next((str(name) for name, each in codes.items() if each == code), "no atomicity")
-
+_PTX_MODE = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}
+_PTX_ATOMICITY = {"16B": 0, "32B": 1, "32B+8B-flip": 2, "64B": 3}
 
 # Patterns: PTX ISA, "Swizzling Modes"; codes: cuda.h, "tensormap.replace", "Matrix Descriptor Format"
 # of wgmma, "Shared memory descriptor" of tcgen05. The parity of the flipped lines (odd) and the row

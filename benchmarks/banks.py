@@ -1,0 +1,90 @@
+"""Shared-memory wavefronts: one access in a batch, one report, one search; and what tensor-layouts says beside it.
+
+tensor-layouts counts the ways of a conflict from a CuTe layout, one access a call. It takes all 32 lanes as one group
+whatever their width, so a wide access without any conflict shows as one (last table).
+"""
+
+import numpy as np
+from ratio import Work, print_ratios
+from tensor_layouts import Layout as CuteLayout
+from tensor_layouts.analysis import bank_conflicts
+
+from tilescope.smem import fast
+from tilescope.smem.access import Access
+from tilescope.smem.banks import wavefronts
+from tilescope.smem.report import bank_report
+from tilescope.smem.search import find_layouts
+
+BATCH = 50_000
+LANES = np.arange(32)
+
+
+def with_numpy(call):
+    """The same call with the compiled loop out of reach."""
+
+    def counted():
+        kernel, fast.kernel = fast.kernel, lambda _: None
+        try:
+            call()
+        finally:
+            fast.kernel = kernel
+
+    return counted
+
+
+def batches():
+    generator = np.random.default_rng(0)
+    for op, width in (("ld.b32", 4), ("ld.b64", 8), ("ld.b128", 16), ("ldmatrix.x4", 16)):
+        strides = generator.integers(0, 64, (BATCH, 1)) * width
+        scattered = generator.integers(0, 32768 // width, (BATCH, 32)) * width
+        yield f"{op}, strided", op, LANES * strides, None
+        yield f"{op}, scattered", op, scattered, None
+        yield f"{op}, scattered, masked", op, scattered, generator.random((BATCH, 32)) < 0.8
+
+
+def peer(stride_words, words):
+    """tensor-layouts on lanes of `words` 4-byte words, `stride_words` apart."""
+    layout = CuteLayout((32, words), (stride_words, 1)) if words > 1 else CuteLayout(32, stride_words)
+    return bank_conflicts(layout, element_bytes=4)
+
+
+def main():
+    for name, op, address, active in batches():
+
+        def count(op=op, address=address, active=active):
+            wavefronts(op, address, active)
+
+        print_ratios(
+            f"one access: {name}",
+            Work("fast extra", count, units=BATCH, goal_seconds=0.35e-6),
+            Work("numpy alone", with_numpy(count), units=BATCH, goal_seconds=1e-6),
+        )
+    column = LANES * 128
+    print_ratios(
+        "one access alone",
+        Work("wavefronts", lambda: wavefronts("ld.b32", column)),
+        Work("bank_report", lambda: bank_report("ld.b32", column), goal_seconds=100e-6),
+        Work("bank_report, ld.b128", lambda: bank_report("ld.b128", column), goal_seconds=100e-6),
+        Work("tensor-layouts bank_conflicts", lambda: peer(32, 1)),
+        Work("tensor-layouts, 16 bytes a lane", lambda: peer(128, 4)),
+    )
+    tile = (128, 64)
+    bf16 = [Access.rows(tile, 16, "st.b128"), Access.ldmatrix(tile, 16)]
+    f32 = [Access.rows(tile, 32, "st.b32"), Access.transpose(tile, 32)]
+    u8 = [Access.rows(tile, 8, "st.b8"), Access.transpose(tile, 8)]
+    print_ratios(
+        "find_layouts, two patterns on 128 x 64",
+        Work("bf16: row stores, ldmatrix", lambda: find_layouts(bf16, tile=tile, element_bits=16), goal_seconds=50e-3),
+        Work("f32: transposition", lambda: find_layouts(f32, tile=tile, element_bits=32), goal_seconds=50e-3),
+        Work("u8: transposition", lambda: find_layouts(u8, tile=tile, element_bits=8), goal_seconds=50e-3),
+    )
+    print("lanes side by side        wavefronts  conflict-free   tensor-layouts says")
+    for words, op in ((1, "ld.b32"), (2, "ld.b64"), (4, "ld.b128")):
+        report, said = bank_report(op, LANES * words * 4), peer(words, words)
+        print(
+            f"{op:22}{report.wavefronts:14}{report.conflict_free!s:>15}   {said['max_ways']}-way, {said['conflict_free']}"
+        )
+
+
+if __name__ == "__main__":
+    main()

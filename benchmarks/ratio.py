@@ -1,0 +1,88 @@
+"""Times of several works side by side in one run, as ratios to the first: the median of five rounds.
+
+A round runs every work once, one after the other, so that a busy neighbour slows all of them alike. The
+ratio is taken within each round; its median is what the table shows:
+
+    a = Work("np.copyto", lambda: np.copyto(target, source))
+    b = Work("swizzle", lambda: mode.swizzle(source, out=target), goal=1.1)
+    print_ratios("256 MiB", a, b)
+
+    256 MiB                        time    ratio     goal
+    np.copyto                   40.2 ms     1.00
+    swizzle                     43.1 ms     1.07     1.10
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to time. Times are per unit: a call that does 1000 accesses of one unit each has `units=1000`."""
+
+    name: str
+    call: Callable[[], object]
+    units: float = 1.0  # what one call does, as a multiple of the unit the table speaks of
+    goal: float | None = None  # ratio to the first work
+    goal_seconds: float | None = None  # for one unit
+
+
+@dataclass(frozen=True)
+class Timing:
+    work: Work
+    seconds: float  # median, for one unit
+    ratio: float  # median of the rounds' ratios to the first work
+
+
+def timings(*works: Work, rounds: int = ROUNDS) -> list[Timing]:
+    """Median time and ratio of each work; every work is called once beforehand, untimed."""
+    for work in works:
+        work.call()
+    seconds: list[list[float]] = [[] for _ in works]
+    gc_was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for work, times in zip(works, seconds, strict=True):
+                start = time.perf_counter()
+                work.call()
+                times.append((time.perf_counter() - start) / work.units)
+    finally:
+        if gc_was_enabled:
+            gc.enable()
+    return [
+        Timing(
+            work,
+            statistics.median(times),
+            statistics.median(each / first for each, first in zip(times, seconds[0], strict=True)),
+        )
+        for work, times in zip(works, seconds, strict=True)
+    ]
+
+
+def print_ratios(title: str, *works: Work, rounds: int = ROUNDS) -> list[Timing]:
+    """Time the works and print them as a table under `title`; the first is the measure of the others."""
+    measured = timings(*works, rounds=rounds)
+    width = max(len(title), *(len(work.name) for work in works)) + 2
+    print(f"{title:{width}}{'time':>11}{'ratio':>9}{'goal':>11}")
+    for each in measured:
+        if each.work.goal_seconds is not None:
+            goal = shown_time(each.work.goal_seconds)
+        else:
+            goal = "" if each.work.goal is None else f"{each.work.goal:.2f}"
+        print(f"{each.work.name:{width}}{shown_time(each.seconds):>11}{each.ratio:9.2f}{goal:>11}".rstrip())
+    print()
+    return measured
+
+
+def shown_time(seconds: float) -> str:
+    """Three digits with the unit that fits: 40.2 ms, 351 ns."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

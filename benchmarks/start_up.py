@@ -1,0 +1,25 @@
+"""Commands from a cold start, against importing numpy: python benchmarks/start_up.py"""
+
+import subprocess
+import sys
+from functools import partial
+
+from ratio import Work, print_ratios
+
+
+def started(*arguments):
+    return partial(subprocess.run, [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    print_ratios(
+        "start-up",
+        Work('python -c "import numpy"', started("-c", "import numpy")),
+        Work('python -c "pass"', started("-c", "pass")),
+        Work('python -c "import tilescope"', started("-c", "import tilescope")),
+        Work('python -c "from tilescope import Swizzle"', started("-c", "from tilescope import Swizzle")),
+        Work("tilescope --help", started("-m", "tilescope", "--help")),
+        Work("tilescope swizzle 128B", started("-m", "tilescope", "swizzle", "128B"), goal=3),
+        Work("tilescope swizzle 128B --json", started("-m", "tilescope", "swizzle", "128B", "--json")),
+        rounds=9,
+    )

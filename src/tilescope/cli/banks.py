@@ -1,0 +1,119 @@
+"""`tilescope banks`: what access patterns cost on a layout, and which layouts cure them."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from tilescope import view
+from tilescope.cli.options import address, output_options
+from tilescope.cli.output import Output
+from tilescope.data_type import DataType
+from tilescope.errors import shortened
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
+from tilescope.smem.access import Access
+from tilescope.smem.search import find_layouts
+from tilescope.smem.tile import TileReport, tile_report
+from tilescope.swizzle import Swizzle
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Part
+
+
+def extents(text: str) -> tuple[int, int]:
+    """Rows and columns as people write them: 64x64, 128x64."""
+    found = re.fullmatch(r"\s*(\d{1,6})\s*[xX*,]\s*(\d{1,6})\s*", text)
+    if found is None:
+        raise click.BadParameter(f"{shortened(text, 40)!r} is not ROWSxCOLUMNS; write 64x64.")
+    return int(found[1]), int(found[2])
+
+
+@click.command()
+@click.argument("tile", type=extents, required=False)
+@click.argument("data_type", metavar="[TYPE]", required=False)
+@click.option("--pattern", "patterns", multiple=True, required=True, metavar="P", help="An access; may be repeated.")
+@click.option("--swizzle", default="none", metavar="MODE", help="Swizzle of the tile. [default: none]")
+@click.option("--pad", type=address, metavar="BYTES", help="Padding after each row of an atom.")
+@click.option(
+    "--atom", type=extents, metavar="RxC", help="Stored whole, in elements. [default: columns of the mode's span]"
+)
+@click.option("--atom-order", type=click.Choice(ATOM_ORDERS), default="column", show_default=True)
+@click.option(
+    "--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"
+)
+@click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
+@click.option(
+    "--max-padding", type=address, default="128", metavar="BYTES", help="Widest padding to try. [default: 128]"
+)
+@output_options
+def banks(
+    tile: tuple[int, int] | None,
+    data_type: str | None,
+    patterns: tuple[str, ...],
+    swizzle: str,
+    pad: int | None,
+    atom: tuple[int, int] | None,
+    atom_order: AtomOrder,
+    start: int,
+    fix: bool,
+    max_padding: int,
+    output: Output,
+) -> int:
+    r"""Count the shared-memory wavefronts of patterns on a TILE such as 64x64 (rows x columns) of TYPE such as bf16.
+
+    \b
+    A pattern is one of
+      "st.b128 rows", "ld.b32 columns"     lanes beside or below each other
+      transpose                            single elements, column by column
+      ldmatrix.x4, ldmatrix.x2.trans       a walk over the tile
+      stmatrix.x4                          an epilogue
+      "mma.m16n8k16 A bf16"                registers loaded straight from the tile (A.trans: MN-major)
+      "ld.b32: lane * 33 * 4"              an expression of lane; it needs no tile
+
+    \b
+    tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4 --pattern "st.b128 rows"
+    tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
+    tilescope banks --pattern "ld.b32: lane * 33 * 4"
+
+    Exit status 1: --fix found no layout without conflicts.
+    """
+    if tile is None:
+        if fix:
+            raise click.UsageError("--fix needs a tile, such as 64x64 bf16.")
+        output.show(tile_report([Access.named(text) for text in patterns]))
+        return 0
+    if data_type is None:
+        raise click.UsageError("a tile needs the type of its elements, such as 64x64 bf16.")
+    bits = DataType.named(data_type).smem_bits
+    accesses = [Access.named(text, tile, bits) for text in patterns]
+    report = tile_report(accesses, _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, start))
+    if not fix:
+        output.show(report)
+        return 0
+    search = find_layouts(accesses, tile=tile, element_bits=bits, max_padding_bytes=max_padding)
+    output.show(report, _joined(report, view.draw(search)), {"search": search.to_dict()})
+    return 0 if search.conflict_free else 1
+
+
+def _layout(
+    tile: tuple[int, int], bits: int, swizzle: Swizzle, pad: int | None, atom: tuple[int, int] | None,
+    atom_order: AtomOrder, start: int,
+) -> Layout:  # fmt: skip
+    """The layout asked for; where not said otherwise, rows of one span as TMA writes them."""
+    span_bytes = swizzle.span_bytes
+    row_bytes = tile[1] * bits // 8
+    if span_bytes and atom is None and pad is None:
+        if row_bytes > span_bytes and row_bytes % span_bytes == 0:
+            atom = (tile[0], span_bytes * 8 // bits)
+        elif row_bytes < span_bytes:
+            pad = span_bytes - row_bytes
+    return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=swizzle, start=start)
+
+
+def _joined(report: TileReport, found: Drawing | None) -> Drawing | None:
+    """The cost as it is, then the cure."""
+    cost = view.draw(report)
+    if cost is None or found is None:
+        return cost
+    parts: tuple[Part, ...] = (*cost.parts, *found.parts)
+    return Drawing(cost.title, parts)

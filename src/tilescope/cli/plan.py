@@ -1,0 +1,58 @@
+"""`tilescope plan` and `tilescope gemm`: what to do with a tile, or with a whole product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tilescope.cli.options import extents, output_options
+from tilescope.cli.output import Output
+from tilescope.planner import plan as find_plans
+from tilescope.planner import plan_gemm
+
+
+@click.command()
+@click.argument("tile", type=extents, metavar="MNxK")
+@click.argument("data_type", metavar="TYPE")
+@click.option("--major", default="K", help="K or MN: which dimension is contiguous. [default: K]")
+@click.option("--consumer", default="wgmma", help='wgmma, tcgen05, ldmatrix, or a pattern such as "ld.b128 columns".')
+@click.option("--arch", default="sm_90", help="[default: sm_90]")
+@click.option("--swizzle", help="Only this swizzle.")
+@click.option("--atom-order", help="Only this order: column or row.")
+@click.option("--operand", help="A or B.")
+@click.option("--stages", type=int, default=1, help="Tiles in flight. [default: 1]")
+@click.option("--copy", default="tma", help="tma, cp.async or ld.global. [default: tma]")
+@click.option("--direction", default="load", help="load or store. [default: load]")
+@click.option("--traffic", default="dense", help="dense or sparse: chooses the L2 promotion. [default: dense]")
+@click.option("--fold", is_flag=True, help="Also offer maps of rank 3 and 4 that take one copy.")
+@click.option("--global-shape", type=extents, metavar="MNxK", help="The whole matrix: strides and edges.")
+@click.option("--why", is_flag=True, help="Name the reasons of every refused candidate.")
+@output_options
+def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **options: Any) -> int:
+    """Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
+
+    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
+    """
+    report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
+    output.show(report, why=why)
+    return 0 if report.candidates else 1
+
+
+@click.command()
+@click.argument("shape", type=extents, metavar="MxNxK")
+@click.argument("data_type", metavar="TYPE")
+@click.option("--arch", default="sm_90", help="[default: sm_90]")
+@click.option("--consumer", help="wgmma, tcgen05 or ldmatrix. [default: the best the architecture has]")
+@click.option("--tile", type=extents, metavar="MxNxK", help="This tile instead of the best.")
+@click.option("--stages", type=int, help="[default: as many as fit, at most 8]")
+@click.option("--a-major", default="K", help="K or MN. [default: K]")
+@click.option("--b-major", default="K", help="K or MN. [default: K]")
+@click.option("--output-type", help="Type of C. [default: TYPE]")
+@click.option("--sms", type=int, default=132, help="Multiprocessors of the card. [default: 132]")
+@output_options
+def gemm(shape: tuple[int, ...], data_type: str, output: Output, **options: Any) -> None:
+    """Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16."""
+    if len(shape) != 3:
+        raise click.BadParameter(f"{len(shape)} extents; a product has three: MxNxK.", param_hint="shape")
+    output.show(plan_gemm(*shape, data_type, **options))

@@ -1,0 +1,171 @@
+"""Who reads (or writes) the tile in shared memory, what layout that asks for, and what it costs.
+
+    wgmma, tcgen05     the tensor core reads shared memory by descriptor: canonical atoms, no counted wavefronts
+    ldmatrix           a warp reads 8 rows x 16 bytes at a time: canonical atoms, counted
+    an access pattern  threads read as they like: rows as TMA leaves them, counted
+    a store            registers are written by stmatrix or st.shared, and TMA takes the tile from there
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tilescope.errors import RuleError, Violation
+from tilescope.layout import AtomOrder, Layout
+from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+from tilescope.mma.fragment import fragment
+from tilescope.mma.wgmma_loop import WgmmaLoop
+from tilescope.planner.plans import Plan
+from tilescope.planner.problem import Operand, Problem
+from tilescope.smem.access import Access
+from tilescope.smem.tile import tile_report
+from tilescope.swizzle import SWIZZLE, Swizzle
+
+WGMMA_ROWS_OF_A = 64
+SMALLEST_MN = 8
+K_STEP_BYTES = 32  # what one wgmma or tcgen05.mma takes along k
+LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
+
+
+class Wavefronts(NamedTuple):
+    """Wavefronts of a whole tile, and the fewest that its instructions could take; None: not counted."""
+
+    taken: int | None
+    ideal: int | None
+
+
+UNCOUNTED = Wavefronts(None, None)
+
+
+def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
+    """The swizzles worth trying: what the architecture has and the consumer could know."""
+    if problem.swizzle is not None:
+        return (problem.swizzle,)
+    known = [row for row in SWIZZLE.values() if row.feature and problem.arch.has(row.feature)]
+    if problem.copy != "tma":
+        known = [SWIZZLE[name] for name in ("none", "32B", "64B", "128B")]
+    return tuple(row for row in known if row.name != "96B")  # no driver call makes it
+
+
+def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tuple[Layout, CanonicalLayout | None]:
+    """The tile's layout under a swizzle; RuleError where the consumer has no such layout."""
+    if problem.for_tensor_core:
+        canonical = canonical_layout(problem.major, swizzle, problem.data_type)
+        violations = _unreadable(problem, canonical)
+        if violations:
+            raise RuleError(violations)
+        return canonical.tile(problem.tile, atom_order=atom_order).layout, canonical
+    bits = problem.data_type.smem_bits
+    width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
+    if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
+        width = max(each for each in range(1, LARGEST_PLAIN_ROW + 1) if problem.columns % each == 0 and each * bits % 128 == 0)
+    rows = problem.rows if atom_order == "column" else min(problem.rows, swizzle.repeat_bytes * 8 // (width * bits) or 1)
+    if problem.columns % width or problem.rows % rows:
+        up = -(-problem.columns // width) * width
+        raise RuleError([Violation(
+            "plan-span", "error", "tile", f"{problem.columns} contiguous elements of {bits} bits",
+            f"swizzle {swizzle.name} takes rows of {width}", f"Use {up}, or a smaller swizzle.",
+        )])  # fmt: skip
+    layout = Layout((problem.rows, problem.columns), bits, atom=(rows, width), atom_order=atom_order, swizzle=swizzle)
+    return layout, None
+
+
+def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]:
+    """Why the tensor core cannot read this tile in this layout."""
+    problems = []
+
+    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
+        problems.append(Violation(rule, "error", argument, found, limit, fix))
+
+    mn, k = problem.tile
+    bits = problem.data_type.smem_bits
+    reader = "ldmatrix.trans" if problem.consumer == "ldmatrix" and problem.major == "MN" else problem.consumer
+    if not any(each.instruction == reader for each in canonical.readers):
+        refuse(
+            "plan-layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {problem.data_type.name}",
+            f"{problem.consumer} does not read this layout",
+            "Use a K-major tile, or transpose while copying." if canonical.major == "MN" else "Use swizzle 128B, 64B, 32B or none.",
+        )  # fmt: skip
+    if problem.consumer == "ldmatrix":
+        if mn % SMALLEST_MN:
+            refuse("plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}.")
+        return problems
+    step = K_STEP_BYTES * 8 // bits
+    if k % step:
+        refuse(
+            "plan-tile", "tile", f"k = {k} elements = {k * bits / 8:g} bytes", f"{problem.consumer} takes k in steps of 32 bytes",
+            f"Use k = {_up(k, step)}, or consumer=\"ldmatrix\".",
+        )  # fmt: skip
+    multiple = WGMMA_ROWS_OF_A if problem.operand == "A" else SMALLEST_MN
+    if mn % multiple:
+        which = f"operand {problem.operand}" if problem.operand else "an operand"
+        refuse("plan-tile", "tile", f"mn = {mn}", f"{problem.consumer} takes {which} in multiples of {multiple}", f"Use mn = {_up(mn, multiple)}.")
+    return problems
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def consumer_wavefronts(problem: Problem, layout: Layout) -> Wavefronts:
+    """What the consumer's reads of the whole tile take (of a store: the writes of its producer)."""
+    if problem.direction == "store":
+        return _counted(epilogue_pattern(problem), layout)
+    if isinstance(problem.consumer, Access):
+        return _counted(problem.consumer, layout)
+    if problem.consumer == "ldmatrix":
+        return _counted(ldmatrix_pattern(problem), layout)
+    return UNCOUNTED
+
+
+def ldmatrix_pattern(problem: Problem) -> Access:
+    """The widest ldmatrix walk that fits the tile."""
+    tile = (problem.rows, problem.columns)
+    return _widest(lambda count: Access.ldmatrix(
+        tile, problem.data_type.smem_bits, count=count, transpose=problem.major == "MN",
+    ))  # fmt: skip
+
+
+def epilogue_pattern(problem: Problem) -> Access:
+    """How a tile of results leaves the registers: stmatrix for 16 bits, vector stores of a fragment otherwise."""
+    tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
+    if bits == 16 and problem.arch.has("stmatrix"):
+        return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=problem.major == "MN"))
+    if bits == 32 and problem.rows % 16 == 0 and problem.columns % 8 == 0 and problem.major == "K":
+        return Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile)
+    return Access.rows(tile, bits, "st.b128")
+
+
+def _widest(make: Any) -> Access:
+    errors: RuleError | None = None
+    for count in (4, 2, 1):
+        try:
+            access: Access = make(count)
+        except RuleError as error:
+            errors = error
+        else:
+            return access
+    assert errors is not None
+    raise errors
+
+
+def _counted(access: Access, layout: Layout) -> Wavefronts:
+    report = tile_report([access], layout)
+    return Wavefronts(report.wavefronts, report.ideal)
+
+
+def operand_of(problem: Problem) -> Operand:
+    """The operand a tile serves as: as asked, else A where its rows allow it."""
+    return problem.operand or ("A" if problem.tile[0] % WGMMA_ROWS_OF_A == 0 else "B")
+
+
+def descriptors_of(plan: Plan, smem_address: int) -> Any:
+    """The descriptors of a plan for a tensor core that reads shared memory."""
+    problem = plan.problem
+    if plan.canonical is None or problem.consumer == "ldmatrix":
+        raise RuleError([Violation(
+            "plan-descriptors", "error", "consumer", f"consumer = {problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name}",
+            "wgmma and tcgen05 read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
+        )])  # fmt: skip
+    tile = plan.canonical.tile(problem.tile, atom_order=plan.atom_order, start=smem_address)
+    return WgmmaLoop(tile, operand_of(problem), problem.data_type)

@@ -1,0 +1,236 @@
+"""A plan: everything a kernel needs to bring one tile from global memory to its consumer, or back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError, Violation, broken
+from tilescope.layout import AtomOrder, Layout
+from tilescope.mma.canonical import CanonicalLayout
+from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
+from tilescope.planner.problem import Problem
+from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
+from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.reading import integers
+from tilescope.value import Value, row_field
+
+RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Value):
+    """What a plan costs for one tile. None: not counted by any instrument, or not measured."""
+
+    tma_instructions: int
+    gmem_request_bytes: int  # contiguous global bytes of one request
+    smem_bytes: int  # of one stage
+    waste_bytes: int  # of these, what no element occupies
+    smem_alignment_bytes: int
+    transaction_bytes: int
+    read_wavefronts: int | None  # of the consumer; tensor cores that read shared memory have none
+    read_ideal: int | None
+    write_wavefronts: int | None  # where threads write; TMA has none
+    write_ideal: int | None
+    bandwidth_share: float | None  # of the fastest boxes measured
+
+    @property
+    def excess_wavefronts(self) -> int:
+        """Wavefronts lost to bank conflicts, reading and writing."""
+        read = (self.read_wavefronts or 0) - (self.read_ideal or 0)
+        return read + (self.write_wavefronts or 0) - (self.write_ideal or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Value):
+    """One way to move a tile: swizzle, atoms, boxes, where each lands, and what it costs.
+
+    >>> from tilescope.planner import plan
+    >>> best = plan((128, 64), "bf16").best
+    >>> best.swizzle.name, best.box, best.tma_instructions, best.smem_alignment_bytes
+    ('128B', (64, 128), 1, 1024)
+    """
+
+    problem: Problem
+    swizzle: Swizzle = row_field(Swizzle.named)
+    atom_order: AtomOrder
+    layout: Layout
+    boxes: Boxes | None  # None: threads copy, not TMA
+    l2_promotion: str
+    costs: Costs
+    reasons: tuple[str, ...]
+    basis: Basis
+    canonical: CanonicalLayout | None = field(default=None)  # None: no tensor core reads it
+
+    @property
+    def box(self) -> tuple[int, ...] | None:
+        """Extent of one TMA box, driver order, elements."""
+        return None if self.boxes is None else self.boxes.box
+
+    @property
+    def copies(self) -> tuple[PlannedCopy, ...]:
+        """The TMA copies of one tile: coords relative to the tile, and offset in its shared memory."""
+        return () if self.boxes is None else self.boxes.copies
+
+    @property
+    def folded(self) -> bool:
+        """Whether the map sees the matrix through one or two more dimensions."""
+        return self.boxes is not None and self.boxes.folded
+
+    @property
+    def tma_instructions(self) -> int:
+        """Copies that one tile takes."""
+        return self.costs.tma_instructions
+
+    @property
+    def transaction_bytes(self) -> int:
+        """What the mbarrier expects for one tile."""
+        return self.costs.transaction_bytes
+
+    @property
+    def smem_bytes(self) -> int:
+        """Shared memory of one tile and stage."""
+        return self.costs.smem_bytes
+
+    @property
+    def smem_alignment_bytes(self) -> int:
+        """Alignment of each stage's shared memory."""
+        return self.costs.smem_alignment_bytes
+
+    @property
+    def gmem_request_bytes(self) -> int:
+        """Contiguous global bytes of one box row, at most 128."""
+        return self.costs.gmem_request_bytes
+
+    @property
+    def stage_bytes(self) -> int:
+        """From one stage to the next: the tile, rounded up to its alignment."""
+        return -(-self.smem_bytes // self.smem_alignment_bytes) * self.smem_alignment_bytes
+
+    @property
+    def total_smem_bytes(self) -> int:
+        """Shared memory of all stages."""
+        return self.problem.stages * self.stage_bytes
+
+    @property
+    def blocks_per_sm(self) -> int:
+        """Blocks that fit an SM by their shared memory alone."""
+        arch = self.problem.arch
+        return min(arch.blocks_per_sm, arch.smem_per_sm_bytes // (self.total_smem_bytes + RESERVED_BYTES))
+
+    def tensor_map(
+        self, address: int, global_shape: tuple[int, int] | None = None, strides_bytes: Sequence[int] | None = None
+    ) -> TensorMap:
+        """The tensor map for a matrix of `global_shape` (mn, k) at `address`.
+
+        >>> from tilescope.planner import plan
+        >>> plan((128, 64), "bf16").best.tensor_map(0, (4096, 4096)).dims
+        (4096, 4096)
+        """
+        if self.boxes is None:
+            raise broken(
+                "plan-copy", "copy", f"copy = {self.problem.copy}", "only TMA reads a tensor map", 'Plan with copy="tma".'
+            )
+        shape = self.problem.global_shape if global_shape is None else integers("global_shape", global_shape)
+        if shape is None or len(shape) != 2:
+            raise broken("plan-shape", "global_shape", repr(global_shape), "(mn, k) of the whole matrix", "Give two extents.")
+        strides = self.problem.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes)
+        whole = (shape[0], shape[1])
+        if self.folded:
+            problems = unfoldable(self.problem, self.layout, whole)
+            if problems:
+                raise RuleError(problems)
+        return built_map(map_arguments(self.problem, self.layout, self.boxes, whole, strides), address, self.l2_promotion)
+
+    def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:
+        """Coordinates of a copy for the tile whose corner is element (mn, k) of the matrix.
+
+        >>> from tilescope.planner import plan
+        >>> wide = plan((64, 128), "bf16").best
+        >>> [wide.copy_coords(copy, 64, 256) for copy in wide.copies]
+        [(256, 64), (320, 64)]
+        """
+        column, row = (k, mn) if self.problem.major == "K" else (mn, k)
+        if not self.folded:
+            corner: tuple[int, ...] = (column, row)
+        elif self.atom_order == "column":
+            corner = (0, row, column // self.layout.atom[1])
+        else:
+            corner = (0, 0, column // self.layout.atom[1], row // self.layout.atom[0])
+        return tuple(a + b for a, b in zip(corner, copy.coords, strict=True))
+
+    def address(self, mn: Any, k: Any, smem_address: int = 0) -> Any:
+        """Physical shared address of element (mn, k) of the tile, whose stage starts at `smem_address`."""
+        placed = self.layout.with_start(smem_address)
+        return placed.address(mn, k) if self.problem.major == "K" else placed.address(k, mn)
+
+    def descriptors(self, smem_address: int = 0) -> Any:
+        """The tensor core's descriptors for the tile at `smem_address`, indexed [mn_block][k_step].
+
+        >>> from tilescope.planner import plan
+        >>> [hex(step.encode()) for step in plan((64, 64), "bf16").best.descriptors(0x400)[0]][:2]
+        ['0x4000004000010040', '0x4000004000010042']
+        """
+        from tilescope.planner.consumers import descriptors_of
+
+        return descriptors_of(self, smem_address)
+
+    @property
+    def chunk_order(self) -> npt.NDArray[np.int64]:
+        """The source chunk (row x chunks of a row + chunk) that each place of shared memory holds: (lines, 8).
+
+        A warp that stores one line of 128 bytes reads these chunks from global memory.
+
+        >>> from tilescope.planner import plan
+        >>> plan((8, 32), "bf16", consumer="ldmatrix", copy="cp.async", swizzle="64B").best.chunk_order[:2].tolist()
+        [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 11, 10, 13, 12, 15, 14]]
+        """
+        bits = self.layout.element_bits
+        rows, chunks = self.layout.shape[0], self.layout.shape[1] * bits // 8 // CHUNK_BYTES
+        columns = np.arange(chunks) * (CHUNK_BYTES * 8 // bits)
+        place = (self.layout.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
+        order = np.full(-(-self.layout.size_bytes // SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
+        order[place.reshape(-1)] = np.arange(rows * chunks)
+        return order.reshape(-1, CHUNKS_PER_LINE)
+
+    @property
+    def c_expression(self) -> str:
+        """The shared address of element (r, c) in C, with `unsigned a` declared: r strided, c contiguous.
+
+        >>> from tilescope.planner import plan
+        >>> plan((64, 64), "bf16").best.c_expression
+        '(a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))'
+        """
+        return self.layout.c_expression
+
+    def edge(self, global_shape: tuple[int, int] | None = None) -> tuple[str, ...]:
+        """What the last tiles of a matrix hold: how much of them is fill.
+
+        >>> from tilescope.planner import plan
+        >>> plan((128, 64), "bf16").best.edge((1000, 4096))
+        ('mn: 8 tiles of 128, the last with 104 of 128: 24 filled',)
+        """
+        shape = self.problem.global_shape if global_shape is None else global_shape
+        if shape is None:
+            return ()
+        found = []
+        for name, whole, part in zip(("mn", "k"), shape, self.problem.tile, strict=True):
+            last = whole % part
+            if last:
+                found.append(f"{name}: {-(-whole // part)} tiles of {part}, the last with {last} of {part}: {part - last} filled")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Value):
+    """A candidate that cannot be, and why."""
+
+    swizzle: Swizzle = row_field(Swizzle.named)
+    atom_order: AtomOrder
+    folded: bool
+    violations: tuple[Violation, ...]

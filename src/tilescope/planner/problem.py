@@ -1,0 +1,221 @@
+"""What is asked of the planner: a tile, who reads it, how it gets there.
+
+    tile (mn, k)     128 x 64 bf16, K-major                     MN-major
+                     ┌──── k ────┐                              ┌──── mn ────┐
+                  mn │ contiguous →                           k │ contiguous →
+                     └───────────┘                              └────────────┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tilescope.arch import Arch, ArchName, architectures_with
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.layout import ATOM_ORDERS, AtomOrder
+from tilescope.mma.canonical import Major, major_named, tile_shape
+from tilescope.smem.access import Access
+from tilescope.swizzle import Swizzle, SwizzleName
+from tilescope.tensor_map.reading import integer, integers
+from tilescope.value import Value, row_field
+
+CopyName = Literal["tma", "cp.async", "ld.global"]
+Direction = Literal["load", "store"]
+Traffic = Literal["dense", "sparse"]
+Operand = Literal["A", "B"]
+CONSUMERS = ("wgmma", "tcgen05", "ldmatrix")
+COPIES: tuple[CopyName, ...] = ("tma", "cp.async", "ld.global")
+DIRECTIONS: tuple[Direction, ...] = ("load", "store")
+TRAFFICS: tuple[Traffic, ...] = ("dense", "sparse")
+OPERANDS: tuple[Operand, ...] = ("A", "B")
+LARGEST_EXTENT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Problem(Value):
+    """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left."""
+
+    tile: tuple[int, int]
+    data_type: DataType = row_field(DataType.named)
+    major: Major = "K"
+    consumer: str | Access = "wgmma"
+    arch: Arch = row_field(Arch.named, default=None)
+    swizzle: Swizzle | None = row_field(Swizzle.named, default=None)
+    atom_order: AtomOrder | None = None
+    operand: Operand | None = None
+    stages: int = 1
+    copy: CopyName = "tma"
+    direction: Direction = "load"
+    traffic: Traffic = "dense"
+    fold: bool = False
+    global_shape: tuple[int, int] | None = None
+    strides_bytes: tuple[int, ...] | None = None
+
+    def __init__(
+        self,
+        tile: tuple[int, int],
+        data_type: Any,
+        *,
+        major: Major = "K",
+        consumer: str | Access = "wgmma",
+        arch: ArchName | Arch = "sm_90",
+        swizzle: SwizzleName | Swizzle | None = None,
+        atom_order: AtomOrder | None = None,
+        operand: Operand | None = None,
+        stages: int = 1,
+        copy: CopyName = "tma",
+        direction: Direction = "load",
+        traffic: Traffic = "dense",
+        fold: bool = False,
+        global_shape: tuple[int, int] | None = None,
+        strides_bytes: tuple[int, ...] | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
+        problems: list[Violation] = []
+        for name, read in _READERS.items():
+            try:
+                value = read(given[name])
+            except RuleError as error:
+                problems.extend(error.violations)
+                value = None
+            object.__setattr__(self, name, value)
+        if not problems:
+            problems.extend(_contradictions(self))
+            object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
+        if problems:
+            raise RuleError(problems)
+
+    @property
+    def rows(self) -> int:
+        """Extent of the strided dimension: mn of a K-major tile, k of an MN-major one."""
+        return self.tile[0] if self.major == "K" else self.tile[1]
+
+    @property
+    def columns(self) -> int:
+        """Extent of the contiguous dimension."""
+        return self.tile[1] if self.major == "K" else self.tile[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of the tile in shared memory."""
+        return self.columns * self.data_type.smem_bits // 8
+
+    @property
+    def for_tensor_core(self) -> bool:
+        """Whether the tile must lie in the atoms of a tensor core."""
+        return self.direction == "load" and isinstance(self.consumer, str)
+
+
+def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
+    """A consumer that is no tensor core is an access pattern, given as such or by its text."""
+    consumer = problem.consumer
+    if isinstance(consumer, Access) or consumer in CONSUMERS:
+        return consumer
+    try:
+        return Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
+    except RuleError as error:
+        known = (*CONSUMERS, "ldmatrix.x4", "ld.b128 columns")
+        if error.violations[0].rule == "unknown-name":
+            problems.append(unknown_name("consumer", "consumer", consumer, known))
+        else:
+            problems.extend(error.violations)
+        return consumer
+
+
+def _contradictions(problem: Problem) -> list[Violation]:
+    problems = []
+    arch, consumer = problem.arch, problem.consumer
+    if isinstance(consumer, str) and consumer in CONSUMERS and not arch.has(consumer):
+        here = [name for name in CONSUMERS if arch.has(name)]
+        nearest = here[0]
+        problems.append(Violation(
+            "plan-consumer", "error", "consumer", f"consumer = {consumer} on {arch.name}",
+            f"{consumer} exists on {', '.join(architectures_with(consumer))}; {arch.name} has {', '.join(here)}",
+            f'Use consumer="{nearest}", or arch="{architectures_with(consumer)[0]}".',
+        ))  # fmt: skip
+    if problem.copy == "tma" and not arch.has("tma"):
+        problems.append(Violation(
+            "plan-copy", "error", "copy", f"copy = tma on {arch.name}",
+            f"TMA exists on {', '.join(architectures_with('tma'))}", 'Use copy="cp.async".',
+        ))  # fmt: skip
+    if problem.direction == "store" and problem.copy != "tma":
+        problems.append(Violation(
+            "plan-copy", "error", "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
+            'Use copy="tma".',
+        ))  # fmt: skip
+    bits = problem.columns * problem.data_type.bits
+    if bits % 128:
+        step = 128 // problem.data_type.bits if 128 % problem.data_type.bits == 0 else 64
+        up = -(-problem.columns // step) * step
+        name = "k" if problem.major == "K" else "mn"
+        problems.append(Violation(
+            "plan-row", "error", "tile", f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
+            "copies move multiples of 16 bytes", f"Use {name} = {up}.",
+        ))  # fmt: skip
+    return problems
+
+
+def _one_of(argument: str, known: tuple[str, ...]) -> Any:
+    def read(given: Any) -> Any:
+        if isinstance(given, str) and given in known:
+            return given
+        raise RuleError([unknown_name(argument, argument, given, known)])
+
+    return read
+
+
+def _optional(read: Any) -> Any:
+    return lambda given: None if given is None else read(given)
+
+
+def _extent_pair(argument: str) -> Any:
+    def read(given: Any) -> tuple[int, int]:
+        pair = tile_shape(given)
+        if max(pair) > LARGEST_EXTENT and argument == "tile":
+            raise RuleError([Violation(
+                "plan-tile", "error", argument, f"a tile of {pair[0]} x {pair[1]}", f"at most {LARGEST_EXTENT} in each dimension",
+                "Plan the tile of one block, not the matrix; global_shape takes the matrix.",
+            )])  # fmt: skip
+        return pair
+
+    return read
+
+
+def _stages(given: Any) -> int:
+    stages = integer("stages", given)
+    if not 1 <= stages <= 1024:
+        raise RuleError([Violation("plan-stages", "error", "stages", f"stages = {stages}", "1 to 1024", "Use 2 to 8.")])
+    return stages
+
+
+def _consumer(given: Any) -> Any:
+    if isinstance(given, str | Access):
+        return given
+    raise RuleError([unknown_name("consumer", "consumer", given, CONSUMERS)])
+
+
+def _flag(given: Any) -> bool:
+    if isinstance(given, bool):
+        return given
+    raise RuleError([Violation("argument-type", "error", "fold", repr(given), "True or False", "Use fold=True.")])
+
+
+_READERS: dict[str, Any] = {
+    "tile": _extent_pair("tile"),
+    "data_type": DataType.named,
+    "major": major_named,
+    "consumer": _consumer,
+    "arch": Arch.named,
+    "swizzle": _optional(Swizzle.named),
+    "atom_order": _optional(_one_of("atom_order", ATOM_ORDERS)),
+    "operand": _optional(_one_of("operand", OPERANDS)),
+    "stages": _stages,
+    "copy": _one_of("copy", COPIES),
+    "direction": _one_of("direction", DIRECTIONS),
+    "traffic": _one_of("traffic", TRAFFICS),
+    "fold": _flag,
+    "global_shape": _optional(_extent_pair("global_shape")),
+    "strides_bytes": _optional(lambda given: integers("strides_bytes", given)),
+}

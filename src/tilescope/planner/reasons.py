@@ -1,0 +1,134 @@
+"""Why a plan is ranked where it is: the order of terms, and each term in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilescope.planner.bandwidth import BEST_GB_PER_S
+from tilescope.planner.plans import Plan
+
+
+def rank(plan: Plan) -> tuple[float, ...]:
+    """What plans are compared by, most important first; smaller is better.
+
+    conflicts, then predicted bandwidth, then instructions, then shared memory wasted, then alignment.
+    """
+    costs = plan.costs
+    share = costs.bandwidth_share if costs.bandwidth_share is not None else costs.gmem_request_bytes / 128
+    return (
+        costs.excess_wavefronts, -round(share, 3), -costs.gmem_request_bytes, costs.tma_instructions, costs.waste_bytes,
+        costs.smem_alignment_bytes,
+    )  # fmt: skip
+
+
+def behind(plan: Plan, best: Plan) -> str:
+    """Why `plan` comes after `best`: the first term in which they differ.
+
+    >>> from tilescope.planner import plan
+    >>> report = plan((64, 64), "bf16")
+    >>> report.why(report.candidates[-1])
+    '44 % of the bandwidth, not 100 %'
+    """
+    for ours, theirs, words in zip(rank(plan), rank(best), _terms(plan, best), strict=True):
+        if ours != theirs:
+            return words
+    return "first" if plan == best else "equal in every term"
+
+
+def _terms(plan: Plan, best: Plan) -> tuple[str, ...]:
+    here, there = plan.costs, best.costs
+    share = [
+        "unmeasured" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}".replace("%", " %")
+        for costs in (here, there)
+    ]
+    return (
+        f"{here.excess_wavefronts} wavefronts lost to conflicts, not {there.excess_wavefronts}",
+        f"{share[0]} of the bandwidth, not {share[1]}",
+        f"requests of {here.gmem_request_bytes} bytes, not {there.gmem_request_bytes}",
+        f"{here.tma_instructions} copies, not {there.tma_instructions}",
+        f"{here.waste_bytes} bytes of shared memory unused, not {there.waste_bytes}",
+        f"needs {here.smem_alignment_bytes}-byte alignment, not {there.smem_alignment_bytes}",
+    )
+
+
+def explained(plan: Plan, best: Plan) -> Plan:
+    """The plan with its reasons written down, term by term."""
+    words = [_swizzle(plan)]
+    if plan.boxes is not None:
+        words += [_boxes(plan), _bandwidth(plan), _promotion(plan)]
+    else:
+        words.append(
+            f"{plan.problem.copy}: each thread moves 16 bytes, 8 threads a line of 128; requests of {plan.gmem_request_bytes} bytes."
+        )
+    words += [*_wavefronts(plan), _budget(plan), *_store(plan)]
+    words += [f"Edge: {each}." for each in plan.edge()]
+    if plan is not best and behind(plan, best) != "equal in every term":
+        words.append(f"Not first: {behind(plan, best)}.")
+    return replace(plan, reasons=tuple(words))
+
+
+def _swizzle(plan: Plan) -> str:
+    row_bytes, swizzle = plan.problem.row_bytes, plan.swizzle
+    if swizzle.span_bytes is None:
+        what = "none (core matrices of 8 x 16 bytes)" if plan.canonical is not None else "none (plain rows)"
+        return f"Swizzle {what}: rows of {plan.layout.pitch_bytes} bytes."
+    share = "all" if swizzle.span_bytes == row_bytes else "a whole part"
+    return f"Swizzle {swizzle.name}: its span of {swizzle.span_bytes} bytes is {share} of the tile's {row_bytes} contiguous bytes."
+
+
+def _boxes(plan: Plan) -> str:
+    assert plan.boxes is not None
+    box = " x ".join(map(str, plan.boxes.box))
+    one = plan.tma_instructions == 1
+    how = "folded: the map sees columns of spans, " if plan.folded else ""
+    order = "" if 1 in plan.layout.atom_grid else f" in {plan.atom_order} order"
+    return f"{plan.tma_instructions} {'copy' if one else 'copies'} of box {box}{order} ({how}{plan.gmem_request_bytes} bytes a request)."
+
+
+def _bandwidth(plan: Plan) -> str:
+    assert plan.costs.bandwidth_share is not None
+    return (
+        f"Predicted {plan.costs.bandwidth_share:.0%}".replace("%", " %")
+        + f" of the fastest boxes measured ({BEST_GB_PER_S} GB/s on an H200)."
+    )
+
+
+def _promotion(plan: Plan) -> str:
+    if plan.l2_promotion == "none":
+        return "L2 promotion none: sparse traffic should not fetch neighbours."
+    return f"L2 promotion {plan.l2_promotion}: never slower than none or 256B in the measurements."
+
+
+def _wavefronts(plan: Plan) -> list[str]:
+    costs, words = plan.costs, []
+    for what, taken, ideal in (
+        ("reads", costs.read_wavefronts, costs.read_ideal),
+        ("writes", costs.write_wavefronts, costs.write_ideal),
+    ):
+        if taken is not None and ideal is not None:
+            lost = "no conflict" if taken == ideal else f"{taken - ideal} lost to bank conflicts"
+            words.append(f"Shared-memory {what}: {taken} wavefronts, {lost}.")
+    if not words:
+        words.append("TMA writes and tensor-core reads have no counted wavefronts; canonical atoms are made for them.")
+    return words
+
+
+def _budget(plan: Plan) -> str:
+    stages = plan.problem.stages
+    each = f"{stages} x {plan.stage_bytes} = " if stages > 1 else ""
+    return (
+        f"Shared memory: {each}{plan.total_smem_bytes} bytes, aligned to {plan.smem_alignment_bytes}; "
+        f"{plan.blocks_per_sm} blocks an SM fit."
+    )
+
+
+def _store(plan: Plan) -> list[str]:
+    if plan.problem.direction != "store":
+        return []
+    words = ["Between the writes and the copy: fence.proxy.async.shared::cta by every writer, then a barrier; one thread stores."]
+    shape = plan.problem.global_shape or plan.problem.tile
+    contiguous = shape[1] if plan.problem.major == "K" else shape[0]
+    over = -(contiguous * plan.problem.data_type.bits // 8) % 16
+    if over:
+        words.append(f"A store overwrites {over} bytes behind each row: the tensor's end is rounded up to 16 bytes.")
+    return words

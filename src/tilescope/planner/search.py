@@ -1,0 +1,190 @@
+"""From a problem to plans: every candidate is tried, refused with its reasons or kept with its costs, and ranked.
+
+    swizzle x atom order x box split ──▶ rules of the map, of the consumer, of shared memory ──▶ refused: why
+                                                          │
+                                                          ▼
+                                         costs ──▶ proof in the emulator ──▶ ranked: conflicts, bandwidth,
+                                                                            instructions, shared memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tilescope.arch import Arch, ArchName, Basis
+from tilescope.errors import PlanError, RuleError, Violation
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
+from tilescope.mma.canonical import CanonicalLayout, Major
+from tilescope.planner import reasons
+from tilescope.planner.bandwidth import bandwidth_share, best_promotion, request_bytes
+from tilescope.planner.boxes import Boxes, fold, map_arguments, split, unfoldable
+from tilescope.planner.consumers import UNCOUNTED, Wavefronts, consumer_wavefronts, layout_for, swizzles_for
+from tilescope.planner.plans import RESERVED_BYTES, Costs, Plan, Refusal
+from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
+from tilescope.planner.proof import prove
+from tilescope.smem.access import Access
+from tilescope.smem.tile import tile_report
+from tilescope.swizzle import Swizzle, SwizzleName
+from tilescope.tensor_map import TensorMap
+from tilescope.value import Value
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport(Value):
+    """All plans of a problem, best first, and all refused candidates with their reasons.
+
+    >>> report = plan((64, 32), "bf16", consumer="ldmatrix")
+    >>> report.best.swizzle.name, len(report.candidates) > 3, report.refused[0].violations[0].rule
+    ('64B', True, 'tile-atoms')
+    """
+
+    problem: Problem
+    candidates: tuple[Plan, ...]
+    refused: tuple[Refusal, ...]
+
+    @property
+    def best(self) -> Plan:
+        """The first plan; PlanError with every refusal's reasons when none is left."""
+        if not self.candidates:
+            distinct = {each.rule + each.found: each for refusal in self.refused for each in refusal.violations}
+            raise PlanError(distinct.values())
+        return self.candidates[0]
+
+    def why(self, candidate: Plan) -> str:
+        """Why this candidate does not come first, in words, from the first term in which it differs."""
+        return reasons.behind(candidate, self.best)
+
+
+def plan(
+    tile: tuple[int, int],
+    data_type: Any,
+    *,
+    major: Major = "K",
+    consumer: str | Access = "wgmma",
+    arch: ArchName | Arch = "sm_90",
+    swizzle: SwizzleName | Swizzle | None = None,
+    atom_order: AtomOrder | None = None,
+    operand: Operand | None = None,
+    stages: int = 1,
+    copy: CopyName = "tma",
+    direction: Direction = "load",
+    traffic: Traffic = "dense",
+    fold: bool = False,
+    global_shape: tuple[int, int] | None = None,
+    strides_bytes: tuple[int, ...] | None = None,
+) -> PlanReport:
+    """What to do with a tile of (mn, k) elements: every way to bring it to its consumer, proven and ranked.
+
+    >>> best = plan((128, 64), "bf16").best
+    >>> best.swizzle.name, best.box, best.gmem_request_bytes
+    ('128B', (64, 128), 128)
+    """
+    problem = Problem(
+        tile, data_type, major=major, consumer=consumer, arch=arch, swizzle=swizzle, atom_order=atom_order,
+        operand=operand, stages=stages, copy=copy, direction=direction, traffic=traffic, fold=fold,
+        global_shape=global_shape, strides_bytes=strides_bytes,
+    )  # fmt: skip
+    return planned(problem)
+
+
+def planned(problem: Problem) -> PlanReport:
+    """The report of a problem."""
+    kept: list[Plan] = []
+    refused: list[Refusal] = []
+    orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
+    for swizzle in swizzles_for(problem):
+        for atom_order in orders:
+            try:
+                layout, canonical = layout_for(problem, swizzle, atom_order)
+            except RuleError as error:
+                refused.append(Refusal(swizzle, atom_order, False, error.violations))
+                continue
+            if atom_order == "row" and 1 in layout.atom_grid:
+                if problem.atom_order is None:
+                    continue  # one atom wide or high: the same as column order
+                layout, canonical = layout_for(problem, swizzle, "column")
+            counted = consumer_wavefronts(problem, layout)
+            for boxes in _ways(problem, layout):
+                candidate = _candidate(problem, layout, canonical, boxes, counted)
+                if isinstance(candidate, Refusal):
+                    refused.append(candidate)
+                else:
+                    kept.append(candidate)
+    kept.sort(key=reasons.rank)
+    return PlanReport(problem, tuple(reasons.explained(each, kept[0]) for each in kept), tuple(refused))
+
+
+def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
+    """The box splits of a layout; None for a copy by threads."""
+    if problem.copy != "tma":
+        yield None
+        return
+    yield from split(layout)
+    if problem.fold and layout.atom_grid != (1, 1):
+        folded = fold(layout)
+        if folded is not None and len(split(layout)[0].copies) > 1:
+            yield folded
+
+
+def _candidate(
+    problem: Problem, layout: Layout, canonical: CanonicalLayout | None, boxes: Boxes | None, counted: Wavefronts
+) -> Plan | Refusal:
+    promotion = best_promotion(problem.traffic)
+    transaction_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
+    violations = list(_shared_memory(problem, layout))
+    if boxes is not None:
+        shape = problem.global_shape or problem.tile
+        if boxes.folded:
+            violations += unfoldable(problem, layout, shape)
+        arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
+        found = TensorMap.check(**arguments, l2_promotion=promotion)
+        violations += [each for each in found if each.severity == "error"]
+    if violations:
+        return Refusal(layout.swizzle, layout.atom_order, boxes is not None and boxes.folded, tuple(violations))
+    written = _thread_writes(problem, layout) if boxes is None else UNCOUNTED
+    read = counted
+    if problem.direction == "store":
+        read, written = UNCOUNTED, counted
+    row_bytes = layout.atom[1] * problem.data_type.bits // 8
+    costs = Costs(
+        tma_instructions=0 if boxes is None else len(boxes.copies),
+        gmem_request_bytes=request_bytes(row_bytes),
+        smem_bytes=layout.size_bytes,
+        waste_bytes=layout.size_bytes - problem.rows * problem.row_bytes,
+        smem_alignment_bytes=layout.alignment_bytes,
+        transaction_bytes=transaction_bytes,
+        read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
+        bandwidth_share=None if boxes is None else bandwidth_share(row_bytes, boxes.rows, promotion),
+    )  # fmt: skip
+    candidate = Plan(
+        problem, layout.swizzle, layout.atom_order, layout, boxes, promotion, costs, (), _basis(problem, layout, canonical), canonical
+    )
+    prove(candidate)
+    return candidate
+
+
+def _shared_memory(problem: Problem, layout: Layout) -> Iterator[Violation]:
+    arch = problem.arch
+    stage = -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
+    if problem.stages * stage > arch.smem_per_block_bytes:
+        fit = arch.smem_per_block_bytes // stage
+        fix = f"Use {fit} stages or fewer." if fit else "Use a smaller tile."
+        yield Violation(
+            "plan-smem", "error", "stages" if fit else "tile", f"{problem.stages} x {stage} = {problem.stages * stage} bytes",
+            f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)", fix,
+        )  # fmt: skip
+
+
+def _thread_writes(problem: Problem, layout: Layout) -> Wavefronts:
+    """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
+    report = tile_report([Access.rows((layout.size_bytes // 128, 128), 8, "st.b128")], Layout((layout.size_bytes // 128, 128), 8))
+    return Wavefronts(report.wavefronts, report.ideal)
+
+
+def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:
+    rows = [problem.arch.basis, layout.swizzle.basis]
+    if canonical is not None and problem.consumer != "ldmatrix":
+        rows.append(canonical.basis)
+    return "measured" if all(each == "measured" for each in rows) else "documented"

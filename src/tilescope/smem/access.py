@@ -1,0 +1,300 @@
+"""Access patterns as values: what a warp asks of shared memory, instruction by instruction.
+
+A pattern is made for a plain tile (row after row from address 0) and then placed on a layout:
+
+    Access.columns((64, 64), 16)         lane r starts at byte r * 128: bank 0 for all
+           │
+           │ .on(Layout((64, 64), 16, swizzle="128B"))
+           ▼
+    lane r starts at r * 128 + (r % 8) * 16: eight lanes, eight different groups of banks
+
+One `Access` holds one instruction (32 addresses) or all instructions of a walk, (n, 32).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.layout import Layout
+from tilescope.mma.fragment import Fragment
+from tilescope.mma.fragment import fragment as find_fragment
+from tilescope.smem import pattern
+from tilescope.smem.banks import Addresses, Mask, checked_lanes, lane_arrays
+from tilescope.smem.expression import lane_values
+from tilescope.smem.op import SMEM_OP, SmemOp, SmemOpName
+from tilescope.value import Value, array_field, read_only, row_field
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Access(Value):
+    """One or several warp-wide instructions of one kind: `lane_address` is (32,) or (..., 32) bytes.
+
+    Addresses are offsets in a plain tile until `on(layout)` places them; without a tile they are simply
+    shared addresses. `active` masks lanes as in `wavefronts`.
+
+    >>> walk = Access.ldmatrix((64, 64), 16)
+    >>> walk.name, walk.instructions
+    ('ldmatrix.x4', 16)
+    >>> from tilescope.smem.banks import wavefronts
+    >>> placed = walk.on(Layout((64, 64), 16, swizzle="128B", start=0x400))
+    >>> wavefronts(walk.op, walk.lane_address)[:3], wavefronts(placed.op, placed.lane_address)[:3]
+    (array([32, 32, 32]), array([4, 4, 4]))
+    """
+
+    op: SmemOp = row_field(SmemOp.named)
+    lane_address: npt.NDArray[np.int64] = array_field("int64")
+    active: npt.NDArray[np.bool_] | None = array_field("bool")
+    name: str = ""
+    layout: Layout | None = None  # where it was placed; None: offsets in a plain tile
+
+    def __init__(
+        self,
+        op: SmemOpName | str | SmemOp,
+        lane_address: Any,
+        active: Any = None,
+        name: str = "",
+        *,
+        layout: Layout | None = None,
+    ) -> None:
+        row = SmemOp.named(op)
+        address, mask = lane_arrays(lane_address, active)
+        checked_lanes(row, address, mask)
+        for field, value in (
+            ("op", row), ("lane_address", read_only(address.copy())),
+            ("active", None if mask is None else read_only(mask.copy())), ("name", name or row.name), ("layout", layout),
+        ):  # fmt: skip
+            object.__setattr__(self, field, value)
+
+    @property
+    def instructions(self) -> int:
+        """Warp-wide instructions that this is about."""
+        return int(np.prod(self.lane_address.shape[:-1], dtype=np.int64))
+
+    @classmethod
+    def rows(cls, tile: tuple[int, int], element_bits: int, op: SmemOpName | SmemOp = "ld.b128") -> Access:
+        """The tile (rows, columns) read or written row by row: neighbouring lanes lie beside each other.
+
+        >>> Access.rows((8, 64), 16, "st.b128").lane_address[0, 6:10]  # a row is 8 lanes of 16 bytes
+        array([ 96, 112, 128, 144])
+        """
+        return cls._vectors(tile, element_bits, op, "rows")
+
+    @classmethod
+    def columns(cls, tile: tuple[int, int], element_bits: int, op: SmemOpName | SmemOp = "ld.b128") -> Access:
+        """The tile read or written column by column: neighbouring lanes lie below each other.
+
+        >>> Access.columns((64, 64), 16).lane_address[0, :3]
+        array([  0, 128, 256])
+        """
+        return cls._vectors(tile, element_bits, op, "columns")
+
+    @classmethod
+    def transpose(cls, tile: tuple[int, int], element_bits: int) -> Access:
+        """The read of a transposition: single elements, column by column.
+
+        >>> Access.transpose((32, 32), 32).name
+        'ld.b32 columns'
+        """
+        return cls.columns(tile, element_bits, _element_load(element_bits))
+
+    @classmethod
+    def ldmatrix(cls, tile: tuple[int, int], element_bits: int, *, count: int = 4, transpose: bool = False) -> Access:
+        """A walk over the tile by ldmatrix: K-major tiles as they are, MN-major ones with `transpose`.
+
+        x4 takes 16 rows of 32 bytes (the A operand of mma.m16n8k16), x2 8 rows of 32 bytes (B; transposed
+        16 rows of 16), x1 8 rows of 16 bytes.
+
+        >>> Access.ldmatrix((16, 16), 16).lane_address[0, [0, 8, 16, 24]]
+        array([  0, 256,  16, 272])
+        """
+        return cls._matrices("ldmatrix", tile, element_bits, count, transpose)
+
+    @classmethod
+    def stmatrix(
+        cls, tile: tuple[int, int], element_bits: int = 16, *, count: int = 4, transpose: bool = False
+    ) -> Access:
+        """An epilogue: results of mma or wgmma written to an M x N tile by stmatrix (N x M: `transpose`).
+
+        >>> Access.stmatrix((64, 64)).name
+        'stmatrix.x4'
+        """
+        return cls._matrices("stmatrix", tile, element_bits, count, transpose)
+
+    @classmethod
+    def fragment(cls, fragment: Fragment, tile: tuple[int, int], *, transpose: bool = False) -> Access:
+        """The registers of an mma operand loaded (D: stored) straight from a tile of its elements.
+
+        A and B lie K-major, C and D as M x N; `transpose` for the other way round.
+
+        >>> from tilescope.mma.fragment import fragment
+        >>> a = Access.fragment(fragment("mma.m16n8k16", "A", "bf16"), (64, 64))
+        >>> a.name, a.instructions
+        ('ld.b32 mma.m16n8k16 A', 64)
+        """
+        if not isinstance(fragment, Fragment):
+            raise broken(
+                "fragment", "fragment", f"a {type(fragment).__name__}", "the fragment of an operand",
+                'Use fragment("mma.m16n8k16", "A", "bf16").',
+            )  # fmt: skip
+        row, offsets = pattern.fragments(fragment, tile, transpose)
+        trans = ".trans" if transpose else ""
+        return cls(row, *offsets, f"{row.name} {fragment.instruction} {fragment.operand}{trans}")
+
+    @classmethod
+    def expression(cls, text: str, op: SmemOpName | SmemOp = "ld.b32", active: Any = None) -> Access:
+        """Lane addresses from an expression of `lane`, in C or Python style (see expression.py).
+
+        >>> Access.expression("lane * 33 * 4").lane_address[:3]
+        array([  0, 132, 264])
+        """
+        row = SmemOp.named(op)
+        return cls(row, lane_values(text), active, f"{row.name}: {text}")
+
+    @classmethod
+    def named(cls, text: str, tile: tuple[int, int] | None = None, element_bits: int = 8) -> Access:
+        """The pattern that a text describes, as the command line and the explorer take it.
+
+        "st.b128 rows", "ld.b32 columns", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x2", the operand
+        of an instruction ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an operation, a colon
+        and an expression: "ld.b32: lane * 132".
+
+        >>> Access.named("st.b128 rows", (64, 64), 16) == Access.rows((64, 64), 16, "st.b128")
+        True
+        """
+        if not isinstance(text, str):
+            raise RuleError([unknown_name("pattern", "pattern", text, _PATTERNS)])
+        op, colon, expression = text.partition(":")
+        if colon:
+            return cls.expression(expression.strip(), SmemOp.named(op))
+        words = text.split() or [""]
+        if tile is None:
+            raise broken(
+                "pattern-tile", "tile", f"pattern {text!r} without a tile", "rows, columns and walks need a tile",
+                "Give the tile, such as 64x64 bf16, or a pattern such as 'ld.b32: lane * 4'.",
+            )  # fmt: skip
+        if words == ["transpose"]:
+            return cls.transpose(tile, element_bits)
+        if words[1:] in (["rows"], ["columns"]):
+            return cls._vectors(tile, element_bits, words[0], "rows" if words[1] == "rows" else "columns")
+        if len(words) == 1 and "matrix" in words[0]:
+            row = SmemOp.named(words[0])
+            return cls(row, *pattern.matrices(row, tile, element_bits))
+        if words[0].startswith(("mma.", "wgmma.")) and 1 < len(words) < 4:
+            return cls._named_fragment(words, tile, element_bits)
+        raise RuleError([unknown_name("pattern", "pattern", text, _PATTERNS)])
+
+    def on(self, layout: Layout) -> Access:
+        """The same pattern on a layout: offsets in the plain tile become physical shared addresses.
+
+        >>> Access.columns((64, 64), 16).on(Layout((64, 64), 16, swizzle="128B")).lane_address[0, :4]
+        array([  0, 144, 288, 432])
+        """
+        if self.layout is not None:
+            raise broken(
+                "placed-twice", "access", f"{self.name} is already placed", "a pattern is placed once, from the plain tile",
+                "Place the pattern it was made from.",
+            )  # fmt: skip
+        offset, _ = self.flat()
+        address = np.zeros(self.lane_address.shape, np.int64)
+        address[..., : self.op.lanes] = placed(self.op, offset, layout).reshape(*address.shape[:-1], self.op.lanes)
+        return Access(self.op, address, self.active, self.name, layout=layout)
+
+    def flat(self) -> tuple[Addresses, Mask | None]:
+        """Addresses and mask of the lanes that count, one row for each instruction; inactive lanes at 0."""
+        address, mask = checked_lanes(self.op, self.lane_address, self.active)
+        address = address.reshape(-1, self.op.lanes)
+        if mask is not None:
+            mask = mask.reshape(address.shape)
+            address = np.where(mask, address, 0)
+        return address, mask
+
+    @classmethod
+    def _named_fragment(cls, words: list[str], tile: tuple[int, int], element_bits: int) -> Access:
+        operand: Any
+        operand, _, trans = words[1].partition(".")
+        if trans not in ("", "trans"):
+            raise RuleError([unknown_name("operand", "pattern", words[1], ("A", "A.trans", "B", "B.trans", "D"))])
+        held = find_fragment(words[0], operand.upper(), *words[2:])
+        if held.element_bits != element_bits:
+            raise broken(
+                "fragment-tile", "element_bits", f"a tile of {element_bits}-bit elements",
+                f"operand {held.operand} of {held.instruction} has {held.element_bits} bits", "Give the operand's own type.",
+            )  # fmt: skip
+        return cls.fragment(held, tile, transpose=bool(trans))
+
+    @classmethod
+    def _vectors(cls, tile: Any, element_bits: Any, op: Any, order: pattern.Order) -> Access:
+        row = SmemOp.named(op)
+        if row.is_matrix:
+            raise broken(
+                "pattern-op", "op", row.name, "lanes of a load or store take rows and columns of a tile",
+                f"Use the walk: the pattern {row.name!r} alone.",
+            )  # fmt: skip
+        return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {order}")
+
+    @classmethod
+    def _matrices(cls, instruction: str, tile: Any, element_bits: Any, count: Any, transpose: bool) -> Access:
+        row = SmemOp.named(f"{instruction}.x{count}" + (".trans" if transpose else ""))
+        return cls(row, *pattern.matrices(row, tile, element_bits))
+
+
+_PATTERNS = (
+    "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
+    "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
+)  # fmt: skip
+
+
+def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDArray[np.int64]:
+    """Physical addresses of offsets in the plain tile; a RuleError where the layout has no such place.
+
+    A lane's bytes must stay together: inside one row of an atom, and inside what the swizzle moves whole.
+    """
+    rows, columns = layout.shape
+    row_bytes, atom_row_bytes = columns * layout.element_bits // 8, layout.atom[1] * layout.element_bits // 8
+    row, byte = np.divmod(offset, row_bytes)
+    last = int(offset.max()) + op.access_bytes if offset.size else 0
+    whole_bytes = layout.swizzle.flip_bytes or layout.swizzle.atom_bytes
+    problems = []
+
+    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
+        problems.append(Violation(rule, "error", argument, found, limit, fix))
+
+    if last > rows * row_bytes:
+        refuse(
+            "tile-bounds", "accesses", f"{op.name} reaches byte {last - 1}",
+            f"the tile has {rows} rows of {row_bytes} bytes, {rows * row_bytes} in all",
+            "Use the tile that the pattern was made for.",
+        )  # fmt: skip
+    elif offset.size and int((byte % atom_row_bytes).max()) + op.access_bytes > atom_row_bytes:
+        refuse(
+            "access-torn", "layout", f"{op.access_bytes} bytes a lane across rows of {atom_row_bytes} bytes",
+            "a lane's bytes lie beside each other", "Use wider atoms or a narrower access.",
+        )  # fmt: skip
+    if layout.swizzle.bits and whole_bytes < op.access_bytes:
+        refuse(
+            "access-torn", "layout", f"{op.access_bytes} bytes a lane with swizzle {layout.swizzle.name}",
+            f"the swizzle moves pieces of {whole_bytes} bytes",
+            f"Access at most {whole_bytes} bytes a lane, or use a swizzle with larger atoms.",
+        )  # fmt: skip
+    if problems:
+        raise RuleError(problems)
+    in_bytes = Layout(
+        (rows, row_bytes), 8, atom=(layout.atom[0], atom_row_bytes), atom_order=layout.atom_order,
+        padding_bytes=layout.padding_bytes, swizzle=layout.swizzle, start=layout.start,
+    )  # fmt: skip
+    return in_bytes.address(row, byte)
+
+
+def _element_load(element_bits: Any) -> SmemOp:
+    op = SMEM_OP.get(f"ld.b{element_bits}")
+    if op is None:
+        raise broken(
+            "element-load", "element_bits", f"{element_bits!r} bits", "a lane loads 8, 16, 32, 64 or 128 bits",
+            "Transpose elements of whole bytes.",
+        )  # fmt: skip
+    return op

@@ -1,0 +1,240 @@
+"""How many wavefronts a warp's shared-memory access takes: the number that Nsight Compute counts.
+
+Shared memory is 32 banks of 4 bytes; bank = (address / 4) mod 32. One wavefront takes one word from each
+bank, so lanes of a group wait for each other only when they want *different* words of *one* bank:
+
+    ld.b32, four lanes          bank  0    1    2    3  …
+                                    ┌────┬────┬────┬────┬
+    addresses 0, 4, 132, 4          │ 0  │1,3 │    │    │   line 0      lanes 1, 3: one word, read together
+                                    │    │ 2  │    │    │   line 1      lane 2: another word of bank 1
+                                    └────┴────┴────┴────┴
+                                      1    2                 →  2 wavefronts, the largest count of a column
+
+A wide access is served in groups of lanes (op.py), each with its own count; the counts add up. Loads of
+64 and 128 bits have one exception: when over the whole warp every pair of active lanes i, i ^ 1 has the
+same address - or every pair i, i ^ 2 - neighbouring groups go together in twos. A pair with an inactive
+lane is no obstacle. Measured on an H200; the recordings are in the tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.smem import fast
+from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
+from tilescope.swizzle import SMEM_LINE_BYTES
+
+Addresses = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LINE_SHIFT = 7  # a line is 128 bytes
+_LANES = np.arange(WARP_LANES)
+_PAIRS = [(_LANES[_LANES & distance == 0], _LANES[_LANES & distance != 0]) for distance in (1, 2)]  # i and i ^ distance
+_BLOCK_ACCESSES = 2048  # as many as keep the intermediate arrays in the cache
+
+
+@overload
+def wavefronts(
+    op: SmemOpName | SmemOp, lane_address: list[int] | tuple[int, ...] | range, active: Any = None
+) -> int: ...
+@overload
+def wavefronts(op: SmemOpName | SmemOp, lane_address: npt.ArrayLike, active: Any = None) -> Any: ...
+def wavefronts(op: Any, lane_address: Any, active: Any = None) -> Any:
+    """Wavefronts of warp accesses: (..., 32) byte addresses give (...) counts, 32 addresses give an int.
+
+    `active` masks lanes: booleans of the addresses' shape, or an integer with bit i for lane i. The
+    addresses of inactive lanes, and of lanes beyond an ldmatrix's rows, are not looked at.
+
+    >>> wavefronts("ld.b32", [lane * 4 for lane in range(32)])
+    1
+    >>> wavefronts("ld.b32", [lane * 128 for lane in range(32)])  # down a column of bank 0
+    32
+    >>> wavefronts("ld.b128", [lane * 16 for lane in range(32)])  # four groups, none in conflict
+    4
+    >>> pitches = np.array([[128], [144]])  # ldmatrix down 8 rows: without and with 16 bytes of padding
+    >>> wavefronts("ldmatrix.x1", np.arange(32) * pitches)
+    array([8, 1])
+    """
+    row = SmemOp.named(op)
+    address, mask = checked_lanes(row, lane_address, active)
+    shape = address.shape[:-1]
+    counts = count_wavefronts(
+        row, address.reshape(-1, row.lanes), None if mask is None else mask.reshape(-1, row.lanes)
+    )
+    return counts.reshape(shape) if shape else int(counts[0])
+
+
+def lane_arrays(lane_address: Any, active: Any) -> tuple[Addresses, Mask | None]:
+    """Addresses and mask of whole warps, (..., 32); the mask is None where every lane is active."""
+    address = _address_array(lane_address)
+    if address.shape[-1:] != (WARP_LANES,):
+        found = f"{address.shape[-1]} lanes" if address.ndim else "one number"
+        raise broken("warp-lanes", "lane_address", found, "a warp has 32 lanes: the last axis", "Give 32 addresses.")
+    return address, _mask_array(active, address.shape)
+
+
+def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresses, Mask | None]:
+    """Addresses and mask of the lanes that count, (..., row.lanes); a RuleError names all that is wrong."""
+    address, mask = lane_arrays(lane_address, active)
+    address = address[..., : row.lanes]
+    if mask is not None:
+        mask = mask[..., : row.lanes]
+    joined = int(np.bitwise_or.reduce(address, axis=None)) if address.size else 0
+    if joined < 0 or joined % row.access_bytes:  # one pass finds that something is wrong, the rest finds what
+        problems = _problems(row, address, mask)
+        if problems:
+            raise RuleError(problems)
+    return address, mask
+
+
+def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
+    """Counts for checked (n, row.lanes) addresses."""
+    compiled = fast.kernel(len(address))
+    if compiled is not None:
+        counts = np.empty(len(address), np.int64)
+        cell_shift = row.cell_bytes.bit_length() - 1
+        compiled(
+            np.ascontiguousarray(address),
+            np.empty((0, 0), np.bool_) if mask is None else np.ascontiguousarray(mask),
+            mask is not None, row.lanes_per_group, cell_shift, row.pairs_merge, counts,
+        )  # fmt: skip
+        return counts
+    if len(address) <= _BLOCK_ACCESSES:
+        return _block_counts(row, address, mask)
+    starts = range(0, len(address), _BLOCK_ACCESSES)
+    blocks = [slice(start, start + _BLOCK_ACCESSES) for start in starts]
+    return np.concatenate([_block_counts(row, address[each], None if mask is None else mask[each]) for each in blocks])
+
+
+def count_ideal(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
+    """Wavefronts without any conflict, for checked (n, row.lanes) addresses: groups with an active lane."""
+    used = np.ones(address.shape, np.bool_) if mask is None else mask
+    taken = used.reshape(len(address), row.groups, row.lanes_per_group).any(axis=2)
+    ideal: Addresses = taken.sum(axis=1)
+    if row.pairs_merge:
+        in_twos = taken.reshape(len(address), row.groups // 2, 2).any(axis=2).sum(axis=1)
+        ideal = np.where(pairs_merge(row, address, mask), in_twos, ideal)
+    return ideal
+
+
+def pairs_merge(row: SmemOp, address: Addresses, mask: Mask | None) -> Mask:
+    """Which of (n, lanes) accesses have every pair of active lanes i, i^1, or every pair i, i^2, at one address.
+
+    >>> twins = np.arange(32)[None] // 2 * 16
+    >>> [bool(pairs_merge(SmemOp.named(op), twins, None)[0]) for op in ("ld.b128", "st.b128", "ld.b32")]
+    [True, False, False]
+    """
+    if not row.pairs_merge:
+        return np.zeros(len(address), np.bool_)
+    merged = np.zeros(len(address), np.bool_)
+    for lane, partner in _PAIRS:
+        equal = address[:, lane] == address[:, partner]
+        if mask is not None:
+            equal |= ~(mask[:, lane] & mask[:, partner])
+        merged |= equal.all(axis=1)
+    return merged
+
+
+def _block_counts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
+    """Every access with its own groups; those whose lanes ask in pairs with groups of twice the lanes."""
+    counts = _group_counts(address, mask, row.lanes_per_group, row.cell_bytes)
+    if row.pairs_merge:
+        merged = np.flatnonzero(pairs_merge(row, address, mask))
+        if merged.size:
+            chosen = None if mask is None else mask[merged]
+            counts[merged] = _group_counts(address[merged], chosen, 2 * row.lanes_per_group, row.cell_bytes)
+    return counts
+
+
+def _group_counts(address: Addresses, mask: Mask | None, lanes_per_group: int, cell_bytes: int) -> Addresses:
+    """Sum over groups of the largest number of different lines wanted of one column.
+
+    A lane takes a cell of a line: a column of cells is one bank, two banks (8 bytes) or four (16 bytes).
+    Sorted by (group, column, line), equal cells are neighbours, so each first of its kind is counted.
+    """
+    accesses, lanes = address.shape
+    groups, columns = lanes // lanes_per_group, SMEM_LINE_BYTES // cell_bytes
+    small = not address.size or int(address.max()) < 1 << 31  # shared memory is; 4-byte keys sort faster
+    column_shift = 24 if small else 56  # above the bits of a line number
+    keys: npt.NDArray[Any] = address.astype(np.int32 if small else np.int64)
+    column = (keys & (SMEM_LINE_BYTES - 1)) >> (cell_bytes.bit_length() - 1)
+    column += np.arange(lanes, dtype=keys.dtype) // lanes_per_group * columns
+    keys = column << column_shift | keys >> _LINE_SHIFT
+    if mask is not None:
+        keys[~mask] = -1
+    keys.sort(axis=1)
+    first = np.empty(keys.shape, np.bool_)
+    first[:, 0] = True
+    np.not_equal(keys[:, 1:], keys[:, :-1], out=first[:, 1:])
+    if mask is not None:
+        first &= keys >= 0
+    column = keys >> column_shift
+    column += (np.arange(accesses, dtype=keys.dtype) * (groups * columns))[:, None]
+    cells = np.bincount(column[first], minlength=accesses * groups * columns)
+    counts: Addresses = cells.reshape(accesses, groups, columns).max(axis=2).sum(axis=1)
+    return counts
+
+
+def _address_array(lane_address: Any) -> Addresses:
+    problem = None
+    try:
+        address = np.asarray(lane_address)
+    except (ValueError, TypeError, OverflowError):
+        problem = "lanes of different lengths"
+    else:
+        if address.dtype.kind not in "iu":
+            problem = f"{shortened(repr(lane_address), 40)} ({address.dtype})"
+        elif address.dtype == np.uint64 and address.size and address.max() >= 1 << 63:
+            problem = f"address {int(address.max()):#x}"
+    if problem is not None:
+        raise broken(
+            "lane-address", "lane_address", problem, "byte addresses are integers from 0 to 2^63 - 1",
+            "Give 32 integers, or an integer array of shape (..., 32).",
+        )  # fmt: skip
+    return address.astype(np.int64, copy=False)
+
+
+def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
+    if active is None:
+        return None
+    if isinstance(active, int | np.integer) and not isinstance(active, bool) and 0 <= active < 1 << WARP_LANES:
+        active = [bool(int(active) >> lane & 1) for lane in range(WARP_LANES)]
+    try:
+        given = np.asarray(active)
+        mask = np.broadcast_to(given.astype(np.bool_), shape)
+    except (ValueError, TypeError, OverflowError):
+        given, mask = np.zeros(0), np.zeros(0, np.bool_)
+    if given.dtype.kind not in "biu" or given.shape[-1:] != (WARP_LANES,) or (given != mask).any():
+        raise broken(
+            "active-lanes", "active", shortened(repr(active), 60),
+            f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32",
+            "Use None for a full warp.",
+        )  # fmt: skip
+    return None if mask.all() else mask
+
+
+def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violation]:
+    used = np.ones(address.shape, np.bool_) if mask is None else mask
+    width = row.access_bytes
+    problems = []
+    for rule, wrong, limit, fix in (
+        ("lane-address", address < 0, "byte addresses start at 0", "Give addresses of at least 0."),
+        (
+            "lane-alignment", address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
+            "Align the tile and its row pitch, or use a narrower access.",
+        ),
+    ):  # fmt: skip
+        where = np.argwhere(wrong & used)
+        if len(where):
+            *access, lane = (int(index) for index in where[0])
+            at = f"lane {lane}" + (f" of access {access if len(access) > 1 else access[0]}" if access else "")
+            more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
+            found = int(address[tuple(where[0])])
+            problems.append(
+                Violation(rule, "error", f"lane_address[{lane}]", f"{at} at address {found}{more}", limit, fix)
+            )
+    return problems

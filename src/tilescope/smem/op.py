@@ -1,0 +1,136 @@
+"""The warp-wide operations on shared memory: how wide, and which lanes are served together.
+
+Shared memory delivers one line of 128 bytes (32 banks of 4 bytes) at a time, so the wider a lane's
+access, the fewer lanes share a turn:
+
+    8, 16, 32 bit   ├────────────── lanes 0-31 ──────────────┤
+    64 bit          ├───── lanes 0-15 ───┼──── lanes 16-31 ──┤
+    128 bit         ├─ 0-7 ──┼─ 8-15 ────┼─ 16-23 ─┼─ 24-31 ─┤
+    ldmatrix.x4     ├ matrix 0 ┼ matrix 1 ┼ matrix 2 ┼ matrix 3 ┤   8 rows of 16 bytes each
+
+Loads of 64 and 128 bits may take two groups in one turn when lanes ask in pairs (see banks.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tilescope.errors import RuleError, unknown_name
+from tilescope.value import Row
+
+WARP_LANES = 32
+BANKS = 32
+BANK_BYTES = 4
+
+SmemOpName = Literal[
+    "ld.b8", "ld.b16", "ld.b32", "ld.b64", "ld.b128", "st.b8", "st.b16", "st.b32", "st.b64", "st.b128",
+    "ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4", "ldmatrix.x1.trans", "ldmatrix.x2.trans", "ldmatrix.x4.trans",
+    "stmatrix.x1", "stmatrix.x2", "stmatrix.x4", "stmatrix.x1.trans", "stmatrix.x2.trans", "stmatrix.x4.trans",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SmemOp(Row):
+    """One warp-wide shared-memory operation.
+
+    >>> SmemOp.named("ld.b128").groups, SmemOp.named("ldmatrix.x2").lanes
+    (4, 16)
+    """
+
+    name: str
+    access_bytes: int  # per lane that supplies an address
+    lanes: int  # the first so many supply addresses; the rest are ignored
+    lanes_per_group: int  # served together
+    pairs_merge: bool  # whether lanes that ask in pairs halve the number of groups
+
+    @classmethod
+    def named(cls, name: object) -> SmemOp:
+        """The row called `name`; PTX and SASS spellings are understood too.
+
+        >>> SmemOp.named("ld.shared.v4.f32").name, SmemOp.named("STS.64").name
+        ('ld.b128', 'st.b64')
+        >>> SmemOp.named("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16").name
+        'ldmatrix.x4.trans'
+        """
+        if isinstance(name, SmemOp):
+            return name
+        row = SMEM_OP.get(name) or SMEM_OP.get(_canonical(name)) if isinstance(name, str) else None
+        if row is None:
+            raise RuleError([unknown_name("operation", "op", name, SMEM_OP)])
+        return row
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it reads shared memory."""
+        return self.name.startswith("ld")
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether each address is a row of an 8 x 8 matrix of 16-bit elements."""
+        return "matrix" in self.name
+
+    @property
+    def groups(self) -> int:
+        """Turns of a full warp without a conflict or a merge."""
+        return self.lanes // self.lanes_per_group
+
+    @property
+    def cell_bytes(self) -> int:
+        """What a lane takes of a line: whole banks, so at least 4 bytes."""
+        return max(self.access_bytes, BANK_BYTES)
+
+    @property
+    def counter(self) -> str:
+        """The suffix under which Nsight Compute counts it: "op_ld" or "op_st"."""
+        return "op_ld" if self.is_load else "op_st"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _canonical(name: str) -> str:
+    """The table's name for "ld.shared.v4.f32" or "LDS.128"; the name itself where nothing is recognised."""
+    folded = name.strip().casefold()
+    sass = re.fullmatch(r"(ld|st)s(?:\.[us]?(8|16|32|64|128))?", folded)
+    if sass:
+        return f"{sass[1]}.b{sass[2] or 32}"
+    plain = re.fullmatch(r"(ld|st)(?:\.[\w:]+)*?(?:\.v([24]))?\.(?:bf|[bfsu])(8|16|32|64|128)", folded)
+    if plain:
+        return f"{plain[1]}.b{int(plain[2] or 1) * int(plain[3])}"
+    matrix = re.fullmatch(r"(ld|st)matrix((?:\.[\w:]+)*)", folded)
+    if matrix and not {"m16n16", "m8n16", "m16n8", "b8"} & set(matrix[2].split(".")):
+        counts = [part for part in matrix[2].split(".") if part in ("x1", "x2", "x4")]
+        return ".".join([matrix[1] + "matrix", *counts, *(["trans"] if ".trans" in matrix[2] else [])])
+    return folded
+
+
+# Groups and pairs: measured on an H200 (compute capability 9.0).
+# fmt: off
+SMEM_OP: dict[str, SmemOp] = {row.name: row for row in (
+    #       name               bytes lanes group pairs
+    SmemOp("ld.b8",                1,  32,   32, False),
+    SmemOp("ld.b16",               2,  32,   32, False),
+    SmemOp("ld.b32",               4,  32,   32, False),
+    SmemOp("ld.b64",               8,  32,   16, True),
+    SmemOp("ld.b128",             16,  32,    8, True),
+    SmemOp("st.b8",                1,  32,   32, False),
+    SmemOp("st.b16",               2,  32,   32, False),
+    SmemOp("st.b32",               4,  32,   32, False),
+    SmemOp("st.b64",               8,  32,   16, False),
+    SmemOp("st.b128",             16,  32,    8, False),
+    SmemOp("ldmatrix.x1",         16,   8,    8, False),
+    SmemOp("ldmatrix.x2",         16,  16,    8, False),
+    SmemOp("ldmatrix.x4",         16,  32,    8, False),
+    SmemOp("ldmatrix.x1.trans",   16,   8,    8, False),
+    SmemOp("ldmatrix.x2.trans",   16,  16,    8, False),
+    SmemOp("ldmatrix.x4.trans",   16,  32,    8, False),
+    SmemOp("stmatrix.x1",         16,   8,    8, False),
+    SmemOp("stmatrix.x2",         16,  16,    8, False),
+    SmemOp("stmatrix.x4",         16,  32,    8, False),
+    SmemOp("stmatrix.x1.trans",   16,   8,    8, False),
+    SmemOp("stmatrix.x2.trans",   16,  16,    8, False),
+    SmemOp("stmatrix.x4.trans",   16,  32,    8, False),
+)}
+# fmt: on

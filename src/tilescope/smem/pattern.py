@@ -1,0 +1,167 @@
+"""Where the lanes of a warp go in a tile: offsets in the plain tile, row after row without gaps.
+
+    rows                        columns                     ldmatrix.x4
+    ┌───┬───┬───┬───┐           ┌───┬───┬───┬───┐           ┌───────┬───────┐
+    │ 0 │ 1 │ 2 │ 3 │           │ 0 │ 8 │16 │24 │           │  0-7  │ 16-23 │   8 rows of 16 bytes each:
+    ├───┼───┼───┼───┤           ├───┼───┼───┼───┤           ├───────┼───────┤   lane r of a matrix
+    │ 4 │ 5 │ 6 │ 7 │           │ 1 │ 9 │17 │25 │           │ 8-15  │ 24-31 │   addresses its row r
+    └───┴───┴───┴───┘           └───┴───┴───┴───┘           └───────┴───────┘
+    a cell is one lane's access; when the warp is used up, the next instruction goes on
+
+Each function gives (instructions, 32) byte offsets, and which lanes take part (None: all).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, Violation, broken
+from tilescope.layout import Layout
+from tilescope.mma.fragment import Fragment
+from tilescope.smem.op import WARP_LANES, SmemOp
+from tilescope.swizzle import CHUNK_BYTES
+
+Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
+Order = Literal["rows", "columns"]
+MATRIX_ROWS = 8
+
+# How many matrices an instruction takes down and across the tile, and which follow each other first:
+# ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
+# fmt: off
+_MATRICES: dict[tuple[bool, bool, int], tuple[int, int, Order]] = {
+    # load,  trans, count: down across first
+    (True,  False, 1): (1, 1, "columns"),
+    (True,  False, 2): (1, 2, "columns"),
+    (True,  False, 4): (2, 2, "columns"),
+    (True,  True,  1): (1, 1, "rows"),
+    (True,  True,  2): (2, 1, "rows"),
+    (True,  True,  4): (2, 2, "rows"),
+    (False, False, 1): (1, 1, "columns"),
+    (False, False, 2): (2, 1, "columns"),
+    (False, False, 4): (2, 2, "columns"),
+    (False, True,  1): (1, 1, "rows"),
+    (False, True,  2): (1, 2, "rows"),
+    (False, True,  4): (2, 2, "rows"),
+}
+# fmt: on
+
+
+def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order) -> Offsets:
+    """The whole tile in pieces of one lane's access, in the order in which lanes take them.
+
+    >>> offsets, active = vectors(SmemOp.named("ld.b128"), (8, 64), 16, "columns")
+    >>> offsets.shape, offsets[0, :10].tolist()  # 8 rows of 128 bytes: lane 8 starts the next column
+    ((2, 32), [0, 128, 256, 384, 512, 640, 768, 896, 16, 144])
+    """
+    rows, row_bytes = tile_bytes(tile, element_bits)
+    width = op.access_bytes
+    if row_bytes % width:
+        raise broken(
+            "tile-width", "tile", f"rows of {row_bytes} bytes", f"{op.name} takes {width} bytes a lane",
+            f"Widen the tile to {-(-row_bytes // width) * width} bytes a row, or use a narrower access.",
+        )  # fmt: skip
+    offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
+    return _warps((offset if order == "rows" else offset.T).reshape(-1))
+
+
+def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
+    """An ldmatrix or stmatrix walk over the tile, along each band of rows.
+
+    >>> offsets, _ = matrices(SmemOp.named("ldmatrix.x4"), (64, 64), 16)
+    >>> offsets.shape, offsets[0, ::8].tolist()  # below each other first, then beside
+    ((16, 32), [0, 1024, 16, 1040])
+    """
+    rows, row_bytes = tile_bytes(tile, element_bits)
+    transposed = op.name.endswith(".trans")
+    down, across, order = _MATRICES[op.is_load, transposed, op.groups]
+    high, wide_bytes = down * MATRIX_ROWS, across * CHUNK_BYTES
+    problems = []
+    if rows % high or row_bytes % wide_bytes:
+        problems.append(Violation(
+            "matrix-tile", "error", "tile", f"{rows} rows of {row_bytes} bytes",
+            f"{op.name} takes {high} rows of {wide_bytes} bytes at a time",
+            f"Use {-(-rows // high) * high} rows of {-(-row_bytes // wide_bytes) * wide_bytes} bytes.",
+        ))  # fmt: skip
+    if transposed and element_bits != 16:
+        problems.append(Violation(
+            "matrix-transpose", "error", "element_bits", f"{element_bits} bits",
+            f"{op.name} transposes elements of 16 bits", "Use it without .trans, or 16-bit elements.",
+        ))  # fmt: skip
+    if problems:
+        raise RuleError(problems)
+    matrix = np.arange(op.groups)
+    below, beside = (matrix % down, matrix // down) if order == "columns" else (matrix // across, matrix % across)
+    lane = (below[:, None] * MATRIX_ROWS + np.arange(MATRIX_ROWS)) * row_bytes + beside[:, None] * CHUNK_BYTES
+    corner = np.arange(0, rows, high)[:, None] * row_bytes + np.arange(0, row_bytes, wide_bytes)
+    offset = corner.reshape(-1, 1) + lane.reshape(1, -1)
+    unasked = np.zeros((len(offset), WARP_LANES - op.lanes), np.int64)
+    return np.concatenate([offset, unasked], axis=1), None
+
+
+def fragments(fragment: Fragment, tile: Any, transpose: bool) -> tuple[SmemOp, Offsets]:
+    """Loads (stores for D) of an operand's registers straight from the tile, as wide as its values lie together.
+
+    >>> from tilescope.mma.fragment import fragment
+    >>> op, (offsets, _) = fragments(fragment("mma.m16n8k16", "A", "bf16"), (16, 64), False)
+    >>> op.name, offsets.shape, offsets[0, :6].tolist()  # 4 registers of each of 4 blocks; 4 lanes to a row
+    ('ld.b32', (16, 32), [0, 4, 8, 12, 128, 132])
+    """
+    if fragment.matrices > 1:
+        raise broken(
+            "fragment-tile", "fragment", f"{fragment.instruction} holds {fragment.matrices} matrices",
+            "a tile is read as blocks of one operand", "Use Access.ldmatrix or Access.stmatrix.",
+        )  # fmt: skip
+    bits = fragment.element_bits
+    rows, row_bytes = tile_bytes(tile, bits)
+    _, down, across = fragment.indices()
+    if (fragment.operand == "B") != transpose:  # a K-major B lies as n rows of k
+        down, across = across, down
+    high, wide = int(down.max()) + 1, int(across.max()) + 1
+    columns = row_bytes * 8 // bits
+    if rows % high or columns % wide:
+        raise broken(
+            "fragment-tile", "tile", f"{rows} x {columns} elements",
+            f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}",
+            f"Use {-(-rows // high) * high} x {-(-columns // wide) * wide}.",
+        )  # fmt: skip
+    corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
+    element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
+    op = _widest(element, bits, columns, "st" if fragment.operand == "D" else "ld")
+    first = element[:, :, :: op.access_bytes * 8 // bits] * bits // 8
+    warps = first.reshape(len(first), -1, WARP_LANES, first.shape[2])
+    return op, (warps.swapaxes(2, 3).reshape(-1, WARP_LANES), None)
+
+
+def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: str) -> SmemOp:
+    """The widest access whose elements are neighbours in every thread, and that is aligned in every row."""
+    for width in (128, 64, 32, 16, 8):
+        count, rest = divmod(width, bits)
+        if rest or count < 1 or element.shape[2] % count or columns % count:
+            continue
+        together = element.reshape(*element.shape[:2], -1, count)
+        if (together == together[..., :1] + np.arange(count)).all() and not (together[..., 0] % count).any():
+            return SmemOp.named(f"{direction}.b{width}")
+    raise broken(
+        "element-load", "fragment", f"single elements of {bits} bits", "a lane moves 8, 16, 32, 64 or 128 bits",
+        "Use the K-major tile, where neighbours share a byte.",
+    )  # fmt: skip
+
+
+def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
+    """Rows, and bytes of a row, of a plain tile (rows, columns) of elements."""
+    plain = Layout(tile, element_bits)
+    return plain.shape[0], plain.pitch_bytes
+
+
+def _warps(offset: npt.NDArray[np.int64]) -> Offsets:
+    """A list of offsets dealt to warps of 32 lanes; the last lanes of the last warp may be idle."""
+    idle = -len(offset) % WARP_LANES
+    padded = np.concatenate([offset, np.zeros(idle, np.int64)]).reshape(-1, WARP_LANES)
+    if not idle:
+        return padded, None
+    active = np.ones(padded.shape, np.bool_)
+    active[-1, WARP_LANES - idle :] = False
+    return padded, active

@@ -1,0 +1,186 @@
+"""One shared-memory access explained: which lanes wait for which, in which bank, for which words.
+
+>>> report = bank_report("ld.b32", [lane * 64 for lane in range(32)])
+>>> report.wavefronts, report.ideal, report.excess
+(16, 1, 15)
+>>> first = report.groups[0].collisions[0]
+>>> first.banks, first.lanes[:3], [hex(address) for address in first.addresses[:3]]
+((0,), ((0,), (2,), (4,)), ['0x0', '0x80', '0x100'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilescope.errors import broken
+from tilescope.smem.banks import checked_lanes, pairs_merge
+from tilescope.smem.op import BANK_BYTES, WARP_LANES, SmemOp, SmemOpName
+from tilescope.swizzle import SMEM_LINE_BYTES
+from tilescope.value import Value, hex_field, row_field
+
+_CAVEAT = (
+    "Compare the wavefront counter first: the conflict counter also takes in waiting for other traffic, and counters "
+    "without _op_ld or _op_st count one more for the launch. Nsight Compute's n-way is wavefronts per instruction, so a "
+    "16-byte load or an ldmatrix.x4 without any conflict shows as 4-way."
+)
+_ALIGNED = "{} is .aligned: PTX wants all 32 lanes to execute it; here inactive lanes' rows are left out."
+_MERGED = "Lanes ask in pairs (i, i ^ 1 or i, i ^ 2), so neighbouring groups of this load go together in twos."
+
+
+@dataclass(frozen=True, slots=True)
+class BankCollision(Value):
+    """Lanes of one group that wait for each other: different words in the same bank or banks.
+
+    A 16-byte access takes four banks at once; `addresses` are the pieces that wait, `lanes` who wants each.
+    """
+
+    banks: tuple[int, ...]
+    addresses: tuple[int, ...] = hex_field()  # first byte of each piece of len(banks) words
+    lanes: tuple[tuple[int, ...], ...] = ()  # for each piece; more than one lane: read together
+
+    @property
+    def degree(self) -> int:
+        """Wavefronts that these banks need."""
+        return len(self.addresses)
+
+    @property
+    def words(self) -> tuple[tuple[int, ...], ...]:
+        """The 4-byte words of each piece, as address / 4.
+
+        >>> bank_report("ld.b64", [lane * 128 for lane in range(32)]).groups[0].collisions[0].words[1]
+        (32, 33)
+        """
+        span = range(len(self.banks))
+        return tuple(tuple(address // BANK_BYTES + word for word in span) for address in self.addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class BankGroup(Value):
+    """Lanes that are served together."""
+
+    lanes: tuple[int, ...]  # the active ones
+    wavefronts: int
+    busiest_bank: int | None  # the lowest of those that need `wavefronts`; None without active lanes
+    collisions: tuple[BankCollision, ...]  # the worst first
+
+
+@dataclass(frozen=True, slots=True)
+class BankReport(Value):
+    """What one warp-wide shared-memory access costs, and why.
+
+    >>> report = bank_report("ldmatrix.x4", [lane % 16 * 128 + lane // 16 * 16 for lane in range(32)])
+    >>> report.wavefronts, report.ideal, report.verdict
+    (32, 4, '8-way conflict')
+    """
+
+    op: SmemOp = row_field(SmemOp.named)
+    lane_address: tuple[int | None, ...] = hex_field()  # of 32 lanes; None: inactive, or not asked by an ldmatrix
+    groups: tuple[BankGroup, ...] = ()  # after merging
+    wavefronts: int = 0
+    ideal: int = 0  # groups with an active lane: one wavefront each
+    counters: Mapping[str, int] = field(default_factory=dict, hash=False)  # Nsight Compute, for each execution
+    notes: tuple[str, ...] = ()
+
+    @property
+    def excess(self) -> int:
+        """Wavefronts that conflicts add."""
+        return self.wavefronts - self.ideal
+
+    @property
+    def conflict_free(self) -> bool:
+        """Whether no lane waits for another of its group."""
+        return self.excess == 0
+
+    @property
+    def degree(self) -> int:
+        """Wavefronts of the worst group: an n-way conflict."""
+        return max((group.wavefronts for group in self.groups), default=0)
+
+    @property
+    def busiest_bank(self) -> int | None:
+        """The lowest bank that needs `degree` wavefronts in one group; None without active lanes."""
+        busiest = [group.busiest_bank for group in self.groups if group.wavefronts == self.degree]
+        return busiest[0] if busiest else None
+
+    @property
+    def verdict(self) -> str:
+        """In two words: "no conflict", or the worst group's "n-way conflict"."""
+        return verdict(self.excess, self.degree)
+
+
+def verdict(excess: int, degree: int) -> str:
+    """The cost in two words.
+
+    >>> verdict(0, 1), verdict(28, 8)
+    ('no conflict', '8-way conflict')
+    """
+    return f"{degree}-way conflict" if excess else "no conflict"
+
+
+def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) -> BankReport:
+    """Cost of one warp access such as "ld.b128" or "ldmatrix.x4"; lane i starts at byte `lane_address[i]`.
+
+    >>> bank_report("ld.b128", [lane * 16 for lane in range(32)]).verdict
+    'no conflict'
+    >>> report = bank_report("ld.b32", [lane * 132 for lane in range(32)], active=0x0000FFFF)
+    >>> report.wavefronts, len(report.groups[0].lanes)
+    (1, 16)
+    """
+    row = SmemOp.named(op)
+    address, mask = checked_lanes(row, lane_address, active)
+    if address.ndim != 1:
+        raise broken(
+            "one-access", "lane_address", f"an array of shape {(*address.shape[:-1], WARP_LANES)}",
+            "a report is about the 32 addresses of one access", "Use wavefronts() to count many at once.",
+        )  # fmt: skip
+    places: list[int] = address.tolist()
+    used = [True] * row.lanes if mask is None else mask.tolist()
+    merged = bool(pairs_merge(row, address[None], None if mask is None else mask[None])[0])
+    per_group = row.lanes_per_group * (2 if merged else 1)
+    groups = tuple(
+        _group(row, [lane for lane in range(first, first + per_group) if used[lane]], places)
+        for first in range(0, row.lanes, per_group)
+    )
+    wavefronts = sum(group.wavefronts for group in groups)
+    ideal = sum(1 for group in groups if group.lanes)
+    notes = (_MERGED,) * merged + (_ALIGNED.format(row.name),) * (row.is_matrix and mask is not None) + (_CAVEAT,)
+    shown = [place if taken else None for place, taken in zip(places, used, strict=True)]
+    return BankReport(
+        op=row,
+        lane_address=(*shown, *[None] * (WARP_LANES - row.lanes)),
+        groups=groups,
+        wavefronts=wavefronts,
+        ideal=ideal,
+        counters={
+            f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{row.counter}.sum": wavefronts,
+            f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_{row.counter}.sum": wavefronts - ideal,
+        },
+        notes=notes,
+    )
+
+
+def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
+    """The lanes by column of the line, and within it by the piece they want."""
+    cell_bytes = row.cell_bytes
+    wanted: dict[int, dict[int, list[int]]] = {}
+    for lane in lanes:
+        piece = places[lane] // cell_bytes * cell_bytes
+        wanted.setdefault(piece % SMEM_LINE_BYTES // BANK_BYTES, {}).setdefault(piece, []).append(lane)
+    degree = max(map(len, wanted.values()), default=0)
+    collisions = [
+        BankCollision(
+            banks=tuple(range(bank, bank + cell_bytes // BANK_BYTES)),
+            addresses=tuple(pieces),
+            lanes=tuple(map(tuple, pieces.values())),
+        )
+        for bank, pieces in sorted(wanted.items())
+        if len(pieces) > 1
+    ]
+    return BankGroup(
+        lanes=tuple(lanes),
+        wavefronts=degree,
+        busiest_bank=min((bank for bank, pieces in wanted.items() if len(pieces) == degree), default=None),
+        collisions=tuple(sorted(collisions, key=lambda collision: -collision.degree)),
+    )

@@ -1,0 +1,249 @@
+"""The layouts of a tile on which several access patterns together cost least.
+
+Tried in this order: the plain tile; the hardware's swizzle modes, in columns of one span as TMA writes
+them; every other XOR swizzle that moves bank bits; every padding of the rows. The search is exhaustive,
+yet small, because most instructions of a walk are one instruction moved:
+
+    XOR swizzles    are linear: swizzle(a ^ t) = swizzle(a) ^ swizzle(t). Lanes that all move by one XOR
+                    land in other banks, but collide as before
+    paddings        keep sums: lanes that all move by the same rows and bytes (whole words) do too
+
+So one instruction of each kind is counted and multiplied, and the answer is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from tilescope.errors import broken
+from tilescope.layout import Layout
+from tilescope.smem.access import Access, placed
+from tilescope.smem.banks import Addresses, Mask, count_ideal, count_wavefronts
+from tilescope.smem.op import BANK_BYTES, SmemOp
+from tilescope.smem.tile import access_list
+from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
+from tilescope.value import Value
+
+Family = Literal["plain", "hardware", "xor", "padding"]
+FAMILIES: tuple[Family, ...] = ("plain", "hardware", "xor", "padding")
+_BATCH_ACCESSES = 2048  # counted together
+_UNUSED = -(1 << 62)  # no distance between two lanes
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLayout(Value):
+    """One layout with its proof: the wavefronts of each pattern on it."""
+
+    family: Family
+    layout: Layout
+    wavefronts: tuple[int, ...]  # of each pattern, in the order given
+    excess: int  # of all patterns together
+
+    @property
+    def extra_bytes(self) -> int:
+        """Shared memory that the padding takes."""
+        return self.layout.shape[0] * self.layout.padding_bytes
+
+    @property
+    def label(self) -> str:
+        """The layout in a few words.
+
+        >>> find_layouts(Access.columns((64, 64), 32), tile=(64, 64), element_bits=32).best.label
+        'swizzle 128B in 2 columns of atoms'
+        """
+        if self.family == "plain":
+            return "plain rows"
+        if self.family == "padding":
+            return f"pad rows by {self.layout.padding_bytes} bytes"
+        across = self.layout.atom_grid[1]
+        return f"swizzle {self.layout.swizzle.name}" + (f" in {across} columns of atoms" if across > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutSearch(Value):
+    """All layouts with the least excess, best known first, and what was tried.
+
+    >>> tile = (64, 64)
+    >>> search = find_layouts([Access.rows(tile, 16, "st.b128"), Access.ldmatrix(tile, 16)], tile=tile, element_bits=16)
+    >>> search.best.label, search.best.wavefronts, search.conflict_free
+    ('swizzle 128B', (64, 64), True)
+    """
+
+    tile: tuple[int, int]
+    element_bits: int
+    max_padding_bytes: int
+    patterns: tuple[str, ...]
+    ideal: tuple[int, ...]  # wavefronts of each pattern without any conflict
+    found: tuple[FoundLayout, ...]  # at least one: the plain tile is among those tried
+    tried: Mapping[str, int] = field(hash=False)  # layouts of each family
+
+    def __iter__(self) -> Iterator[FoundLayout]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def best(self) -> FoundLayout:
+        """The first of those found: the hardware's own mode where one serves."""
+        return self.found[0]
+
+    @property
+    def conflict_free(self) -> bool:
+        """Whether some layout serves every pattern without a conflict."""
+        return self.best.excess == 0
+
+    @property
+    def conclusion(self) -> str:
+        """What the search showed, in a sentence."""
+        words = {"hardware": "hardware modes", "xor": "other XOR swizzles", "padding": "paddings"}
+        tried = ", ".join(f"{self.tried[family]} {name}" for family, name in words.items())
+        among = f"of the plain tile, {tried} up to {self.max_padding_bytes} bytes"
+        if self.conflict_free:
+            return f"{len(self.found)} {among} serve every pattern without a conflict."
+        return f"None {among} serves every pattern without a conflict: the least excess is {self.found[0].excess} wavefronts."
+
+
+def find_layouts(
+    accesses: Access | Iterable[Access], *, tile: tuple[int, int], element_bits: int, max_padding_bytes: int = 128
+) -> LayoutSearch:
+    """The layouts of the tile that serve all patterns with the fewest excess wavefronts.
+
+    Patterns are those of a plain tile (rows, columns) of elements of `element_bits`; rows may be padded by
+    up to `max_padding_bytes` (beyond a line of 128 bytes, paddings repeat themselves).
+
+    >>> tile = (32, 32)  # of floats: rows are written, columns read
+    >>> search = find_layouts([Access.rows(tile, 32, "st.b32"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
+    >>> search.best.label, search.best.wavefronts
+    ('swizzle xor:5,2,5', (32, 32))
+    """
+    patterns = access_list(accesses)
+    plain = Layout(tile, element_bits)
+    if not isinstance(max_padding_bytes, int) or max_padding_bytes < 0:
+        raise broken(
+            "padding",
+            "max_padding_bytes",
+            repr(max_padding_bytes),
+            "an integer of at least 0",
+            "Use 128, a whole line.",
+        )
+    for access in patterns:
+        access.on(plain)  # refuses what was made for another tile, or placed already
+    candidates = _candidates(plain, max(access.op.access_bytes for access in patterns), max_padding_bytes)
+    ideal = []
+    counts = {family: np.zeros((len(layouts), len(patterns)), np.int64) for family, layouts in candidates.items()}
+    for number, access in enumerate(patterns):
+        address, mask = access.flat()
+        ideal.append(int(count_ideal(access.op, address, mask).sum()))
+        for family, layouts in candidates.items():
+            counts[family][:, number] = _family_counts(family, access.op, address, mask, layouts)
+    everything = [
+        FoundLayout(family, layout, tuple(map(int, each)), int(each.sum()) - sum(ideal))
+        for family, layouts in candidates.items()
+        for layout, each in zip(layouts, counts[family], strict=True)
+    ]
+    least = min(found.excess for found in everything)
+    return LayoutSearch(
+        tile=plain.shape,
+        element_bits=element_bits,
+        max_padding_bytes=max_padding_bytes,
+        patterns=tuple(access.name for access in patterns),
+        ideal=tuple(ideal),
+        found=tuple(found for found in everything if found.excess == least),
+        tried={family: len(layouts) for family, layouts in candidates.items()},
+    )
+
+
+def _candidates(plain: Layout, widest_bytes: int, max_padding_bytes: int) -> dict[Family, list[Layout]]:
+    """Every layout to try that keeps accesses of `widest_bytes` whole."""
+    tile, bits = plain.shape, plain.element_bits
+    modes = [mode for mode in SWIZZLE.values() if _fits(plain, mode, widest_bytes)]
+    modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA has it; widest first
+    hardware = [Layout(tile, bits, atom=(tile[0], (mode.span_bytes or 0) * 8 // bits), swizzle=mode) for mode in modes]
+    known = {_triple(layout.swizzle) for layout in hardware if layout.atom == tile}
+    swizzles = _xor_swizzles(plain.size_bytes, max(widest_bytes, BANK_BYTES))
+    return {
+        "plain": [plain],
+        "hardware": hardware,
+        "xor": [Layout(tile, bits, swizzle=each) for each in swizzles if _triple(each) not in known],
+        "padding": [
+            Layout(tile, bits, padding_bytes=padding)
+            for padding in range(1, max_padding_bytes + 1)
+            if (plain.pitch_bytes + padding) % widest_bytes == 0 and padding * 8 % bits == 0
+        ],
+    }
+
+
+def _fits(plain: Layout, mode: Swizzle, widest_bytes: int) -> bool:
+    """Whether the tile is cut into columns of the mode's span, and the mode leaves an access whole."""
+    return (
+        mode.span_bytes is not None
+        and plain.pitch_bytes % mode.span_bytes == 0
+        and mode.span_bytes * 8 % plain.element_bits == 0
+        and plain.size_bytes % mode.block_bytes == 0
+        and widest_bytes <= (mode.flip_bytes or mode.atom_bytes)
+    )
+
+
+def _xor_swizzles(tile_size_bytes: int, piece_bytes: int) -> Iterator[Swizzle]:
+    """XOR swizzles that move bank bits by bits that the tile has: large pieces first, few bits first."""
+    line_bits, tile_bits = SMEM_LINE_BYTES.bit_length() - 1, (tile_size_bytes - 1).bit_length()
+    for base in reversed(range(piece_bytes.bit_length() - 1, line_bits)):
+        for bits in range(1, line_bits - base + 1):
+            if tile_size_bytes % (1 << base + bits) == 0:  # the tile is permuted within itself
+                for shift in range(bits, tile_bits - base - bits + 1):
+                    yield Swizzle.xor(bits, base, shift)
+
+
+def _triple(swizzle: Swizzle) -> tuple[int, int, int, int]:
+    return swizzle.bits, swizzle.base, swizzle.shift, swizzle.flip_bytes
+
+
+def _family_counts(
+    family: Family, op: SmemOp, address: Addresses, mask: Mask | None, layouts: list[Layout]
+) -> Addresses:
+    """Wavefronts of all the pattern's instructions together, on each layout."""
+    index, weight = _kinds(family, address, mask, layouts)
+    kinds = address[index]
+    batch = max(1, _BATCH_ACCESSES // max(1, len(kinds)))
+    totals = [np.zeros(0, np.int64)]
+    for first in range(0, len(layouts), batch):
+        here = layouts[first : first + batch]
+        physical = np.concatenate([_moved(family, op, kinds, layout) for layout in here])
+        counts = count_wavefronts(op, physical, None if mask is None else np.tile(mask[index], (len(here), 1)))
+        totals.append(counts.reshape(len(here), len(kinds)) @ weight)
+    return np.concatenate(totals)
+
+
+def _kinds(family: Family, address: Addresses, mask: Mask | None, layouts: list[Layout]) -> tuple[Addresses, Addresses]:
+    """One instruction of each kind that the family's layouts tell apart, and how often the kind occurs."""
+    if family in ("plain", "hardware") or not layouts:
+        return np.arange(len(address)), np.ones(len(address), np.int64)
+    used = np.ones(address.shape, np.bool_) if mask is None else mask
+    first = used.argmax(axis=1)[:, None]
+    if family == "xor":
+        key = np.where(used, address ^ np.take_along_axis(address, first, axis=1), _UNUSED)
+    else:
+        parts = []
+        for place in np.divmod(address, layouts[0].pitch_bytes - layouts[0].padding_bytes):  # row, byte in it
+            start = np.take_along_axis(place, first, axis=1)
+            parts += [np.where(used, place - start, _UNUSED), start % BANK_BYTES]  # moved by whole words for any pitch
+        key = np.concatenate(parts, axis=1)
+    occurrences: dict[bytes, list[int]] = {}
+    for number, row in enumerate(key):
+        occurrences.setdefault(row.tobytes(), []).append(number)
+    return np.array([each[0] for each in occurrences.values()]), np.array([len(each) for each in occurrences.values()])
+
+
+def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout) -> Addresses:
+    """The offsets placed on one of the family's layouts; swizzled or padded plain tiles need no more than this."""
+    if family == "xor":
+        return layout.swizzle.apply(offset).astype(np.int64, copy=False)
+    if family == "padding":
+        row_bytes = layout.pitch_bytes - layout.padding_bytes
+        return offset + offset // row_bytes * layout.padding_bytes
+    return placed(op, offset, layout)

@@ -1,0 +1,112 @@
+"""What access patterns cost on one layout of a tile, pattern by pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilescope.errors import broken
+from tilescope.layout import Layout
+from tilescope.smem.access import Access
+from tilescope.smem.banks import count_ideal, count_wavefronts
+from tilescope.smem.op import SmemOp
+from tilescope.smem.report import BankReport, bank_report, verdict
+from tilescope.value import Value, row_field
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCost(Value):
+    """The cost of one pattern: all its instructions together, and the worst of them explained."""
+
+    name: str
+    op: SmemOp = row_field(SmemOp.named)
+    instructions: int = 0
+    wavefronts: int = 0
+    ideal: int = 0
+    worst: BankReport | None = None  # of the first instruction with the most wavefronts; None: no instruction
+
+    @property
+    def excess(self) -> int:
+        """Wavefronts that conflicts add."""
+        return self.wavefronts - self.ideal
+
+    @property
+    def verdict(self) -> str:
+        """In two words: "no conflict", or the worst group's "n-way conflict"."""
+        return verdict(self.excess, self.worst.degree if self.worst else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TileReport(Value):
+    """What patterns cost on a layout.
+
+    >>> tile = (64, 64)
+    >>> report = tile_report([Access.rows(tile, 16, "st.b128"), Access.ldmatrix(tile, 16)], Layout(tile, 16))
+    >>> [(cost.name, cost.wavefronts, cost.ideal, cost.verdict) for cost in report.costs]
+    [('st.b128 rows', 64, 64, 'no conflict'), ('ldmatrix.x4', 512, 64, '8-way conflict')]
+    """
+
+    layout: Layout | None  # None: the addresses were given as they are
+    costs: tuple[AccessCost, ...]
+
+    @property
+    def wavefronts(self) -> int:
+        """Of all patterns together."""
+        return sum(cost.wavefronts for cost in self.costs)
+
+    @property
+    def ideal(self) -> int:
+        """Wavefronts of all patterns without any conflict."""
+        return sum(cost.ideal for cost in self.costs)
+
+    @property
+    def excess(self) -> int:
+        """Wavefronts that conflicts add."""
+        return self.wavefronts - self.ideal
+
+    @property
+    def conflict_free(self) -> bool:
+        """Whether no pattern has a conflict."""
+        return self.excess == 0
+
+
+def tile_report(accesses: Access | Iterable[Access], layout: Layout | None = None) -> TileReport:
+    """The cost of each pattern, placed on `layout`; without one, of the addresses as they are.
+
+    >>> tile_report([Access.ldmatrix((64, 64), 16)], Layout((64, 64), 16, swizzle="128B")).conflict_free
+    True
+    """
+    return TileReport(layout, tuple(_cost(access, layout) for access in access_list(accesses)))
+
+
+def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
+    """The patterns as a list, whether one or several were given; a RuleError where something else was."""
+    given = [accesses] if isinstance(accesses, Access) else accesses
+    found = list(given) if isinstance(given, Iterable) else [given]
+    wrong = [each for each in found if not isinstance(each, Access)]
+    if wrong or not found:
+        raise broken(
+            "accesses", "accesses", f"a {type(wrong[0]).__name__}" if wrong else "none", "one Access or more",
+            "Make one with Access(op, lane_address) or a pattern such as Access.rows(tile, element_bits).",
+        )  # fmt: skip
+    return found
+
+
+def _cost(access: Access, layout: Layout | None) -> AccessCost:
+    here = access if layout is None else access.on(layout)
+    address, mask = here.flat()
+    counts = count_wavefronts(here.op, address, mask)
+    worst = None
+    if len(counts):
+        at = np.unravel_index(int(counts.argmax()), here.lane_address.shape[:-1])
+        worst = bank_report(here.op, here.lane_address[at], None if here.active is None else here.active[at])
+    return AccessCost(
+        name=access.name,
+        op=here.op,
+        instructions=len(counts),
+        wavefronts=int(counts.sum()),
+        ideal=int(count_ideal(here.op, address, mask).sum()),
+        worst=worst,
+    )

@@ -1,0 +1,25 @@
+"""Where a swizzle puts each 16-byte chunk of a 128-byte line of shared memory.
+
+`mode` has the table of modes and the address map; `permutation` copies whole buffers by it, and
+`streaming` is the compiled loop that it uses for large ones.
+"""
+
+from tilescope.swizzle.mode import (
+    CHUNK_BYTES,
+    CHUNKS_PER_LINE,
+    SMEM_LINE_BYTES,
+    SWIZZLE,
+    Addresses,
+    Swizzle,
+    SwizzleName,
+)
+
+__all__ = [
+    "CHUNKS_PER_LINE",
+    "CHUNK_BYTES",
+    "SMEM_LINE_BYTES",
+    "SWIZZLE",
+    "Addresses",
+    "Swizzle",
+    "SwizzleName",
+]

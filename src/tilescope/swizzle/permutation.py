@@ -1,0 +1,259 @@
+"""A buffer copied into the order of an address map that repeats: the work behind `Swizzle.swizzle`.
+
+The map moves *pieces* (16 bytes, or less), and after a *group* of them its order starts again:
+
+    source   │ a b c d │ e f g h │ …
+    order      1 0 3 2   1 0 3 2         which piece of the group each place takes
+    target   │ b a d c │ f e h g │ …     np.take of every row of the (groups, pieces) array
+
+np.take brings each line of the target into the cache before it writes there. In a buffer that is larger
+than the cache this costs more than the permutation; `streaming` writes past it, where numba is installed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.value import plain_int, read_only
+
+Bytes = npt.NDArray[np.uint8]
+
+STREAMED_BYTES = 1 << 26  # from this size on; below it, loading numba and a cold cache cost more than they save
+_PIECES: dict[int, type[np.generic]] = {
+    1: np.uint8,
+    2: np.uint16,
+    4: np.uint32,
+    8: np.uint64,
+    16: np.complex128,  # numpy's only item of 16 bytes; take moves its bits unread
+}
+_SHORTEST_GROUP_BYTES = 1 << 10  # a row of np.take that is worth its call
+_LONGEST_GROUP_BYTES = 1 << 16  # a longer order does not stay in the cache beside the data
+_SHARE_BYTES = 1 << 20  # what is worth a thread of its own
+
+
+class AddressMap(Hashable, Protocol):
+    """What a buffer needs to know of a swizzle: a map of byte addresses that is its own inverse."""
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Each aligned block of this size keeps its bytes; 1: nothing moves."""
+
+    @property
+    def repeat_bytes(self) -> int:
+        """After this distance everything moves the same way again."""
+
+    @property
+    def piece_bytes(self) -> int:
+        """Aligned pieces of this size, at most 16, move whole."""
+
+    def apply(self, address: Any) -> Any:
+        """Where the byte at an address goes, and where the byte found there comes from."""
+
+
+def permuted(address_map: AddressMap, data: Any, address: Any, *, out: Any, threads: Any) -> Any:
+    """The bytes of `data`, which lies at `address`, each at the place that the map gives it.
+
+    Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
+    """
+    source = _contiguous(data)
+    problems = [] if out is None else _out_problems(out, source.nbytes)
+    workers = plain_int(threads)
+    if workers is None or workers < 1:
+        given = shortened(repr(threads))
+        problems.append(Violation("threads", "error", "threads", given, "an integer of at least 1", "Use threads=1."))
+    start = plain_int(address)
+    if start is None or start < 0:
+        given = shortened(repr(address))
+        problems.append(Violation("address", "error", "address", given, "an integer of at least 0", "Use address=0."))
+    else:
+        problems += _closure_problems(address_map, start, source.nbytes)
+    if problems or start is None or workers is None:
+        raise RuleError(problems)
+    target = np.empty_like(source) if out is None else out
+    if source.nbytes:
+        _permute(address_map, start % address_map.repeat_bytes, source, target, workers)
+    return target.tobytes() if out is None and isinstance(data, bytes | bytearray | memoryview) else target
+
+
+def _contiguous(data: Any) -> npt.NDArray[Any]:
+    """`data` as a C-contiguous array of plain bytes; bytes become uint8, arrays stay what they are."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return np.frombuffer(bytes(data) if isinstance(data, memoryview) else data, np.uint8)
+    try:
+        array = np.asarray(data, order="C")
+    except (TypeError, ValueError, OverflowError):  # ragged lists, and whatever else is no array
+        array = np.asarray(None)
+    if array.dtype.hasobject or array.dtype.kind == "U":
+        raise broken(
+            "buffer", "data", f"a {type(data).__name__}", "bytes, or an array of numbers", "Give bytes or an array."
+        )
+    return array
+
+
+def _out_problems(out: Any, length_bytes: int) -> list[Violation]:
+    problem = None
+    if not isinstance(out, np.ndarray):
+        problem = f"a {type(out).__name__}"
+    elif out.dtype.hasobject:
+        problem = "an array of objects"
+    elif not out.flags.c_contiguous:
+        problem = "an array that is not C-contiguous"
+    elif not out.flags.writeable:
+        problem = "a read-only array"
+    elif out.nbytes != length_bytes:
+        problem = f"an array of {out.nbytes} bytes"
+    if problem is None:
+        return []
+    limit = f"a writeable C-contiguous array of {length_bytes} bytes"
+    return [Violation("out-array", "error", "out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
+
+
+def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) -> list[Violation]:
+    """A buffer is a whole number of aligned blocks, or bytes would leave it."""
+    block, end = address_map.block_bytes, address + length_bytes
+    if address % block == 0 and end % block == 0:
+        return []
+    found = f"{length_bytes} bytes from address {address:#x}"
+    leaving = _first_leaving(address_map, address, end)
+    if leaving is not None:
+        found += f": logical byte {leaving:#x} would leave to {address_map.apply(leaving):#x}"
+    start, stop = address // block * block, -(-end // block) * block
+    limit = f"swizzle {address_map.name} permutes whole blocks of {block} bytes"
+    fix = f"Start at {start:#x} and pad to {stop - start} bytes."
+    return [Violation("swizzle-closure", "error", "data", found, limit, fix)]
+
+
+def _first_leaving(address_map: AddressMap, address: int, end: int) -> int | None:
+    """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
+    block = address_map.block_bytes
+    head_end = min(end, -(-address // block) * block)
+    tail_start = max(head_end, end // block * block)
+    far = address // address_map.repeat_bytes * address_map.repeat_bytes  # the same there; numpy counts to 2^63
+    for low, high in ((address - far, head_end - far), (tail_start - far, end - far)):
+        for slab in range(low, high, _SHARE_BYTES):
+            logical = np.arange(slab, min(slab + _SHARE_BYTES, high))
+            physical = address_map.apply(logical)
+            leaving = logical[(physical < address - far) | (physical >= end - far)]
+            if leaving.size:
+                return int(leaving[0]) + far
+    return None
+
+
+def _permute(
+    address_map: AddressMap, address: int, source: npt.NDArray[Any], target: npt.NDArray[Any], threads: int
+) -> None:
+    """Fill the target; it and the source are C-contiguous, of one size that is not 0, and may overlap."""
+    flat, flat_target = (array.reshape(-1).view(np.uint8) for array in (source, target))
+    if np.may_share_memory(flat, flat_target):
+        flat = flat.copy()
+    copy = _Copy(address_map, address, flat, flat_target)
+    work, begin, unit_bytes = copy.take, 0, copy.group_bytes
+    if address_map.block_bytes == 1:
+        work, unit_bytes = copy.unmoved, 1
+    elif copy.group_bytes > _LONGEST_GROUP_BYTES:
+        work, unit_bytes = copy.gather, address_map.piece_bytes
+    elif len(flat) >= STREAMED_BYTES and address_map.piece_bytes == 16 and flat_target.ctypes.data % 16 == 0:
+        streaming = _streaming()
+        if streaming is not None:
+            work, unit_bytes = partial(copy.stream, streaming), streaming.BLOCK_BYTES
+            begin = -flat_target.ctypes.data % streaming.LINE_BYTES
+    end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
+    copy.gather(0, begin)
+    _in_shares(work, begin, end, unit_bytes, threads)
+    copy.gather(end, len(flat))
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One permutation under way; each method fills the target from offset `begin` up to `end`."""
+
+    address_map: AddressMap
+    address: int
+    source: Bytes
+    target: Bytes
+
+    @property
+    def group_bytes(self) -> int:
+        return max(self.address_map.repeat_bytes, _SHORTEST_GROUP_BYTES)
+
+    def unmoved(self, begin: int, end: int) -> None:
+        """Every byte keeps its place."""
+        np.copyto(self.target[begin:end], self.source[begin:end])
+
+    def gather(self, begin: int, end: int) -> None:
+        """Piece by piece, wherever the range lies."""
+        piece_bytes = self.address_map.piece_bytes
+        for low in range(begin, end, _SHARE_BYTES):
+            high = min(low + _SHARE_BYTES, end)
+            source, target = (array.view(_PIECES[piece_bytes]) for array in (self.source, self.target[low:high]))
+            order = _offsets(self.address_map, self.address + low, high - low) + low
+            np.take(source, order // piece_bytes, out=target, mode="wrap")
+
+    def take(self, begin: int, end: int) -> None:
+        """Whole groups, by rows."""
+        piece_bytes = self.address_map.piece_bytes
+        order = _group_order(self.address_map, self.address, self.group_bytes)
+        source, target = (
+            array[begin:end].view(_PIECES[piece_bytes]).reshape(-1, len(order)) for array in (self.source, self.target)
+        )
+        np.take(source, order, axis=1, out=target, mode="wrap")
+
+    def stream(self, streaming: ModuleType, begin: int, end: int) -> None:
+        """Whole blocks, by the compiled loop; the target is aligned to a line of the cache at `begin`."""
+        order = _offsets(self.address_map, self.address + begin, self.group_bytes)
+        source, target = (array.ctypes.data + begin for array in (self.source, self.target))
+        assert target % streaming.LINE_BYTES == (end - begin) % streaming.BLOCK_BYTES == 0
+        assert streaming.PAGE_BYTES % self.group_bytes == 0
+        streaming.stream(source, target, order, end - begin)
+
+
+def _offsets(address_map: AddressMap, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
+    """For each piece from `address` on, how far from there the piece lies that belongs in its place."""
+    places = np.arange(address, address + length_bytes, address_map.piece_bytes)
+    offsets: npt.NDArray[np.intp] = (address_map.apply(places) - address).astype(np.intp)
+    return offsets
+
+
+@lru_cache(maxsize=64)
+def _group_order(address_map: AddressMap, address: int, group_bytes: int) -> np.ndarray[Any, Any]:
+    """Which piece each place of a group takes, where groups keep their pieces."""
+    return read_only(_offsets(address_map, address, group_bytes) // address_map.piece_bytes)
+
+
+def _in_shares(work: Callable[[int, int], object], begin: int, end: int, unit_bytes: int, threads: int) -> None:
+    """Run `work` on [begin, end), cut into one share of whole units for each thread that is worth starting."""
+    units = (end - begin) // unit_bytes
+    shares = min(threads, (end - begin) // _SHARE_BYTES, units)
+    if shares < 2:
+        if units:
+            work(begin, end)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    edges = [begin + units * share // shares * unit_bytes for share in range(shares + 1)]
+    with ThreadPoolExecutor(shares) as pool:
+        for done in [pool.submit(work, low, high) for low, high in itertools.pairwise(edges)]:
+            done.result()
+
+
+@cache
+def _streaming() -> ModuleType | None:
+    """The compiled loop; None where numba is not installed."""
+    try:
+        from tilescope.swizzle import streaming
+    except ImportError:
+        return None
+    return streaming

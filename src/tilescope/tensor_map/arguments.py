@@ -1,0 +1,124 @@
+"""The arguments of a map whose kind they decide: what JSON, a command line, a pasted dump or an example give.
+
+{"data_type": "bf16", "dims": …, "box": …}             a tiled map
+{… "lower_corner": …, "upper_corner": …}               an im2col map
+{… "lower_width": …, "upper_width": …}                 an im2col-wide map
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
+from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.im2col import Im2colMap
+from tilescope.tensor_map.im2col_wide import Im2colWideMap
+from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.rules.samples import MATRIX
+from tilescope.tensor_map.tiled import TensorMap
+
+MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
+
+argument_missing = noticed(
+    "argument-missing",
+    "Every argument that has no default is given.",
+    source="cuda.h, cuTensorMapEncodeTiled",
+    passing=MATRIX,
+    failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
+)
+
+argument_json = noticed(
+    "argument-json",
+    "Arguments in JSON are one object, by name.",
+    source="RFC 8259",
+    subjects=("paste",),
+    passing={"json": '{"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [64]}'},
+    failing={"json": '["bf16", [64], [], [64]]'},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MapArguments:
+    """Arguments by name, and the kind of map that they are for.
+
+    >>> asked = MapArguments.of({"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [128, 8]})
+    >>> asked.map_class.__name__, [found.rule for found in asked.check()]
+    ('TensorMap', ['box-larger'])
+    """
+
+    map_class: type[AnyMap]
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, given: Any) -> MapArguments:
+        """The kind that `kind` or the names of the arguments say; a hexadecimal address may be text."""
+        if not isinstance(given, Mapping):
+            raise RuleError(
+                [unknown_name("arguments by name, not", "arguments", given, signature(TensorMap).parameters)]
+            )
+        arguments = dict(given)
+        kind = arguments.pop("kind", None)
+        if kind is None:
+            chosen: type[AnyMap] = TensorMap
+            if "lower_width" in arguments or "upper_width" in arguments:
+                chosen = Im2colWideMap
+            elif "lower_corner" in arguments or "upper_corner" in arguments:
+                chosen = Im2colMap
+        elif isinstance(kind, str) and kind in MAP_KINDS:
+            chosen = MAP_KINDS[kind]
+        else:
+            raise RuleError([unknown_name("kind of map", "kind", kind, MAP_KINDS)])
+        address = arguments.get("address")
+        if isinstance(address, str):
+            with suppress(ValueError):  # it stays text, which the rule argument-type names
+                arguments["address"] = int(address, 0)
+        return cls(chosen, arguments)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> MapArguments:
+        """What JSON says, as `to_dict` of a map prints it; an inspection or a convolution holds its map."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RuleError(
+                [argument_json.violation("json", f"no JSON: {error}", "one object", "Correct it.")]
+            ) from None
+        nested = found.get("tensor_map") if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            fix = "Give the arguments by name."
+            raise RuleError([argument_json.violation("json", f"a {type(found).__name__}", "one object", fix)])
+        return cls.of(nested if isinstance(nested, dict) else found)
+
+    def with_given(self, others: Mapping[str, Any]) -> MapArguments:
+        """The same with some arguments replaced."""
+        return MapArguments(self.map_class, dict(self.given) | dict(others))
+
+    def check(self) -> tuple[Violation, ...]:
+        """Every rule that the arguments break; missing and unknown ones are violations too."""
+        wrong = self._misnamed()
+        if wrong:
+            return wrong
+        found: tuple[Violation, ...] = self.map_class.check(**self.given)  # type: ignore[attr-defined]
+        return found
+
+    def tensor_map(self) -> AnyMap:
+        """The map, or TensorMapError with every violation."""
+        wrong = self._misnamed()
+        if wrong:
+            raise TensorMapError(wrong)
+        return self.map_class(**self.given)
+
+    def _misnamed(self) -> tuple[Violation, ...]:
+        parameters = signature(self.map_class).parameters
+        wrong = [unknown_name("argument", str(name), name, parameters) for name in self.given if name not in parameters]
+        for name, parameter in parameters.items():
+            if parameter.default is Parameter.empty and name not in self.given:
+                needed = ", ".join(each.name for each in parameters.values() if each.default is Parameter.empty)
+                limit = f"a {self.map_class.subject} map needs {needed}"
+                wrong.append(argument_missing.violation(name, f"no {name}", limit, f"Give {name}."))
+        return tuple(wrong)

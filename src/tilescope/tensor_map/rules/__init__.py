@@ -1,0 +1,30 @@
+"""The rules, idea by idea; importing this package enters all of them into RULES, in the order of a report.
+
+arch         what an architecture can make at all
+packed       the limits of the packed 4- and 6-bit types
+tensor       rank, address, dims and strides
+box          the box, its rows, its traversal, its size, its fill
+im2col       corners, channels, pixels; im2col-wide
+advice       what the driver accepts and a careful engineer would want to know
+instruction  what a copy demands of its map, its coordinates and its shared address
+"""
+
+from tilescope.tensor_map.rule import MAPS, RULES, Check, Rule, Subject
+
+# isort: off
+from tilescope.tensor_map.rules import arch
+from tilescope.tensor_map.rules import packed
+from tilescope.tensor_map.rules import tensor
+from tilescope.tensor_map.rules import box
+from tilescope.tensor_map.rules import im2col
+from tilescope.tensor_map.rules import advice
+from tilescope.tensor_map.rules import instruction
+# isort: on
+
+# What is checked of each kind of map, in the order of a report.
+MAP_CHECKS: dict[Subject, tuple[tuple[Rule, Check], ...]] = {
+    subject: tuple((each, each.check) for each in RULES.values() if subject in each.subjects and each.check)
+    for subject in MAPS
+}
+
+__all__ = ["MAP_CHECKS", "advice", "arch", "box", "im2col", "instruction", "packed", "tensor"]

@@ -1,0 +1,109 @@
+"""The tiled tensor map: a box of up to five dimensions out of a tensor.
+
+A 4096 x 4096 bf16 matrix, read in boxes of 64 x 64:
+
+    dims = (4096, 4096)          ┌──────────────── dims[0] ───┐
+    strides_bytes = (8192,)      │ ┌ box[0] ┐                 │  one row of the box:
+    box = (64, 64)               │ │        │ box[1]     dims[1]    64 x 2 bytes = 128 bytes,
+                                 │ └────────┘                 │  the span of swizzle 128B
+                                 └── strides_bytes[0] a row ──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilescope.arch import Arch, ArchName
+from tilescope.data_type import DataType
+from tilescope.errors import TensorMapError, Violation
+from tilescope.swizzle import Swizzle, SwizzleName
+from tilescope.tensor_map import reading
+from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap
+from tilescope.tensor_map.array import described
+from tilescope.tensor_map.geometry import TiledGeometry
+from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class TensorMap(AnyMap, TiledGeometry):
+    """A tiled tensor map, as cuTensorMapEncodeTiled makes it; unsound arguments raise TensorMapError.
+
+    >>> a = TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
+    >>> a.smem_bytes, a.transaction_bytes, a.smem_alignment_bytes
+    (8192, 8192, 1024)
+    >>> TensorMap.check("bf16", (4096, 4096), (8192,), (128, 64), swizzle="128B")[0].fix
+    'Use box[0] <= 64 and one box per span.'
+    """
+
+    readers: ClassVar[Mapping[str, reading.Reader]] = COMMON_READERS | {"box": reading.integers}
+    lengths: ClassVar[Mapping[str, int]] = {"strides_bytes": 1, "box": 0, "element_strides": 0}
+
+    def __init__(
+        self,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        *,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> None:
+        self._construct(locals())
+
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        *,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> tuple[Violation, ...]:
+        """Every rule that these arguments break, and the advice; empty for a sound map. Never raises.
+
+        >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
+        ['address-alignment', 'box-range', 'store-overrun']
+        """
+        return cls._checked(locals())
+
+    @classmethod
+    def from_array(
+        cls, array: Any, box_shape: tuple[int, ...], *, address: int | None = None, **options: Any
+    ) -> TensorMap:
+        """The map of an array (numpy, DLPack, __array_interface__, __cuda_array_interface__): numpy order.
+
+        `box_shape` is outermost first like the array's shape; `options` are the constructor's. With a
+        `data_type` of another size, box_shape[-1] counts elements of that type.
+
+        >>> import numpy
+        >>> TensorMap.from_array(numpy.zeros((128, 64), "float16"), (8, 64), swizzle="128B", address=0).box
+        (64, 8)
+        """
+        arguments, problems = described(array, box_shape, address, options)
+        if problems:
+            about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
+            others = [each for each in cls.check(**arguments) if each.rule not in about_array] if arguments else []
+            raise TensorMapError([*problems, *(each for each in others if each.severity == "error")])
+        return cls(**arguments)
+
+    def coords(self, *index: int) -> tuple[int, ...]:
+        """An index in numpy order as coordinates in the driver's order.
+
+        >>> TensorMap("bf16", (64, 128), (128,), (64, 8)).coords(16, 0)  # row 16, column 0
+        (0, 16)
+        """
+        return reading.integers("index", index)[::-1]

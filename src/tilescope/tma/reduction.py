@@ -1,0 +1,109 @@
+"""What cp.reduce.async.bulk.tensor does to each element, bit for bit.
+
+    memory = op(memory, shared)
+
+    add        integers wrap; floats round to nearest even, and every NaN becomes one: 0x7FFF, 0x7FFFFFFF
+               (the 64-bit NaN, 0x7FFFFFFFFFFFFFFF, follows them and was not measured)
+    min, max   a NaN loses against a number, two NaNs give 0x7FFF; -0 lies below +0
+    inc        old >= new ? 0 : old + 1
+    dec        old == 0 or old > new ? new : old - 1
+
+float32_ftz flushes denormal inputs and results to zero, sign kept; the other types keep denormals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+
+Words = npt.NDArray[Any]  # unsigned integers: the bits of elements
+Combination = Callable[[Words, Words], Words]
+
+
+def combined(operation: str, data_type: DataType, old: Words, new: Words) -> Words:
+    """The bits that memory holds after the reduction; `old` and `new` are bits of elements, as unsigned integers.
+
+    >>> one, half = np.array([0x3C00], np.uint16), np.array([0x3800], np.uint16)
+    >>> hex(combined("add", DataType.named("f16"), one, half)[0])
+    '0x3e00'
+    """
+    if operation in _BITWISE:
+        return _BITWISE[operation](old, new)
+    if data_type.is_float:
+        return _float_add(data_type, old, new) if operation == "add" else _float_extreme(operation, data_type, old, new)
+    signed = data_type.name in ("int32", "int64")
+    if operation in ("min", "max"):
+        kind = f"i{old.itemsize}" if signed else old.dtype
+        choose: Combination = np.minimum if operation == "min" else np.maximum
+        return choose(old.view(kind), new.view(kind)).view(old.dtype)
+    return _INTEGER[operation](old, new)
+
+
+def word_type(data_type: DataType) -> np.dtype[Any]:
+    """The unsigned integer as wide as an element."""
+    word: np.dtype[Any] = np.dtype(f"u{data_type.bits // 8}")
+    return word
+
+
+def _increment(old: Words, new: Words) -> Words:
+    return np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype)
+
+
+def _decrement(old: Words, new: Words) -> Words:
+    return np.where((old == 0) | (old > new), new, old - old.dtype.type(1))
+
+
+_BITWISE: dict[str, Combination] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_INTEGER: dict[str, Combination] = {"add": np.add, "inc": _increment, "dec": _decrement}
+_EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float32_ftz": 0x7F800000,
+             "float64": 0x7FF0000000000000}  # fmt: skip
+
+
+def _is_nan(data_type: DataType, words: Words) -> npt.NDArray[np.bool_]:
+    magnitude = words & words.dtype.type(_all_but_sign(words))
+    found: npt.NDArray[np.bool_] = magnitude > words.dtype.type(_EXPONENT[data_type.name])
+    return found
+
+
+def _all_but_sign(words: Words) -> int:
+    return (1 << words.itemsize * 8 - 1) - 1
+
+
+def _float_add(data_type: DataType, old: Words, new: Words) -> Words:
+    with np.errstate(all="ignore"):
+        if data_type.name == "bfloat16":
+            # f32 has more than twice the digits: rounding its sum again gives the correctly rounded one.
+            wide = (old.astype(np.uint32) << 16).view(np.float32) + (new.astype(np.uint32) << 16).view(np.float32)
+            bits = wide.view(np.uint32)
+            total: Words = (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
+            nan = np.isnan(wide)
+        else:
+            if data_type.name == "float32_ftz":
+                old, new = _flushed(old), _flushed(new)
+            kind = f"f{old.itemsize}"
+            sums = old.view(kind) + new.view(kind)
+            total, nan = sums.view(old.dtype), np.isnan(sums)
+            if data_type.name == "float32_ftz":
+                total = _flushed(total)
+    return np.where(nan, total.dtype.type(_all_but_sign(total)), total)
+
+
+def _flushed(words: Words) -> Words:
+    """Denormals as zeros of their sign."""
+    return np.where(words & 0x7F800000, words, words & np.uint32(0x80000000))
+
+
+def _float_extreme(operation: str, data_type: DataType, old: Words, new: Words) -> Words:
+    rest = old.dtype.type(_all_but_sign(old))
+    signed = f"i{old.itemsize}"
+    # As integers, negative floats run backwards; turned round, the order of all numbers is that of their keys.
+    old_key, new_key = (np.where(words > rest, words ^ rest, words).view(signed) for words in (old, new))
+    old_wins = old_key <= new_key if operation == "min" else old_key >= new_key
+    old_nan, new_nan = _is_nan(data_type, old), _is_nan(data_type, new)
+    chosen = np.where((old_wins & ~old_nan) | new_nan, old, new)
+    return np.where(old_nan & new_nan, rest, chosen)

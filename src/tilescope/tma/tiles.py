@@ -1,0 +1,166 @@
+"""A whole tensor cut into boxes, each laid out as a copy would leave it in shared memory.
+
+The grid steps by the box, so neighbouring tiles along dim 0 read neighbouring bytes. Such a row of tiles is a
+*strip*; `strips` fills them all in one order of pieces, from another place each:
+
+    tensor                         result, axes outermost first
+    ┌────┬────┬────┬──┐
+    │ 00 │ 01 │ 02 │▒▒│  strip 0   [0, 0] [0, 1] [0, 2] [0, 3]
+    ├────┼────┼────┼──┤
+    │ 10 │ 11 │ 12 │▒▒│  strip 1   [1, 0] [1, 1] [1, 2] [1, 3]
+    └────┴────┴────┴──┘            ▒ tiles that the tensor's end cuts are loaded one by one
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilescope.errors import broken, shortened
+from tilescope.tensor_map import TensorMap
+from tilescope.tma.buffers import Bytes, readable, writeable
+from tilescope.tma.placement import Placement, placement
+from tilescope.tma.request import requested
+from tilescope.tma.strips import Strips
+from tilescope.tma.transfer import deliver, require_memory
+from tilescope.tma.walk import source_offset, walk
+from tilescope.value import plain_int
+
+
+def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: int = 1) -> Any:
+    """Every tile of a tensor as `load` leaves it at an aligned shared address: (*grid, smem_bytes) bytes.
+
+    The grid steps by the box (by one slice where the map is interleaved), its axes are outermost first, and tiles
+    at the far edges are filled. `memory[0]` lies at `tensor_map.address`. `out` is written in place, bytes in
+    gaps kept; without it they are zero.
+
+    >>> import tilescope as ts
+    >>> matrix = np.arange(128 * 192, dtype=np.uint16).reshape(128, 192)
+    >>> a = ts.TensorMap.from_array(matrix, (64, 64), swizzle="128B", address=0)
+    >>> tiles = ts.load_tiles(a, matrix)
+    >>> tiles.shape, np.array_equal(tiles[1, 2], ts.load(a, matrix, a.coords(64, 128)))
+    ((2, 3, 8192), True)
+    """
+    if not isinstance(tensor_map, TensorMap):
+        raise broken(
+            "tiles-map", "tensor_map", f"a {type(tensor_map).__name__}", "a tiled map, whose grid steps by the box",
+            "Call load for each column of an im2col map.",
+        )  # fmt: skip
+    workers = plain_int(threads)
+    if workers is None or workers < 1:
+        raise broken("threads", "threads", shortened(repr(threads)), "an integer of at least 1", "Use threads=1.")
+    source = readable("memory", memory)
+    tiling = _Tiling.of(tensor_map)
+    tiling.require_memory(source)
+    if out is None:
+        out = tiling.zeros()
+    target = writeable("out", out)
+    if len(target) != prod(tiling.shape):
+        raise broken(
+            "out-array", "out", f"an array of {len(target)} bytes", f"{prod(tiling.shape)} bytes: {tiling.shape}",
+            f"Use np.empty({tiling.shape}, np.uint8).",
+        )  # fmt: skip
+    if tiling.strips:
+        tiling.whole_strips(source, target).fill(workers)
+    for number, place in tiling.cut_tiles():
+        begin = number * tiling.tile_bytes
+        deliver(requested(tensor_map, "load", place), source, target[begin : begin + tiling.tile_bytes])
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiling:
+    """The grid of a tensor, and which of its tiles lie wholly inside; all innermost first."""
+
+    tensor_map: TensorMap
+    steps: tuple[int, ...]  # elements from tile to tile
+    grid: tuple[int, ...]  # tiles
+    whole: tuple[int, ...]  # of them, those that the tensor's end does not cut
+    placed: Placement  # of one tile
+
+    @classmethod
+    def of(cls, a: TensorMap) -> _Tiling:
+        sliced = a.interleave.slice_bytes is not None
+        steps = list(a.box)
+        reach = [(count - 1) * stride for count, stride in zip(a.visited_elements, a.element_strides, strict=True)]
+        if sliced:
+            steps[-2] = 1
+        else:
+            reach[0] = a.box[0] - 1
+        grid = tuple(-(-extent // step) for extent, step in zip(a.dims, steps, strict=True))
+        whole = tuple(
+            max(0, (extent - 1 - last) // step + 1) for extent, step, last in zip(a.dims, steps, reach, strict=True)
+        )
+        if a.is_padded:  # its pieces are not those of global memory
+            whole = (0,) * a.rank
+        return cls(a, tuple(steps), grid, whole, placement(a, a.rows, 0))
+
+    @property
+    def tile_bytes(self) -> int:
+        return self.placed.footprint_bytes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return *self.grid[::-1], self.tile_bytes
+
+    @property
+    def strips(self) -> int:
+        """Rows of whole tiles."""
+        return prod(self.whole[1:]) if self.whole[0] else 0
+
+    def zeros(self) -> Bytes:
+        try:
+            return np.zeros(self.shape, np.uint8)
+        except (MemoryError, ValueError):
+            raise broken(
+                "tiles-extent", "tensor_map", f"{prod(self.grid)} tiles of {self.tile_bytes} bytes",
+                "an array that fits in memory", "Load the tiles one by one.",
+            ) from None  # fmt: skip
+
+    def require_memory(self, memory: Bytes) -> None:
+        """The last tile reaches farthest: where it is in memory, all are."""
+        last = tuple((count - 1) * step for count, step in zip(self.grid, self.steps, strict=True))
+        copy = requested(self.tensor_map, "load", last)
+        found = walk(copy)
+        require_memory(copy, found, found.high_bytes, len(memory))
+
+    def cut_tiles(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The number in the result and the coordinates of each tile that is in no strip."""
+        for axis in range(len(self.grid)):  # cut in this dimension, whole in those before, whatever in those behind
+            ranges = [
+                *map(range, self.whole[:axis]), range(self.whole[axis], self.grid[axis]), *map(range, self.grid[axis + 1 :])
+            ]  # fmt: skip
+            for index in itertools.product(*ranges):
+                number = 0
+                for place, count in zip(index[::-1], self.grid[::-1], strict=True):
+                    number = number * count + place
+                yield number, tuple(place * step for place, step in zip(index, self.steps, strict=True))
+
+    def whole_strips(self, source: Bytes, target: Bytes) -> Strips:
+        a = self.tensor_map
+        rows = walk(requested(a, "load", (0,) * a.rank))
+        piece_bytes = self.placed.piece_bytes
+        source_begins, numbers = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        for axis in range(a.rank - 1, 0, -1):
+            index = np.arange(self.whole[axis])
+            step_bytes = self.steps[axis] * a.strides_bytes[axis - 1]
+            source_begins = (source_begins[:, None] + index * step_bytes).reshape(-1)
+            numbers = (numbers[:, None] * self.grid[axis] + index).reshape(-1)
+        return Strips(
+            data_type=a.data_type,
+            source=source,
+            target=target,
+            source_begins=source_begins,
+            target_begins=numbers * self.grid[0] * self.tile_bytes,
+            tiles=self.whole[0],
+            tile_step_bytes=source_offset(a, (self.steps[0], *(0,) * (a.rank - 1))),
+            tile_bytes=self.tile_bytes,
+            piece_bytes=piece_bytes,
+            piece_offsets=(rows.starts[:, None] + np.arange(0, rows.row_bytes, piece_bytes)).reshape(-1),
+            places=self.placed.places,
+        )

@@ -1,0 +1,346 @@
+"""Where every byte of a copy comes from and goes to, without moving any.
+
+    shared address   0x400  0x410  0x420  …            "which element is at 0x410?"   element_at(0x410)
+    source offset       16      0     48  …            "where is A[37, 12]?"          address_of(12, 37)
+                   or fill, or gap                     "and byte 4711 of the tensor?" address_of_source(4711)
+
+A trace is its arguments: everything else follows from them, so plain data carries them and the rest for reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError, broken, unknown_name
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap
+from tilescope.tensor_map.reading import integer, integers
+from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
+from tilescope.tma.placement import placement
+from tilescope.tma.request import requested
+from tilescope.tma.walk import Walk, row_coords, walk
+from tilescope.value import Value, hex_field, read_only
+
+Operation = Literal["load", "store", "gather4", "scatter4"]
+OPERATIONS: tuple[Operation, ...] = ("load", "store", "gather4", "scatter4")
+Holds = Literal["element", "overrun", "fill", "gap"]
+_HOLDS: tuple[Holds, ...] = ("element", "overrun", "fill", "gap")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin(Value):
+    """What one byte of shared memory has to do with the tensor.
+
+    "element": a byte of an element; "fill": the copy writes the fill value there (a store drops it), because
+    `coords` lie outside the tensor; "overrun": a store writes it behind the end of a row of the tensor; "gap": the
+    copy leaves it alone.
+    """
+
+    holds: Holds
+    row: int | None = None  # of the copy
+    coords: tuple[int, ...] | None = None  # innermost first; interleaved: of the pixel
+    byte: int | None = None  # within the element; interleaved: within the pixel's slice
+    source_offset: int | None = hex_field(default=None)  # from the tensor's first byte
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Value):
+    """Neighbouring bytes of shared memory that come from neighbouring bytes of the tensor, or are alike."""
+
+    length_bytes: int
+    holds: Holds
+    address: int = hex_field()
+    source_offset: int | None = hex_field(default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace(Value):
+    """Where every byte of one copy comes from and goes to; made by `ts.trace`.
+
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> found = ts.Trace(a, (0, 32), smem_address=0x400)
+    >>> found.element_at(0x490).coords  # line 1 holds row 33, and starts with its second piece
+    (0, 33)
+    >>> hex(found.address_of(0, 33)), found.transaction_bytes, found.filled_rows
+    ('0x490', 1024, 0)
+    """
+
+    _derived: ClassVar[tuple[str, ...]] = (
+        "footprint_bytes", "transaction_bytes", "written_bytes", "filled_rows", "overrun_bytes", "basis", "runs",
+    )  # fmt: skip
+    FILL: ClassVar[int] = -1  # in `source_offset`: outside the tensor
+    GAP: ClassVar[int] = -2  # in `source_offset`: not part of the copy
+
+    tensor_map: AnyMap
+    coords: tuple[int, ...]
+    offsets: tuple[int, ...] = ()
+    smem_address: int = hex_field(default=0)
+    operation: Operation = "load"
+    # Of each byte from smem_address on, the offset in the tensor, FILL or GAP. A 6-bit value that a store takes
+    # from a byte of its own names the byte where its lowest bit goes.
+    source_offset: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.operation not in OPERATIONS:
+            raise RuleError([unknown_name("operation", "operation", self.operation, OPERATIONS)])
+        copy = requested(
+            self.tensor_map,
+            "load" if self.operation in ("load", "gather4") else "store",
+            self.coords,
+            smem_address=self.smem_address,
+            offsets=self.offsets,
+            rows4=self.operation in ("gather4", "scatter4"),
+        )
+        for name in ("coords", "offsets", "smem_address"):
+            object.__setattr__(self, name, getattr(copy, name))
+        object.__setattr__(self, "source_offset", read_only(_sources(copy)))
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Shared memory that the copy covers, gaps included."""
+        return len(self.source_offset)
+
+    @property
+    def transaction_bytes(self) -> int | None:
+        """What the mbarrier must expect: filled elements count, gaps do not. None for a store, which has no barrier."""
+        found = self._walk
+        return found.rows * found.row_bytes if self.is_load else None
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that change owner: of shared memory for a load, fill included; of global memory for a store."""
+        found = self._walk
+        if self.is_load:
+            return found.rows * found.row_bytes
+        return int(found.inside.sum()) * found.reach_bytes
+
+    @property
+    def filled_rows(self) -> int:
+        """Rows that lie outside the tensor altogether: filled by a load, dropped by a store."""
+        return int((~self._walk.inside).sum())
+
+    @property
+    def overrun_bytes(self) -> int:
+        """Bytes behind the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
+        found = self._walk
+        return 0 if self.is_load else int(found.inside.sum()) * (found.reach_bytes - found.high_bytes)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the copy in shared memory; an interleaved copy's rows are single pixels."""
+        return self._walk.rows
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the copy goes to shared memory."""
+        return self.operation in ("load", "gather4")
+
+    @property
+    def basis(self) -> Basis:
+        """Whether this kind of copy was "measured" on a card or follows what is "documented"."""
+        a = self.tensor_map
+        documented = (
+            a.basis == "documented"
+            or self.operation in ("gather4", "scatter4")
+            or isinstance(a, Im2colWideMap)
+            or (isinstance(a, Im2colMap) and (not self.is_load or _starts_outside_its_box(a, self.coords)))
+        )
+        return "documented" if documented else "measured"
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The same as `source_offset`, in as few pieces as possible."""
+        source, holds = self.source_offset, _holds(self.copy)
+        follows = np.where(source[1:] < 0, True, source[1:] == source[:-1] + 1) & (holds[1:] == holds[:-1])
+        edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(source)]
+        return tuple(
+            Run(end - begin, _HOLDS[holds[begin]], self.smem_address + begin, None if source[begin] < 0 else int(source[begin]))
+            for begin, end in pairwise(edges)
+        )  # fmt: skip
+
+    def element_at(self, address: int) -> Origin:
+        """What lies at a shared address: which element, or fill, or nothing of this copy.
+
+        >>> import tilescope as ts
+        >>> a = ts.TensorMap("f16", (20, 5), (64,), (16, 3), swizzle="64B")
+        >>> found = ts.Trace(a, (8, 3))
+        >>> found.element_at(0x42).coords, found.element_at(0x18).holds, found.element_at(0x20).holds
+        ((9, 4), 'fill', 'gap')
+        """
+        address = integer("address", address)
+        offset = address - self.smem_address
+        if not 0 <= offset < self.footprint_bytes:
+            return Origin("gap")
+        a = self.tensor_map
+        row, byte = divmod(a.swizzle.apply(address) - self.smem_address, a.pitch_bytes)
+        dense = self._dense_byte(byte)
+        found = self._walk
+        if dense is None or not 0 <= row < found.rows:
+            return Origin("gap")
+        coords = tuple(row_coords(self.copy)[row].tolist())
+        if not a.interleave.slice_bytes:
+            element, bit = divmod(dense * 8, a.data_type.bits)
+            coords, byte_in_element = (coords[0] + element, *coords[1:]), bit // 8
+        else:
+            byte_in_element = dense
+        source = int(self.source_offset[offset])
+        if source < 0:
+            return Origin("fill", row, coords, byte_in_element)
+        holds: Holds = "element" if dense < found.high_bytes else "overrun"
+        return Origin(holds, row, coords, byte_in_element, source)
+
+    def address_of(self, *coords: int) -> int | None:
+        """The shared address of the element with these coordinates, innermost first; None where the copy has it not.
+
+        An interleaved tensor's elements are pixels of a slice. Where a copy holds an element twice (gather4 may name
+        a row twice), the first one counts. An element outside the tensor has the address where its fill lies.
+        """
+        wanted = integers("coords", coords)
+        a = self.tensor_map
+        if len(wanted) != a.rank:
+            raise broken(
+                "coords-count", "coords", f"{len(wanted)} coordinates", f"{a.rank} for rank {a.rank}, innermost first",
+                f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
+            )  # fmt: skip
+        rows = row_coords(self.copy)
+        if a.interleave.slice_bytes:
+            hits = np.flatnonzero((rows == wanted).all(axis=1))
+            byte = 0
+        else:
+            element = wanted[0] - self.coords[0]
+            hits = np.flatnonzero((rows[:, 1:] == wanted[1:]).all(axis=1))
+            if not 0 <= element < a.inner_elements:
+                return None
+            byte = self._shared_byte(element)
+        if not len(hits):
+            return None
+        return a.swizzle.apply(self.smem_address + int(hits[0]) * a.pitch_bytes + byte)
+
+    def address_of_source(self, offset: Any) -> Any:
+        """The shared address of a byte of the tensor, by its offset from the first one; None where the copy has it not.
+
+        An integer array gives an array, with -1 for bytes that the copy has not.
+        """
+        present = np.flatnonzero(self.source_offset >= 0)
+        order = np.argsort(self.source_offset[present], kind="stable")
+        known = self.source_offset[present][order]
+        wanted = np.atleast_1d(np.asarray(offset, dtype=np.int64))
+        place = np.searchsorted(known, wanted)
+        hit = place < len(known)
+        hit[hit] = known[place[hit]] == wanted[hit]
+        found = np.full(wanted.shape, -1, np.int64)
+        found[hit] = present[order[place[hit]]] + self.smem_address
+        if np.ndim(offset):
+            return found
+        return int(found[0]) if hit[0] else None
+
+    @property
+    def copy(self) -> Copy:
+        """The copy as the rules and the walk look at it."""
+        direction: Any = "load" if self.is_load else "store"
+        rows4 = self.operation in ("gather4", "scatter4")
+        return Copy(self.tensor_map, direction, self.coords, self.smem_address, self.offsets, None, rows4)
+
+    @property
+    def _walk(self) -> Walk:
+        return walk(self.copy)
+
+    def _dense_byte(self, byte: int) -> int | None:
+        """Which byte of the dense row stands at a byte of a shared row; None in gaps and padding."""
+        data_type = self.tensor_map.data_type
+        if byte >= (self.tensor_map.interleave.slice_bytes or self.tensor_map.inner_bytes):
+            return None
+        if _takes_a_byte_a_value(self.copy):
+            return byte * data_type.bits // 8
+        group, within = divmod(byte, CHUNK_BYTES)
+        dense = dense_bytes(data_type)
+        return group * dense + within if within < dense else None
+
+    def _shared_byte(self, element: int) -> int:
+        """The byte of a shared row where an element begins."""
+        data_type = self.tensor_map.data_type
+        if _takes_a_byte_a_value(self.copy):
+            return element
+        group, within = divmod(element * data_type.bits // 8, dense_bytes(data_type))
+        return group * CHUNK_BYTES + within
+
+
+def trace(
+    tensor_map: AnyMap,
+    coords: Sequence[int],
+    *,
+    offsets: Sequence[int] = (),
+    smem_address: int = 0,
+    operation: Operation = "load",
+) -> Trace:
+    """Where every byte of a copy comes from and goes to, and what it counts.
+
+    `operation` is "load", "store" (reductions too), "gather4" or "scatter4"; those two take the column and four
+    rows as `coords`.
+
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("u8", (20, 4), (32,), (32, 2))
+    >>> stored = ts.trace(a, (0, 0), operation="store")
+    >>> stored.written_bytes, stored.overrun_bytes  # 20 bytes of each row, rounded up to 32
+    (64, 24)
+    """
+    return Trace(tensor_map, coords, offsets, smem_address, operation)  # type: ignore[arg-type]
+
+
+def _sources(copy: Copy) -> npt.NDArray[np.int64]:
+    """Of each shared byte, its offset in the tensor, or FILL, or GAP."""
+    found = walk(copy)
+    byte = _dense_bytes_of_row(copy, found)
+    reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
+    moved = found.inside[:, None] & (byte >= found.low_bytes) & (byte < reach)
+    return _in_shared_memory(copy, np.where(moved, found.starts[:, None] + byte, Trace.FILL), Trace.GAP)
+
+
+def _holds(copy: Copy) -> npt.NDArray[np.int64]:
+    """Of each shared byte, what it holds, as an index into _HOLDS."""
+    found = walk(copy)
+    byte = _dense_bytes_of_row(copy, found)
+    reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
+    kinds = np.full(len(byte), _HOLDS.index("fill"))
+    kinds[(byte >= found.low_bytes) & (byte < reach)] = _HOLDS.index("overrun")
+    kinds[(byte >= found.low_bytes) & (byte < found.high_bytes)] = _HOLDS.index("element")
+    return _in_shared_memory(copy, np.where(found.inside[:, None], kinds, _HOLDS.index("fill")), _HOLDS.index("gap"))
+
+
+def _dense_bytes_of_row(copy: Copy, found: Walk) -> npt.NDArray[np.int64]:
+    """The byte of the dense row that each byte of a shared row stands for, padding left out."""
+    a: AnyMap = copy.tensor_map
+    if _takes_a_byte_a_value(copy):
+        return np.arange(a.inner_elements) * a.data_type.bits // 8
+    return np.arange(found.row_bytes)
+
+
+def _in_shared_memory(copy: Copy, rows: npt.NDArray[np.int64], otherwise: int) -> npt.NDArray[np.int64]:
+    """Values of the bytes of rows, laid out as the bytes are."""
+    a: AnyMap = copy.tensor_map
+    placed = placement(a, len(rows), copy.smem_address)
+    held = CHUNK_BYTES if _takes_a_byte_a_value(copy) else dense_bytes(a.data_type) * placed.piece_bytes // CHUNK_BYTES
+    found = np.full(placed.footprint_bytes, otherwise, np.int64)
+    found.reshape(-1, placed.piece_bytes)[placed.places, :held] = rows.reshape(-1, held)
+    return found
+
+
+def _takes_a_byte_a_value(copy: Copy) -> bool:
+    """A store of 6-bit values finds each in a byte of its own; everything else lies as in global memory."""
+    return copy.direction != "load" and copy.tensor_map.data_type.name == SIX_BIT_TYPE
+
+
+def _starts_outside_its_box(a: Im2colMap, coords: tuple[int, ...]) -> bool:
+    first_spatial = 0 if a.interleave.slice_bytes else 1
+    return any(
+        not lower <= coords[first_spatial + number] < a.dims[first_spatial + number] + upper
+        for number, (lower, upper) in enumerate(zip(a.lower_corner, a.upper_corner, strict=True))
+    )

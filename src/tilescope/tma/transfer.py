@@ -1,0 +1,310 @@
+"""The copies themselves: load, store, reduce, gather4, scatter4, multicast.
+
+         global memory                                              shared memory
+
+    load      rows of the box ── gather ──▶ dense rows ── place ──▶ swizzled pieces
+    store     rows of the box ◀── scatter ─ dense rows ◀── pick ─── swizzled pieces
+
+Rows start on 16 bytes in both memories, so whole pieces of 16 bytes move; only the tail of a row that the
+tensor's edge cuts is moved by bytes. The work grows with the bytes of the box, never with the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map import AnyMap, Copy
+from tilescope.tensor_map.reading import integer, integers
+from tilescope.tma.buffers import Bytes, readable, require_bytes, writeable
+from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed_six_bit
+from tilescope.tma.placement import Placement, placement
+from tilescope.tma.reduction import combined, word_type
+from tilescope.tma.request import requested
+from tilescope.tma.rounding import delivered
+from tilescope.tma.walk import Walk, row_coords, source_offset, walk
+
+_PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
+_NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
+_MOST_CTAS = 16  # of a cluster: bits of the multicast mask
+
+
+def load(
+    tensor_map: AnyMap,
+    memory: Any,
+    coords: Sequence[int],
+    *,
+    offsets: Sequence[int] = (),
+    smem: Any = None,
+    smem_address: int = 0,
+) -> Any:
+    """Shared memory after one copy from global memory: cp.async.bulk.tensor, tile or im2col.
+
+    `memory[0]` lies at `tensor_map.address`; `coords` are innermost first. `smem`, whose first byte lies at
+    `smem_address`, is written in place and returned, bytes that the copy does not touch kept. Without it the
+    result is `smem_bytes` long and zero where nothing is written (a little longer where an interleaved copy
+    ends within a swizzled line, whose pieces then lie behind its end).
+
+    >>> import tilescope as ts
+    >>> matrix = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    >>> a = ts.TensorMap.from_array(matrix, (8, 64), swizzle="128B", address=0)
+    >>> tile = ts.load(a, matrix, a.coords(16, 0)).view(np.uint16).reshape(8, 64)
+    >>> tile[1, :4] - matrix[17, 0]  # row 17 begins with its second piece of 8 elements
+    array([ 8,  9, 10, 11], dtype=uint16)
+    """
+    copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)
+    return _loaded(copy, readable("memory", memory), smem)
+
+
+def store(
+    tensor_map: AnyMap,
+    smem: Any,
+    memory: Any,
+    coords: Sequence[int],
+    *,
+    reduce: str | None = None,
+    smem_address: int = 0,
+) -> Any:
+    """Global memory after one copy from shared memory; with `reduce`, after combining with it. Returns `memory`.
+
+    `memory` is written in place: what lies outside the tensor is dropped. But within a row the tensor's end is
+    rounded up to 16 bytes: where dims[0] is no multiple of 16 bytes, a store also overwrites what lies behind the
+    last element (see `trace(…).overrun_bytes`). Rows that overlap through zero or small strides are written one
+    after another here; on the chip their order is not defined.
+
+    `reduce` is add, min, max, inc, dec, and, or, xor.
+
+    >>> import tilescope as ts
+    >>> memory = np.ones(64, np.uint32)
+    >>> a = ts.TensorMap("u32", (64,), (), (8,))
+    >>> ts.store(a, np.arange(8, dtype=np.uint32), memory, (8,), reduce="add")[6:18]
+    array([1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], dtype=uint32)
+    """
+    copy = requested(tensor_map, "store", coords, smem_address=smem_address, reduce=reduce)
+    _stored(copy, readable("smem", smem), writeable("memory", memory))
+    return memory
+
+
+def gather4(
+    tensor_map: AnyMap, memory: Any, column: int, rows: Sequence[int], *, smem: Any = None, smem_address: int = 0
+) -> Any:
+    """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix, named one by one.
+
+    The map's box is one row high. Known from the documents alone.
+
+    >>> import tilescope as ts
+    >>> matrix = np.arange(64 * 8, dtype=np.uint16).reshape(64, 8)
+    >>> a = ts.TensorMap.from_array(matrix, (1, 8), address=0, arch="sm_100")
+    >>> ts.gather4(a, matrix, 0, (5, 3, 60, 3)).view(np.uint16).reshape(4, 8)[:, 0] // 8
+    array([ 5,  3, 60,  3], dtype=uint16)
+    """
+    copy = requested(tensor_map, "load", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
+    return _loaded(copy, readable("memory", memory), smem)
+
+
+def scatter4(
+    tensor_map: AnyMap, smem: Any, memory: Any, column: int, rows: Sequence[int], *, smem_address: int = 0
+) -> Any:
+    """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows, written where they are named.
+
+    Known from the documents alone. Returns `memory`, which is written in place.
+
+    >>> import tilescope as ts
+    >>> memory = np.zeros((8, 8), np.uint16)
+    >>> a = ts.TensorMap.from_array(memory, (1, 8), address=0, arch="sm_100")
+    >>> ts.scatter4(a, np.repeat(np.arange(1, 5, dtype=np.uint16), 8), memory, 0, (7, 0, 2, 9))[:, 0]
+    array([2, 0, 3, 0, 0, 0, 0, 1], dtype=uint16)
+    """
+    copy = requested(tensor_map, "store", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
+    _stored(copy, readable("smem", smem), writeable("memory", memory))
+    return memory
+
+
+def load_multicast(
+    tensor_map: AnyMap,
+    memory: Any,
+    coords: Sequence[int],
+    smems: Sequence[Any],
+    *,
+    cta_mask: int,
+    offsets: Sequence[int] = (),
+    smem_address: int = 0,
+) -> tuple[Any, ...]:
+    """One load into the same place of several blocks' shared memory: .multicast::cluster.
+
+    `smems[r]` is the shared memory of the block with rank r in the cluster, its first byte at `smem_address`; bit r
+    of `cta_mask` says whether it receives the box. All are returned; each receiving block's mbarrier gets the whole
+    `transaction_bytes`. Known from the documents alone.
+
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("u8", (64,), (), (16,))
+    >>> blocks = [np.zeros(16, np.uint8) for _ in range(4)]
+    >>> [int(block[0]) for block in ts.load_multicast(a, np.full(64, 7, np.uint8), (0,), blocks, cta_mask=0b1010)]
+    [0, 7, 0, 7]
+    """
+    copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)
+    blocks = tuple(smems)
+    receivers = _receivers(cta_mask, len(blocks))
+    source = readable("memory", memory)
+    for rank in receivers:  # refuse before anything is written
+        writeable(f"smems[{rank}]", blocks[rank])
+    for rank in receivers:
+        _loaded(copy, source, blocks[rank])
+    return blocks
+
+
+def _receivers(cta_mask: Any, block_count: int) -> list[int]:
+    mask = integer("cta_mask", cta_mask)
+    most = min(block_count, _MOST_CTAS)
+    if not 0 < mask < 1 << most:
+        raise broken(
+            "cta-mask", "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {block_count} blocks",
+            f"one bit for each block of the cluster, at most {_MOST_CTAS}, and at least one of them set",
+            f"Use bits 0 to {most - 1}." if most else "Give the blocks' shared memories in smems.",
+        )  # fmt: skip
+    return [rank for rank in range(most) if mask >> rank & 1]
+
+
+def _column_and_rows(column: Any, rows: Any) -> tuple[int, ...]:
+    return integer("column", column), *integers("rows", rows)
+
+
+def _loaded(copy: Copy, memory: Bytes, smem: Any) -> Any:
+    if smem is not None:
+        deliver(copy, memory, writeable("smem", smem))
+        return smem
+    return deliver(copy, memory, None)
+
+
+def deliver(copy: Copy, memory: Bytes, smem: Bytes | None) -> Bytes:
+    """Carry out a load into the bytes of shared memory, or into zeros as long as it takes."""
+    found = walk(copy)
+    placed = placement(copy.tensor_map, found.rows, copy.smem_address)
+    require_memory(copy, found, found.high_bytes, len(memory))
+    if smem is None:
+        smem = np.zeros(placed.footprint_bytes, np.uint8)
+    require_bytes("smem", smem, placed.footprint_bytes, "the box in shared memory")
+    _place(copy.tensor_map, placed, gathered(copy.tensor_map, found, memory), smem)
+    return smem
+
+
+def gathered(tensor_map: AnyMap, found: Walk, memory: Bytes) -> Bytes:
+    """(rows, row bytes) dense rows as a load delivers them: filled outside the tensor, tf32 rounded."""
+    whole = found.all_inside and found.low_bytes == 0 and found.high_bytes == found.row_bytes
+    if whole:
+        return delivered(tensor_map.data_type, _read_pieces(memory, found.starts, 0, found.row_bytes))
+    rows = np.zeros((found.rows, found.row_bytes), np.uint8)
+    if tensor_map.oob_fill.name == "nan":
+        rows.reshape(-1, 2)[:] = _NAN_FILL
+    if not found.inside.any():
+        return rows
+    starts = found.starts[found.inside]
+    low, high = found.low_bytes, found.high_bytes
+    body = high // CHUNK_BYTES * CHUNK_BYTES
+    if low < body:
+        rows[found.inside, low:body] = delivered(tensor_map.data_type, _read_pieces(memory, starts, low, body))
+    if body < high:  # the tensor ends within a piece: its last elements, by bytes
+        tail = memory[starts[:, None] + np.arange(body, high)]
+        rows[found.inside, body:high] = delivered(tensor_map.data_type, tail)
+    return rows
+
+
+def _read_pieces(memory: Bytes, starts: Any, low: int, high: int) -> Bytes:
+    pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
+    index = (starts // CHUNK_BYTES)[:, None] + np.arange(low // CHUNK_BYTES, high // CHUNK_BYTES)
+    found: Bytes = pieces.take(index, mode="clip").view(np.uint8)
+    return found
+
+
+def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) -> None:
+    """Write dense rows to their places in shared memory."""
+    pieces, dense = _shared_pieces(tensor_map, placed, target)
+    if dense == placed.piece_bytes:
+        pieces[placed.places] = rows.reshape(-1).view(pieces.dtype)
+    else:  # a padded type: each piece is data, then padding
+        pieces.view(np.uint8).reshape(-1, CHUNK_BYTES)[placed.places, :dense] = rows.reshape(-1, dense)
+
+
+def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
+    """(rows, row bytes) dense rows, from their places in shared memory."""
+    pieces, dense = _shared_pieces(tensor_map, placed, source)
+    found = pieces.take(placed.places, mode="clip").view(np.uint8)
+    if tensor_map.data_type.name == SIX_BIT_TYPE:
+        found = packed_six_bit(found.reshape(-1, CHUNK_BYTES))
+    elif dense != placed.piece_bytes:
+        found = found.reshape(-1, CHUNK_BYTES)[:, :dense]
+    return np.ascontiguousarray(found).reshape(-1)
+
+
+def _shared_pieces(tensor_map: AnyMap, placed: Placement, smem: Bytes) -> tuple[Any, int]:
+    piece_bytes = placed.piece_bytes
+    pieces = smem[: len(smem) // piece_bytes * piece_bytes].view(np.dtype(f"V{piece_bytes}"))
+    return pieces, dense_bytes(tensor_map.data_type) * piece_bytes // CHUNK_BYTES
+
+
+def _stored(copy: Copy, smem: Bytes, memory: Bytes) -> None:
+    tensor_map: AnyMap = copy.tensor_map
+    found = walk(copy)
+    placed = placement(tensor_map, found.rows, copy.smem_address)
+    require_bytes("smem", smem, placed.footprint_bytes, "the box in shared memory")
+    require_memory(copy, found, found.reach_bytes, len(memory))
+    if not found.inside.any():
+        return
+    rows = _picked(tensor_map, placed, smem).reshape(found.rows, found.row_bytes)
+    rows = np.ascontiguousarray(rows[found.inside, : found.reach_bytes])
+    starts = found.starts[found.inside]
+    if copy.reduce is None:
+        _write_pieces(memory, starts, rows)
+        return
+    batches = _batches_without_overlap(starts, found.reach_bytes)
+    word = word_type(tensor_map.data_type)
+    for batch in batches:
+        old = _read_pieces(memory, starts[batch], 0, found.reach_bytes)
+        words = combined(copy.reduce, tensor_map.data_type, old.view(word), rows[batch].view(word))
+        _write_pieces(memory, starts[batch], words.view(np.uint8))
+
+
+def _write_pieces(memory: Bytes, starts: Any, rows: Bytes) -> None:
+    """Write rows one after another; where they overlap the last one stays."""
+    pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
+    index = (starts // CHUNK_BYTES)[:, None] + np.arange(rows.shape[1] // CHUNK_BYTES)
+    pieces[index] = rows.view(_PIECE)
+
+
+def _batches_without_overlap(starts: Any, row_bytes: int) -> list[Any]:
+    """Rows that can be combined at once; row by row where two of them share bytes."""
+    in_order = np.sort(starts)
+    if (np.diff(in_order) >= row_bytes).all():
+        return [slice(None)]
+    return [slice(row, row + 1) for row in range(len(starts))]
+
+
+def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int) -> None:
+    """Refuse an array that ends before what the copy touches; filled and dropped elements need no memory."""
+    ends = found.starts + reach_bytes
+    if not found.all_inside:
+        ends = ends[found.inside]
+    if not len(ends) or ends.max() <= memory_bytes:
+        return
+    tensor_map: AnyMap = copy.tensor_map
+    all_coords = row_coords(copy)
+    row = int(np.flatnonzero(found.inside & (found.starts + reach_bytes > memory_bytes))[0])
+    coords = tuple(all_coords[row].tolist())
+    start = source_offset(tensor_map, coords)
+    missing = max(start + found.low_bytes, memory_bytes)
+    if not tensor_map.interleave.slice_bytes:
+        coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
+    behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= found.high_bytes else ""
+    needed = max(
+        source_offset(tensor_map, tuple(each)) for each in all_coords[found.inside].tolist()
+    ) + reach_bytes  # fmt: skip
+    raise RuleError([Violation(
+        "memory-extent", "error", "memory",
+        f"byte {missing:#x} of the tensor (coordinates {coords}{behind}) in an array of {memory_bytes} bytes",
+        "the array, from the tensor's first byte on, holds all that the copy touches",
+        f"Give at least {needed} bytes, or move the box; elements outside the tensor need none.",
+    )])  # fmt: skip

@@ -1,0 +1,234 @@
+"""Which rows a copy visits: for each row of shared memory, where in the tensor it comes from.
+
+Whatever the mode, a copy is a list of *rows*. Rows lie one after another in shared memory, each starts on
+16 bytes in both memories, and the tensor's inner edge cuts all of them at the same place:
+
+    tensor, dims (20, 5)                 box (16, 3) at coords (8, 3)
+
+    ····················                 row  coords   start      inside
+    ····················                  0   (8, 3)   3 S + 8 e  yes     ┌─────────┐···
+    ····················                  1   (8, 4)   4 S + 8 e  yes     └─────────┘···   low = 0
+    ········▓▓▓▓▓▓▓▓▓▓▓▓····              2   (8, 5)   -          no      ··············   high = 12 e
+    ········▓▓▓▓▓▓▓▓▓▓▓▓····                                             ◀── inner row ──▶
+            ················             S: strides_bytes[0], e: bytes of an element
+
+    tiled          a row is box[0] elements; dim 1 runs fastest, then dim 2, …
+    interleaved    a row is one pixel of one slice: 16 or 32 bytes; W runs fastest, the slice stays
+    im2col         a row is one pixel's channels; the base pixel runs through its box, W, H, D, N
+    im2col wide    the same, but H and D stay; halo pixels follow
+    gather4        four rows, named one by one
+
+`load` gathers these rows, `store` scatters them, `trace` writes them down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
+
+Offsets = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+GATHERED_ROWS = 4
+HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
+_FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The rows of one copy, in the order in which they lie in shared memory."""
+
+    starts: Offsets  # (rows,): byte offset of each row from the tensor's first byte; meaningless where not inside
+    inside: Flags  # (rows,): every coordinate but the inner one is in the tensor
+    all_inside: bool
+    low_bytes: int  # the part of each row that is in the tensor …
+    high_bytes: int  # … as bytes of the dense row
+    row_bytes: int  # of a dense row, as it lies in global memory
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.starts)
+
+    @property
+    def reach_bytes(self) -> int:
+        """Where a store stops in a row: the tensor's end rounded up to 16 bytes, but never past the box.
+
+        So a store destroys what lies behind a row whose length is no multiple of 16 bytes.
+        """
+        return min(-(-self.high_bytes // CHUNK_BYTES) * CHUNK_BYTES, self.row_bytes)
+
+
+def walk(copy: Copy) -> Walk:
+    """The rows that a copy visits.
+
+    >>> edge = TensorMap("f16", (20, 5), (64,), (16, 3))
+    >>> found = walk(Copy(edge, "load", (8, 3)))
+    >>> found.starts[:2].tolist(), found.inside.tolist(), found.low_bytes, found.high_bytes
+    ([208, 272], [True, True, False], 0, 24)
+    """
+    a: AnyMap = copy.tensor_map
+    if a.interleave.slice_bytes:
+        row_bytes = a.interleave.slice_bytes
+        low, high, first_outer = 0, row_bytes, 0
+    else:
+        bits, inner, first = a.data_type.bits, a.inner_elements, copy.coords[0]
+        row_bytes = inner * bits // 8
+        low = min(max(0, -first), inner) * bits // 8
+        high = min(max(0, a.dims[0] - first), inner) * bits // 8
+        first_outer = 1
+    near = source_offset(a, a.dims) < _FAR_BYTES
+    if near and low < high and isinstance(a, TensorMap) and not copy.rows4:
+        steps = _box_steps(_row_counts(a), a.element_strides, a.strides_bytes, a.interleave.slice_bytes or 0)
+        if steps.all_inside(copy.coords, a.dims, first_outer):  # the common case, and a quick one
+            return Walk(steps.offsets_bytes + source_offset(a, copy.coords), steps.ones, True, low, high, row_bytes)
+    coords = row_coords(copy)
+    outer = coords[:, first_outer:]
+    inside: Flags = np.all((outer >= 0) & (outer < a.dims[first_outer:]), axis=1)
+    if low >= high:
+        inside = np.zeros_like(inside)
+    return Walk(_starts(a, coords, near), inside, bool(inside.all()), low, high, row_bytes)
+
+
+def row_coords(copy: Copy) -> Offsets:
+    """(rows, rank) coordinates, innermost first, of the first element of each row (interleaved: of each pixel)."""
+    a = copy.tensor_map
+    if copy.rows4:
+        column, *rows = copy.coords
+        return np.array([(column, row) for row in rows], np.int64)
+    if isinstance(a, TensorMap):
+        steps = _box_steps(_row_counts(a), a.element_strides, a.strides_bytes, a.interleave.slice_bytes or 0)
+        return steps.indices + np.array(copy.coords, np.int64)
+    if isinstance(a, Im2colMap):
+        return _im2col_coords(a, copy.coords, copy.offsets)
+    assert isinstance(a, Im2colWideMap)
+    return _wide_coords(a, copy.coords, copy.offsets)
+
+
+def source_offset(tensor_map: AnyMap, coords: tuple[int, ...]) -> int:
+    """Byte offset of an element (interleaved: of a pixel) from the tensor's first byte."""
+    offset = coords[0] * _inner_bits(tensor_map) // 8
+    for axis, stride in enumerate(tensor_map.strides_bytes, 1):
+        offset += coords[axis] * stride
+    return offset
+
+
+def _starts(tensor_map: AnyMap, coords: Offsets, near: bool) -> Offsets:
+    if not near:  # offsets that 64 bits do not hold, of a tensor that no memory holds
+        exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
+        return np.array([min(max(offset, -_FAR_BYTES), _FAR_BYTES) for offset in exact], np.int64)
+    starts: Offsets = coords[:, 0] * _inner_bits(tensor_map) // 8
+    for axis, stride in enumerate(tensor_map.strides_bytes, 1):
+        starts = starts + coords[:, axis] * stride
+    return starts
+
+
+def _inner_bits(tensor_map: AnyMap) -> int:
+    """Bits from one index of the innermost dimension to the next."""
+    return (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
+
+
+def _row_counts(tensor_map: TensorMap) -> tuple[int, ...]:
+    """How many rows there are along each dimension; without interleave the innermost one is the row itself."""
+    visited = tensor_map.visited_elements
+    return visited if tensor_map.interleave.slice_bytes else (1, *visited[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class _BoxSteps:
+    """Distances from a box's first element to the first element of each row."""
+
+    indices: Offsets  # (rows, rank)
+    offsets_bytes: Offsets  # (rows,)
+    last: tuple[int, ...]  # the farthest in each dimension
+    ones: Flags
+
+    def all_inside(self, coords: tuple[int, ...], dims: tuple[int, ...], first_outer: int) -> bool:
+        """Whether every row is in the tensor when the box starts at `coords`."""
+        return all(0 <= coords[axis] < dims[axis] - self.last[axis] for axis in range(first_outer, len(dims)))
+
+
+@lru_cache(maxsize=64)
+def _box_steps(
+    counts: tuple[int, ...], element_strides: tuple[int, ...], strides_bytes: tuple[int, ...], inner_bytes: int
+) -> _BoxSteps:
+    """The rows of a box, the first dimension running fastest."""
+    number = np.arange(prod(counts))
+    indices = np.empty((len(number), len(counts)), np.int64)
+    for axis, (count, stride) in enumerate(zip(counts, element_strides, strict=True)):
+        number, index = np.divmod(number, count)
+        indices[:, axis] = index * stride
+    offsets_bytes = indices @ np.array((inner_bytes, *strides_bytes), np.int64)
+    last = tuple((count - 1) * stride for count, stride in zip(counts, element_strides, strict=True))
+    ones = np.ones(len(indices), np.bool_)
+    for array in (indices, offsets_bytes, ones):
+        array.flags.writeable = False
+    return _BoxSteps(indices, offsets_bytes, last, ones)
+
+
+def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
+    """The base pixel walks W, then H, then D, then N; a pixel is base + offset.
+
+    With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N.
+    """
+    first_spatial = 0 if a.interleave.slice_bytes else 1
+    found = np.empty((a.pixels_per_column, a.rank), np.int64)
+    found[:] = coords
+    advances = np.arange(a.pixels_per_column)
+    for number, offset in enumerate(offsets):
+        axis = first_spatial + number
+        found[:, axis], advances = _cycled(
+            coords[axis],
+            advances,
+            a.lower_corner[number],
+            a.dims[axis] + a.upper_corner[number],
+            a.element_strides[axis],
+        )
+        found[:, axis] += offset
+    found[:, -1] += advances  # N simply grows
+    return found
+
+
+def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
+    """The base pixel walks W, then N; H and D stay where the coordinates put them.
+
+    The second operand moves the walk and both its corners along W. Halo pixels go on along W from the last
+    pixel before them, past the corner: they are the neighbours that its filter window needs. Where the
+    documents leave room (which pixel a halo starts from), this is a reading that no card has confirmed.
+    """
+    halo, shift = offsets
+    step = a.element_strides[1]
+    pixels = a.visited_elements[1]
+    main = np.empty((pixels, a.rank), np.int64)
+    main[:] = coords
+    main[:, 1], laps = _cycled(
+        coords[1] + shift, np.arange(pixels), a.lower_width + shift, a.dims[1] + a.upper_width + shift, step
+    )
+    main[:, -1] += laps
+    if not halo:
+        return main
+    group = HALO_EVERY_PIXELS if a.mode == "W128" else pixels
+    found = []
+    for begin in range(0, pixels, group):
+        block = main[begin : begin + group]
+        beyond = np.repeat(block[-1:], halo, axis=0)
+        beyond[:, 1] += step * np.arange(1, halo + 1)
+        found += [block, beyond]
+    return np.concatenate(found)
+
+
+def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:
+    """A position after so many advances, and how often it came round: at `end` it goes back to `lower`."""
+    to_first_wrap = max(1, -(-(end - start) // step))
+    lap = max(1, -(-(end - lower) // step))
+    over = advances - to_first_wrap
+    first_lap = over < 0
+    position = np.where(first_lap, start + advances * step, lower + over % lap * step)
+    return position, np.where(first_lap, 0, 1 + over // lap)

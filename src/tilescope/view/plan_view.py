@@ -1,0 +1,193 @@
+"""Plans drawn: the tile cut into boxes, the boxes in shared memory, the facts, the reasons, the ranking."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tilescope.planner.gemm import GemmPlan
+from tilescope.planner.plans import Plan
+from tilescope.planner.search import PlanReport
+from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
+from tilescope.view.drawing import Drawing
+from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.parts import Beside, Paragraph, Part, Table
+
+_SHOWN_LINES = 8
+_MOST_COPIES = 8  # listed one by one
+_MOST_BANDS = 16  # bands of rows drawn
+
+
+def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
+    """The best plan on one screen, the ranked table, and (with `why`) every refusal's reasons."""
+    if not report.candidates:
+        mn, k = report.problem.tile
+        return Drawing(f"No plan for {mn} x {k} {report.problem.data_type.name}", (_refusals(report),))
+    best = report.best
+    plain = [each for each in report.candidates if not each.folded]
+    folded = [each for each in report.candidates if each.folded]
+    parts: list[Part] = [*_plan_parts(best), _ranking(report, plain, "Plans, best first")]
+    if folded:
+        parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
+    if report.refused:
+        parts.append(_refusals(report) if why else Paragraph(f"{len(report.refused)} candidates refused; `--why` names their reasons."))
+    return Drawing(_title(best), tuple(parts))
+
+
+def draw_plan(plan: Plan) -> Drawing:
+    """One plan: tile, boxes, shared memory, facts and reasons."""
+    return Drawing(_title(plan), tuple(_plan_parts(plan)))
+
+
+def draw_gemm_plan(gemm: GemmPlan) -> Drawing:
+    """A GEMM tile: its reasons, the three plans side by side as facts, and the shared-memory budget."""
+    m, n, k = gemm.shape
+    offsets = gemm.smem_offsets()
+    rows = [
+        _operand_row(name, plan, offsets[place])
+        for name, plan, place in (("A", gemm.a, "a"), ("B", gemm.b, "b"), ("epilogue", gemm.epilogue, "epilogue"))
+    ]
+    headings = ("", "tile (mn x k)", "swizzle", "box", "copies", "bytes a stage", "starts at")
+    return Drawing(
+        f"GEMM {m} x {n} x {k} {gemm.data_type.name} on {gemm.a.problem.arch.name}",
+        (
+            Table(tuple((str(place), reason) for place, reason in enumerate(gemm.reasons, 1)), title="Why"),
+            Table(tuple(rows), headings, title="Operands", align="lllrrrl"),
+            Table((
+                ("shared memory", f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"),
+                ("stages", str(gemm.stages)),
+                ("mbarrier expects", f"{gemm.a.transaction_bytes + gemm.b.transaction_bytes} bytes a stage"),
+                ("next best tiles", "; ".join(gemm.others) or "none"),
+            ), title="Budget"),
+        ),
+    )  # fmt: skip
+
+
+def _operand_row(name: str, plan: Plan, starts: tuple[int, ...]) -> tuple[str, ...]:
+    mn, k = plan.problem.tile
+    box = "-" if plan.box is None else " x ".join(map(str, plan.box))
+    shown = ", ".join(f"{start:#x}" for start in starts[:3]) + (", …" if starts[3:] else "")
+    return name, f"{mn} x {k}", plan.swizzle.name, box, str(plan.tma_instructions), str(plan.stage_bytes), shown
+
+
+def _title(plan: Plan) -> str:
+    mn, k = plan.problem.tile
+    consumer = plan.problem.consumer if isinstance(plan.problem.consumer, str) else plan.problem.consumer.name
+    verb = "stored by TMA" if plan.problem.direction == "store" else f"for {consumer}"
+    return f"{mn} x {k} {plan.problem.data_type.name}, {plan.problem.major}-major, {verb} on {plan.problem.arch.name}"
+
+
+def _plan_parts(plan: Plan) -> list[Part]:
+    return [
+        _facts(plan),
+        Beside((_tile_grid(plan), _smem_grid(plan))),
+        Table(tuple((str(place), reason) for place, reason in enumerate(plan.reasons, 1)), title="Why"),
+    ]
+
+
+def _facts(plan: Plan) -> Table:
+    rows = [("swizzle", f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})")]
+    if plan.boxes is not None:
+        box = " x ".join(map(str, plan.boxes.box))
+        rows += [
+            ("TMA", f"{plan.tma_instructions} x box {box} (innermost first), L2 promotion {plan.l2_promotion}"),
+            ("mbarrier expects", f"{plan.transaction_bytes} bytes a tile"),
+            ("copies", _copies(plan)),
+        ]
+    else:
+        rows.append(("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"))
+    rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
+    rows.append(("element (r, c)", f"`{plan.c_expression}`"))
+    if plan.canonical is not None and plan.problem.consumer != "ldmatrix":
+        rows += _descriptor_facts(plan)
+    return Table(tuple(rows), title="The plan")
+
+
+def _copies(plan: Plan) -> str:
+    listed = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MOST_COPIES]]
+    rest = f", … ({len(plan.copies)} in all)" if len(plan.copies) > _MOST_COPIES else ""
+    return ", ".join(listed) + rest
+
+
+def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
+    loop = plan.descriptors()
+    first = loop[0][0]
+    steps = [after.start_address - before.start_address for before, after in pairwise(loop[0])]
+    advance = ", ".join(f"+{step}" for step in dict.fromkeys(steps)) or "one step"
+    return [
+        ("descriptor", f"`{first.encode():#018x}` at address 0: leading {first.leading_bytes}, stride {first.stride_bytes} bytes"),
+        ("K loop", f"{len(loop[0])} steps, start address {advance} bytes; {len(loop)} blocks of {loop.block_mn} along mn"),
+    ]  # fmt: skip
+
+
+def _tile_grid(plan: Plan) -> Grid:
+    """Which copy brings which atoms: one cell for each column of atoms and band of rows."""
+    layout = plan.layout
+    width = layout.atom[1]
+    across = layout.shape[1] // width
+    band = layout.atom[0] if layout.atom[0] < layout.shape[0] else min(layout.shape[0], 8)
+    if plan.boxes is not None and not plan.folded:
+        band = max(band, plan.boxes.box[1])
+    bands = -(-layout.shape[0] // band)
+    shown = min(bands, _MOST_BANDS)
+    rows = []
+    for place in range(shown):
+        cells = tuple(_tile_cell(plan, place * band, column * width) for column in range(across))
+        rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
+    notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
+    name = "k" if plan.problem.major == "K" else "mn"
+    return Grid("Tile: which copy brings what", (Tier.of(name, [column * width for column in range(across)]),), tuple(rows), ("rows",), notes)
+
+
+def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
+    offset = plan.layout.logical(row, column) - plan.layout.start
+    if plan.boxes is None:
+        return Cell(f"{offset:#x}", offset // plan.layout.atom_bytes, title=f"starts at +{offset:#x}")
+    if plan.folded:
+        return Cell("0", offset // plan.layout.atom_bytes, title=f"copy 0, atom at +{offset:#x}")
+    numbers = [number for number, copy in enumerate(plan.copies) if copy.smem_offset_bytes <= offset]
+    number = max(numbers, key=lambda each: plan.copies[each].smem_offset_bytes)
+    return Cell(str(number), number, title=f"copy {number} to +{plan.copies[number].smem_offset_bytes:#x}")
+
+
+def _smem_grid(plan: Plan) -> Grid:
+    """The first lines of shared memory: the row and chunk of the tile that each place holds."""
+    order = plan.chunk_order
+    chunks = plan.problem.row_bytes // CHUNK_BYTES
+    rows = []
+    for line in range(min(_SHOWN_LINES, len(order))):
+        cells = tuple(
+            Cell("", "gap") if number < 0 else Cell(f"{number // chunks}.{number % chunks}", int(number // chunks), title=f"row {number // chunks}, chunk {number % chunks}")
+            for number in order[line].tolist()
+        )  # fmt: skip
+        rows.append(Row((f"{line * SMEM_LINE_BYTES:#x}",), cells))
+    notes = (f"… {len(order) - len(rows)} more lines",) if len(order) > len(rows) else ()
+    tier = Tier.of("banks", [f"{4 * place}-{4 * place + 3}" for place in range(CHUNKS_PER_LINE)])
+    return Grid("Shared memory: row.chunk of the tile", (tier,), tuple(rows), ("line",), notes)
+
+
+def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
+    headings = ("", "swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "why not first")
+    rows = []
+    for each in plans:
+        costs = each.costs
+        taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
+        rows.append((
+            str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
+            "-" if each.box is None else "x".join(map(str, each.box)), str(each.tma_instructions),
+            f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
+            "-" if taken is None else str(taken), "" if each is report.best else report.why(each),
+        ))  # fmt: skip
+    return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
+
+
+def _refusals(report: PlanReport) -> Table:
+    """Candidates with the same reasons stand together."""
+    by_reason: dict[str, list[str]] = {}
+    for each in report.refused:
+        reason = "; ".join(str(found) for found in each.violations)
+        name = f"{each.swizzle.name} {each.atom_order}" + (" folded" if each.folded else "")
+        names = by_reason.setdefault(reason, [])
+        if name not in names:
+            names.append(name)
+    rows = tuple((", ".join(names), reason) for reason, names in by_reason.items())
+    return Table(rows, ("candidates", "why not"), title="Refused")

@@ -1,0 +1,123 @@
+import json
+
+import pytest
+
+from tilescope.cli import run
+from tilescope.layout import Layout
+from tilescope.smem.access import Access
+from tilescope.smem.search import find_layouts
+from tilescope.smem.tile import tile_report
+from tilescope.value import Value
+
+
+def as_json(capsys, *arguments):
+    assert run(["banks", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_counts_patterns_on_a_tile(capsys):
+    data = as_json(
+        capsys, "64x64", "bf16", "--swizzle", "128B", "--pattern", "ldmatrix.x4", "--pattern", "st.b128 rows"
+    )
+    tile = (64, 64)
+    accesses = [Access.ldmatrix(tile, 16), Access.rows(tile, 16, "st.b128")]
+    assert Value.from_dict(data) == tile_report(accesses, Layout(tile, 16, swizzle="128B"))
+
+
+def test_counts_an_expression_without_a_tile(capsys):
+    data = as_json(capsys, "--pattern", "ld.b32: lane * 32 * 4")
+    assert data["layout"] is None
+    assert data["costs"][0]["wavefronts"] == 32
+    assert data["costs"][0]["worst"]["counters"]["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 32
+
+
+@pytest.mark.parametrize(
+    ("options", "layout"),
+    [
+        (["64x128", "bf16", "--swizzle", "128B"], Layout((64, 128), 16, atom=(64, 64), swizzle="128B")),
+        (["64x32", "bf16", "--swizzle", "128B"], Layout((64, 32), 16, padding_bytes=64, swizzle="128B")),
+        (["64x128", "bf16", "--swizzle", "128B", "--pad", "16"], Layout((64, 128), 16, padding_bytes=16, swizzle="128B")),
+        (["64x64", "e4m3", "--address", "0x400"], Layout((64, 64), 8, start=0x400)),
+        (["32x32", "f32", "--swizzle", "xor:5,2,5"], Layout((32, 32), 32, swizzle="xor:5,2,5")),
+        (
+            ["64x64", "f16", "--atom", "8x32", "--atom-order", "row", "--swizzle", "64B"],
+            Layout((64, 64), 16, atom=(8, 32), atom_order="row", swizzle="64B"),
+        ),
+    ],
+)  # fmt: skip
+def test_the_layout_is_the_one_asked_for_and_else_as_tma_writes_it(capsys, options, layout):
+    data = as_json(capsys, *options, "--pattern", "ld.b32 rows")
+    assert Value.from_dict(data["layout"]) == layout
+
+
+def test_prints_a_table_and_a_picture(capsys):
+    assert run(["banks", "16x64", "bf16", "--pattern", "ldmatrix.x4"]) == 0
+    out = capsys.readouterr().out
+    assert "ldmatrix.x4             4         128     16     112  8-way conflict" in out
+    assert "  0-7 0x0380       7!" in out
+
+
+def test_writes_a_picture(capsys, tmp_path):
+    assert run(["banks", "16x64", "bf16", "--pattern", "ldmatrix.x4", "--svg", str(tmp_path / "a.svg")]) == 0
+    assert (tmp_path / "a.svg").read_text("utf-8").startswith("<svg")
+    capsys.readouterr()
+
+
+def test_fix_searches(capsys):
+    arguments = ["32x32", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows", "--fix"]
+    data = as_json(capsys, *arguments)
+    tile = (32, 32)
+    accesses = [Access.transpose(tile, 32), Access.rows(tile, 32, "st.b32")]
+    assert Value.from_dict(data["search"]) == find_layouts(accesses, tile=tile, element_bits=32)
+    assert run(["banks", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "32-way conflict" in out
+    assert "swizzle xor:5,2,5" in out
+
+
+def test_fix_says_no_where_every_layout_has_conflicts(capsys):
+    arguments = [
+        "banks",
+        "32x32",
+        "f32",
+        "--pattern",
+        "transpose",
+        "--pattern",
+        "st.b128 rows",
+        "--fix",
+        "--max-padding",
+        "16",
+    ]
+    assert run(arguments) == 1
+    assert "paddings up to 16 bytes serves every pattern without a conflict" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "--pattern"),
+        (["64x64", "--pattern", "ldmatrix.x4"], "a tile needs the type"),
+        (["64", "bf16", "--pattern", "ldmatrix.x4"], "'64' is not ROWSxCOLUMNS"),
+        (["64x64", "bf17", "--pattern", "ldmatrix.x4"], "unknown-name: data type bf17"),
+        (["64x64", "bf16", "--pattern", "ldmatrx.x4"], "unknown-name"),
+        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--swizzle", "129B"], "unknown-name: swizzle 129B"),
+        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "4"], "lane-alignment"),
+        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "-4"], "negative"),
+        (["0x64", "bf16", "--pattern", "ldmatrix.x4"], "layout: "),
+        (["--pattern", "ldmatrix.x4"], "pattern-tile"),
+        (["--pattern", "ld.b32: lane", "--fix"], "--fix needs a tile"),
+        (["--pattern", "ld.b32: lane"], "lane-alignment: lane 1 at address 1"),
+        (["--pattern", "ld.b32: __import__('os')"], "lane-expression"),
+        (["--pattern", "ld.b32: " + "(" * 5000], "lane-expression"),
+        (["--pattern", "ld.b99: lane"], "unknown-name: operation ld.b99"),
+        (["3x5", "f32", "--pattern", "ld.b64 rows"], "tile-width"),
+    ],
+)
+def test_what_is_not_understood_is_said_on_stderr(capsys, arguments, reason):
+    assert run(["banks", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert reason in captured.err
+    assert captured.out == ""
+    assert "Traceback" not in captured.err

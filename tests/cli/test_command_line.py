@@ -1,0 +1,207 @@
+"""Failures of every sort become one sentence and an exit status; nothing ends in a traceback."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import tilescope.cli
+from tilescope import __version__
+from tilescope.cli import COMMANDS, exit_status, run, swizzle
+from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
+
+PROGRAM = [sys.executable, "-m", "tilescope"]
+
+
+def program(*arguments, **environment):
+    """The program in a process of its own."""
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment
+    )
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Let `tilescope swizzle` fail with a given exception, as if the library had raised it."""
+
+    def fail_with(error):
+        def named(_):
+            raise error
+
+        monkeypatch.setattr(swizzle, "Swizzle", type("Swizzle", (), {"named": staticmethod(named)}))
+        return run(["swizzle", "128B"])
+
+    return fail_with
+
+
+def violation(rule):
+    return Violation(rule, "error", "box[0]", "256 bytes", "at most 128", "Halve it.")
+
+
+def test_every_command_can_be_loaded_and_says_what_it_does():
+    for name in COMMANDS:
+        command = tilescope.cli.tilescope.get_command(None, name)
+        assert isinstance(command, click.Command)
+        for each in command.commands.values() if isinstance(command, click.Group) else (command,):
+            assert each.help
+            assert {"--json"} <= {option for parameter in each.params for option in parameter.opts}
+
+
+def test_the_help_lists_every_command(capsys):
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out
+    for name, (_, said) in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(said)}$", listed, re.MULTILINE)
+
+
+def test_no_arguments_show_the_help(capsys):
+    assert run([]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Usage: tilescope")
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name, capsys):
+    assert run([name, "--help"]) == 0
+    assert f"Usage: tilescope {name}" in capsys.readouterr().out
+
+
+def test_the_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"tilescope {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["swizle"], "No such command 'swizle'. Did you mean swizzle?"),
+        (["zzz"], "No such command 'zzz'. Commands: "),
+        (["swizzle", "128B", "--jsno"], "--json"),
+        (["--nope"], "--nope"),
+        (["swizzle"], "MODE"),
+        (["swizzle", "128B", "64B"], "64B"),
+        (["swizzle", "128B", "--address"], "--address"),
+    ],
+)
+def test_a_command_line_not_understood(arguments, said, capsys):
+    assert run(arguments) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("error_type", [RuleError, TensorMapError])
+def test_every_violation_is_on_stderr(failing, capsys, error_type):
+    assert failing(error_type([violation("span"), violation("rank")])) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines() == [
+        "error: span: 256 bytes; at most 128. Halve it.",
+        "error: rank: 256 bytes; at most 128. Halve it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (DeviceError("No GPU was found."), 3, "No GPU was found."),
+        (
+            ModuleNotFoundError("No module", name="uvicorn"),
+            3,
+            "This needs the package uvicorn: pip install 'tilescope[web]'.",
+        ),
+        (
+            ModuleNotFoundError("No module", name="cuda.core"),
+            3,
+            "This needs the package cuda.core: pip install 'tilescope[gpu]'.",
+        ),
+        (TilescopeError("It cannot be."), 2, "error: It cannot be."),
+        (click.FileError("a.txt", "gone"), 2, "Error: Could not open file 'a.txt': gone"),
+        (PermissionError(13, "Permission denied", "a.svg"), 2, "error: a.svg: Permission denied."),
+        (KeyboardInterrupt(), 130, ""),
+        (click.Abort(), 130, ""),
+        (SystemExit(7), 7, ""),
+    ],
+)
+def test_what_went_wrong_decides_the_status(failing, capsys, error, status, said):
+    assert failing(error) == status
+    shown = capsys.readouterr()
+    assert shown.err.strip() == said
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bad\nvalue"), ModuleNotFoundError("No module named 'json5'", name="json5")]
+)
+def test_a_mistake_of_its_own_is_one_sentence(failing, capsys, monkeypatch, error):
+    monkeypatch.delenv("TILESCOPE_DEBUG", raising=False)
+    assert failing(error) == 70
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert type(error).__name__ in said
+    assert "report" in said
+    monkeypatch.setenv("TILESCOPE_DEBUG", "1")
+    assert failing(error) == 70
+    assert capsys.readouterr().err.startswith("Traceback")
+
+
+def test_the_extras_are_those_of_the_package():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    for package, extra in exit_status._EXTRAS.items():
+        brought = project["optional-dependencies"][extra]
+        assert any(requirement.startswith(package) for requirement in brought), package
+
+
+def test_a_command_decides_its_status(monkeypatch, capsys):
+    monkeypatch.setitem(COMMANDS, "refuse", ("swizzle:refuse", "Says no."))
+    monkeypatch.setattr(swizzle, "refuse", click.command()(lambda: 1), raising=False)
+    assert run(["refuse"]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_the_program_ends_with_the_status():
+    assert program("swizzle", "32B").returncode == 0
+    refused = program("swizzle", "33B")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "Did you mean 32B?" in refused.stderr
+
+
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}])
+@pytest.mark.parametrize("arguments", [["swizzle", "xor:5,2,5"], ["swizzle", "128B", "--json"], ["--help"]])
+def test_a_reader_that_goes_away_is_no_failure_worth_words(arguments, colour):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | colour
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_an_encoding_without_lines_gets_the_rest():
+    shown = program("swizzle", "64B", "--address", "0x80", PYTHONIOENCODING="latin-1")
+    assert shown.returncode == 0
+    assert "????" in shown.stdout
+    assert "line   byte chunk  0  1  2  3" in shown.stdout
+
+
+def test_a_shell_can_ask_for_completions():
+    shown = program(_TILESCOPE_COMPLETE="bash_complete", COMP_WORDS="tilescope sw", COMP_CWORD="1")
+    assert shown.stdout == "plain,swizzle\n"
+
+
+def test_the_commands_import_neither_rich_nor_each_other():
+    code = (
+        "import sys; from tilescope.cli import run; run(['swizzle', '128B'])\n"
+        "names = [name for name in ('rich', 'tilescope.cli.explain', 'tilescope.cli.topics') if name in sys.modules]\n"
+        "print(names, file=sys.stderr)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stderr == "[]\n"

@@ -1,0 +1,153 @@
+"""`tilescope explain`: every topic can be found, by every spelling, and says what the tables say."""
+
+import json
+
+import pytest
+
+from tilescope.arch import ARCH
+from tilescope.cli import run, topics
+from tilescope.cli.glossary import TERMS
+from tilescope.data_type import DATA_TYPE
+from tilescope.errors import RuleError
+from tilescope.swizzle import SWIZZLE
+from tilescope.value import Value
+
+NAMES = [name for _, names in topics.index().groups for name in names]
+SPELLINGS = [(alias, term.name) for term in TERMS for alias in term.aliases]
+
+
+def explained(*words):
+    assert run(["explain", *words]) == 0
+
+
+def test_all_topics_are_listed(capsys):
+    explained()
+    listed = " ".join(capsys.readouterr().out.split())
+    assert len(NAMES) == len(TERMS) + len(SWIZZLE) + len(DATA_TYPE) + len(ARCH)
+    assert all(name in listed for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_topic_listed_is_found_by_its_name(name, capsys):
+    explained(name)
+    shown = capsys.readouterr().out
+    title, blank, *text = shown.splitlines()
+    assert (title, blank) == (name, "")
+    assert 2 <= len(text) <= 20
+    assert max(map(len, text)) <= 80
+
+
+@pytest.mark.parametrize(("alias", "name"), SPELLINGS)
+def test_other_spellings_lead_to_the_same_topic(alias, name):
+    assert topics.find(alias).name == name
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("k_major", "K-major"),
+        ("K MAJOR", "K-major"),
+        ("  Base   Offset ", "base offset"),
+        ("cu_tensor_map_swizzle_64b", "64B"),
+        ("half", "float16"),
+        (".bf16", "bfloat16"),
+        ("sm_90a", "sm_90"),
+        ("12.0", "sm_120"),
+        ("xor:2,5,3", "xor:2,5,3"),
+    ],
+)
+def test_case_and_separators_do_not_matter(spelled, name):
+    assert topics.find(spelled).name == name
+
+
+def test_words_need_no_quotes(capsys):
+    explained("base", "offset")
+    assert capsys.readouterr().out.startswith("base offset\n")
+
+
+def test_no_spelling_means_two_things():
+    spelled = [topics._folded(alias) for alias, _ in SPELLINGS] + [topics._folded(name) for name in NAMES]
+    assert len(spelled) == len(set(spelled))
+
+
+def test_what_to_read_next_exists():
+    for name in NAMES:
+        for other in topics.find(name).see:
+            assert topics.find(other).name == other
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("swizle", "swizzle"), ("lb0", "LBO"), ("bflot16", "bfloat16"), ("sm_99", "sm_90"), ("wavfront", "wavefront")],
+)
+def test_an_unknown_topic_suggests_the_nearest(typed, meant, capsys):
+    assert run(["explain", typed]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Did you mean" in shown.err
+    assert meant in shown.err.split("Did you mean")[1]
+
+
+@pytest.mark.parametrize("typed", ["zzzzqqqq", "x" * 5000, "\x00"])
+def test_what_is_near_nothing_points_to_the_list(typed, capsys):
+    assert run(["explain", typed]) == 2
+    said = capsys.readouterr().err
+    assert "tilescope explain" in said
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize("name", ["swizzle", "128B", "bfloat16", "sm_90", None])
+def test_json_gives_the_topic_back(name, capsys):
+    assert run(["explain", *([name] if name else []), "--json"]) == 0
+    found = Value.from_dict(json.loads(capsys.readouterr().out))
+    assert found == (topics.find(name) if name else topics.index())
+
+
+@pytest.mark.parametrize("row", SWIZZLE.values(), ids=str)
+def test_a_mode_says_its_limits(row):
+    said = topics.find(row.name).meaning
+    assert all(name in said for name in row.architectures)
+    assert row.basis in said
+    if row.span_bytes:
+        assert f"at most {row.span_bytes} bytes" in said
+
+
+@pytest.mark.parametrize("row", DATA_TYPE.values(), ids=lambda row: row.name)
+def test_a_data_type_says_how_it_travels(row):
+    said = topics.find(row.name).meaning
+    assert f" of {row.bits} bit" in said
+    assert f"`.{row.ptx}`" in said
+    if row.driver_code is None:
+        assert f"moves it as {row.tma_name}." in said
+    else:
+        assert f"is {row.driver_code}, that of PTX {row.ptx_code}." in said
+        assert ("NaN" in said) == row.is_float
+
+
+@pytest.mark.parametrize("row", ARCH.values(), ids=lambda row: row.name)
+def test_an_architecture_says_what_it_has(row):
+    said = topics.find(row.name).meaning
+    for feature in row.features:
+        listed = f" {feature.replace('_', ' ')}"
+        assert (listed + "," in said or listed + "." in said) == row.has(feature), feature
+    assert f"{row.smem_per_block_bytes // 1024} KiB a block" in said
+
+
+def test_numbers_in_the_glossary_are_those_of_the_tables():
+    for name, span in (("32B", 32), ("64B", 64), ("96B", 96), ("128B", 128)):
+        assert SWIZZLE[name].span_bytes == span
+    said = topics.find("period").meaning
+    assert "2 for 32B, 4 for 64B, 8 for 128B" in said
+    assert [SWIZZLE[name].period_lines for name in ("32B", "64B", "128B")] == [2, 4, 8]
+    assert "256, 512 and 1024 bytes" in said
+    assert [SWIZZLE[name].repeat_bytes for name in ("32B", "64B", "128B")] == [256, 512, 1024]
+    assert (
+        "128B is 1 in bits 62-63 for wgmma and 2 in bits 61-63 for tcgen05" in topics.find("matrix descriptor").meaning
+    )
+    assert (SWIZZLE["128B"].wgmma_code, SWIZZLE["128B"].tcgen05_code) == (1, 2)
+    assert [name for name, row in ARCH.items() if row.has("tcgen05")] == ["sm_100", "sm_103", "sm_110"]
+
+
+def test_an_unknown_topic_is_a_rule_error():
+    with pytest.raises(RuleError):
+        topics.find("nonsense of some length")

@@ -1,0 +1,155 @@
+"""The driver's verdict and bytes, and the copies of a real card, against tilescope's."""
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope.tensor_map import RULES
+
+pytestmark = pytest.mark.gpu
+TYPES = [row.name for row in ts.DATA_TYPE.values() if row.driver_code is not None and row.driver_code < 13]
+MEMORY_BYTES = 1 << 16
+thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def named_arguments(kind, given_arguments):
+    """A map's arguments as rows, read without checking rules; None where they cannot be read."""
+    if any(each.rule in ("argument-type", "argument-length", "unknown-name") for each in kind.check(**given_arguments)):
+        return None
+    rows = {
+        "data_type": lambda name: ts.DataType.named(name).tma, "swizzle": ts.Swizzle.named,
+        "interleave": lambda name: ts.tensor_map.option.Interleave.named(name),
+        "l2_promotion": lambda name: ts.tensor_map.option.L2Promotion.named(name),
+        "oob_fill": lambda name: ts.tensor_map.option.OobFill.named(name),
+    }  # fmt: skip
+    full = {"interleave": "none", "swizzle": "none", "l2_promotion": "none", "oob_fill": "zero", "address": 0, "arch": "sm_90"}
+    full |= given_arguments
+    full.setdefault("element_strides", (1,) * len(full["dims"]))
+    return {name: rows[name](value) if name in rows else value for name, value in full.items() if name != "arch"}
+
+
+def agrees(card, kind, arguments):
+    read = named_arguments(kind, arguments)
+    assert read is not None
+    result, blob = card.encode(kind, read)
+    refused = any(each.severity == "error" for each in kind.check(**arguments))
+    assert refused == (result != 0), (arguments, result)
+    if not refused:
+        assert kind(**arguments).encode() == blob
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("side", ["passing", "failing"])
+def test_the_driver_agrees_with_every_rules_example(card, name, side):
+    rule = RULES[name]
+    kind = ts.Im2colMap if "channels_per_pixel" in getattr(rule, side) else ts.TensorMap
+    taken = inspect.signature(kind).parameters
+    example = {key: value for key, value in getattr(rule, side).items() if key in taken}
+    if "dims" not in example or "lower_width" in getattr(rule, side) or example.get("arch", "sm_90") != "sm_90":
+        pytest.skip("not a map that an sm_90 driver is asked to encode")
+    if named_arguments(kind, example) is None or (example.get("swizzle") or "none") not in ("none", "32B", "64B", "128B"):
+        pytest.skip("not expressible as a call of the driver")
+    agrees(card, kind, example)
+
+
+tiled = st.integers(1, 5).flatmap(
+    lambda rank: st.fixed_dictionaries(
+        {
+            "data_type": st.sampled_from(TYPES),
+            "dims": st.tuples(*[st.integers(0, 5000) | st.sampled_from([1, 1 << 32, (1 << 32) + 1])] * rank),
+            "strides_bytes": st.tuples(*[st.integers(0, 100000).map(lambda n: n * 16) | st.integers(0, 1 << 41)] * (rank - 1)),
+            "box": st.tuples(*[st.integers(0, 300) | st.sampled_from([8, 16, 32, 64, 256])] * rank),
+            "element_strides": st.tuples(*[st.integers(0, 9) | st.just(1)] * rank),
+            "interleave": st.sampled_from(["none", "none", "16B", "32B"]),
+            "swizzle": st.sampled_from(["none", "32B", "64B", "128B"]),
+            "l2_promotion": st.sampled_from(["none", "64B", "128B", "256B"]),
+            "oob_fill": st.sampled_from(["zero", "zero", "nan"]),
+            "address": st.integers(0, 1 << 54).map(lambda n: n * 16) | st.integers(0, 1 << 58),
+        }
+    )
+)
+
+
+@given(arguments=tiled)
+@thorough
+def test_the_driver_agrees_on_any_tiled_map(card, arguments):
+    agrees(card, ts.TensorMap, arguments)
+
+
+@st.composite
+def small_maps(draw):
+    """A sound tiled map over a small tensor, with coordinates around it."""
+    data_type = ts.DataType.named(draw(st.sampled_from(TYPES)))
+    swizzle = ts.Swizzle.named(draw(st.sampled_from(["none", "32B", "64B", "128B"])))
+    rank = draw(st.integers(1, 4))
+    size = data_type.bits // 8
+    quantum = max(1, 16 // size)
+    widest = min(256, (swizzle.span_bytes or 256) // size) // quantum
+    box = (quantum * draw(st.integers(1, widest)), *(draw(st.integers(1, 6)) for _ in range(rank - 1)))
+    dims = (draw(st.integers(1, 64)), *(draw(st.integers(1, 6)) for _ in range(rank - 1)))
+    strides, step = [], -(-dims[0] * size // 16) * 16
+    for extent in dims[1:]:
+        strides.append(step)
+        step *= extent
+    nan = data_type.is_float and draw(st.booleans())
+    tensor_map = ts.TensorMap(
+        data_type, dims, tuple(strides), box, swizzle=swizzle, oob_fill="nan" if nan else "zero",
+        element_strides=tuple(draw(st.integers(1, 3)) for _ in dims), address=1 << 30,
+    )  # fmt: skip
+    coords = (quantum * draw(st.integers(-2, 4)), *(draw(st.integers(-2, extent)) for extent in dims[1:]))
+    return tensor_map, coords, 128 * draw(st.integers(0, 8))
+
+
+def noise(seed, length):
+    return np.random.default_rng(seed).integers(0, 256, length, np.uint8)
+
+
+@given(case=small_maps(), seed=st.integers(0, 1000))
+@thorough
+def test_loads_leave_the_same_bytes(card, case, seed):
+    tensor_map, coords, start = case
+    memory = noise(seed, MEMORY_BYTES)
+    found, arrived = card.load("load", tensor_map, memory, coords, smem_offset=start)
+    smem = np.full(found.size, 0xEE, np.uint8)
+    ts.load(tensor_map, memory, coords, smem=smem[start:], smem_address=start)
+    assert arrived, "the barrier counts other bytes than transaction_bytes"
+    assert np.array_equal(found, smem), first_difference(found, smem)
+
+
+@given(case=small_maps(), seed=st.integers(0, 1000))
+@thorough
+def test_stores_leave_the_same_bytes(card, case, seed):
+    tensor_map, coords, start = case
+    coords = tuple(max(0, place) for place in coords)
+    memory, smem = noise(seed, MEMORY_BYTES), noise(seed + 1, 40960)
+    found = card.store("store", tensor_map, smem, memory, coords, smem_offset=start)
+    ts.store(tensor_map, smem[start:], memory, coords, smem_address=start)
+    assert np.array_equal(found, memory), first_difference(found, memory)
+
+
+def test_every_plan_lands_on_the_card_as_it_was_proven(card):
+    matrix = noise(3, 256 * 512)
+    for tile, data_type in (((64, 64), "bf16"), ((64, 48), "f16"), ((32, 128), "e4m3"), ((64, 32), "f32")):
+        size = ts.DataType.named(data_type).bits // 8
+        shape = (128, 512 // size)
+        for plan in ts.plan(tile, data_type, consumer="ldmatrix", fold=True, global_shape=shape).candidates:
+            tensor_map = plan.tensor_map(1 << 30, shape)
+            for copy in plan.copies[:4]:
+                coords, start = plan.copy_coords(copy, 32, 0), copy.smem_offset_bytes
+                found, arrived = card.load("load", tensor_map, matrix, coords, smem_offset=start)
+                smem = np.full(found.size, 0xEE, np.uint8)
+                ts.load(tensor_map, matrix, coords, smem=smem[start:], smem_address=start)
+                assert arrived
+                assert np.array_equal(found, smem), (plan.swizzle.name, plan.atom_order, first_difference(found, smem))
+
+
+def first_difference(found, expected):
+    wrong = np.flatnonzero(found != expected)
+    if not wrong.size:
+        return "none"
+    place = int(wrong[0])
+    return f"{wrong.size} bytes differ, first at {place:#x} (line {place // 128}, chunk {place // 16 % 8}): card {found[place]:#x}, ours {expected[place]:#x}"

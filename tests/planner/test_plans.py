@@ -1,0 +1,202 @@
+"""What the documents and the definitions of a plan demand, number by number."""
+
+import numpy as np
+import pytest
+
+import tilescope as ts
+from tilescope.layout import Layout
+from tilescope.planner.boxes import map_arguments
+
+SPAN = {16: "none", 32: "32B", 64: "64B", 128: "128B"}
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize("row_bytes", SPAN)
+def test_chooses_the_span_that_is_the_row(major, row_bytes):
+    columns = row_bytes // 2
+    tile = (64, columns) if major == "K" else (columns, 64)
+    best = ts.plan(tile, "bf16", consumer="ldmatrix", major=major).best
+    assert (best.swizzle.name, best.gmem_request_bytes) == (SPAN[row_bytes], row_bytes)
+
+
+def test_chooses_the_largest_span_that_divides_not_merely_fits():
+    best = ts.plan((64, 48), "bf16", consumer="ldmatrix").best  # 96 bytes: 64B fits, 32B divides
+    assert (best.swizzle.name, best.gmem_request_bytes, best.tma_instructions) == ("32B", 32, 3)
+
+
+def test_a_wide_tile_is_one_box_for_each_span():
+    best = ts.plan((64, 128), "bf16", consumer="ldmatrix").best  # 64 x 256 bytes
+    assert (best.box, best.tma_instructions) == ((64, 64), 2)
+
+
+# tile bytes (rows x row bytes), swizzle → copies in column order, in row order
+COPIES = [
+    ((64, 64), "32B", 2, 16),
+    ((16, 64), "none", 4, 8),
+    ((16, 64), "32B", 2, 4),
+]
+
+
+@pytest.mark.parametrize(("tile", "swizzle", "column", "row"), COPIES)
+def test_counts_copies_by_atom_order(tile, swizzle, column, row):
+    shape = tile[0], tile[1] // 2
+    counts = {
+        order: ts.plan(shape, "bf16", consumer="ldmatrix", swizzle=swizzle, atom_order=order).best.tma_instructions
+        for order in ("column", "row")
+    }
+    assert counts == {"column": column, "row": row}
+
+
+def test_none_for_a_tensor_core_is_core_matrices_not_plain_rows():
+    best = ts.plan((8, 32), "bf16", consumer="ldmatrix", swizzle="none").best
+    assert (best.box, best.tma_instructions) == ((8, 8), 4)
+
+
+# The documents' thread copy of 8 x 64 bytes: source chunks that a warp reads for each line it stores.
+THREAD_COPY = {
+    "none": [[0, 4, 8, 12, 16, 20, 24, 28]],
+    "32B": [[0, 1, 4, 5, 8, 9, 12, 13]],
+    "64B": [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 11, 10, 13, 12, 15, 14]],
+}
+
+
+@pytest.mark.parametrize("copy", ["cp.async", "ld.global"])
+@pytest.mark.parametrize("swizzle", THREAD_COPY)
+def test_threads_copy_chunks_as_the_documents_say(swizzle, copy):
+    best = ts.plan((8, 32), "bf16", consumer="ldmatrix", copy=copy, swizzle=swizzle, arch="sm_80").best
+    lines = THREAD_COPY[swizzle]
+    assert best.chunk_order[: len(lines)].tolist() == lines
+    assert best.gmem_request_bytes == (best.swizzle.span_bytes or 16)
+    assert best.costs.write_wavefronts == best.costs.write_ideal
+
+
+# K none: column SBO = a, LBO = R a; row LBO = a, SBO = C a. And so on, for atoms of a bytes in an R x C grid.
+STRIDES = {
+    ("K", "none", "column"): lambda a, high, wide: (high * a, a),
+    ("K", "none", "row"): lambda a, high, wide: (a, wide * a),
+    ("K", "32B", "column"): lambda a, high, wide: (None, a),
+    ("K", "32B", "row"): lambda a, high, wide: (None, wide * a),
+    ("MN", "32B", "column"): lambda a, high, wide: (high * a, a),
+    ("MN", "32B", "row"): lambda a, high, wide: (a, wide * a),
+    ("MN", "none", "column"): lambda a, high, wide: (a, high * a),
+    ("MN", "none", "row"): lambda a, high, wide: (wide * a, a),
+}
+
+
+@pytest.mark.parametrize(("major", "swizzle", "order"), STRIDES)
+def test_leading_and_stride_bytes_lead_from_atom_to_atom(major, swizzle, order):
+    best = ts.plan((64, 64), "bf16", major=major, swizzle=swizzle, atom_order=order).best
+    high, wide = best.layout.atom_grid
+    leading, stride = STRIDES[major, swizzle, order](best.layout.atom_bytes, high, wide)
+    first = best.descriptors()[0][0]
+    assert first.stride_bytes == stride
+    if leading is not None:
+        assert first.leading_bytes == leading
+
+
+@pytest.mark.parametrize("order", ["column", "row"])
+def test_a_folded_plan_moves_the_same_bytes_with_one_copy(order):
+    shape = (256, 512)
+    plain = ts.plan((64, 128), "bf16", swizzle="64B", atom_order=order).best
+    folded = ts.plan((64, 128), "bf16", swizzle="64B", atom_order=order, fold=True, global_shape=shape).best
+    assert folded.folded
+    assert folded.tma_instructions == 1 < plain.tma_instructions
+    matrix = np.arange(256 * 512, dtype=np.uint16)
+    images = []
+    for each in (plain, folded):
+        smem = np.zeros(each.smem_bytes, np.uint8)
+        for copy in each.copies:
+            ts.load(
+                each.tensor_map(0, shape), matrix, each.copy_coords(copy, 128, 256),
+                smem=smem[copy.smem_offset_bytes :], smem_address=copy.smem_offset_bytes,
+            )  # fmt: skip
+        images.append(smem)
+    assert np.array_equal(*images)
+
+
+def test_a_matrix_that_cannot_be_folded_is_refused_with_the_reason():
+    report = ts.plan((64, 128), "bf16", swizzle="128B", fold=True, global_shape=(100, 520))
+    assert {each.rule for refusal in report.refused if refusal.folded for each in refusal.violations} >= {"plan-fold"}
+    assert not any(each.folded for each in report.candidates)
+
+
+def test_a_plan_is_a_sound_map_for_the_whole_matrix():
+    best = ts.plan((128, 64), "bf16", global_shape=(4096, 4096)).best
+    assert best.tensor_map(0x1000).findings == ()
+    assert best.tensor_map(0x1000) == ts.TensorMap(
+        "bf16", (4096, 4096), (8192,), (64, 128), swizzle="128B", l2_promotion="128B", address=0x1000
+    )
+
+
+def test_the_c_expression_is_the_layout():
+    for order in ("column", "row"):
+        layout = Layout((64, 64), 16, atom=(8, 16), atom_order=order, swizzle="32B", start=0x480)
+        logical, physical = layout.c_expression[1:-1].removeprefix("a = ").split(", ")
+        for r, c in ((0, 0), (7, 15), (9, 17), (63, 63), (33, 40)):
+            a = eval(logical.replace("/", "//"), {"base": 0x480, "r": r, "c": c})  # noqa: S307  our own text
+            assert eval(physical, {"a": a}) == layout.address(r, c)  # noqa: S307
+
+
+def test_stores_count_the_writes_and_name_the_fence():
+    report = ts.plan((64, 64), "bf16", direction="store", global_shape=(64, 100), strides_bytes=(208,))
+    assert report.best.swizzle.name == "128B"
+    assert report.best.costs.write_wavefronts == report.best.costs.write_ideal
+    assert any("fence.proxy.async" in reason for reason in report.best.reasons)
+    assert any("8 bytes behind each row" in reason for reason in report.best.reasons)
+    plain = next(each for each in report.candidates if each.swizzle.name == "none")
+    assert plain.costs.excess_wavefronts > 0
+
+
+def test_tensor_core_reads_have_no_counted_wavefronts():
+    costs = ts.plan((64, 64), "bf16").best.costs
+    assert costs.read_wavefronts is None
+    assert costs.write_wavefronts is None
+
+
+def test_an_access_pattern_may_be_the_consumer():
+    report = ts.plan((32, 32), "f32", consumer="ld.b32 columns")
+    assert {each.costs.read_wavefronts for each in report.candidates} >= {1024}  # a column in one bank: 32-way
+    assert report.best.costs.read_wavefronts == min(each.costs.read_wavefronts for each in report.candidates)
+
+
+def test_too_many_stages_are_refused_with_the_number_that_fits():
+    with pytest.raises(ts.PlanError, match=r"plan-smem.*Use 14 stages or fewer"):
+        _ = ts.plan((128, 64), "bf16", stages=15).best
+    assert ts.plan((128, 64), "bf16", stages=14).best.blocks_per_sm == 1
+
+
+def test_edges_say_what_is_filled():
+    best = ts.plan((128, 64), "bf16", global_shape=(1000, 4096)).best
+    assert "Edge: mn: 8 tiles of 128, the last with 104 of 128: 24 filled." in best.reasons
+
+
+NONSENSE = [
+    (((0, 64), "bf16", {}), "tile-shape"),
+    (((64,), "bf16", {}), "tile-shape"),
+    (((64, 64), "bf17", {}), "unknown-name"),
+    (((64, 64), "bf16", {"consumer": "tcgen05"}), "plan-consumer"),
+    (((64, 64), "bf16", {"consumer": "wgma"}), "unknown-name"),
+    (((64, 64), "bf16", {"arch": "sm_80"}), "plan-consumer"),
+    (((64, 64), "bf16", {"arch": "sm_80", "consumer": "ldmatrix"}), "plan-copy"),
+    (((64, 63), "bf16", {}), "plan-row"),
+    (((64, 64), "bf16", {"stages": 0}), "plan-stages"),
+    (((1 << 30, 64), "bf16", {}), "plan-tile"),
+    (((64, 64), "bf16", {"swizzle": "256B"}), "unknown-name"),
+    (((64, 64), "bf16", {"atom_order": "diagonal"}), "unknown-name"),
+    (((64, 64), "bf16", {"traffic": "heavy"}), "unknown-name"),
+    (((64, 64), "bf16", {"fold": 1}), "argument-type"),
+]
+
+
+@pytest.mark.parametrize(("asked", "rule"), NONSENSE)
+def test_nonsense_is_refused_with_a_rule(asked, rule):
+    tile, data_type, options = asked
+    with pytest.raises(ts.RuleError) as refused:
+        _ = ts.plan(tile, data_type, **options).best
+    assert rule in {each.rule for each in refused.value.violations}
+    assert all(each.fix for each in refused.value.violations)
+
+
+def test_the_map_of_a_plan_is_built_from_the_tile_shape_alone():
+    best = ts.plan((64, 64), "tf32").best
+    assert map_arguments(best.problem, best.layout, best.boxes, (64, 64), None)["dims"] == (64, 64)

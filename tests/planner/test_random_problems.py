@@ -1,0 +1,70 @@
+"""Any problem whatever gets a proven plan, or a refusal whose reasons name what to change."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope.planner import proof
+from tilescope.planner.boxes import PlannedCopy
+
+problems = st.fixed_dictionaries(
+    {
+        "tile": st.tuples(
+            st.sampled_from([8, 16, 24, 64, 64, 96, 128, 256, 320]) | st.integers(1, 300),
+            st.sampled_from([8, 16, 32, 48, 64, 64, 128, 256]) | st.integers(1, 300),
+        ),
+        "data_type": st.sampled_from(["bf16", "f16", "tf32", "e4m3", "s8", "f32", "f64", "e2m1", "u8"]),
+        "major": st.sampled_from(["K", "MN"]),
+        "consumer": st.sampled_from(["wgmma", "ldmatrix", "ld.b128 columns", "ld.b32 rows"]),
+        "swizzle": st.sampled_from([None, None, None, "none", "32B", "64B", "128B", "128B_ATOM_32B"]),
+        "atom_order": st.sampled_from([None, None, "column", "row"]),
+        "operand": st.sampled_from([None, "A", "B"]),
+        "stages": st.integers(1, 6),
+        "copy": st.sampled_from(["tma", "tma", "cp.async", "ld.global"]),
+        "direction": st.sampled_from(["load", "load", "store"]),
+        "traffic": st.sampled_from(["dense", "sparse"]),
+        "fold": st.booleans(),
+    }
+)
+
+
+def check(problem):
+    try:
+        report = ts.plan(problem.pop("tile"), problem.pop("data_type"), **problem)
+    except ts.RuleError as error:
+        assert error.violations
+        assert all(each.found and each.limit and each.fix for each in error.violations)
+        return "refused"
+    if not report.candidates:
+        with pytest.raises(ts.PlanError) as refused:
+            _ = report.best
+        assert all(each.found and each.limit and each.fix for each in refused.value.violations)
+        return "refused"
+    best = report.best
+    proof.prove(best)
+    assert report.candidates == tuple(sorted(report.candidates, key=ts.planner.reasons.rank))
+    assert best.reasons
+    return "planned"
+
+
+@given(problems)
+@settings(max_examples=150)
+def test_every_problem_is_planned_or_refused_with_reasons(problem):
+    check(problem)
+
+
+@pytest.mark.slow
+@given(problems)
+@settings(max_examples=2000)
+def test_two_thousand_problems_are_planned_or_refused_with_reasons(problem):
+    check(problem)
+
+
+def test_the_proof_notices_a_copy_that_lands_in_the_wrong_place():
+    from dataclasses import replace
+
+    best = ts.plan((64, 128), "bf16").best
+    moved = tuple(PlannedCopy(copy.coords, copy.smem_offset_bytes ^ 8192) for copy in best.copies)
+    with pytest.raises(ts.PlanError, match=r"plan-proof.*element \(0, 0\)"):
+        proof.prove(replace(best, boxes=replace(best.boxes, copies=moved)))

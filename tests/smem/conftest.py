@@ -1,0 +1,29 @@
+"""What was recorded on a card, and both ways of counting."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilescope.smem import fast
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "shared_memory_wavefronts.npz"
+
+
+@pytest.fixture(scope="session")
+def recorded():
+    """The counted accesses: op, lane_offset, active, wavefronts."""
+    with np.load(GOLDEN) as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def counted_by(request, monkeypatch):
+    """Each way of counting, whatever the size of the batch."""
+    if request.param == "numba":
+        pytest.importorskip("numba")
+        monkeypatch.setattr(fast, "FIRST_BATCH", 0)
+        monkeypatch.setattr(fast, "NEXT_BATCH", 0)
+    else:
+        monkeypatch.setattr(fast, "kernel", lambda _: None)
+    return request.param

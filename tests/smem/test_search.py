@@ -1,0 +1,185 @@
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilescope.errors import RuleError
+from tilescope.layout import Layout
+from tilescope.smem.access import Access
+from tilescope.smem.search import find_layouts
+from tilescope.smem.tile import tile_report
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.value import Value
+
+
+def everything(tile, element_bits, max_padding_bytes):
+    """All layouts that the search promises to look at, enumerated without its shortcuts."""
+    plain = Layout(tile, element_bits)
+    yield plain
+    row_bytes = plain.pitch_bytes
+    for mode in SWIZZLE.values():
+        if mode.span_bytes and row_bytes % mode.span_bytes == 0 and mode.span_bytes * 8 % element_bits == 0:
+            yield Layout(tile, element_bits, atom=(tile[0], mode.span_bytes * 8 // element_bits), swizzle=mode)
+    for base, bits, shift in itertools.product(range(2, 7), range(1, 6), range(1, 16)):
+        if shift >= bits and base + bits <= 7 and 1 << (base + shift + bits - 1) < plain.size_bytes:
+            yield Layout(tile, element_bits, swizzle=Swizzle.xor(bits, base, shift))
+    for padding in range(1, max_padding_bytes + 1):
+        if padding * 8 % element_bits == 0:
+            yield Layout(tile, element_bits, padding_bytes=padding)
+
+
+def costs(accesses, layout):
+    try:
+        report = tile_report(accesses, layout)
+    except RuleError:  # the layout tears an access apart, or lanes are not aligned on it
+        return None
+    return tuple(cost.wavefronts for cost in report.costs)
+
+
+CASES = [
+    ((32, 32), 32, ["st.b32 rows", "transpose"]),
+    ((32, 32), 32, ["st.b128 rows", "transpose"]),
+    ((32, 32), 32, ["ld.b64 columns"]),
+    ((64, 64), 16, ["st.b128 rows", "ldmatrix.x4"]),
+    ((16, 128), 8, ["ldmatrix.x4", "st.b64 columns"]),
+    ((32, 32), 16, ["st.b16 rows", "transpose"]),
+    ((32, 40), 8, ["st.b8 rows", "transpose"]),
+    ((24, 24), 32, ["st.b32 rows", "transpose"]),
+    ((16, 48), 16, ["ldmatrix.x2", "ld.b128 rows"]),
+    ((5, 7), 32, ["st.b32 rows", "transpose"]),
+    ((64, 16), 16, ["mma.m16n8k16 A bf16", "st.b128 rows"]),
+]
+
+
+@pytest.mark.parametrize(("tile", "bits", "patterns"), CASES, ids=str)
+def test_nothing_is_better_and_nothing_as_good_is_left_out(tile, bits, patterns):
+    accesses = [Access.named(text, tile, bits) for text in patterns]
+    search = find_layouts(accesses, tile=tile, element_bits=bits, max_padding_bytes=32)
+    known = {layout: costs(accesses, layout) for layout in everything(tile, bits, 32)}
+    least = min(sum(each) for each in known.values() if each)
+    assert {found.layout: found.wavefronts for found in search} == {
+        layout: each
+        for layout, each in known.items()
+        if each and sum(each) == least and not (layout.swizzle.name.startswith("xor") and same_as_a_mode(layout))
+        and layout.size_bytes % layout.swizzle.block_bytes == 0
+    }  # fmt: skip
+    assert all(found.excess == least - sum(search.ideal) for found in search)
+    assert search.ideal == tuple(tile_report(access).ideal for access in accesses)
+
+
+def same_as_a_mode(layout):
+    """An XOR swizzle of whole rows that is one of the hardware's modes for rows of this width."""
+    swizzle = layout.swizzle
+    return any(
+        (mode.bits, mode.base, mode.shift, mode.flip_bytes) == (swizzle.bits, swizzle.base, swizzle.shift, 0)
+        and mode.span_bytes == layout.pitch_bytes
+        for mode in SWIZZLE.values()
+    )
+
+
+@settings(max_examples=25)
+@given(
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 40),
+    bits=st.sampled_from([8, 16, 32]),
+    numbers=st.lists(st.lists(st.integers(0, 1 << 20), min_size=32, max_size=32), min_size=1, max_size=4),
+    width=st.sampled_from([1, 2, 4, 8]),
+    mask=st.sampled_from([None, 0x55555555, 0x0F0F0F0F, 1, 0]),
+)
+def test_the_proof_of_any_pattern_holds_on_the_layout_itself(rows, columns, bits, numbers, width, mask):
+    tile, row_bytes = (rows, columns * 64 // bits), columns * 8
+    address = np.array(numbers) * width % (rows * row_bytes)
+    access = Access(f"ld.b{8 * width}", address // width * width, mask)
+    search = find_layouts(access, tile=tile, element_bits=bits, max_padding_bytes=16)
+    for found in search:
+        assert costs([access], found.layout) == found.wavefronts
+
+
+def test_row_stores_and_column_reads_are_served_by_the_128b_mode_first():
+    tile = (128, 64)
+    search = find_layouts([Access.rows(tile, 16, "st.b128"), Access.ldmatrix(tile, 16)], tile=tile, element_bits=16)
+    assert search.conflict_free
+    assert search.best.layout == Layout(tile, 16, swizzle="128B")
+    assert [found.family for found in search] == sorted(
+        (found.family for found in search), key=("plain", "hardware", "xor", "padding").index
+    )
+    assert {found.layout.padding_bytes for found in search if found.family == "padding"} == {16, 48, 80, 112}
+
+
+def test_a_float_transposition_needs_a_swizzle_of_words_or_a_padding():
+    tile = (32, 32)
+    search = find_layouts([Access.rows(tile, 32, "st.b32"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
+    assert search.conflict_free
+    assert [found.layout.swizzle.name for found in search if found.family == "xor"] == ["xor:5,2,5"]
+    assert not [found for found in search if found.family in ("plain", "hardware")]
+    paddings = [found.layout.padding_bytes for found in search if found.family == "padding"]
+    assert paddings == list(range(4, 128, 8))  # every odd number of words
+    assert search.found[1].extra_bytes == 32 * 4
+
+
+def test_where_none_is_without_conflict_the_least_is_shown():
+    tile = (32, 32)
+    search = find_layouts([Access.rows(tile, 32, "st.b128"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
+    assert not search.conflict_free
+    assert search.best.excess == 96  # four rows of 16 bytes share their banks: 4-way at best
+    assert search.conclusion == (
+        "None of the plain tile, 5 hardware modes, 27 other XOR swizzles, 8 paddings up to 128 bytes serves every pattern "
+        "without a conflict: the least excess is 96 wavefronts."
+    )
+
+
+def test_no_padding_is_tried_beyond_the_limit():
+    search = find_layouts(Access.transpose((32, 32), 32), tile=(32, 32), element_bits=32, max_padding_bytes=0)
+    assert search.tried["padding"] == 0
+    assert all(found.layout.padding_bytes == 0 for found in search)
+
+
+def test_a_tile_that_is_fine_as_it_is_stays_so():
+    search = find_layouts(Access.rows((8, 64), 16), tile=(8, 64), element_bits=16)
+    assert (search.best.family, search.best.label, len(search) > 1) == ("plain", "plain rows", True)
+    assert "serve every pattern without a conflict" in search.conclusion
+
+
+@pytest.mark.parametrize(
+    ("text", "modes"),
+    [
+        ("ldmatrix.x1", ["128B", "64B", "32B"]),
+        ("st.b64 rows", ["128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"]),
+    ],
+)
+def test_modes_that_every_tma_has_come_first_and_the_widest_of_them(text, modes):
+    search = find_layouts(Access.named(text, (8, 64), 16), tile=(8, 64), element_bits=16)
+    assert [found.layout.swizzle.name for found in search if found.family == "hardware"] == modes
+
+
+def test_wide_tiles_are_cut_into_columns_of_the_span():
+    tile = (64, 128)
+    search = find_layouts(Access.ldmatrix(tile, 16), tile=tile, element_bits=16)
+    assert search.best.label == "swizzle 128B in 2 columns of atoms"
+    assert search.best.layout.atom == (64, 64)
+
+
+def test_survives_json():
+    search = find_layouts(Access.ldmatrix((16, 64), 16), tile=(16, 64), element_bits=16)
+    assert Value.from_dict(json.loads(json.dumps(search.to_dict()))) == search
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"max_padding_bytes": -1}, "padding: -1"),
+        ({"max_padding_bytes": 1.5}, "padding: 1.5"),
+        ({"tile": (8, 64)}, "tile-bounds: ldmatrix.x4 reaches byte 2047"),
+        ({"tile": 64}, "layout: shape = 64"),
+        ({"element_bits": 5}, "layout: 5 bits"),
+        ({"accesses": []}, "accesses: none"),
+        ({"accesses": [Access.ldmatrix((16, 64), 16).on(Layout((16, 64), 16))]}, "placed-twice"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_with_a_reason(arguments, reason):
+    given = {"accesses": Access.ldmatrix((16, 64), 16), "tile": (16, 64), "element_bits": 16} | arguments
+    with pytest.raises(RuleError, match=reason):
+        find_layouts(given.pop("accesses"), **given)

@@ -1,0 +1,263 @@
+"""Results are values: they compare, hash, and travel through JSON and pickle; strange data is refused."""
+
+import copy
+import json
+import pickle
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilescope.arch import ARCH, Arch
+from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.errors import RuleError, Violation
+from tilescope.layout import Layout
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.value import Row, Value, array_field, hex_field, plain_int, read_only, row_field
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePart(Value):
+    """A value inside another."""
+
+    words: tuple[int, ...] = hex_field()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample(Value):
+    """One field of each sort that results have."""
+
+    count: int
+    start: int = hex_field()
+    table: np.ndarray = array_field("int64")
+    swizzle: Swizzle = row_field(Swizzle.named)
+    part: SamplePart
+    parts: tuple[SamplePart, ...] = ()
+    findings: tuple[Violation, ...] = ()
+    names: dict[str, int] = field(default_factory=dict)
+    maybe: np.ndarray | None = array_field("float32", default=None)
+
+
+OWN_KINDS = {kind: Value._kinds.pop(kind) for kind in ("sample", "sample_part")}  # other tests list all kinds
+
+
+@pytest.fixture(autouse=True)
+def _own_kinds(monkeypatch):
+    for kind, own in OWN_KINDS.items():
+        monkeypatch.setitem(Value._kinds, kind, own)
+
+
+def sample(**changes):
+    given_fields = {
+        "count": 3,
+        "start": 2**63 + 1024,
+        "table": read_only(np.arange(6).reshape(2, 3)),
+        "swizzle": Swizzle.named("64B"),
+        "part": SamplePart((1, 2**64 - 1)),
+        "parts": (SamplePart(()), SamplePart((7,))),
+        "findings": (Violation("l2", "note", "l2", "none", "128B", "Use 128B.", {"l2": "128B"}),),
+        "names": {"a": 1, "b": 2},
+    }
+    return Sample(**(given_fields | changes))
+
+
+CORE_VALUES = [
+    *SWIZZLE.values(),
+    Swizzle.xor(5, 2, 5),
+    Swizzle.xor(2, 4, -3),
+    *DATA_TYPE.values(),
+    *ARCH.values(),
+    Layout((64, 64), 16, swizzle="128B", start=0x400),
+    Layout((64, 64), 4, atom=(8, 32), atom_order="row", padding_bytes=16, swizzle="xor:5,2,5"),
+    SamplePart((0, 1)),
+    sample(),
+    sample(maybe=read_only(np.array([0.5, 2.0], np.float32))),
+]
+ids = lambda value: f"{value.kind}-{getattr(value, 'name', '')}"  # noqa: E731
+
+
+@pytest.mark.parametrize("value", CORE_VALUES, ids=ids)
+def test_plain_data_leads_back_through_json(value):
+    text = json.dumps(value.to_dict(), allow_nan=False)
+    assert json.loads(text)["kind"] == value.kind
+    for back in (Value.from_dict(json.loads(text)), type(value).from_dict(json.loads(text))):
+        assert type(back) is type(value)
+        assert back == value
+        assert hash(back) == hash(value)
+        assert back.to_dict() == value.to_dict()
+
+
+@pytest.mark.parametrize("value", CORE_VALUES, ids=ids)
+def test_pickles_and_copies_are_equal(value):
+    for back in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+        assert back == value
+        assert hash(back) == hash(value)
+
+
+@pytest.mark.parametrize("row", [*SWIZZLE.values(), *DATA_TYPE.values(), *ARCH.values()], ids=ids)
+def test_pickled_row_is_the_row_of_the_table(row):
+    assert pickle.loads(pickle.dumps(row)) is row
+    assert copy.deepcopy(row) is row
+
+
+def test_plain_data_says_what_its_fields_are():
+    data = sample().to_dict()
+    assert data["kind"] == "sample"
+    assert data["start"] == "0x8000000000000400"  # JavaScript rounds integers above 2^53
+    assert data["part"] == {"kind": "sample_part", "words": ["0x1", "0xffffffffffffffff"]}
+    assert data["table"] == [[0, 1, 2], [3, 4, 5]]
+    assert data["swizzle"] == "64B"
+    assert data["findings"][0]["change"] == {"l2": "128B"}
+    assert data["maybe"] is None
+
+
+def test_numpy_scalars_become_plain():
+    data = sample(count=np.int64(3), start=np.uint64(16), names={"a": np.float32(0.5), "b": np.bool_(True)}).to_dict()
+    assert (data["count"], data["start"], data["names"]) == (3, "0x10", {"a": 0.5, "b": True})
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_kind_is_the_class_in_small_letters():
+    assert [each.kind for each in (Layout, DataType, Arch, SamplePart)] == [
+        "layout",
+        "data_type",
+        "arch",
+        "sample_part",
+    ]
+
+
+def test_kind_may_be_left_out_where_the_class_is_known():
+    data = Layout((8, 64), 16).to_dict()
+    del data["kind"]
+    assert Layout.from_dict(data) == Layout((8, 64), 16)
+    with pytest.raises(RuleError, match="unknown-name: kind None"):
+        Value.from_dict(data)
+
+
+def test_optional_fields_may_be_left_out():
+    assert Layout.from_dict({"shape": [8, 64], "element_bits": 16}) == Layout((8, 64), 16)
+
+
+def test_revived_arrays_are_read_only():
+    assert not Value.from_dict(sample().to_dict()).table.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        sample().table[0, 0] = 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"count": 4},
+        {"start": 0},
+        {"table": np.arange(6)},
+        {"table": np.arange(1, 7).reshape(2, 3)},
+        {"swizzle": SWIZZLE["32B"]},
+        {"part": SamplePart((1,))},
+        {"parts": ()},
+        {"findings": ()},
+        {"names": {"a": 1}},
+        {"maybe": np.zeros(2, np.float32)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_values_differ_where_one_field_does(change):
+    assert sample() != sample(**change)
+    assert sample(**change) == sample(**change)
+
+
+def test_equal_values_hash_alike_whatever_their_dtype_and_order():
+    one = sample(table=np.arange(6, dtype=np.int32).reshape(2, 3), names={"b": 2, "a": 1})
+    assert one == sample()
+    assert hash(one) == hash(sample())
+    assert len({one, sample()}) == 1
+
+
+def test_values_of_other_kinds_are_not_equal():
+    assert Layout((8, 64), 16) != SamplePart(())
+    assert sample() != SamplePart(())
+    assert sample() != 3
+    assert (sample() == None) is False  # noqa: E711
+
+
+def test_values_are_frozen():
+    for value in (sample(), Layout((8, 64), 16), SWIZZLE["128B"]):
+        for each in fields(value):
+            with pytest.raises(AttributeError):
+                setattr(value, each.name, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"kind": "layuot"}, "Did you mean layout?"),
+        ({"kind": 3}, "kind 3 (int)"),
+        ({"kind": ["layout"]}, "unknown-name: kind"),
+        ({}, "unknown-name: kind"),
+        (None, "unknown-name: kind"),
+        ("layout", "unknown-name: kind"),
+        ([], "unknown-name: kind"),
+        ({"kind": "layout"}, "a layout without shape, element_bits"),
+        ({"kind": "layout", "shape": [8, 8]}, "a layout without element_bits"),
+        ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "sart": 1, "x": 1}, "Did you mean start?"),
+        ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "start": "here"}, "an integer such as 1024 or 0x400"),
+        ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "swizzle": "129B"}, "Did you mean 128B?"),
+        ({"kind": "layout", "shape": "big", "element_bits": 8}, "two integers"),
+        ({"kind": "layout", "shape": [8, 8], "element_bits": 8, 3: 4}, "field of layout 3 (int)"),
+    ],
+)
+def test_strange_data_is_refused(data, says):
+    with pytest.raises(RuleError) as caught:
+        Value.from_dict(data)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("strange", [[[1], [2, 3]], "text", [2**80], {"a": 1}])
+def test_strange_array_is_refused(strange):
+    with pytest.raises(RuleError, match="nested lists of int64") as caught:
+        Value.from_dict(sample().to_dict() | {"table": strange})
+    assert caught.value.violations[0].argument == "table"
+
+
+def test_all_unknown_fields_are_named():
+    with pytest.raises(RuleError) as caught:
+        Layout.from_dict({"shape": [8, 8], "element_bits": 8, "sart": 1, "swizle": "none"})
+    assert len(caught.value.violations) == 2
+
+
+def test_a_class_takes_its_own_kind_only():
+    with pytest.raises(RuleError, match="known: layout"):
+        Layout.from_dict(SWIZZLE["128B"].to_dict())
+    assert Row.from_dict(SWIZZLE["128B"].to_dict()) == SWIZZLE["128B"]
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@given(
+    PLAIN,
+    st.dictionaries(st.sampled_from(["shape", "element_bits", "atom", "start", "swizzle", "padding_bytes"]), PLAIN),
+)
+def test_any_plain_data_is_a_value_or_a_rule_error(anything, fields):
+    for data in (anything, {"kind": "layout"} | fields, Layout((8, 8), 8).to_dict() | fields):
+        try:
+            Value.from_dict(data)
+        except RuleError as error:
+            if not error.violations:
+                pytest.fail("a RuleError without violations")
+
+
+@pytest.mark.parametrize(
+    ("given_value", "plain"),
+    [(3, 3), (-(2**70), -(2**70)), (np.int8(-3), -3), (np.array(7), 7), (True, None), (np.bool_(True), None), (1.0, None),
+     ("1", None), (None, None), (np.array([1]), None), (np.float64(1), None)],
+)  # fmt: skip
+def test_plain_int_takes_integers_alone(given_value, plain):
+    found = plain_int(given_value)
+    assert found == plain
+    assert type(found) is type(plain)

@@ -1,0 +1,143 @@
+"""load_tiles leaves what load leaves for each tile of the grid, by whichever of its ways."""
+
+import itertools
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope import tma
+from tilescope.tma import strips
+
+
+def tiles_one_by_one(a, memory):
+    steps = list(a.box)
+    if a.interleave.slice_bytes:
+        steps[-2] = 1
+    grid = [-(-extent // step) for extent, step in zip(a.dims, steps, strict=True)]
+    found = [
+        ts.load(a, memory, tuple(place * step for place, step in zip(index[::-1], steps, strict=True)))
+        for index in itertools.product(*map(range, grid[::-1]))
+    ]
+    return np.array(found).reshape(*grid[::-1], -1)
+
+
+@st.composite
+def maps(draw):
+    data_type = draw(
+        st.sampled_from(["uint8", "float16", "float32", "tfloat32", "float64", "16u4_align8b", "16u6_align16b"])
+    )
+    packed = data_type.startswith("16u")
+    interleave = "none" if packed else draw(st.sampled_from(["none", "none", "16B", "32B"]))
+    rank = draw(st.integers(1 if interleave == "none" else 3, 4))
+    bits = ts.DataType.named(data_type).bits
+    unit = 128 // bits if bits != 6 else 128
+    dims = [draw(st.integers(1, 9)) for _ in range(rank)]
+    box = [draw(st.integers(1, 4)) for _ in range(rank)]
+    swizzle = draw(st.sampled_from(["none", "32B", "64B", "128B", "128B_ATOM_32B_FLIP_8B"]))
+    widest = {"32B": 2, "64B": 4}.get(swizzle, 8)
+    if bits == 6:
+        swizzle = "128B"
+        dims[0], box[0] = 128 * draw(st.integers(1, 3)), 128
+    else:
+        box[0] = unit * draw(st.integers(1, 2 if interleave != "none" else widest))
+        if interleave == "none":
+            dims[0] = draw(st.integers(1, 3 * box[0])) * (2 if packed else 1)
+    slice_bytes = {"none": None, "16B": 16, "32B": 32}[interleave]
+    row = -(-dims[0] * (slice_bytes * 8 if slice_bytes else bits) // 256) * 32
+    strides = []
+    for extent in dims[1:]:
+        strides.append(row + 32 * draw(st.integers(0, 2)))
+        row = strides[-1] * extent
+    return ts.TensorMap(
+        data_type, dims, strides, box, element_strides=[draw(st.sampled_from([1, 1, 2])) for _ in range(rank)],
+        interleave=interleave, swizzle=swizzle, arch="sm_100",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@settings(max_examples=60)
+@given(a=maps())
+def test_tiles_are_those_of_single_loads(threads, a):
+    steps = a.strides_bytes or (0,)
+    size = a.dims[-1] * steps[-1] + (a.dims[0] * 32 if a.rank == 1 else 0)
+    memory = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
+    wanted = tiles_one_by_one(a, memory)
+    found = ts.load_tiles(a, memory, threads=threads)
+    assert found.shape == wanted.shape
+    assert np.array_equal(found, wanted)
+
+
+MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint16)
+
+
+@pytest.mark.parametrize(("box_shape", "options"), [
+    ((64, 64), {"swizzle": "128B"}), ((16, 16), {"swizzle": "32B"}), ((8, 32), {"swizzle": "64B"}), ((64, 64), {}),
+    ((7, 64), {"swizzle": "128B"}),
+])  # fmt: skip
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_compiled_loop_leaves_the_same_tiles(box_shape, options, threads, monkeypatch):
+    pytest.importorskip("numba")
+    a = ts.TensorMap.from_array(MATRIX, box_shape, address=0, **options)
+    monkeypatch.setattr(strips, "STREAMED_BYTES", 1)
+    monkeypatch.setattr(strips, "_SHARE_BYTES", 1)
+    used = []
+    monkeypatch.setattr(strips.Strips, "stream", watched(strips.Strips.stream, used))
+    shape = ts.load_tiles(a, MATRIX).shape
+    buffer = np.full(np.prod(shape) + 64, 0xEE, np.uint8)
+    out = buffer[-buffer.ctypes.data % 64 :][: np.prod(shape)].reshape(shape)
+    assert ts.load_tiles(a, MATRIX, out=out, threads=threads) is out
+    assert used
+    assert np.array_equal(out, tiles_one_by_one(a, MATRIX))
+
+
+def watched(method, used):
+    def call(self, begin, end):
+        used.append((begin, end))
+        return method(self, begin, end)
+
+    return call
+
+
+def test_without_numba_numpy_does_the_same(monkeypatch):
+    a = ts.TensorMap.from_array(MATRIX, (64, 64), swizzle="128B", address=0)
+    monkeypatch.setattr(strips, "STREAMED_BYTES", 1)
+    monkeypatch.setitem(sys.modules, "numba", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "tilescope.tma.tile_streaming", raising=False)
+    monkeypatch.delattr(tma, "tile_streaming", raising=False)
+    strips.tile_streaming.cache_clear()
+    try:
+        assert strips.tile_streaming() is None
+        assert np.array_equal(ts.load_tiles(a, MATRIX), tiles_one_by_one(a, MATRIX))
+    finally:
+        monkeypatch.undo()
+        strips.tile_streaming.cache_clear()
+
+
+def test_gaps_of_out_keep_their_bytes():
+    a = ts.TensorMap.from_array(MATRIX, (8, 32), swizzle="128B", address=0)
+    out = np.full(ts.load_tiles(a, MATRIX).shape, 0xEE, np.uint8)
+    ts.load_tiles(a, MATRIX, out=out)
+    one = ts.load(a, MATRIX, (0, 0), smem=np.full(1024, 0xEE, np.uint8))
+    assert np.array_equal(out[0, 0], one)
+    assert (one == 0xEE).sum() > 400
+
+
+def test_what_does_not_fit_is_refused_with_a_reason():
+    a = ts.TensorMap.from_array(MATRIX, (64, 64), swizzle="128B", address=0)
+    with pytest.raises(ts.RuleError, match=r"memory-extent.*array of 1000 bytes"):
+        ts.load_tiles(a, np.zeros(1000, np.uint8))
+    with pytest.raises(ts.RuleError, match=r"out-array.*np\.empty"):
+        ts.load_tiles(a, MATRIX, out=np.zeros(10, np.uint8))
+    with pytest.raises(ts.RuleError, match="threads"):
+        ts.load_tiles(a, MATRIX, threads=0)
+    column = ts.Im2colMap("f16", (64, 8, 8, 1), (128, 1024, 8192), lower_corner=(0, 0), upper_corner=(0, 0),
+                          channels_per_pixel=64, pixels_per_column=8)  # fmt: skip
+    with pytest.raises(ts.RuleError, match="tiles-map"):
+        ts.load_tiles(column, MATRIX)
+    everywhere = ts.TensorMap("u8", (16, 1 << 31, 1 << 31), (0, 0), (16, 1, 1))  # one row, seen 2^62 times
+    with pytest.raises(ts.RuleError, match="tiles-extent"):
+        ts.load_tiles(everywhere, MATRIX)

@@ -1,0 +1,289 @@
+"""Drawings that use everything, and a reader of SVG that knows as much CSS as they need."""
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+
+import pytest
+
+from tilescope import canonical_layout, fragment, inspect_descriptor, view, wgmma_descriptors
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.view.drawing import Drawing
+from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Table
+from tilescope.view.ruler import BitField, BitRuler
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def descriptor():
+    """A descriptor of 1024 bits with narrow fields next to each other, like a tensor map's."""
+    fields = [
+        BitField(0, 56, "global address", "0x7f3a40000000", "where element 0 lies"),
+        *(BitField(64 + bit, 64 + bit, f"flag {bit}", str(bit % 2)) for bit in range(12)),
+        BitField(77, 78, "swizzle", "3", "128B"),
+        BitField(81, 82, "L2 promotion", "2", "128B", mark="collision"),
+        BitField(96, 127, "stride[0] / 16", "0x100", "4096 bytes"),
+        *(BitField(6 * 64 + 32 + 3 * i, 6 * 64 + 34 + 3 * i, f"element_stride[{i}] - 1", "0") for i in range(5)),
+        BitField(6 * 64 + 56, 6 * 64 + 63, "box[0] - 1", "63", "64 elements <of 2 bytes>"),
+    ]
+    return BitRuler("A descriptor", tuple(fields), bits=1024, notes=("Bits without a name are zero.",))
+
+
+def instruction():
+    """A word of 32 bits."""
+    fields = (
+        BitField(0, 1, "selector", "0"),
+        BitField(2, 2, "sparse", "1", "every second element", mark="focus"),
+        BitField(4, 5, "D type", "1", "f32"),
+        BitField(7, 9, "A type", "1", "bf16"),
+        BitField(17, 31, "N / 8", "32", "256 columns"),
+    )
+    return BitRuler("An instruction word", fields, bits=32, row_bits=32)
+
+
+def banks(lines=64):
+    """A dense grid with gaps, fill and collisions."""
+    rows = []
+    for line in range(lines):
+        cells = []
+        for bank in range(32):
+            role = ("gap", "fill", "unused")[bank % 3] if (line + bank) % 7 == 0 else None
+            mark = "collision" if line * bank % 29 == 3 else ""
+            lane = (line * 5 + bank) % 32
+            cells.append(Cell("" if role else str(lane), role or lane, mark, f"line {line}, bank {bank}"))
+        rows.append(Row((str(line),), tuple(cells), ruled=line % 8 == 0 and line > 0))
+    tiers = (Tier.of("chunk", range(8), span=4), Tier.of("bank", range(32)))
+    return Grid(
+        "Banks & lines", tiers, tuple(rows), ("line",), ("A note with `code < in it` and more words than fit.",)
+    )
+
+
+def spanning():
+    """Cells and headers over several columns."""
+    tiers = (Tier("part", (Header("a rather wide header", 3), Header("z", 1))), Tier.of("column", range(4)))
+    rows = (
+        Row(("first", "0x0"), (Cell("wide", 1, span=2), Cell("x", 2), Cell("y", 3, "focus"))),
+        Row(("2nd", "0x80"), (Cell("a", 4), Cell("wider", 5, span=3))),
+    )
+    return Grid("Spans", tiers, rows, ("row", "byte"))
+
+
+def tensor_core_drawings():
+    """Operands, fragments and descriptors."""
+    layout = canonical_layout("K", "128B", "bf16")
+    return {
+        "operand": view.draw(layout.tile((128, 64)), element=(77, 40)),
+        "core matrices": view.draw(canonical_layout("MN", "none", "bf16").tile((128, 64), atom_order="row")),
+        "atom": view.draw(canonical_layout("MN", "128B_ATOM_32B", "tf32")),
+        "fragment": view.draw(fragment("mma.m16n8k16", "A", "bf16"), lane=22),
+        "accumulator": view.draw(fragment("wgmma.m64n256k16", "D", "f32")),
+        "matrices": view.draw(fragment("ldmatrix.x4.trans")),
+        "wgmma descriptor": view.draw(inspect_descriptor(0x4000404000010040)),
+        "reads": view.draw(inspect_descriptor(0x4000004000010040), rows=64),
+        "loop": view.draw(wgmma_descriptors((128, 128), "bf16", swizzle="128B")),
+    }
+
+
+def addresses():
+    """Cells with more than a few characters, roomy and dense."""
+    cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
+    roomy = Grid("Addresses", (), (Row(("a",), cells),))
+    dense = Grid("Many addresses", (Tier.of("", "abcde"),), tuple(Row((str(number),), cells) for number in range(50)))
+    return Beside((roomy, dense))
+
+
+def sample_drawings():
+    """Every drawing that the tests look at, by name."""
+    legend = Legend(
+        (
+            Entry("lane 0, 8, 16, 24", 0, sample="0"),
+            Entry("gap: keeps its bytes", "gap"),
+            Entry("filled", "fill", sample="0"),
+            Entry("collision", 3, "collision", "3"),
+            Entry("focus", 7, "focus", "7"),
+        ),
+        "Legend",
+    )
+    table = Table(
+        (
+            ("128B", "1", "4552"),
+            ("none", "8", "2461 GB/s, with `code in it` and words that go on until the line has to wrap"),
+        ),
+        ("mode", "boxes", "speed"),
+        "A table",
+        "lr",
+        ("Measured.",),
+    )
+    samples = {f"swizzle {name}": view.draw(row) for name, row in SWIZZLE.items()}
+    for mode, address in (("128B", 0x4A0), ("64B", 0x480), ("32B", 0x1FF80), ("128B_ATOM_32B_FLIP_8B", 0x80)):
+        samples[f"swizzle {mode} at {address:#x}"] = view.draw(Swizzle.named(mode), address=address)
+    for name in ("xor:5,2,5", "xor:3,4,-3", "xor:2,7,3", "xor:3,0,4", "xor:7,2,7", "xor:0,4,3"):
+        samples[f"swizzle {name}"] = view.draw(Swizzle.named(name))
+    samples |= tensor_core_drawings()
+    samples["descriptors"] = Drawing("Descriptors", (descriptor(), instruction()))
+    words = Paragraph("Words beside a grid & <others>, which wrap to a column of their own and go on for a while.")
+    samples["banks"] = Drawing("Banks", (legend, Beside((banks(), words)), table))
+    long = Legend(tuple(Entry(f"lanes {lane}, {lane + 8}, {lane + 16}", lane, sample=str(lane)) for lane in range(8)))
+    samples["addresses"] = Drawing("Addresses", (addresses(), long))
+    samples["spans"] = Drawing("Spans", (Beside((spanning(), spanning())), words, legend))
+    return samples
+
+
+SAMPLES = sample_drawings()
+
+
+@pytest.fixture(params=SAMPLES)
+def sample(request):
+    """One drawing after the other."""
+    return SAMPLES[request.param]
+
+
+@pytest.fixture(scope="session")
+def samples():
+    """All of them, by name."""
+    return SAMPLES
+
+
+@pytest.fixture(scope="session")
+def parts():
+    """The makers of single parts."""
+    return {"descriptor": descriptor, "instruction": instruction, "banks": banks, "spanning": spanning}
+
+
+@dataclass(frozen=True)
+class TextBox:
+    """Where a text stands on the page, its width reckoned from its font."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    fill: str
+    size: float
+
+
+@dataclass
+class SvgCell:
+    """A rectangle with its text, as a reader sees it."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    fill: str
+    title: str
+    text: str = ""
+    ink: str = ""
+    mark: str = ""
+
+
+class Page:
+    """An SVG document, read."""
+
+    def __init__(self, source):
+        self.root = ET.fromstring(source)
+        self.rules = self._rules(self.root.find(f"{SVG}defs/{SVG}style").text)
+        self.patterns = {
+            pattern.get("id"): pattern.find(f"{SVG}rect").get("fill") for pattern in self.root.iter(f"{SVG}pattern")
+        }
+        self.texts, self.rows = [], []
+        self._walk(self.root, 0.0, 0.0, [])
+
+    @staticmethod
+    def _rules(sheet):
+        rules = []
+        for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet):
+            declared = dict(item.split(":", 1) for item in body.split(";"))
+            if "font" in declared:  # the shorthand: size and family
+                size, _, family = declared.pop("font").partition(" ")
+                declared |= {"font-size": size, "font-family": family}
+            for selector in selectors.split(","):
+                compounds = [
+                    (re.match(r"\w*", each)[0], frozenset(re.findall(r"\.([\w-]+)", each))) for each in selector.split()
+                ]
+                weight = (sum(len(classes) for _, classes in compounds), sum(bool(tag) for tag, _ in compounds))
+                rules.append((weight, compounds, declared))
+        return [rule for _, rule in sorted(enumerate(rules), key=lambda entry: (entry[1][0], entry[0]))]
+
+    def _style(self, path):
+        """Declarations that hold for the last element of a path of (tag, classes)."""
+        style = {}
+        for _, compounds, declared in self.rules:
+            remaining = list(path[:-1])
+            if not self._is(path[-1], compounds[-1]):
+                continue
+            for compound in reversed(compounds[:-1]):
+                while remaining and not self._is(remaining[-1], compound):
+                    remaining.pop()
+                if not remaining:
+                    break
+                remaining.pop()
+            else:
+                style |= declared
+        return style
+
+    @staticmethod
+    def _is(element, compound):
+        return compound[0] in {"", element[0]} and compound[1] <= element[1]
+
+    def _walk(self, element, x, y, path):
+        tag = element.tag.removeprefix(SVG)
+        if tag == "defs":
+            return
+        path = [*path, (tag, frozenset(element.get("class", "").split()))]
+        if moved := re.fullmatch(r"translate\(([\d.-]+) ([\d.-]+)\)", element.get("transform", "")):
+            x, y = x + float(moved[1]), y + float(moved[2])
+        if "cells" in path[-1][1]:
+            self.rows.append([])
+        if tag == "text":
+            self._text(element, x, y, path)
+        if tag == "rect" and any("cells" in classes for _, classes in path):
+            self._rect(element, x, y, path)
+        for child in element:
+            self._walk(child, x, y, path)
+
+    def _text(self, element, x, y, path):
+        style = self._style(path)
+        size = float(style["font-size"].removesuffix("px"))
+        width = 0.0
+        for text, mono in [(element.text or "", "mono" in style["font-family"])] + [
+            piece for child in element for piece in ((child.text or "", True), (child.tail or "", False))
+        ]:
+            width += size * (0.602 * len(text) if mono else 0.57 * len(text) - 0.25 * text.count(" "))
+        at = x + float(element.get("x", 0))
+        left = at - {"middle": width / 2, "end": width}.get(style.get("text-anchor"), 0)
+        baseline = y + float(element.get("y"))
+        content = "".join(element.itertext())
+        self.texts.append(
+            TextBox(content, left, baseline - 0.75 * size, left + width, baseline + 0.2 * size, style["fill"], size)
+        )
+        if any("cells" in classes for _, classes in path):
+            self.rows[-1][-1].text += ("/" if self.rows[-1][-1].text else "") + content
+            self.rows[-1][-1].ink = style["fill"]
+
+    def _rect(self, element, x, y, path):
+        classes = path[-1][1]
+        if "halo" in classes:
+            return
+        style = self._style(path)
+        if "frame" in classes:
+            assert style["fill"] == "none"
+            self.rows[-1][-1].mark = next(iter(classes - {"frame"}))
+            return
+        fill = re.sub(r"url\(#(.*)\)", lambda found: self.patterns[found[1]], style["fill"])
+        title = element.find(f"{SVG}title")
+        place = [float(element.get(name, 0)) for name in ("x", "y", "width", "height")]
+        self.rows[-1].append(SvgCell(x + place[0], y + place[1], *place[2:], fill, "" if title is None else title.text))
+
+    @property
+    def size(self):
+        _, _, width, height = map(float, self.root.get("viewBox").split())
+        return width, height
+
+
+@pytest.fixture(scope="session")
+def read_svg():
+    """SVG source → Page."""
+    return Page
