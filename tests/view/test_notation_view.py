@@ -17,9 +17,9 @@ k mn  0  8       k mn  0  8
 2     4  5       2     4  5
 3     6  7       3     6  7
 4     9  8       4     9  8
-5     11 10      5     11 10
-6     13 12      6     13 12
-7     15 14      7     15 14
+5    11 10       5    11 10
+6    13 12       6    13 12
+7    15 14       7    15 14
 
 A cell is 8 elements of the tile (16 bytes); its number is the 16-byte place
 that holds it, counted from shared address 0. One colour, one chunk of the
