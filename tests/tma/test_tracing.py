@@ -122,8 +122,7 @@ def test_what_was_not_measured_is_documented():
     column = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(0, 0), upper_corner=(0, 0),
                           channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
     assert ts.trace(column, (0, 0, 0, 0)).basis == "measured"
-    assert ts.trace(column, (0, 0, 0, 0), operation="store").basis == "documented"
-    assert ts.trace(column, (0, -1, 0, 0)).basis == "documented"  # starts outside its bounding box
+    assert ts.trace(column, (0, 0, 0, 0), operation="store").basis == "measured"
     assert ts.trace(MATRIX, (0, 0), operation="store").basis == "measured"
     assert ts.trace(MATRIX.with_fields(arch="sm_100"), (0, 0)).basis == "documented"
 
@@ -132,3 +131,27 @@ def test_a_trace_of_a_huge_tensor_costs_what_its_box_costs():
     huge = ts.TensorMap("u8", (1 << 32, 1 << 32), ((1 << 40) - 16,), (64, 2))
     found = ts.trace(huge, (0, 1 << 20))
     assert found.source_offset[64] == ((1 << 20) + 1) * ((1 << 40) - 16)
+
+
+def pixels(a, coords, offsets):
+    """(W, N) of each row of a column of pixels."""
+    found = ts.trace(a, coords, offsets=offsets)
+    places = [found.element_at(a.swizzle.apply(row * a.pitch_bytes)).coords for row in range(found.rows)]
+    return [(place[1], place[3]) for place in places]
+
+
+def test_a_wide_column_walks_w_then_n_and_its_halo_goes_on_along_w():
+    a = ts.Im2colWideMap("f16", (32, 5, 8, 3), (64, 320, 2560), lower_width=-1, upper_width=-1, channels_per_pixel=32,
+                         pixels_per_column=6, swizzle="64B")  # fmt: skip
+    walked = [(1, 0), (2, 0), (3, 0), (-1, 1), (0, 1), (1, 1)]  # bases -1 to 3 of each image
+    assert pixels(a, (0, 1, 2, 0), (0, 0)) == walked
+    assert pixels(a, (0, 1, 2, 0), (2, 0)) == [*walked, (2, 1), (3, 1)]
+    assert pixels(a, (0, 1, 2, 0), (0, 2)) == [(w + 2, n) for w, n in walked]
+
+
+def test_the_halo_of_w128_follows_every_32_pixels():
+    a = ts.Im2colWideMap("f16", (32, 200, 8, 1), (64, 12800, 102400), lower_width=0, upper_width=0, channels_per_pixel=32,
+                         pixels_per_column=1, mode="W128", swizzle="64B")  # fmt: skip
+    found = [w for w, _ in pixels(a, (0, 0, 0, 0), (2, 0))]
+    assert found == [w for block in range(0, 128, 32) for w in range(block, block + 34)]
+    assert ts.trace(a, (0, 0, 0, 0), offsets=(2, 0)).transaction_bytes == (128 + 4 * 2) * 64

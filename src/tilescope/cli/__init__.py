@@ -35,6 +35,7 @@ COMMANDS = {
     "diff": ("diff:diff", "Compare two tensor maps field by field."),
     "load": ("load:load", "Show what one TMA copy does, byte for byte."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
+    "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, broken, unknown_name
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap
+from tilescope.tensor_map import AnyMap, Copy, Im2colWideMap
 from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.placement import placement
@@ -148,10 +149,7 @@ class Trace(Value):
         """Whether this kind of copy was "measured" on a card or follows what is "documented"."""
         a = self.tensor_map
         documented = (
-            a.basis == "documented"
-            or self.operation in ("gather4", "scatter4")
-            or isinstance(a, Im2colWideMap)
-            or (isinstance(a, Im2colMap) and (not self.is_load or _starts_outside_its_box(a, self.coords)))
+            a.basis == "documented" or self.operation in ("gather4", "scatter4") or isinstance(a, Im2colWideMap)
         )
         return "documented" if documented else "measured"
 
@@ -185,7 +183,7 @@ class Trace(Value):
         found = self._walk
         if dense is None or not 0 <= row < found.rows:
             return Origin("gap")
-        coords = tuple(row_coords(self.copy)[row].tolist())
+        coords = tuple(self._row_coords[row].tolist())
         if not a.interleave.slice_bytes:
             element, bit = divmod(dense * 8, a.data_type.bits)
             coords, byte_in_element = (coords[0] + element, *coords[1:]), bit // 8
@@ -210,7 +208,7 @@ class Trace(Value):
                 "coords-count", "coords", f"{len(wanted)} coordinates", f"{a.rank} for rank {a.rank}, innermost first",
                 f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
             )  # fmt: skip
-        rows = row_coords(self.copy)
+        rows = self._row_coords
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))
             byte = 0
@@ -251,7 +249,11 @@ class Trace(Value):
 
     @property
     def _walk(self) -> Walk:
-        return walk(self.copy)
+        return _rows(self.copy)[0]
+
+    @property
+    def _row_coords(self) -> npt.NDArray[np.int64]:
+        return _rows(self.copy)[1]
 
     def _dense_byte(self, byte: int) -> int | None:
         """Which byte of the dense row stands at a byte of a shared row; None in gaps and padding."""
@@ -295,6 +297,12 @@ def trace(
     return Trace(tensor_map, coords, offsets, smem_address, operation)  # type: ignore[arg-type]
 
 
+@lru_cache(maxsize=32)
+def _rows(copy: Copy) -> tuple[Walk, npt.NDArray[np.int64]]:
+    """The rows of a copy, kept for the many small questions that a trace is asked."""
+    return walk(copy), row_coords(copy)
+
+
 def _sources(copy: Copy) -> npt.NDArray[np.int64]:
     """Of each shared byte, its offset in the tensor, or FILL, or GAP."""
     found = walk(copy)
@@ -336,11 +344,3 @@ def _in_shared_memory(copy: Copy, rows: npt.NDArray[np.int64], otherwise: int) -
 def _takes_a_byte_a_value(copy: Copy) -> bool:
     """A store of 6-bit values finds each in a byte of its own; everything else lies as in global memory."""
     return copy.direction != "load" and copy.tensor_map.data_type.name == SIX_BIT_TYPE
-
-
-def _starts_outside_its_box(a: Im2colMap, coords: tuple[int, ...]) -> bool:
-    first_spatial = 0 if a.interleave.slice_bytes else 1
-    return any(
-        not lower <= coords[first_spatial + number] < a.dims[first_spatial + number] + upper
-        for number, (lower, upper) in enumerate(zip(a.lower_corner, a.upper_corner, strict=True))
-    )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "conversion": "notation_view:draw_conversion",
+    "shared_layout": "notation_view:draw_shared_layout",
     "bank_report": "banks_view:draw_bank_report",
     "layout_search": "banks_view:draw_layout_search",
     "im2col_map": "tensor_map_view:draw_map",

@@ -29,7 +29,7 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
     >>> print(draw_trace(Trace(a, (0, 4))).text(120).splitlines()[0])
-    Load of a tensor map's box at (0, 4) to shared address 0x0
+    Load of a box at (0, 4) to shared address 0x0
     """
     direction = "to" if trace.is_load else "from"
     title = f"{_VERB[trace.operation]} of {_what(trace)} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
@@ -41,7 +41,7 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
 def _what(trace: Trace) -> str:
     if trace.operation in ("gather4", "scatter4"):
         return "four rows"
-    return "a tensor map's box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
+    return "a box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
 
 
 def _shared_memory(trace: Trace, lines: int | None) -> Grid:
@@ -68,8 +68,10 @@ def _shared_memory(trace: Trace, lines: int | None) -> Grid:
 
 def _chunk(trace: Trace, address: int) -> Cell:
     """The cell of 16 bytes of shared memory."""
-    held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
+    held = [trace.element_at(address + byte) for byte in (0, 7, 8, 15)]  # the ends of both halves
     kinds = [each.holds for each in held]
+    if len(set(kinds)) > 1:
+        held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
     named = next((each for each in held if each.row is not None), None)
     where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {_banks(address)}"
     if named is None:
@@ -114,18 +116,20 @@ def _span(held: list[Origin]) -> str:
 
 
 def _legend(trace: Trace) -> Legend:
-    fill = "outside the tensor: filled with " + ("zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 NaNs")
-    entries = [
-        Entry("row 0 of the copy; every row has its colour, and a cell says row.chunk", 0, sample="0.0"),
-        Entry(fill, "fill", sample="fill")
-        if trace.is_load
-        else Entry("outside the tensor: dropped", "fill", sample="drop"),
-        Entry("not part of the copy: keeps its bytes", "gap", sample="-"),
-    ]
-    if trace.overrun_bytes:
-        entries.append(Entry("the store also overwrites what lies behind the row", 0, "collision", "0.0"))
-    if any(run.holds == "fill" and run.length_bytes % CHUNK_BYTES for run in trace.runs):
+    """What the cells mean, as far as the copy has such cells."""
+    runs = trace.runs
+    holds = {run.holds for run in runs}
+    entries = [Entry("row 0; every row has its colour, and a cell says row.chunk", 0, sample="0.0")]
+    if "fill" in holds:
+        value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
+        what = f"filled with {value}" if trace.is_load else "dropped"
+        entries.append(Entry(f"outside the tensor: {what}", "fill", sample="fill" if trace.is_load else "drop"))
+    if any(run.holds == "fill" and run.length_bytes % CHUNK_BYTES for run in runs):
         entries.append(Entry("the tensor ends within the chunk; the rest is outside", 0, sample="0.0~"))
+    if "gap" in holds:
+        entries.append(Entry("not part of the copy: keeps its bytes", "gap", sample="-"))
+    if "overrun" in holds:
+        entries.append(Entry("the store also overwrites what lies behind the row", 0, "collision", "0.0"))
     if trace.tensor_map.swizzle.flip_bytes:
         entries.append(Entry("its 8-byte halves are exchanged", 0, sample="0.0x"))
     return Legend(tuple(entries))
