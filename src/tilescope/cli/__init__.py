@@ -34,7 +34,7 @@ COMMANDS = {
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
-    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
+    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without conflicts."),
     "load": ("load:load", "Show what one TMA copy does, byte for byte."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
