@@ -108,7 +108,7 @@ def test_the_halo_of_an_im2col_wide_copy():
 def test_a_transaction_is_below_a_mebibyte():
     most = BYTES | {"box": (256, 256, 15), "element_strides": (8, 1, 1)}
     assert rules(ts.TensorMap(**most), "load", (0, 0, 0)) == []
-    assert rules(ts.TensorMap(**most | {"box": (256, 256, 16)}), "load", (0, 0, 0)) == ["transaction-bytes"]
+    assert rules(ts.TensorMap(**most | {"box": (256, 256, 16)}), "load", (0, 0, 0)) == ["transaction-limit"]
     assert rules(ts.TensorMap(**most | {"box": (256, 256, 16)}), "store", (0, 0, 0)) == []
 
 

@@ -2,7 +2,8 @@
 
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
-from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.arguments import MapArguments, MapReport
+from tilescope.tensor_map.comparison import TensorMapDiff
 from tilescope.tensor_map.decoding import Inspection, decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.im2col import Convolution, Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
@@ -21,8 +22,10 @@ __all__ = [
     "Im2colWideMap",
     "Inspection",
     "MapArguments",
+    "MapReport",
     "Rule",
     "TensorMap",
+    "TensorMapDiff",
     "broken_by",
     "decode_tensor_map",
     "descriptor_bytes",

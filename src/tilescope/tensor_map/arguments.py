@@ -21,6 +21,7 @@ from tilescope.tensor_map.im2col_wide import Im2colWideMap
 from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX
 from tilescope.tensor_map.tiled import TensorMap
+from tilescope.value import Value
 
 MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
 
@@ -40,6 +41,15 @@ argument_json = noticed(
     passing={"json": '{"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [64]}'},
     failing={"json": '["bf16", [64], [], [64]]'},
 )
+
+
+@dataclass(frozen=True, slots=True)
+class MapReport(Value):
+    """Whether a map is accepted, everything the rules say about it, and the map itself if it is one."""
+
+    accepted: bool
+    violations: tuple[Violation, ...]
+    tensor_map: AnyMap | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,8 @@ class MapArguments:
         if isinstance(address, str):
             with suppress(ValueError):  # it stays text, which the rule argument-type names
                 arguments["address"] = int(address, 0)
-        return cls(chosen, arguments)
+        ordered = {name: arguments[name] for name in signature(chosen).parameters if name in arguments}
+        return cls(chosen, ordered | arguments)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MapArguments:
@@ -105,6 +116,13 @@ class MapArguments:
             return wrong
         found: tuple[Violation, ...] = self.map_class.check(**self.given)  # type: ignore[attr-defined]
         return found
+
+    def report(self) -> MapReport:
+        """What the rules say, and the map if they accept it."""
+        violations = self.check()
+        if any(each.severity == "error" for each in violations):
+            return MapReport(False, violations, None)
+        return MapReport(True, violations, self.tensor_map())
 
     def tensor_map(self) -> AnyMap:
         """The map, or TensorMapError with every violation."""

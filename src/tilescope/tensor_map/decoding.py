@@ -96,7 +96,7 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
 
     >>> found = inspect_tensor_map(bytes(128))
     >>> found.field("rank").meaning, found.tensor_map is None
-    ('1 dimensions', True)
+    ('1 dimension', True)
     """
     data = _checked_blob(blob)
     fields = raw_fields(data)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import TensorMapError
@@ -70,7 +70,7 @@ class _Field:
 
 
 def _plus_one(what: str) -> Callable[[int], str]:
-    return lambda raw: f"{raw + 1} {what}".strip()
+    return lambda raw: f"{raw + 1} {what}{'s' if raw and what else ''}".strip()
 
 
 def _coded(table: Iterable[str]) -> Callable[[int], str]:
@@ -101,7 +101,7 @@ _COMMON = (
     #      name            bit       width  stored                                        in words
     _Field("address",      0,           57, lambda a: a.address, hex),
     _Field("im2col",       64,           1, lambda a: int(a.subject == "im2col"), _coded(("tiled", "im2col"))),
-    _Field("rank",         64 + 4,       3, lambda a: a.rank - 1, _plus_one("dimensions")),
+    _Field("rank",         64 + 4,       3, lambda a: a.rank - 1, _plus_one("dimension")),
     _Field("data_type",    64 + 7,       4, _type_code, _coded(_TYPE_NAMES)),
     _Field("interleave",   64 + 11,      2, lambda a: a.interleave.driver_code, _coded(("none", "16B", "32B"))),
     _Field("swizzle",      64 + 13,      2, lambda a: a.swizzle.driver_code, _coded(("none", "32B", "64B", "128B"))),
@@ -119,7 +119,7 @@ _COMMON = (
 def _of_dimension(i: int) -> tuple[_Field, ...]:
     """The fields of dimension i that both kinds of map have."""
     return (
-        _Field(f"dims[{i}]", 4 * 64 + 32 * i, 32, lambda a: a.dims[i] - 1, _plus_one("elements")),
+        _Field(f"dims[{i}]", 4 * 64 + 32 * i, 32, lambda a: a.dims[i] - 1, _plus_one("element")),
         _Field(f"element_strides[{i}]", 6 * 64 + 32 + 3 * i, 3, lambda a: a.element_strides[i] - 1, _plus_one("")),
     )
 
@@ -135,7 +135,7 @@ def _of_stride(i: int) -> tuple[_Field, ...]:
 
 
 def _of_box(i: int) -> _Field:
-    return _Field(f"box[{i}]", 6 * 64 + 56 + 8 * i, 8, lambda a: a.box[i] - 1, _plus_one("elements"))
+    return _Field(f"box[{i}]", 6 * 64 + 56 + 8 * i, 8, lambda a: a.box[i] - 1, _plus_one("element"))
 
 
 def _of_corner(name: str, start: int, bits: int, i: int) -> _Field:
@@ -143,8 +143,8 @@ def _of_corner(name: str, start: int, bits: int, i: int) -> _Field:
                   _signed(bits))
 
 
-_CHANNELS = _Field("channels_per_pixel", 6 * 64 + 56, 8, lambda a: a.channels_per_pixel - 1, _plus_one("channels"))
-_PIXELS = _Field("pixels_per_column", 7 * 64 + 32, 10, lambda a: a.pixels_per_column - 1, _plus_one("pixels"))
+_CHANNELS = _Field("channels_per_pixel", 6 * 64 + 56, 8, lambda a: a.channels_per_pixel - 1, _plus_one("channel"))
+_PIXELS = _Field("pixels_per_column", 7 * 64 + 32, 10, lambda a: a.pixels_per_column - 1, _plus_one("pixel"))
 # fmt: on
 
 
@@ -153,7 +153,7 @@ def _table(is_im2col: bool, rank: int) -> tuple[_Field, ...]:
     shape = [each for i in range(min(rank, 5)) for each in _of_dimension(i)]
     shape += [each for i in range(min(rank, 5) - 1) for each in _of_stride(i)]
     if is_im2col:
-        bits = CORNER_BITS.get(rank, 16)
+        bits = CORNER_BITS[min(max(rank, 3), 5)]  # bytes that are no map may claim any rank
         spatial = range(max(0, min(3, rank - 2)))
         shape += [_of_corner(name, start, bits, i) for name, start in _CORNERS for i in spatial]
         shape += [_CHANNELS, _PIXELS]
@@ -202,6 +202,34 @@ def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
         raw = (bits & each.mask) >> each.bit
         found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, raw, each.meaning(raw))
     return found
+
+
+class Place(NamedTuple):
+    """Where a field stands; `rank` where that depends on it, 0 where it does not."""
+
+    name: str
+    bit: int
+    width_bits: int
+    rank: int
+
+
+def field_places() -> list[Place]:
+    """The places of all fields, by their bits.
+
+    >>> [each for each in field_places() if each.name == "lower_corner[1]"]
+    [Place(name='lower_corner[1]', bit=456, width_bits=8, rank=4), Place(name='lower_corner[1]', bit=453, width_bits=5, rank=5)]
+    """
+    found: dict[str, dict[tuple[int, int], set[int]]] = {}
+    for (_, rank), fields in _TABLE.items():
+        for each in fields:
+            if rank <= 5:
+                found.setdefault(each.name, {}).setdefault((each.bit, each.width_bits), set()).add(rank)
+    places = [
+        Place(name, *where, max(ranks) if len(wheres) > 1 or name.startswith(("lower", "upper")) else 0)
+        for name, wheres in found.items()
+        for where, ranks in wheres.items()
+    ]
+    return sorted(places, key=lambda place: (place.name, place.rank))
 
 
 def unknown_bits(blob: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:

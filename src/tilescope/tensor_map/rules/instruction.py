@@ -357,7 +357,7 @@ def _im2col_base(copy: Copy) -> Sequence[Breach]:
 
 
 @rule(
-    "transaction-bytes",
+    "transaction-limit",
     "One copy adds less than 2^20 bytes to its mbarrier.",
     source='PTX ISA, "mbarrier": tx-count range',
     basis="documented",
@@ -366,7 +366,7 @@ def _im2col_base(copy: Copy) -> Sequence[Breach]:
     failing=BYTES
     | {"box": (256, 256, 16), "element_strides": (8, 1, 1), "copy": {"direction": "load", "coords": (0, 0, 0)}},
 )
-def _transaction_bytes(copy: Copy) -> Sequence[Breach]:
+def _transaction_limit(copy: Copy) -> Sequence[Breach]:
     if copy.direction != "load" or copy.tensor_map.transaction_bytes < TRANSACTION_END_BYTES:
         return ()
     found = f"a copy of {copy.tensor_map.transaction_bytes} bytes"
@@ -374,9 +374,5 @@ def _transaction_bytes(copy: Copy) -> Sequence[Breach]:
     return (Breach("box", found, limit, "Use a smaller box and more copies."),)
 
 
-_HARMLESS = (
-    "coords-rank",
-    "offsets-range",
-    "transaction-bytes",
-)  # the chip executes these, or no assembler lets them pass
+_HARMLESS = ("coords-rank", "offsets-range", "transaction-limit")  # executed, or no assembler lets them pass
 _RULES = tuple(each for each in RULES.values() if each.subjects == _COPY)
