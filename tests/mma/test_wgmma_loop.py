@@ -54,8 +54,8 @@ def test_the_loop_advances_inside_the_atom_and_then_to_the_next():
     encoded = [each.encode() - loop[0][0].encode() for each in loop[0]]
     assert encoded == [0, 2, 4, 6, 512, 514, 516, 518]
     assert loop.words[-2:] == (
-        "k step +32 bytes (+2 encoded): inside the atom",
-        "k step +8096 bytes (+506 encoded): to the next atom",
+        "k step = +32 bytes (+2 encoded), inside the atom",
+        "k step = +8096 bytes (+506 encoded), to the next atom",
     )
 
 

@@ -32,6 +32,8 @@ COMMANDS = {
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
+    "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
+    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -107,7 +107,7 @@ class WgmmaLoop(Value):
         ...     print(sentence)
         leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
         stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
-        k step +2048 bytes (+128 encoded): to the next atom
+        k step = +2048 bytes (+128 encoded), to the next atom
         """
         canonical = self.tile.canonical
         sentences = []
@@ -120,7 +120,7 @@ class WgmmaLoop(Value):
                 sentence += f" (not reached: one instruction takes {self.block_mn} of mn)"
             sentences.append(sentence)
         steps = dict.fromkeys(zip(self.advance_bytes, self._advances_in_words(), strict=True))
-        sentences += [f"k step +{advance} bytes (+{advance // 16} encoded): {words}" for advance, words in steps]
+        sentences += [f"k step = +{advance} bytes (+{advance // 16} encoded), {words}" for advance, words in steps]
         return tuple(sentences)
 
     def _advances_in_words(self) -> list[str]:

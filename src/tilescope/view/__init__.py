@@ -23,6 +23,13 @@ _DRAWN_BY = {
     "layout_search": "banks_view:draw_layout_search",
     "swizzle": "swizzle_view:draw_swizzle",
     "tile_report": "banks_view:draw_tile_report",
+    "canonical_layout": "operand_view:draw_canonical_layout",
+    "descriptor_word": "descriptor_view:draw_descriptor_word",
+    "fragment": "fragment_view:draw_fragment",
+    "operand_tile": "operand_view:draw_operand_tile",
+    "swizzle": "swizzle_view:draw_swizzle",
+    "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
+    "wgmma_loop": "descriptor_view:draw_wgmma_loop",
 }
 
 

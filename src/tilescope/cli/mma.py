@@ -1,0 +1,119 @@
+"""`tilescope mma`: operands in shared memory, fragments in registers, descriptors of a K loop."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from tilescope.cli.options import address, number, output_options
+from tilescope.cli.output import Output
+from tilescope.errors import shortened
+from tilescope.mma.canonical import canonical_layout
+from tilescope.mma.fragment import fragment as fragment_of
+from tilescope.mma.wgmma_loop import wgmma_descriptors
+
+
+class Pair(click.ParamType):
+    """Two whole numbers with a sign between them, such as 128x64 or 5,8."""
+
+    name = "pair"
+
+    def __init__(self, between: str, example: str) -> None:
+        self.between = between
+        self.example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """The two numbers."""
+        found = re.fullmatch(rf"\s*(\d{{1,9}})\s*[{self.between}]\s*(\d{{1,9}})\s*", str(value))
+        if found is None:
+            self.fail(f"{shortened(str(value), 40)!r} is not such as {self.example}.", param, ctx)
+        return int(found[1]), int(found[2])
+
+
+TILE = Pair("xX*×", "128x64 (mn x k, in elements)")
+ELEMENT = Pair(",", "5,8")
+_LAYOUT_OPTIONS = (
+    click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]"),
+    click.option("--swizzle", default="128B", metavar="MODE", help="none, 32B, 64B, 128B, 128B_ATOM_32B. [default: 128B]"),
+    click.option(
+        "--atom-order", default="column", metavar="ORDER",
+        help="column: atoms along the strided dimension follow each other; row: along the contiguous. [default: column]",
+    ),
+    click.option("--address", "start", type=address, default=0, metavar="A", help="Shared address of the tile. [default: 0]"),
+)  # fmt: skip
+
+
+def _layout_options(command: Any) -> Any:
+    for option in reversed(_LAYOUT_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group()
+def mma() -> None:
+    """Draw what tensor cores read and hold: operands, fragments, descriptors."""
+
+
+@mma.command()
+@click.argument("tile", type=TILE)
+@click.argument("data_type", metavar="TYPE")
+@_layout_options
+@click.option("--element", type=ELEMENT, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
+@output_options
+def layout(
+    tile: tuple[int, int], data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
+    element: tuple[int, int] | None, output: Output,
+) -> None:  # fmt: skip
+    """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
+    found = canonical_layout(major, swizzle, data_type).tile(tile, atom_order=atom_order, start=start)
+    extra = {} if element is None else {"element": list(element), "address": hex(found.address(*element))}
+    output.show(found, extra=extra, element=element)
+
+
+@mma.command()
+@click.argument("instruction")
+@click.option("--operand", metavar="A|B|C|D", help="Needed for mma and wgmma.")
+@click.option("--type", "data_type", metavar="TYPE", help="The operand's own type, such as bf16, or f32 for D.")
+@click.option("--lane", type=number, metavar="N", help="Mark this thread, and list all that it holds.")
+@click.option("--element", type=ELEMENT, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
+@output_options
+def fragment(
+    instruction: str,
+    operand: Any,
+    data_type: str | None,
+    lane: int | None,
+    element: tuple[int, int] | None,
+    output: Output,
+) -> None:
+    """Draw which thread holds which element, and what each thread holds.
+
+    INSTRUCTION is such as mma.m16n8k16, wgmma.m64n128k16 or ldmatrix.x4.trans.
+    """
+    found = fragment_of(instruction, operand=operand, data_type=data_type)
+    extra: dict[str, Any] = {"inverse": str(found.inverse)}
+    if lane is not None:
+        extra |= {"lane": lane, "holds": [list(coord) for coord in found.held_by(lane)]}
+    if element is not None:
+        holder, value = found.holder(*element)
+        extra |= {"element": list(element), "holder": {"thread": holder, "value": value}}
+    output.show(found, extra=extra, lane=lane, element=element)
+
+
+@mma.command()
+@click.argument("tile", type=TILE)
+@click.argument("data_type", metavar="TYPE")
+@_layout_options
+@click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of 64, B in one n. [default: A]")
+@output_options
+def descriptors(
+    tile: tuple[int, int], data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
+    output: Output,
+) -> None:  # fmt: skip
+    """List the wgmma descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
+    loop = wgmma_descriptors(
+        tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
+    )
+    words = [[hex(each.encode()) for each in steps] for steps in loop]
+    output.show(loop, extra={"descriptors": words, "words": list(loop.words)})

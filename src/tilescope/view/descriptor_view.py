@@ -1,0 +1,140 @@
+"""The drawing of wgmma descriptors: the word as a bit ruler, the bytes it reads, the words of a K loop."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tilescope.errors import Violation
+from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.wgmma import DescriptorWord, WgmmaDescriptor, inspect_descriptor
+from tilescope.mma.wgmma_loop import WgmmaLoop
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.view.drawing import Drawing
+from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.parts import Beside, Paragraph, Part, Table
+from tilescope.view.ruler import BitField, BitRuler
+
+_ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
+_MOST_STEPS = 64  # descriptors listed of a loop
+_SHOWN_NAME = {
+    "start_address": "start",
+    "leading_bytes": "leading",
+    "stride_bytes": "stride",
+    "base_offset": "base offset",
+    "swizzle": "swizzle",
+}
+
+
+def draw_wgmma_descriptor(descriptor: WgmmaDescriptor) -> Drawing:
+    """The descriptor as a word, read as K-major with 16-bit elements.
+
+    >>> descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    >>> draw_wgmma_descriptor(descriptor).title
+    'wgmma descriptor 0x4000004000010040'
+    """
+    return draw_descriptor_word(inspect_descriptor(descriptor.encode()))
+
+
+def draw_descriptor_word(word: DescriptorWord, rows: int | None = None) -> Drawing:
+    """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
+    parts: list[Part] = []
+    if word.descriptor is None:
+        parts.append(Paragraph("Not a wgmma descriptor: reserved bits are set. As one, it would say:"))
+    else:
+        said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
+        parts.append(Paragraph(said))
+    parts.append(_ruler(word))
+    if word.findings:
+        parts.append(_findings(word.findings))
+    if rows is not None and word.descriptor is not None:
+        parts += _addresses(word.descriptor, word, rows)
+    return Drawing(f"wgmma descriptor {word.word:#018x}", tuple(parts))
+
+
+def draw_wgmma_loop(loop: WgmmaLoop) -> Drawing:
+    """What leading and stride connect, the first descriptor, and the start of every other."""
+    tile = loop.tile
+    mn, k = tile.shape
+    layout = tile.canonical
+    title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
+    sentence = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
+    first = inspect_descriptor(loop[0][0].encode(), major=layout.major, element_bits=layout.element_bits)
+    facts = Table(tuple((name, said) for name, _, said in (words.partition(" = ") for words in loop.words)))
+    return Drawing(title, (Paragraph(sentence), facts, _ruler(first, "The first descriptor"), _steps(loop)))
+
+
+def _ruler(word: DescriptorWord, title: str = "") -> BitRuler:
+    fields = [
+        BitField(
+            field.bit,
+            field.bit + field.width_bits - 1,
+            _SHOWN_NAME[field.name],
+            hex(field.raw),
+            field.meaning,
+            "unused" if field.name in word.ignored else number,
+        )
+        for number, field in enumerate(word.fields)
+    ]
+    covered = {bit for field in fields for bit in range(field.low, field.high + 1)}
+    reserved = [bit for bit in range(64) if word.word >> bit & 1 and bit not in covered]
+    fields += [BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in reserved]
+    return BitRuler(
+        title, tuple(fields), notes=("Start, leading and stride are stored divided by 16; unnamed bits are 0.",)
+    )
+
+
+def _findings(findings: tuple[Violation, ...]) -> Table:
+    rows = tuple((each.severity, f"{each.found}; {each.limit}. {each.fix}") for each in findings)
+    return Table(rows, title="What to look at")
+
+
+def _addresses(descriptor: WgmmaDescriptor, word: DescriptorWord, rows: int) -> list[Part]:
+    layout = CanonicalLayout(word.major, descriptor.swizzle, word.element_bits)
+    k = 32 * 8 // word.element_bits
+    addresses = descriptor.addresses(word.major, rows, k, word.element_bits)
+    per_chunk = CHUNK_BYTES * 8 // word.element_bits
+    drawn = addresses if layout.major == "K" else addresses.T
+    chunk_addresses = drawn[:, ::per_chunk].tolist()
+    names = ("mn", "k") if layout.major == "K" else ("k", "mn")
+    headers = tuple(
+        Header(f"{first}-{first + per_chunk - 1}", short=str(first)) for first in range(0, drawn.shape[1], per_chunk)
+    )
+    grids = []
+    for first in range(0, len(chunk_addresses), _ROWS_BESIDE):
+        lines = []
+        for number, places in enumerate(chunk_addresses[first : first + _ROWS_BESIDE], first):
+            cells = tuple(_address_cell(place) for place in places)
+            lines.append(Row((str(number),), cells, ruled=number % layout.atom_rows == 0 and number > first))
+        grids.append(Grid("", (Tier(names[1], headers),), tuple(lines), (names[0],)))
+    said = (
+        f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * word.element_bits // 8} bytes: "
+        "the address of every 16-byte chunk, coloured by the four banks that hold it."
+    )
+    return [Paragraph(said), Beside(tuple(grids)) if len(grids) > 1 else grids[0]]
+
+
+def _address_cell(address: int) -> Cell:
+    place = address % SMEM_LINE_BYTES // CHUNK_BYTES
+    title = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
+    return Cell(f"{address:#06x}", place, title=title)
+
+
+def _steps(loop: WgmmaLoop) -> Table:
+    rows = []
+    for block, descriptors in enumerate(loop):
+        starts = [each.start_address for each in descriptors]
+        advances = ["", *(f"+{after - before}" for before, after in pairwise(starts))]
+        for step, (descriptor, advance) in enumerate(zip(descriptors, advances, strict=True)):
+            first_mn, first_k = block * loop.block_mn, step * loop.k_per_step
+            rows.append(
+                (
+                    f"{first_mn}-{first_mn + loop.block_mn - 1}",
+                    f"{first_k}-{first_k + loop.k_per_step - 1}",
+                    f"{descriptor.start_address:#x}",
+                    advance,
+                    f"{descriptor.encode():#018x}",
+                )
+            )
+    notes = (f"The first {_MOST_STEPS} of {len(rows)}.",) if len(rows) > _MOST_STEPS else ()
+    headings = ("mn", "k", "start", "k step", "descriptor")
+    return Table(tuple(rows[:_MOST_STEPS]), headings, title="Every block of mn and K step", align="rrrrl", notes=notes)
