@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     )
     from tilescope.layout import Layout
     from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.descriptor_word import inspect_descriptor
     from tilescope.mma.fragment import Fragment, fragment
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
-    from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
+    from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
     from tilescope.smem.access import Access
@@ -70,7 +71,7 @@ _MODULE = {
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
-    "inspect_descriptor": "mma.wgmma",
+    "inspect_descriptor": "mma.descriptor_word",
     "inspect_tensor_map": "tensor_map",
     "Inspection": "tensor_map",
     "Layout": "layout",

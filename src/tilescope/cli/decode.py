@@ -8,7 +8,7 @@ from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import broken, shortened
-from tilescope.mma.wgmma import inspect_descriptor
+from tilescope.mma.descriptor_word import inspect_descriptor
 
 DESCRIPTOR_BITS = 64
 

@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
-    "gemm_plan": "plan_view:draw_gemm_plan",
-    "plan": "plan_view:draw_plan",
-    "plan_report": "plan_view:draw_plan_report",
     "bank_report": "banks_view:draw_bank_report",
-    "layout_search": "banks_view:draw_layout_search",
-    "swizzle": "swizzle_view:draw_swizzle",
-    "tile_report": "banks_view:draw_tile_report",
     "canonical_layout": "operand_view:draw_canonical_layout",
     "descriptor_word": "descriptor_view:draw_descriptor_word",
     "fragment": "fragment_view:draw_fragment",
+    "gemm_plan": "plan_view:draw_gemm_plan",
+    "layout_search": "banks_view:draw_layout_search",
     "operand_tile": "operand_view:draw_operand_tile",
+    "plan": "plan_view:draw_plan",
+    "plan_report": "plan_view:draw_plan_report",
     "swizzle": "swizzle_view:draw_swizzle",
+    "tile_report": "banks_view:draw_tile_report",
     "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
     "wgmma_loop": "descriptor_view:draw_wgmma_loop",
 }
