@@ -145,10 +145,12 @@ class DescriptorLoop(Value):
                 "element", "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
                 f"{data_type.name} has {data_type.smem_bits} bits", "Make the layout for this type.",
             )  # fmt: skip
-        if not any(reader.instruction == name for reader in canonical.readers):
+        narrow = data_type.is_packed and canonical.major == "MN"  # a byte each in shared memory or not
+        if narrow or not any(reader.instruction == name for reader in canonical.readers):
+            limit = f"{name} reads {layouts_in_words(name)}"
             refuse(
                 "layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {data_type.name}",
-                f"{name} reads {layouts_in_words(name)}",
+                f"{limit}; elements below 8 bits K-major alone" if narrow else limit,
                 "Use K-major, or transpose while copying." if canonical.major == "MN" else "Use 128B.",
             )  # fmt: skip
         for letter, extent, multiple in (
