@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
     from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
+    from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
@@ -69,6 +70,8 @@ _MODULE = {
     "bank_report": "smem.report",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
+    "Conversion": "notation",
+    "convert_layout": "notation",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "decode_tensor_map": "tensor_map",
@@ -91,7 +94,9 @@ _MODULE = {
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "NOTATION": "notation",
     "OperandTile": "mma.canonical",
+    "parse_layout": "notation",
     "Plan": "planner",
     "plan": "planner",
     "plan_gemm": "planner",
@@ -101,8 +106,10 @@ _MODULE = {
     "RuleError": "errors",
     "RULES": "tensor_map",
     "scatter4": "tma",
+    "SharedLayout": "notation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
+    "spell_layout": "notation",
     "stmatrix": "mma.ldmatrix",
     "store": "tma",
     "SWIZZLE": "swizzle",
@@ -124,12 +131,14 @@ _MODULE = {
 __all__ = [
     "ARCH",
     "DATA_TYPE",
+    "NOTATION",
     "RULES",
     "SMEM_OP",
     "SWIZZLE",
     "Access",
     "Arch",
     "CanonicalLayout",
+    "Conversion",
     "DataType",
     "DeviceError",
     "Fragment",
@@ -146,6 +155,7 @@ __all__ = [
     "PlanReport",
     "Rule",
     "RuleError",
+    "SharedLayout",
     "SmemOp",
     "Swizzle",
     "TensorMap",
@@ -158,6 +168,7 @@ __all__ = [
     "WgmmaLoop",
     "bank_report",
     "canonical_layout",
+    "convert_layout",
     "decode_tensor_map",
     "find_layouts",
     "fragment",
@@ -169,9 +180,11 @@ __all__ = [
     "load",
     "load_multicast",
     "load_tiles",
+    "parse_layout",
     "plan",
     "plan_gemm",
     "scatter4",
+    "spell_layout",
     "stmatrix",
     "store",
     "tile_report",

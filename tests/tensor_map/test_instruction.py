@@ -42,7 +42,7 @@ def test_stores_and_reductions_start_inside():
 
 def test_the_measured_reductions_and_no_others():
     seen = {
-        "add": "u32 s32 u64 f16 f32 f64 bf16 f32.ftz",
+        "add": "u32 s32 u64 f16 f32 f64 bf16 f32.ftz tf32 tf32.ftz",
         **dict.fromkeys(("min", "max"), "u32 s32 u64 s64 f16 bf16"),
         **dict.fromkeys(("inc", "dec"), "u32"),
         **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64"),

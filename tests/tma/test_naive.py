@@ -169,7 +169,15 @@ def naive_store(a, smem, memory, coords, smem_address, reduce=None, rows=None):
             memory[target] = np.frombuffer(b"".join(words), np.uint8)
 
 
-FORMATS = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float32_ftz": (8, 23), "float64": (11, 52)}
+FORMATS = {
+    "float16": (5, 10),
+    "bfloat16": (8, 7),
+    "float32": (8, 23),
+    "float32_ftz": (8, 23),
+    "tfloat32": (8, 23),
+    "tfloat32_ftz": (8, 23),
+    "float64": (11, 52),
+}
 
 
 def naive_reduce(operation, name, old, new):
@@ -198,7 +206,7 @@ def naive_float(operation, name, old, new):
 
     def number(word):
         exponent, mantissa = (word & nan) >> mantissa_bits, word & (1 << mantissa_bits) - 1
-        if exponent == 0 and name == "float32_ftz":
+        if exponent == 0 and name in ("float32_ftz", "tfloat32_ftz"):
             mantissa = 0
         scaled = mantissa + (bool(exponent) << mantissa_bits)
         value = Fraction(scaled) * Fraction(2) ** (max(exponent, 1) - bias - mantissa_bits)
@@ -217,10 +225,11 @@ def naive_float(operation, name, old, new):
         ]
         return (old, new)[keys.index((min if operation == "min" else max)(keys))]
     if is_nan(old) or is_nan(new):
-        return nan
+        return nan if name != "float64" else (new if is_nan(new) else old)
     infinite = [word for word in (old, new) if word & nan == infinity]
     if infinite:
-        return nan if len(set(infinite)) == 2 else infinite[0]
+        cancelled = 0xFFF8 << 48 if name == "float64" else nan
+        return cancelled if len(set(infinite)) == 2 else infinite[0]
     total = number(old) + number(new)
     if total == 0:
         return sign_bit if old & sign_bit and new & sign_bit else 0
@@ -233,7 +242,7 @@ def naive_float(operation, name, old, new):
     rest = scaled - kept
     kept += rest > Fraction(1, 2) or (rest == Fraction(1, 2) and kept % 2)
     word = kept + (exponent + bias - 1 << mantissa_bits)  # a carry out of the mantissa raises the exponent
-    if name == "float32_ftz" and word < 1 << mantissa_bits:
+    if name in ("float32_ftz", "tfloat32_ftz") and word < 1 << mantissa_bits:
         word = 0
     return sign | min(word, infinity)
 
@@ -348,6 +357,10 @@ def corner(draw, a, least):
         unit = 128 if a.data_type.name in PADDED else 128 // a.data_type.bits
         farthest = (a.dims[0] - 1) // unit
         coords[0] = unit * draw(st.integers(max(least, -2), farthest + 2) if around else st.integers(0, farthest))
+    if isinstance(a, ts.Im2colMap):  # the base pixel stays in its bounding box
+        first = 0 if a.interleave.slice_bytes else 1
+        for axis, (low, high) in enumerate(zip(a.lower_corner, a.upper_corner, strict=True), first):
+            coords[axis] = draw(st.integers(low, a.dims[axis] - 1 + high))
     return tuple(coords)
 
 
@@ -463,7 +476,8 @@ def test_stores_agree(kind, data):
 
 
 REDUCED = [(op, name) for op, names in {
-    "add": "uint32 int32 uint64 float16 float32 float64 bfloat16 float32_ftz", "min": "uint32 int32 uint64 int64 float16 bfloat16",
+    "add": "uint32 int32 uint64 float16 float32 float64 bfloat16 float32_ftz tfloat32 tfloat32_ftz",
+    "min": "uint32 int32 uint64 int64 float16 bfloat16",
     "max": "uint32 int32 uint64 int64 float16 bfloat16", "inc": "uint32", "dec": "uint32", "and": "uint32 int32 uint64",
     "or": "uint32 int32 uint64", "xor": "uint32 int32 uint64",
 }.items() for name in names.split()]  # fmt: skip

@@ -27,8 +27,7 @@ ILLEGAL = {
     "inner-coordinate": lambda: ts.load(TILED, MATRIX, (4, 0)),
     "store-coords": lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, -1)),
     "reduce-type": lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce="add"),
-    "coords-rank": lambda: ts.load(TILED, MATRIX, (0, 0, 0)),
-    "offsets-range": lambda: ts.load(IMAGES, MATRIX, (0, 0, 0, 0), offsets=(256, 0)),
+    "im2col-base": lambda: ts.load(IMAGES, MATRIX, (0, -2, 0, 0)),
     "im2col-store": lambda: ts.store(IMAGES, SMEM, MATRIX.copy(), (0, 0, 0, 0)),
     "gather-map": lambda: ts.gather4(TILED, MATRIX, 0, (0, 1, 2, 3)),
 }
@@ -42,6 +41,8 @@ def test_what_the_chip_refuses_is_an_illegal_instruction(rule):
 
 
 REFUSED = {
+    "too many coordinates": ("coords-rank", "coords", lambda: ts.load(TILED, MATRIX, (0, 0, 0))),
+    "a far filter tap": ("offsets-range", "offsets[0]", lambda: ts.load(IMAGES, MATRIX, (0, 0, 0, 0), offsets=(256, 0))),
     "a map": ("argument-type", "tensor_map", lambda: ts.load("map", MATRIX, (0, 0))),
     "coordinates that are none": ("argument-type", "coords", lambda: ts.load(TILED, MATRIX, "00")),
     "a fraction": ("argument-type", "coords[1]", lambda: ts.load(TILED, MATRIX, (0, 0.5))),

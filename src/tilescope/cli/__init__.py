@@ -29,6 +29,7 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),

@@ -56,13 +56,17 @@ descriptor_codes = noticed(
 )
 descriptor_derived = noticed(
     "descriptor-derived",
-    "Box bytes, swizzle repeat and unused dimensions agree with the other fields.",
-    source=H200,
+    "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
+    severity="warning",
+    source=f"{H200}: copies through an edited map do not look at them",
     subjects=("descriptor",),
     architectures=("sm_90",),
     passing=MATRIX | {"descriptor": {"word 8": 8192}},
     failing=MATRIX | {"descriptor": {"word 8": 4096}},
 )
+
+
+_EDITED = "Expect it after tensormap.replace; otherwise these bytes belong to another chip."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,14 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     data = _checked_blob(blob)
     fields = raw_fields(data)
     violations: list[Violation] = []
-    unknown = unknown_bits(data)
+    unknown, left_over = unknown_bits(data)
     if SIZE_FLAG_BIT in unknown:
         limit = "zero under the driver that was measured"
         violations.append(descriptor_size_flag.violation("blob", "word 1 bit 21 is set", limit, "Ignore it."))
         unknown = tuple(bit for bit in unknown if bit != SIZE_FLAG_BIT)
+    if left_over:
+        found = f"{len(left_over)} bits set in fields of dimensions beyond rank {fields['rank'].raw + 1}"
+        violations.append(descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED))
     if unknown:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in unknown[:4]) + (", …" if unknown[4:] else "")
         found = f"{len(unknown)} unknown bits set: {shown}"
@@ -206,5 +213,5 @@ def _derived(tensor_map: TensorMap | Im2colMap, fields: dict[str, DescriptorFiel
                 name,
                 f"{name} holds {each.raw} ({each.meaning})",
                 f"the driver stores {expected[name].raw} for this map",
-                "These bytes were edited, or belong to another chip.",
+                _EDITED,
             )

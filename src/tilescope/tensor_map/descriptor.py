@@ -29,6 +29,7 @@ from tilescope.value import Value, hex_field
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
+LARGEST_RANK = 5
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it for large tensors, and CUTLASS clears it: ignored
 _TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
 
@@ -203,11 +204,20 @@ def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
     return found
 
 
-def unknown_bits(blob: bytes) -> tuple[int, ...]:
-    """Bits that are set although no field holds them; the driver under which this was measured sets none."""
+def unknown_bits(blob: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Bits set in no field at all, and bits set in fields of dimensions that the map does not have.
+
+    The driver sets neither; tensormap.replace leaves the second kind behind when it lowers the rank.
+    """
     bits = int.from_bytes(blob, "little")
-    strange = bits & ~_KNOWN_BITS[_which(bits)]
-    return tuple(bit for bit in range(strange.bit_length()) if strange >> bit & 1)
+    is_im2col, rank = _which(bits)
+    strange = bits & ~_KNOWN_BITS[is_im2col, rank]
+    unused = 0 if is_im2col else strange & _KNOWN_BITS[False, LARGEST_RANK]
+    return _places(strange & ~unused), _places(unused)
+
+
+def _places(bits: int) -> tuple[int, ...]:
+    return tuple(bit for bit in range(bits.bit_length()) if bits >> bit & 1)
 
 
 def _which(bits: int) -> tuple[bool, int]:

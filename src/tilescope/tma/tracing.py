@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, broken, unknown_name
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap
+from tilescope.tensor_map import AnyMap, Copy, Im2colWideMap
 from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.placement import placement
@@ -149,10 +149,7 @@ class Trace(Value):
         """Whether this kind of copy was "measured" on a card or follows what is "documented"."""
         a = self.tensor_map
         documented = (
-            a.basis == "documented"
-            or self.operation in ("gather4", "scatter4")
-            or isinstance(a, Im2colWideMap)
-            or (isinstance(a, Im2colMap) and (not self.is_load or _starts_outside_its_box(a, self.coords)))
+            a.basis == "documented" or self.operation in ("gather4", "scatter4") or isinstance(a, Im2colWideMap)
         )
         return "documented" if documented else "measured"
 
@@ -347,11 +344,3 @@ def _in_shared_memory(copy: Copy, rows: npt.NDArray[np.int64], otherwise: int) -
 def _takes_a_byte_a_value(copy: Copy) -> bool:
     """A store of 6-bit values finds each in a byte of its own; everything else lies as in global memory."""
     return copy.direction != "load" and copy.tensor_map.data_type.name == SIX_BIT_TYPE
-
-
-def _starts_outside_its_box(a: Im2colMap, coords: tuple[int, ...]) -> bool:
-    first_spatial = 0 if a.interleave.slice_bytes else 1
-    return any(
-        not lower <= coords[first_spatial + number] < a.dims[first_spatial + number] + upper
-        for number, (lower, upper) in enumerate(zip(a.lower_corner, a.upper_corner, strict=True))
-    )

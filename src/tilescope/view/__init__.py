@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "conversion": "notation_view:draw_conversion",
+    "shared_layout": "notation_view:draw_shared_layout",
     "bank_report": "banks_view:draw_bank_report",
     "canonical_layout": "operand_view:draw_canonical_layout",
     "descriptor_word": "descriptor_view:draw_descriptor_word",
