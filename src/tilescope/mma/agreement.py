@@ -21,7 +21,7 @@ from tilescope.errors import RuleError, broken
 from tilescope.mma.canonical import CanonicalLayout, Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.mma.operand_descriptor import OperandDescriptor, ignored_fields, readable_bits
+from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import AnyMap
@@ -227,14 +227,19 @@ def _cause(read: _Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -
     if tensor_map.swizzle.bits == 0 and row_bytes != CHUNK_BYTES:
         return *_plain_rows(read, tensor_map, row_bytes), None
     fits = sorted(_fits(read, written, tensor_map, flip=flip), key=lambda each: len(_changes(read, *each)))
-    if fits:
+    part = read.part_of(written)
+    missing = part == NOT_WRITTEN
+    only_missing = missing.any() and bool((read.addresses() == part)[~missing].all())
+    if fits and not only_missing:
         changes = _changes(read, *fits[0])
         cause = next(iter(changes), "several")
         return cause, " ".join(changes.values()), _corrected(read, fits[0][0], changes)
-    if (read.part_of(written) == NOT_WRITTEN).any():
+    if missing.any():
         mn, k = written.shape
-        what = f"The copies bring {mn} x {k} elements (mn x k), and not all that is read: copy more, or read less."
-        return "not-written", f"Not written: {what}", None
+        said = f"Not written: the copies bring {mn} x {k} elements (mn x k), and not all that is read. Copy more, or read less"
+        other = [major for fitted, major in fits if major != read.major and fitted == read.descriptor]
+        said += f", or, if the tile lies {other[0]}-major, read it so." if other else "."
+        return "not-written", said, None
     said = f"TMA wrote with swizzle {tensor_map.swizzle.name}, which no {read.descriptor.form.instruction} descriptor reads here."
     if tensor_map.swizzle.name != read.descriptor.swizzle.name:
         return "swizzle-mode", f"Swizzle mode: {said}", None
@@ -336,7 +341,7 @@ def _changes(read: _Read, fitted: OperandDescriptor, major: Major) -> dict[Cause
             f"Swizzle mode: TMA wrote {fitted.swizzle.name}, the descriptor reads {given.swizzle.name}. "
             f"Use swizzle {fitted.swizzle.name}."
         )
-    ignored = ignored_fields(CanonicalLayout(major, fitted.swizzle, read.element_bits))
+    ignored = fitted.ignored_fields(major)
     moved = [
         name for name in ("leading_bytes", "stride_bytes")
         if getattr(fitted, name) != getattr(given, name) and name not in ignored
@@ -362,5 +367,8 @@ def _changes(read: _Read, fitted: OperandDescriptor, major: Major) -> dict[Cause
     for name in moved:
         cause, word = words[name]
         value = getattr(fitted, name)
-        changes[cause] = f"{word}: the neighbour lies {value} bytes away, not {getattr(given, name)}. Use {name}={value}."
+        where = f"lies {value} bytes away"
+        if name == "leading_bytes" and getattr(given, "leading_is_address", False):
+            where = f"begins at {value:#x}"
+        changes[cause] = f"{word}: the neighbour {where}, not {getattr(given, name)}. Use {name}={value}."
     return changes
