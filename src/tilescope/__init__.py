@@ -23,10 +23,17 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.mma.agreement import Agreement, compatible
     from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.descriptor_word import inspect_descriptor
+    from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import Fragment, fragment
+    from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
-    from tilescope.mma.wgmma import WgmmaDescriptor, inspect_descriptor
+    from tilescope.mma.readings import descriptor_readings
+    from tilescope.mma.tcgen05 import Tcgen05Descriptor
+    from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
+    from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
@@ -65,17 +72,21 @@ __version__ = "0.1.0"
 
 _MODULE = {
     "Access": "smem.access",
+    "Agreement": "mma.agreement",
     "ARCH": "arch",
     "Arch": "arch",
     "bank_report": "smem.report",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
+    "compatible": "mma.agreement",
     "Conversion": "notation",
     "convert_layout": "notation",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "decode_tensor_map": "tensor_map",
+    "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
+    "emulate_mma": "mma.emulation",
     "find_layouts": "smem.search",
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
@@ -86,9 +97,10 @@ _MODULE = {
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
-    "inspect_descriptor": "mma.wgmma",
+    "inspect_descriptor": "mma.descriptor_word",
     "inspect_tensor_map": "tensor_map",
     "Inspection": "tensor_map",
+    "InstructionDescriptor": "mma.instruction_descriptor",
     "Layout": "layout",
     "ldmatrix": "mma.ldmatrix",
     "load": "tma",
@@ -114,6 +126,9 @@ _MODULE = {
     "store": "tma",
     "SWIZZLE": "swizzle",
     "Swizzle": "swizzle",
+    "tcgen05_descriptors": "mma.tcgen05_loop",
+    "Tcgen05Descriptor": "mma.tcgen05",
+    "Tcgen05Loop": "mma.tcgen05_loop",
     "TensorMap": "tensor_map",
     "TensorMapError": "errors",
     "tile_report": "smem.tile",
@@ -136,6 +151,7 @@ __all__ = [
     "SMEM_OP",
     "SWIZZLE",
     "Access",
+    "Agreement",
     "Arch",
     "CanonicalLayout",
     "Conversion",
@@ -148,6 +164,7 @@ __all__ = [
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
+    "InstructionDescriptor",
     "Layout",
     "OperandTile",
     "Plan",
@@ -158,6 +175,8 @@ __all__ = [
     "SharedLayout",
     "SmemOp",
     "Swizzle",
+    "Tcgen05Descriptor",
+    "Tcgen05Loop",
     "TensorMap",
     "TensorMapError",
     "TilescopeError",
@@ -168,8 +187,11 @@ __all__ = [
     "WgmmaLoop",
     "bank_report",
     "canonical_layout",
+    "compatible",
     "convert_layout",
     "decode_tensor_map",
+    "descriptor_readings",
+    "emulate_mma",
     "find_layouts",
     "fragment",
     "gather4",
@@ -187,6 +209,7 @@ __all__ = [
     "spell_layout",
     "stmatrix",
     "store",
+    "tcgen05_descriptors",
     "tile_report",
     "trace",
     "wavefronts",

@@ -31,10 +31,10 @@ def test_a_copy_cut_by_both_edges_whole():
         A cell is 8 x 1 elements.
 
         Shared memory, swizzle 64B
-                bank   0    4    8    12   16   20   24   28
+                bank   0    4    8   12   16   20   24   28
           byte chunk   0    1    2    3    4    5    6    7
-        0x0000        0.0  0.1~  -    -   1.0  1.1~  -    -
-        0x0080        fill fill  -    -    -    -    -    -
+        0x0000        0.0 0.1~   -    -   1.0 1.1~   -    -
+        0x0080       fill fill   -    -    -    -    -    -
 
          0.0  row 0; every row has its colour, and a cell says row.chunk
          fill  outside the tensor: filled with zero

@@ -28,17 +28,17 @@ from tilescope.errors import nearest_name
 
 # command: (module and function, what the list of commands says)
 COMMANDS = {
-    "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
-    "check": ("check:check", "Say why a tensor map is refused, or what it does."),
-    "encode": ("encode:encode", "Print the 128 bytes of a tensor map."),
-    "decode": ("decode:decode", "Explain a tensor map or a descriptor word, field by field."),
-    "diff": ("diff:diff", "Compare two tensor maps field by field."),
-    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
-    "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
-    "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
-    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
+    "check": ("check:check", "Say why a tensor map is refused, or what it does."),
+    "encode": ("encode:encode", "Print the 128 bytes of a tensor map."),
+    "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
+    "diff": ("diff:diff", "Compare two tensor maps field by field."),
+    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
+    "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
+    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
+    "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -12,7 +12,7 @@ from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.wgmma import inspect_descriptor
+from tilescope.mma.descriptor_word import inspect_descriptor
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import pasted_descriptor
 

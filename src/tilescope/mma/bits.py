@@ -80,6 +80,10 @@ class WordFormat:
     bits: int
     fields: tuple[WordField, ...]
 
+    def field(self, name: str) -> WordField:
+        """The field of that name."""
+        return next(field for field in self.fields if field.name == name)
+
     def encode(self, values: Mapping[str, int]) -> int:
         """The word; the values must have passed `problems`."""
         return sum(values[field.name] // field.unit << field.low for field in self.fields)

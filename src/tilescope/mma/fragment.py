@@ -31,14 +31,12 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, unknown_name
 from tilescope.mma.instruction import Instruction, instruction_n, instructions
+from tilescope.mma.matrix_form import named_form
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.value import Value, row_field
 
 Operand = Literal["A", "B", "C", "D", "matrix"]
 REGISTER_BITS = 32
-MATRIX_COUNTS = (1, 2, 4)  # of ldmatrix and stmatrix
-_MATRIX_SIDE = 8  # rows, and columns of 16 bits
-_SIXTEEN_BIT = ("uint16", "float16", "bfloat16", "int16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +211,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     (63, 15)
     >>> fragment("ldmatrix.x1.trans").held_by(22)  # column 5 of the stored rows 4 and 5
     ((4, 5), (5, 5))
+    >>> fragment("ldmatrix.m16n16.x1.trans.b8").held_by(0)[:4]  # two rows of two columns in a register
+    ((0, 0), (1, 0), (0, 8), (1, 8))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
     if isinstance(name, str) and re.match(r"(ld|st)matrix\b", name):
@@ -299,33 +299,29 @@ def _orders(name: str) -> tuple[str, str]:
 
 
 def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
-    """What ldmatrix and stmatrix move: 8 x 8 elements of 16 bits, one register per matrix and lane."""
-    direction, *qualifiers = name.split(".")
-    count = next((count for count in MATRIX_COUNTS if f"x{count}" in qualifiers), None)
-    if count is None or not set(qualifiers) <= _MATRIX_QUALIFIERS:
-        raise broken(
-            "instruction", "instruction", repr(name),
-            "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans",
-            "Write such as ldmatrix.x4 or ldmatrix.x2.trans.",
-        )  # fmt: skip
-    transposed = "trans" in qualifiers
-    shown = f"{direction}.x{count}{'.trans' if transposed else ''}"
-    side = _MATRIX_SIDE
-    across, down = (1, side) if transposed else (side, 1)  # what a lane's pair and a quad's row step along
+    """What ldmatrix and stmatrix move (see matrix_form.py)."""
+    direction, form, count = named_form(name)
+    shown = form.opcode(direction, count)
+    types = _MATRIX_TYPES[form.packed_bits]
     return Fragment(
         instruction=shown,
         operand=_chosen_operand(shown, operand or "matrix", "matrix"),
-        data_type=_chosen_type(shown, "matrix", "uint16" if data_type is None else data_type, _SIXTEEN_BIT),
-        shape=(side, side),
+        data_type=_chosen_type(shown, "matrix", types[0] if data_type is None else data_type, types),
+        shape=(form.rows, form.columns),
         matrices=count,
-        element_bits=16,
-        tv_layout=_nested([(4, 2 * across), (8, down)], [(2, across), (count, side * side)]),
-        feature=direction,
+        element_bits=form.element_bits,
+        tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]),
+        feature=direction + form.needs,
     )
 
 
+_MATRIX_TYPES = {
+    16: ("uint16", "float16", "bfloat16", "int16"),
+    8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
+    6: ("16u6_align16b", "e2m3", "e3m2"),
+    4: ("16u4_align16b", "e2m1", "int4", "uint4"),
+}
 _HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",)}
-_MATRIX_QUALIFIERS = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "cta", "b16"}
 
 
 def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:

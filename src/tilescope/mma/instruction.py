@@ -16,7 +16,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import broken
 
 WGMMA_M = 64
-WGMMA_K_BYTES = 32  # what one dense wgmma reads along k
+K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 

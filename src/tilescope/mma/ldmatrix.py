@@ -1,4 +1,4 @@
-"""ldmatrix and stmatrix on numpy arrays: 8 x 8 matrices of 16-bit elements, shared memory ↔ registers.
+"""ldmatrix and stmatrix on numpy arrays: matrices of 8 or 16 rows of 16 bytes, shared memory ↔ registers.
 
 Lane 8 j + r gives the address of row r of matrix j: 16 bytes. Register j of lane L then holds two elements of
 matrix j, the first in its low half:
@@ -10,7 +10,8 @@ matrix j, the first in its low half:
       …                                    row 2            L1  L5  L9 … L29
 
 So plain ldmatrix fills the fragments of mma from rows that run along k, and .trans from rows that run along
-m or n. stmatrix is the mirror image.
+m or n. stmatrix is the mirror image. The drawing is of the 8 x 8 matrices of 16-bit elements; matrix_form.py tells of
+the others.
 """
 
 from __future__ import annotations
@@ -21,33 +22,50 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.mma.fragment import MATRIX_COUNTS, Fragment, fragment
+from tilescope.mma.fragment import Fragment, fragment
+from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
+from tilescope.mma.packed import unpacked
 
 _LANES = 32
-_ROW_BYTES = 16
-_ROWS = 8
 
 
 def ldmatrix(
-    smem: Any, lane_address: npt.ArrayLike, *, count: int = 4, transpose: bool = False, smem_address: int = 0
+    smem: Any,
+    lane_address: npt.ArrayLike,
+    *,
+    count: int = 4,
+    transpose: bool = False,
+    smem_address: int = 0,
+    form: MatrixFormName = "m8n8.b16",
 ) -> npt.NDArray[np.uint32]:
     """The registers after ldmatrix.x`count`: (32, count) words; (..., 32) addresses give (..., 32, count).
 
     `smem` holds shared memory from address `smem_address` on. Lane i gives `lane_address[i]`; only the first
-    8 * count lanes' addresses are looked at.
+    8 * count lanes' addresses are looked at (16 * count for the m16n16 forms, which also fill two registers a matrix).
+    `form` names one of the 8-bit forms of sm_100 and later: m8n16.b6x16_p32, m8n16.b4x16_p64, m16n16.b8 and others.
 
     >>> smem = np.arange(64, dtype=np.uint16)  # element (r, c) of an 8 x 8 matrix is 8 r + c
     >>> rows = np.arange(32) % 8 * 16
     >>> word = ldmatrix(smem, rows, count=1)[22, 0]
     >>> divmod(int(word) & 0xFFFF, 8), divmod(int(word) >> 16, 8)  # lane 22: row 5, columns 4 and 5
     ((5, 4), (5, 5))
+
+    Sixteen 4-bit values of a row are unpacked into the low bits of a byte each:
+
+    >>> packed = np.array([0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE] + 8 * [0], np.uint8)
+    >>> [hex(word) for word in ldmatrix(np.tile(packed, 8), rows, count=1, form="m8n16.b4x16_p64")[:4, 0]]
+    ['0x3020100', '0x7060504', '0xb0a0908', '0xf0e0d0c']
     """
-    matrices = _fragment("ldmatrix", count, transpose)
+    chosen = matrix_form("ldmatrix", form, count=count, transpose=transpose)
+    matrices = _fragment("ldmatrix", chosen, count)
     memory = _bytes_of(smem, writeable=False)
-    first_byte = _row_offsets(memory, lane_address, count, smem_address)
-    rows = memory[first_byte[..., None] + np.arange(_ROW_BYTES)]
-    elements = rows.view("<u2").reshape(*first_byte.shape[:-1], count, _ROWS, _ROW_BYTES // 2)
-    held = np.ascontiguousarray(elements[(..., *matrices.indices())])  # (..., 32, 2 * count)
+    first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
+    rows = memory[first_byte[..., None] + np.arange(ROW_BYTES)]
+    if chosen.packed_bits < 8:
+        rows = unpacked(rows[..., : 2 * chosen.packed_bits], chosen.packed_bits)
+    elements = rows.view(f"<u{chosen.element_bits // 8}")
+    elements = elements.reshape(*first_byte.shape[:-1], count, chosen.rows, chosen.columns)
+    held = np.ascontiguousarray(elements[(..., *matrices.indices())])  # (..., 32, values)
     registers: npt.NDArray[np.uint32] = held.view("<u4").astype(np.uint32, copy=False)
     return registers
 
@@ -59,8 +77,11 @@ def stmatrix(
     *,
     transpose: bool = False,
     smem_address: int = 0,
+    form: MatrixFormName = "m8n8.b16",
 ) -> None:
     """Store (32, count) registers as stmatrix.x`count` does, into `smem` in place.
+
+    `form` "m16n8.b8" (sm_100 and later, transposing) stores bytes: 8 rows of 16 for each register.
 
     >>> smem = np.zeros(64, np.uint16)
     >>> stmatrix(np.arange(32, dtype=np.uint32)[:, None], smem, np.arange(32) % 8 * 16)
@@ -69,25 +90,24 @@ def stmatrix(
     """
     words = _registers(registers)
     count = words.shape[1]
-    matrices = _fragment("stmatrix", count, transpose)
+    chosen = matrix_form("stmatrix", form, count=count, transpose=transpose)
+    matrices = _fragment("stmatrix", chosen, count)
     memory = _bytes_of(smem, writeable=True)
-    first_byte = _row_offsets(memory, lane_address, count, smem_address)
+    first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
         raise broken(
             "matrix-lanes", "lane_address", f"an array of shape {np.shape(lane_address)}",
             "one store takes 32 addresses", "Call it once for each store.",
         )  # fmt: skip
-    halves = words.astype("<u4").view("<u2")  # (32, 2 * count)
-    stacked = matrices.collect(halves).reshape(count * _ROWS, _ROW_BYTES // 2)
+    held = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
+    stacked = matrices.collect(held).reshape(count * chosen.rows, chosen.columns)
     rows = np.ascontiguousarray(stacked).view(np.uint8)
     _require_one_value_each(first_byte, rows, smem_address)
-    memory[first_byte[:, None] + np.arange(_ROW_BYTES)] = rows
+    memory[first_byte[:, None] + np.arange(ROW_BYTES)] = rows
 
 
-def _fragment(direction: str, count: Any, transpose: bool) -> Fragment:
-    if isinstance(count, bool) or count not in MATRIX_COUNTS:
-        raise broken("matrix-count", "count", f"{count!r} matrices", f"{direction} moves 1, 2 or 4", "Use 1, 2 or 4.")
-    return fragment(f"{direction}.x{count}" + (".trans" if transpose else ""))
+def _fragment(direction: str, form: MatrixForm, count: int) -> Fragment:
+    return fragment(form.opcode(direction, count))
 
 
 def _bytes_of(smem: Any, *, writeable: bool) -> npt.NDArray[np.uint8]:
@@ -111,12 +131,7 @@ def _bytes_of(smem: Any, *, writeable: bool) -> npt.NDArray[np.uint8]:
 
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     words = np.asarray(registers)
-    if (
-        words.ndim != 2
-        or words.shape[0] != _LANES
-        or words.shape[1] not in MATRIX_COUNTS
-        or words.dtype.kind not in "iu"
-    ):
+    if words.ndim != 2 or words.shape[0] != _LANES or words.shape[1] not in (1, 2, 4) or words.dtype.kind not in "iu":
         raise broken(
             "matrix-registers", "registers", f"an array of shape {words.shape} and type {words.dtype}",
             "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",
@@ -130,24 +145,24 @@ def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
 
 
 def _row_offsets(
-    memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, count: int, smem_address: Any
+    memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: Any
 ) -> npt.NDArray[np.int64]:
-    """Where in `memory` each row starts, (..., 8 * count); refused where the hardware would fault."""
+    """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
     address = np.asarray(lane_address)
     if not isinstance(smem_address, int) or smem_address < 0:
         raise broken("address", "smem_address", repr(smem_address), "an integer of at least 0", "Give a byte address.")
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
         raise broken(
             "matrix-lanes", "lane_address", f"an array of shape {address.shape} and type {address.dtype}",
-            "32 integer addresses, one per lane", "Give the address of a row for each lane (lanes beyond 8 x count: any).",
+            "32 integer addresses, one per lane", "Give the address of a row for each lane (lanes beyond the rows: any).",
         )  # fmt: skip
-    used = address[..., : _ROWS * count].astype(np.int64)
+    used = address[..., :rows].astype(np.int64)
     offset = used - smem_address
     problems = []
     for rule, wrong, limit, fix in (
-        ("matrix-alignment", used % _ROW_BYTES != 0, "row addresses are multiples of 16", "Align the rows."),
+        ("matrix-alignment", used % ROW_BYTES != 0, "row addresses are multiples of 16", "Align the rows."),
         (
-            "matrix-range", (offset < 0) | (offset > memory.size - _ROW_BYTES),
+            "matrix-range", (offset < 0) | (offset > memory.size - ROW_BYTES),
             f"smem holds {smem_address:#x} to {smem_address + memory.size:#x}, and a row is 16 bytes", "Stay inside.",
         ),
     ):  # fmt: skip

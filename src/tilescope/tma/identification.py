@@ -43,7 +43,14 @@ class WrongByte(Value):
 
 @dataclass(frozen=True, slots=True)
 class Identification(Value):
-    """The layout that explains a dump, or comes closest."""
+    """The layout that explains a dump, or comes closest; made by `ts.identify`.
+
+    >>> import tilescope as ts
+    >>> tile = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)
+    >>> found = ts.identify(ts.Swizzle.named("128B").swizzle(tile), tile)
+    >>> found.explained, found.swizzle.name, found.base_offset, found.order
+    (True, '128B', 0, 'rows')
+    """
 
     layout: Layout  # of the tile, or of its transpose; starts where the pattern does
     transposed: bool

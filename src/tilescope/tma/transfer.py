@@ -46,8 +46,10 @@ def load(
 
     `memory[0]` lies at `tensor_map.address`; `coords` are innermost first. `smem`, whose first byte lies at
     `smem_address`, is written in place and returned, bytes that the copy does not touch kept. Without it the
-    result is `smem_bytes` long and zero where nothing is written (a little longer where an interleaved copy
-    ends within a swizzled line, whose pieces then lie behind its end).
+    result is `smem_bytes` long and zero where nothing is written. (It is longer by the halo of an im2col-wide copy,
+    and where an interleaved one ends within a swizzled line, whose pieces may lie behind its end.)
+
+    `offsets` are those of a filter tap, W first, or an im2col-wide copy's halo and offset; none given, they are 0.
 
     >>> import tilescope as ts
     >>> matrix = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)

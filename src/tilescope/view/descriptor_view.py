@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from tilescope.errors import Violation
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.wgmma import DescriptorWord, WgmmaDescriptor, inspect_descriptor
+from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
+from tilescope.mma.wgmma import WgmmaDescriptor
 from tilescope.mma.wgmma_loop import WgmmaLoop
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing

@@ -12,7 +12,7 @@ matrix it belongs to: a column of one colour on one side fans out over all eight
 from __future__ import annotations
 
 from tilescope.mma.canonical import CanonicalLayout, OperandTile
-from tilescope.mma.wgmma import neighbours_in_words
+from tilescope.mma.operand_descriptor import neighbours_in_words
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier

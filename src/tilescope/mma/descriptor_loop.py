@@ -1,0 +1,181 @@
+"""The descriptors that read a whole tile: one per block of mn and per K step of the loop.
+
+One dense instruction reads 32 bytes along k. Inside a swizzled K-major atom the next step starts 32 bytes further; at
+the atom's end it jumps to the next atom. A 64 x 128 bf16 tile with 128B atoms in column order:
+
+    k            0    16    32    48  │  64    80    96   112
+    start        0    32    64    96  │ 8192  8224  8256  8288          base offset 0 everywhere
+    encoded     +0    +2    +4    +6  │ +512  +514  +516  +518
+                └──── one atom wide ──┘ └─ 8 atoms of 1024 bytes further
+
+MN-major operands, and K-major ones without swizzle, have two core matrices along k in each step, so the step is
+twice the distance between neighbours along k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar, Literal, NamedTuple
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation
+from tilescope.mma.canonical import READERS, CanonicalLayout, OperandTile
+from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.value import Value, row_field
+
+SmemOperand = Literal["A", "B"]
+
+
+class Extents(NamedTuple):
+    """What one instruction takes of its operands."""
+
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorLoop(Value):
+    """The descriptors of an operand tile, indexed [mn_block][k_step]."""
+
+    described: ClassVar[type[OperandDescriptor]]
+
+    tile: OperandTile
+    operand: SmemOperand
+    data_type: DataType = row_field(DataType.named)
+    block_mn: int = field(init=False)  # rows of A or columns of B that one instruction takes
+    descriptors: tuple[tuple[OperandDescriptor, ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data_type", DataType.named(self.data_type))
+        extents = self.extents(self.data_type)
+        self.require_readable(self.tile.shape, self.data_type, self.operand, self.tile.canonical)
+        mn, k = self.tile.shape
+        # Whole atoms, because a descriptor starts at an atom's first mn.
+        choices = extents.m if self.operand == "A" else extents.n
+        block_mn = max(each for each in choices if mn % each == 0 and each % self.tile.canonical.atom[0] == 0)
+        object.__setattr__(self, "block_mn", block_mn)
+        descriptors = tuple(
+            tuple(self._descriptor(mn_first, k_first) for k_first in range(0, k, self.k_per_step))
+            for mn_first in range(0, mn, block_mn)
+        )
+        object.__setattr__(self, "descriptors", descriptors)
+
+    @classmethod
+    def extents(cls, data_type: DataType) -> Extents:
+        """What one instruction takes; RuleError where there is none for the type."""
+        raise NotImplementedError
+
+    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
+        return self.described(
+            self.tile.logical(mn, k),
+            leading_bytes=self.tile.leading_bytes,
+            stride_bytes=self.tile.stride_bytes,
+            swizzle=self.tile.canonical.swizzle,
+        )
+
+    def __len__(self) -> int:
+        return len(self.descriptors)
+
+    def __iter__(self) -> Iterator[tuple[OperandDescriptor, ...]]:
+        return iter(self.descriptors)
+
+    def __getitem__(self, mn_block: int) -> tuple[OperandDescriptor, ...]:
+        return self.descriptors[mn_block]
+
+    @property
+    def k_per_step(self) -> int:
+        """Elements along k that one instruction takes: 32 bytes of them."""
+        return self.extents(self.data_type).k
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reads these descriptors; the other operand's extent as a letter."""
+        raise NotImplementedError
+
+    @property
+    def advance_bytes(self) -> tuple[int, ...]:
+        """What each K step adds to the start address (divided by 16: to the low word of the descriptor)."""
+        return tuple(after.start_address - before.start_address for before, after in pairwise(self.descriptors[0]))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Leading, stride and the K loop explained."""
+        canonical = self.tile.canonical
+        sentences = []
+        for name, value, step in (
+            ("leading_bytes", self.tile.leading_bytes, canonical.leading_step),
+            ("stride_bytes", self.tile.stride_bytes, canonical.stride_step),
+        ):
+            sentence = f"{name.removesuffix('_bytes')} = {value} bytes {neighbours_in_words(canonical, name)}"
+            if step is not None and step[0] >= self.block_mn:
+                sentence += f" (not reached: one instruction takes {self.block_mn} of mn)"
+            sentences.append(sentence)
+        steps = dict.fromkeys(zip(self.advance_bytes, self._advances_in_words(), strict=True))
+        sentences += [f"k step = +{advance} bytes (+{advance // 16} encoded), {words}" for advance, words in steps]
+        return tuple(sentences)
+
+    def _advances_in_words(self) -> list[str]:
+        atom_k = self.tile.canonical.atom[1]
+        found = []
+        for step in range(1, len(self.descriptors[0])):
+            passed = step * self.k_per_step // atom_k - (step - 1) * self.k_per_step // atom_k
+            found.append(
+                ("inside the atom", "to the next atom")[passed] if passed < 2 else f"past {passed} atoms along k"
+            )
+        return found
+
+    @classmethod
+    def require_readable(
+        cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
+    ) -> None:
+        """Refuse what no sequence of the instruction reads, all reasons at once."""
+        extents, name = cls.extents(data_type), cls.described.form.instruction
+        problems = []
+
+        def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
+            problems.append(Violation(f"{name}-{rule}", "error", argument, found, limit, fix))
+
+        if operand not in ("A", "B"):
+            refuse("operand", "operand", repr(operand), f"{name} has operands A and B in shared memory", "Use A or B.")
+        if data_type.smem_bits != canonical.element_bits:
+            refuse(
+                "element", "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
+                f"{data_type.name} has {data_type.smem_bits} bits", "Make the layout for this type.",
+            )  # fmt: skip
+        narrow = data_type.is_packed and canonical.major == "MN"  # a byte each in shared memory or not
+        if narrow or not any(reader.instruction == name for reader in canonical.readers):
+            limit = f"{name} reads {layouts_in_words(name)}"
+            refuse(
+                "layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {data_type.name}",
+                f"{limit}; elements below 8 bits K-major alone" if narrow else limit,
+                "Use K-major, or transpose while copying." if canonical.major == "MN" else "Use 128B.",
+            )  # fmt: skip
+        for letter, extent, multiple in (
+            ("m" if operand == "A" else "n", shape[0], (extents.m if operand == "A" else extents.n)[0]),
+            ("k", shape[1], extents.k),
+        ):
+            if extent % multiple:
+                limit = f"{name} takes {letter} of {data_type.name} in multiples of {multiple}"
+                nearest = -(-extent // multiple) * multiple
+                refuse("tile", "tile", f"{letter} = {extent}", limit, f"Use {nearest}.")
+        if problems:
+            raise RuleError(problems)
+
+
+def layouts_in_words(instruction: str) -> str:
+    """The layouts that an instruction reads, by majorness and width.
+
+    >>> layouts_in_words("wgmma")
+    'K-major 8, 16, 32, 1 bits with none, 32B, 64B, 128B; MN-major 16 bits with none, 32B, 64B, 128B'
+    """
+    by_layout: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for reader in READERS:
+        if reader.instruction == instruction:
+            by_layout.setdefault((reader.major, reader.swizzles), []).extend(reader.element_bits)
+    return "; ".join(
+        f"{major}-major {', '.join(map(str, bits))} bits with {', '.join(swizzles)}"
+        for (major, swizzles), bits in by_layout.items()
+    )

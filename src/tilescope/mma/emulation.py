@@ -1,0 +1,226 @@
+"""A matrix product as the chip makes it: TMA, swizzled shared memory, tensor core; every byte where it would lie.
+
+    A (m, k)  ──┐  global memory ── TMA boxes ──▶ shared memory ─┬─ ldmatrix ──▶ fragments ──▶ mma      ─┐
+    B (k, n)  ──┘  K-major or MN-major           canonical atoms └─ descriptors, K step by K step: wgmma, ├─▶ D (m, n)
+                                                                    tcgen05                              ─┘
+
+Numbers are summed exactly enough to compare: integers as such, floats in double precision, rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.layout import AtomOrder
+from tilescope.mma.canonical import Major, OperandTile, canonical_layout, major_named
+from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
+from tilescope.mma.fragment import fragment
+from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
+from tilescope.mma.ldmatrix import ldmatrix
+from tilescope.mma.packed import packed, unpacked
+from tilescope.mma.tcgen05_loop import tcgen05_descriptors
+from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
+from tilescope.tensor_map import TensorMap
+from tilescope.tma import load
+
+Consumer = Literal["wgmma", "tcgen05", "ldmatrix"]
+CONSUMERS: tuple[Consumer, ...] = ("wgmma", "tcgen05", "ldmatrix")
+_HIGHEST_BOX = 256
+_MMA_M, _MMA_N = 16, 8
+
+Matrix = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+
+def emulate_mma(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    data_type: Any = None,
+    consumer: Consumer = "wgmma",
+    a_major: Major = "K",
+    b_major: Major = "K",
+    swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
+    atom_order: AtomOrder = "column",
+    smem_address: int = 0,
+) -> Matrix:
+    """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
+
+    Both operands lie in shared memory from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
+    `atom_order`. Without `data_type` it is that of the arrays. D is float32, or int32 for integers. What the path does not have (a majorness
+    that the type lacks, a tile that is no whole number of atoms) is refused with its reasons.
+
+    >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
+    >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
+    >>> d = emulate_mma(a, b, data_type="bf16", b_major="MN", swizzle="64B", smem_address=0x480)
+    >>> bool((d == a @ b).all())
+    True
+    """
+    if consumer not in CONSUMERS:
+        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMERS)])
+    row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
+    left, right = (_elements(name, given, row) for name, given in (("a", a), ("b", b)))
+    if left.shape[1] != right.shape[0]:
+        raise broken(
+            "mma-shape", "a, b", f"A is {left.shape[0]} x {left.shape[1]}, B is {right.shape[0]} x {right.shape[1]}",
+            "A is m x k and B is k x n, with one k", "Transpose one of them.",
+        )  # fmt: skip
+    a_swizzle, b_swizzle = swizzle if isinstance(swizzle, tuple) and len(swizzle) == 2 else (swizzle, swizzle)
+    first = _tile(left.shape, row, a_major, a_swizzle, atom_order, smem_address)
+    after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+    second = _tile(right.T.shape, row, b_major, b_swizzle, atom_order, after)
+    smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
+    read = _read_fragments if consumer == "ldmatrix" else _read_descriptors
+    operands: list[Matrix] = []
+    tiles: tuple[tuple[SmemOperand, OperandTile, Matrix], ...] = (("A", first, left), ("B", second, right.T))
+    for operand, tile, elements in tiles:
+        _bring(tile, elements, row, smem, smem_address)
+        operands.append(read(consumer, operand, tile, row, smem, smem_address))
+    one, other = (each.astype(np.float64 if row.is_float else np.int64) for each in operands)
+    with np.errstate(over="ignore", invalid="ignore"):
+        product: Matrix = (one @ other.T).astype(np.float32 if row.is_float else np.int32)
+    return product
+
+
+def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:
+    """A matrix as elements of the type, rounded as numpy rounds; narrow ones in a byte each."""
+    try:
+        matrix = np.asarray(given)
+        found = matrix if matrix.dtype == row.numpy else matrix.astype(row.numpy)
+    except (TypeError, ValueError) as error:
+        raise broken(
+            "mma-matrix", name, f"a {type(given).__name__}", f"numbers that {row.name} can hold", f"({error})"
+        ) from None
+    if found.ndim != 2 or 0 in found.shape:
+        raise broken("mma-matrix", name, f"an array of shape {found.shape}", "a matrix: two dimensions", "Reshape it.")
+    return found
+
+
+def _tile(
+    shape: tuple[int, ...], row: DataType, major: Any, swizzle: Any, atom_order: Any, smem_address: Any
+) -> OperandTile:
+    if not isinstance(smem_address, int) or smem_address < 0 or smem_address % SMEM_LINE_BYTES:
+        raise broken(
+            "smem-alignment",
+            "smem_address",
+            repr(smem_address),
+            "TMA writes to multiples of 128 bytes",
+            "Align the buffer.",
+        )
+    mn, k = shape
+    return canonical_layout(major_named(major), swizzle, row).tile((mn, k), atom_order=atom_order, start=smem_address)
+
+
+def _bring(tile: OperandTile, elements: Matrix, row: DataType, smem: Bytes, smem_address: int) -> None:
+    """Copy an operand to shared memory: boxes one atom wide, as high as the atoms that follow each other."""
+    stored = np.ascontiguousarray(elements if tile.canonical.major == "K" else elements.T)
+    memory = packed(stored, row.bits) if row.bits < 8 else stored
+    layout = tile.layout
+    rows, columns = layout.shape
+    atom_rows, width = layout.atom
+    run = rows if layout.atom_order == "column" else atom_rows
+    height = max(each for each in range(atom_rows, min(run, _HIGHEST_BOX) + 1, atom_rows) if run % each == 0)
+    arch = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
+    tensor_map = TensorMap(
+        row.tma, (columns, rows), (columns * row.bits // 8,), (width, height), swizzle=layout.swizzle, arch=arch
+    )
+    for column in range(0, columns, width):
+        for first in range(0, rows, height):
+            address = layout.logical(first, column)
+            load(tensor_map, memory, (column, first), smem=smem[address - smem_address :], smem_address=address)
+
+
+def _read_descriptors(
+    consumer: Consumer, operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int
+) -> Matrix:
+    """What the tensor core reads by descriptor, block by block and K step by K step."""
+    describe = wgmma_descriptors if consumer == "wgmma" else tcgen05_descriptors
+    loop: DescriptorLoop = describe(
+        tile.shape, row, swizzle=tile.canonical.swizzle, major=tile.canonical.major, atom_order=tile.atom_order,
+        operand=operand, smem_address=tile.start,
+    )  # fmt: skip
+    found = [
+        np.concatenate([
+            step.addresses(tile.canonical.major, loop.block_mn, loop.k_per_step, row.smem_bits) for step in block
+        ], axis=1)
+        for block in loop
+    ]  # fmt: skip
+    return _values(smem, np.concatenate(found) - smem_address, row, tile.canonical.major)
+
+
+def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType, major: Major) -> Matrix:
+    """The elements at these addresses."""
+    if row.bits >= 8:
+        element_bytes = row.bits // 8
+        return smem[address[..., None] + np.arange(element_bytes)].reshape(len(address), -1).view(row.numpy)
+    # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte each.
+    assert major == "K"
+    per_chunk = CHUNK_BYTES * 8 // row.smem_bits
+    chunks = smem[address[:, ::per_chunk, None] + np.arange(CHUNK_BYTES * row.bits // row.smem_bits)]
+    return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
+
+
+def _read_fragments(
+    consumer: Consumer, operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int
+) -> Matrix:
+    """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
+    instruction = _mma_for(row, tile)
+    held = fragment(instruction, operand, row)
+    mn, k = tile.shape
+    block_mn = _MMA_M if operand == "A" else _MMA_N
+    block_k = K_STEP_BYTES * 8 // row.smem_bits
+    _require_blocks(operand, tile, block_mn, block_k)
+    transposed = tile.canonical.major == "MN"
+    matrices = block_mn // 8 * 2
+    lane = np.arange(32) % (8 * matrices)  # lanes beyond the rows repeat them; nobody looks
+    matrix, line = lane // 8, lane % 8
+    # Matrix j: the first or second 8 of mn, then the second half of k. Its rows run along k, or (.trans) along mn.
+    first_mn, first_k = matrix % (block_mn // 8) * 8, matrix // (block_mn // 8) * (block_k // 2)
+    lane_mn, lane_k = (first_mn, first_k + line) if transposed else (first_mn + line, first_k)
+    blocks_mn, blocks_k = np.arange(0, mn, block_mn)[:, None, None], np.arange(0, k, block_k)[None, :, None]
+    registers = ldmatrix(
+        smem, tile.address(blocks_mn + lane_mn, blocks_k + lane_k), count=matrices, transpose=transposed,
+        smem_address=smem_address, form="m8n8.b16" if row.bits == row.smem_bits else "m8n16.b6x16_p32",
+    )  # fmt: skip
+    values = np.ascontiguousarray(registers).view(np.uint8)
+    values = unpacked(values, row.bits) if row.smem_bits < 8 else values
+    _, place, column = held.indices()
+    blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
+    blocks[..., place, column] = values.view(row.numpy)
+    if operand == "B":
+        blocks = blocks.swapaxes(-1, -2)
+    return blocks.swapaxes(1, 2).reshape(mn, k)
+
+
+def _mma_for(row: DataType, tile: OperandTile) -> str:
+    """The mma whose k is 32 bytes of the type as it lies in shared memory."""
+    block_k = K_STEP_BYTES * 8 // row.smem_bits
+    readers = [reader.instruction for reader in tile.canonical.readers]
+    wanted = "ldmatrix.trans" if tile.canonical.major == "MN" else "ldmatrix"
+    for each in INSTRUCTIONS:
+        fits = (each.family, each.m, each.n, each.k) == ("mma", _MMA_M, (_MMA_N,), block_k)
+        if fits and row.name in each.types and wanted in readers:
+            return each.name
+    known = dict.fromkeys(
+        name for each in INSTRUCTIONS if each.family == "mma" and each.m == _MMA_M for name in each.types
+        if DataType.named(name).numpy_name and DataType.named(name).smem_bits <= 32
+    )  # fmt: skip
+    raise RuleError([Violation(
+        "mma-type", "error", "data_type", f"{row.name}, {tile.canonical.major}-major",
+        f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone", "Use such a type, or K-major operands.",
+    )])  # fmt: skip
+
+
+def _require_blocks(operand: str, tile: OperandTile, block_mn: int, block_k: int) -> None:
+    mn, k = tile.shape
+    if mn % block_mn or k % block_k:
+        raise broken(
+            "mma-shape", "a" if operand == "A" else "b", f"operand {operand} of {mn} x {k} (mn x k)",
+            f"mma takes it in blocks of {block_mn} x {block_k}", "Pad the matrix.",
+        )  # fmt: skip

@@ -1,0 +1,441 @@
+"""The 32-bit descriptor that tells tcgen05.mma its types, shape and majorness: known from documents.
+
+    kind f16, tf32, f8f6f4, i8
+    31 30   28 … 24   22 … 17   16   15   14    13    12 … 10   9 … 7   5 4   3          2        1 0
+    shift   m / 16    n / 8     Bᵗ   Aᵗ   - B   - A   B type    A type  D     saturate   sparse   selector
+
+    kind mxf8f6f4, mxf4, mxf4nvf4 (block-scaled)
+    31       30 29     28 27     23           22 … 17   16   15   14 13   12 … 10   9 … 7    5 4       2
+    k = 96   A scale   m / 128   scale type   n / 8     Bᵗ   Aᵗ   - B,A   B type    A type   B scale   sparse
+
+The kind itself is not in the word: it is part of the instruction, and one word may be sound under several kinds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilescope.arch import Basis
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation
+from tilescope.mma.bits import WordField, WordFormat, plain_int
+from tilescope.mma.canonical import Major, major_named
+from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind, forms_of, shape_problems
+from tilescope.tensor_map.descriptor import DescriptorField
+from tilescope.value import Value, hex_field, row_field
+
+_ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
+_SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
+_MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
+_WIDE_K = 96
+# CuTe names these as the types that may be MN-major; PTX has the same by way of the valid layouts.
+_TRANSPOSABLE = ("float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8")
+
+# fmt: off
+_COMMON = (
+    #          name            bits   unit
+    WordField("sparse",         2,  2),
+    WordField("negate_a",      13, 13),
+    WordField("negate_b",      14, 14),
+    WordField("a_major",       15, 15),
+    WordField("b_major",       16, 16),
+    WordField("n",             17, 22,  8),
+)
+_PLAIN_WORD = WordFormat("tcgen05 instruction descriptor", 32, (
+    WordField("sparsity_selector", 0, 1), *_COMMON,
+    WordField("saturate",       3,  3),
+    WordField("d_type",         4,  5),
+    WordField("a_type",         7,  9),
+    WordField("b_type",        10, 12),
+    WordField("m",             24, 28, 16),
+    WordField("max_shift",     30, 31),
+))
+_SCALED = (
+    *_COMMON,
+    WordField("b_scale_id",     4,  5),
+    WordField("a_type",         7,  9),
+    WordField("scale_type",    23, 23),
+    WordField("m",             27, 28, 128),
+    WordField("a_scale_id",    29, 30),
+)
+_SCALED_WORD = WordFormat("tcgen05 instruction descriptor", 32, (*_SCALED, WordField("b_type", 10, 12)))
+_SCALED_4_BIT_WORD = WordFormat("tcgen05 instruction descriptor", 32, (
+    *_SCALED, WordField("b_type", 10, 11), WordField("k", 31, 31),
+))
+# fmt: on
+
+
+def word_format(kind: Tcgen05Kind) -> WordFormat:
+    """The fields of a kind's word."""
+    if not kind.is_scaled:
+        return _PLAIN_WORD
+    return _SCALED_4_BIT_WORD if kind.is_dense_4_bit else _SCALED_WORD
+
+
+@dataclass(frozen=True, slots=True, init=False, kw_only=True)
+class InstructionDescriptor(Value):
+    """A tcgen05 instruction descriptor: kind, shape, types, majorness, signs, sparsity, scale factors.
+
+    >>> descriptor = InstructionDescriptor("f16", 128, 256, a_type="f16")
+    >>> hex(descriptor.encode()), InstructionDescriptor.decode(0x08400010, "f16") == descriptor
+    ('0x8400010', True)
+    >>> print(descriptor)
+    kind f16: float16 x float16 -> float32, m128 n256 k16, A K-major, B K-major
+    >>> InstructionDescriptor("mxf4nvf4", 128, 256, scale_type="ue4m3", k=96).forms
+    ('cta_group::1', 'cta_group::2')
+    """
+
+    mma_kind: str
+    m: int
+    n: int
+    k: int  # of a dense instruction; a sparse one takes as many of A, and twice as many of B
+    a_type: DataType = row_field(DataType.named)
+    b_type: DataType = row_field(DataType.named)
+    d_type: DataType = row_field(DataType.named)
+    a_major: Major
+    b_major: Major
+    negate_a: bool
+    negate_b: bool
+    saturate: bool  # of i8
+    sparse: bool
+    sparsity_selector: int
+    max_shift: int  # of .ws: 0, 8, 16 or 32 columns
+    scale_type: str | None
+    a_scale_id: int
+    b_scale_id: int
+
+    def __init__(
+        self,
+        mma_kind: str,
+        m: int,
+        n: int,
+        *,
+        a_type: Any = None,
+        b_type: Any = None,
+        d_type: Any = None,
+        a_major: Major = "K",
+        b_major: Major = "K",
+        negate_a: bool = False,
+        negate_b: bool = False,
+        saturate: bool = False,
+        sparse: bool = False,
+        sparsity_selector: int = 0,
+        max_shift: int = 0,
+        scale_type: str | None = None,
+        a_scale_id: int = 0,
+        b_scale_id: int = 0,
+        k: int | None = None,
+    ) -> None:
+        kind = Tcgen05Kind.named(mma_kind)
+        if a_type is None and len(kind.codes) == 1:
+            (a_type,) = kind.codes
+        if a_type is None:
+            raise RuleError([_wrong("type", "a_type", "no a_type", f"kind {kind.name} takes {', '.join(kind.codes)}")])
+        values = {
+            "mma_kind": kind.name,
+            "m": plain_int(m),
+            "n": plain_int(n),
+            "k": kind.k if k is None else plain_int(k),
+            "a_type": DataType.named(a_type),
+            "b_type": DataType.named(a_type if b_type is None else b_type),
+            "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type),
+            "a_major": major_named(a_major),
+            "b_major": major_named(b_major),
+            "negate_a": negate_a,
+            "negate_b": negate_b,
+            "saturate": saturate,
+            "sparse": sparse,
+            "sparsity_selector": plain_int(sparsity_selector),
+            "max_shift": plain_int(max_shift),
+            "scale_type": kind.scales[-1] if scale_type is None and kind.scales else scale_type,
+            "a_scale_id": plain_int(a_scale_id),
+            "b_scale_id": plain_int(b_scale_id),
+        }
+        problems = _problems(kind, values)
+        if problems:
+            raise RuleError(problems)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def basis(self) -> Basis:
+        """No card was asked."""
+        return "documented"
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms of the instruction that take it: by m and n, and .ws alone where there is a shift."""
+        found = forms_of(Tcgen05Kind.named(self.mma_kind), self.m, self.n, transposed_bytes=self._transposed_bytes)
+        return tuple(form for form in found if not self.max_shift or form.endswith(".ws"))
+
+    @property
+    def _transposed_bytes(self) -> bool:
+        return self.b_major == "MN" and self.b_type.bits == 8
+
+    def encode(self) -> int:
+        """The 32-bit word."""
+        kind = Tcgen05Kind.named(self.mma_kind)
+        numbers = {
+            "m": self.m, "n": self.n, "k": int(self.k == _WIDE_K),
+            "a_type": kind.codes[self.a_type.name], "b_type": kind.codes[self.b_type.name],
+            "d_type": _ACCUMULATOR_CODES[self.d_type.name],
+            "a_major": int(self.a_major == "MN"), "b_major": int(self.b_major == "MN"),
+            "negate_a": int(self.negate_a), "negate_b": int(self.negate_b), "saturate": int(self.saturate),
+            "sparse": int(self.sparse), "sparsity_selector": self.sparsity_selector,
+            "max_shift": _MAX_SHIFTS.index(self.max_shift), "scale_type": _SCALE_CODES.get(self.scale_type or "", 0),
+            "a_scale_id": self.a_scale_id, "b_scale_id": self.b_scale_id,
+        }  # fmt: skip
+        return word_format(kind).encode(numbers)
+
+    @classmethod
+    def decode(cls, word: int, mma_kind: str) -> InstructionDescriptor:
+        """The descriptor in a 32-bit word, read under a kind; what is no such descriptor is refused.
+
+        >>> InstructionDescriptor.decode(0x04110010, "f8f6f4").b_major
+        'MN'
+        """
+        found = inspect_instruction_descriptor(word, mma_kind)
+        if found.descriptor is None:
+            raise RuleError(found.findings)
+        return found.descriptor
+
+    def __str__(self) -> str:
+        more = [
+            f"negated {letter}" for letter, on in (("A", self.negate_a), ("B", self.negate_b)) if on
+        ]  # fmt: skip
+        more += ["saturating"] if self.saturate else []
+        more += [f"sparse (selector {self.sparsity_selector})"] if self.sparse else []
+        more += [f"shift {self.max_shift}"] if self.max_shift else []
+        more += [f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}"] if self.scale_type else []
+        return (
+            f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}, m{self.m} n{self.n} k{self.k}, "
+            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {each}" for each in more)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionWord(Value):
+    """Everything a 32-bit word says under one kind of tcgen05.mma; `descriptor` is None where it is none.
+
+    >>> word = inspect_instruction_descriptor(0x08400010, "f16")
+    >>> [field.meaning for field in word.fields if field.name in ("m", "n", "d_type")]
+    ['D is float32', '256 columns of B and D', '128 rows of A and D']
+    """
+
+    word: int = hex_field()
+    mma_kind: str
+    fields: tuple[DescriptorField, ...]
+    findings: tuple[Violation, ...]
+    descriptor: InstructionDescriptor | None
+
+    @property
+    def name(self) -> str:
+        """What the word is read as."""
+        return f"tcgen05 instruction descriptor, kind {self.mma_kind}"
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is such a descriptor."""
+        return self.descriptor is not None
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """No field is ignored."""
+        return ()
+
+
+def inspect_instruction_descriptor(word: int, mma_kind: str) -> InstructionWord:
+    """What a 32-bit number means as an instruction descriptor of a kind, field by field, sound or not.
+
+    >>> found = inspect_instruction_descriptor(0x08400010, "tf32")  # its types are code 0; tf32 is 2
+    >>> found.sound, found.findings[0].found
+    (False, 'A type code 0')
+    """
+    kind = Tcgen05Kind.named(mma_kind)
+    form = word_format(kind)
+    word = plain_int(word)
+    problems = form.word_problems(word)
+    if problems:
+        raise RuleError(problems)
+    values = form.decode(word)
+    findings = _word_problems(kind, form, word, values)
+    descriptor = None
+    if not findings:
+        try:
+            descriptor = InstructionDescriptor(kind.name, **_arguments(kind, values))
+        except RuleError as error:
+            findings += error.violations
+    fields = tuple(
+        DescriptorField(
+            each.name, each.low, each.high - each.low + 1, meaning=_meaning(kind, each.name, values[each.name]),
+            raw=values[each.name] // each.unit,
+        )
+        for each in sorted(form.fields, key=lambda each: each.low)
+    )  # fmt: skip
+    return InstructionWord(
+        word=word, mma_kind=kind.name, fields=fields, findings=tuple(findings), descriptor=descriptor
+    )
+
+
+def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[str, int]) -> list[Violation]:
+    """Bits and codes that no descriptor of the kind has."""
+    problems = []
+    ones = form.reserved_ones(word)
+    if ones:
+        problems.append(_wrong(
+            "reserved", "word", f"{word:#x} has bits {', '.join(map(str, ones))} set",
+            f"an instruction descriptor of kind {kind.name} keeps them zero", "Take another kind, or check how it was built.",
+        ))  # fmt: skip
+    known = ", ".join(f"{code} {name}" for name, code in kind.codes.items())
+    for letter in "ab":
+        if values[f"{letter}_type"] not in kind.codes.values():
+            found = f"{letter.upper()} type code {values[f'{letter}_type']}"
+            problems.append(_wrong("type", f"{letter}_type", found, f"kind {kind.name} has {known}"))
+    if "d_type" in values and values["d_type"] not in [_ACCUMULATOR_CODES[name] for name in kind.accumulators]:
+        accumulators = ", ".join(f"{_ACCUMULATOR_CODES[name]} {name}" for name in kind.accumulators)
+        found = f"D type code {values['d_type']}"
+        problems.append(_wrong("type", "d_type", found, f"kind {kind.name} has {accumulators}"))
+    return problems
+
+
+def _arguments(kind: Tcgen05Kind, values: dict[str, int]) -> dict[str, Any]:
+    """A word's numbers as the arguments of the descriptor."""
+    by_code = {code: name for name, code in kind.codes.items()}
+    arguments: dict[str, Any] = {name: bool(values[name]) for name in ("negate_a", "negate_b", "sparse")}
+    arguments |= {name: values[name] for name in ("m", "n")}
+    arguments |= {f"{letter}_type": by_code[values[f"{letter}_type"]] for letter in "ab"}
+    arguments |= {f"{letter}_major": "MN" if values[f"{letter}_major"] else "K" for letter in "ab"}
+    if not kind.is_scaled:
+        accumulator = {code: name for name, code in _ACCUMULATOR_CODES.items()}
+        return arguments | {
+            "d_type": accumulator[values["d_type"]], "saturate": bool(values["saturate"]),
+            "sparsity_selector": values["sparsity_selector"], "max_shift": _MAX_SHIFTS[values["max_shift"]],
+        }  # fmt: skip
+    scale = {code: name for name, code in _SCALE_CODES.items()}
+    arguments |= {
+        "a_scale_id": values["a_scale_id"],
+        "b_scale_id": values["b_scale_id"],
+        "scale_type": scale[values["scale_type"]],
+    }
+    return arguments | ({"k": _WIDE_K} if values.get("k") else {})
+
+
+def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
+    """All that no instruction of the kind has."""
+    problems = []
+
+    def refuse(rule: str, argument: str, found: str, limit: str, fix: str = "") -> None:
+        problems.append(_wrong(rule, argument, found, limit, fix))
+
+    for argument in ("a_type", "b_type"):
+        if values[argument].name not in kind.codes:
+            fits = [row.name for row in KINDS.values() if values[argument].name in row.codes]
+            fix = f"Use kind {' or '.join(fits)}." if fits else ""
+            refuse(
+                "type",
+                argument,
+                f"{argument} = {values[argument].name}",
+                f"kind {kind.name} takes {', '.join(kind.codes)}",
+                fix,
+            )
+    accumulator = values["d_type"].name
+    if accumulator not in kind.accumulators:
+        refuse("type", "d_type", f"d_type = {accumulator}", f"kind {kind.name} has D as {', '.join(kind.accumulators)}")
+    elif accumulator == "float16" and "bfloat16" in (values["a_type"].name, values["b_type"].name):
+        refuse(
+            "type",
+            "d_type",
+            "d_type = float16 with bfloat16",
+            "products of bfloat16 are summed in float32",
+            'Use d_type="f32".',
+        )
+    for letter in "ab":
+        row = values[f"{letter}_type"]
+        if values[f"{letter}_major"] == "MN" and (row.name not in _TRANSPOSABLE or kind.is_dense_4_bit):
+            refuse(
+                "major", f"{letter}_major", f"{letter.upper()} MN-major with {row.name}", f"MN-major operands are of {', '.join(_TRANSPOSABLE)}",
+                "Use K-major.",
+            )  # fmt: skip
+    transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
+    problems += shape_problems(kind, values["m"], values["n"], transposed_bytes=transposed_bytes)
+    for name in ("negate_a", "negate_b", "saturate", "sparse"):
+        if not isinstance(values[name], bool):
+            refuse("flag", name, f"{name} = {values[name]!r}", "True or False", "Give a bool.")
+        elif values[name] and (
+            (name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")
+        ):
+            refuse(
+                "flag",
+                name,
+                f"{name} with kind {kind.name}",
+                "only i8 saturates, and only the others negate",
+                "Leave it out.",
+            )
+    for name, allowed in _limits(kind, values).items():
+        if values[name] not in allowed or isinstance(values[name], bool):
+            listed = ", ".join(map(str, allowed))
+            refuse("field", name, f"{name} = {values[name]!r}", f"kind {kind.name} has {listed}", f"Use {allowed[0]}.")
+    if values["max_shift"] and not any(
+        form.form.endswith(".ws") and values["m"] in form.m and values["n"] in form.n for form in kind.shapes
+    ):
+        refuse(
+            "field",
+            "max_shift",
+            f"max_shift = {values['max_shift']}",
+            "a shift belongs to .ws: m 32, 64, 128 with n 64, 128, 256",
+        )
+    return problems
+
+
+def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """What the remaining fields may be."""
+    scale_ids: tuple[int, ...] = (0,)
+    if kind.is_scaled:
+        scale_ids = (0, 2) if kind.is_dense_4_bit else (0, 1, 2, 3)
+    wide = kind.is_dense_4_bit and not values["sparse"]
+    return {
+        "sparsity_selector": (0, 1, 2, 3) if values["sparse"] and not kind.is_scaled else (0,),
+        "max_shift": (0,) if kind.is_scaled else _MAX_SHIFTS,
+        "scale_type": kind.scales or (None,),
+        "a_scale_id": scale_ids,
+        "b_scale_id": scale_ids,
+        "k": (kind.k, _WIDE_K) if wide else (kind.k,),
+    }
+
+
+def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
+    """A field's number in words."""
+    by_code = {code: type_name for type_name, code in kind.codes.items()}
+    letter = name[0].upper() if name[:2] in ("a_", "b_") else name[-1].upper()
+    match name:
+        case "m":
+            return f"{value} rows of A and D"
+        case "n":
+            return f"{value} columns of B and D"
+        case "a_type" | "b_type":
+            return f"{letter} is {by_code.get(value, f'of no type: code {value}')}"
+        case "d_type":
+            accumulators = {code: type_name for type_name, code in _ACCUMULATOR_CODES.items()}
+            return f"D is {accumulators.get(value, f'of no type: code {value}')}"
+        case "a_major" | "b_major":
+            return f"{letter} is {'MN' if value else 'K'}-major"
+        case "negate_a" | "negate_b":
+            return f"{letter} is {'negated' if value else 'taken as it is'}"
+        case "sparse":
+            return "A is sparse" if value else "dense"
+        case "sparsity_selector":
+            return f"sparsity selector {value}"
+        case "saturate":
+            return "sums saturate" if value else "sums wrap"
+        case "max_shift":
+            return f".ws reuses B with shifts of up to {_MAX_SHIFTS[value]}" if value else "no shift"
+        case "scale_type":
+            return f"scale factors are {'ue8m0' if value else 'ue4m3'}"
+        case "k":
+            return "k is 96 (sm_103a)" if value else "k is 64, sparse 128"
+    return f"scale factors of {letter} from byte {value}"
+
+
+def _wrong(rule: str, argument: str, found: str, limit: str, fix: str = "") -> Violation:
+    return Violation(f"tcgen05-{rule}", "error", argument, found, limit, fix or "Use one of these.")

@@ -1,0 +1,159 @@
+"""The forms of ldmatrix and stmatrix: how large a matrix is, how its rows are packed, which lane gets which element.
+
+    form                 stored rows x columns    a row in shared memory (16 bytes)       .trans    needs
+    m8n8.b16                 8 x 8   16-bit       8 elements                              either    everywhere
+    m8n16.b6x16_p32          8 x 16   8-bit       16 values of 6 bits, 4 bytes unused     never     sm_100a …
+    m8n16.b4x16_p64          8 x 16   8-bit       16 values of 4 bits, 8 bytes unused     never
+    m16n16.b8               16 x 16   8-bit       16 elements                             always    x1, x2
+    m16n16.b6x16_p32, .b4x16_p64                  packed as above                         always    x1, x2
+    m16n8.b8 (stmatrix)      8 x 16   8-bit       16 elements                             always
+
+A packed value lands in the low bits of its byte. m16n16 is where two documents differ: PTX's prose puts four consecutive
+rows of one column into a register, CuTe two rows of two columns. CuTe's copies are what kernels run, so it is followed; no
+card was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError, Violation, broken
+
+ROW_BYTES = 16
+MatrixFormName = Literal[
+    "m8n8.b16", "m8n16.b6x16_p32", "m8n16.b4x16_p64", "m16n16.b8", "m16n16.b6x16_p32", "m16n16.b4x16_p64", "m16n8.b8"
+]
+Modes = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixForm:
+    """One form: a matrix of `rows` addressed rows, `columns` elements each.
+
+    `lanes` and `values` are the modes (extent, stride) of (lane, value) → row + rows * column.
+
+    >>> form = MATRIX_FORMS["m16n16.b8"][0]
+    >>> form.rows, form.columns, form.transposed, form.registers
+    (16, 16, True, 2)
+    """
+
+    name: MatrixFormName
+    directions: tuple[str, ...]
+    rows: int
+    columns: int
+    packed_bits: int  # of one element in shared memory
+    transposed: bool
+    counts: tuple[int, ...]
+    lanes: Modes
+    values: Modes
+
+    @property
+    def element_bits(self) -> int:
+        """Of one element in a register."""
+        return ROW_BYTES * 8 // self.columns
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers of one matrix in a lane."""
+        return self.rows * self.columns * self.element_bits // 32 // 32
+
+    @property
+    def needs(self) -> str:
+        """What an architecture must have, less the direction (see arch.py)."""
+        return "" if self.name == "m8n8.b16" else "_b8"
+
+    @property
+    def basis(self) -> Basis:
+        """Whether a card was seen to do it."""
+        return "measured" if self.name == "m8n8.b16" else "documented"
+
+    def opcode(self, direction: str, count: int) -> str:
+        """How the instruction is written, in short."""
+        shape, kind = self.name.split(".")
+        trans = ".trans" if self.transposed else ""
+        if self.name == "m8n8.b16":
+            return f"{direction}.x{count}{trans}"
+        return f"{direction}.{shape}.x{count}{trans}.{kind}"
+
+
+_BOTH, _LOAD, _STORE = ("ldmatrix", "stmatrix"), ("ldmatrix",), ("stmatrix",)
+_ALL, _TWO = (1, 2, 4), (1, 2)
+# PTX ISA, ldmatrix and stmatrix; the 8-bit ones as CuTe has their copies.
+# fmt: off
+_FORMS = (
+    #          name                directions rows cols bits  trans  counts  lanes                 values
+    MatrixForm("m8n8.b16",         _BOTH,   8,  8, 16, False, _ALL, ((4, 16), (8, 1)), ((2, 8),)),
+    MatrixForm("m8n8.b16",         _BOTH,   8,  8, 16, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1),)),
+    MatrixForm("m8n16.b6x16_p32",  _LOAD,   8, 16,  6, False, _ALL, ((4, 32), (8, 1)), ((4, 8),)),
+    MatrixForm("m8n16.b4x16_p64",  _LOAD,   8, 16,  4, False, _ALL, ((4, 32), (8, 1)), ((4, 8),)),
+    MatrixForm("m16n16.b8",        _LOAD,  16, 16,  8, True,  _TWO, ((4, 4), (8, 16)), ((2, 1), (2, 128), (2, 2))),
+    MatrixForm("m16n16.b6x16_p32", _LOAD,  16, 16,  6, True,  _TWO, ((4, 4), (8, 16)), ((2, 1), (2, 128), (2, 2))),
+    MatrixForm("m16n16.b4x16_p64", _LOAD,  16, 16,  4, True,  _TWO, ((4, 4), (8, 16)), ((2, 1), (2, 128), (2, 2))),
+    MatrixForm("m16n8.b8",         _STORE,  8, 16,  8, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1), (2, 64))),
+)
+# fmt: on
+MATRIX_FORMS: dict[str, tuple[MatrixForm, ...]] = {
+    name: tuple(form for form in _FORMS if form.name == name) for name in dict.fromkeys(form.name for form in _FORMS)
+}
+_QUALIFIERS = {"sync", "aligned", "shared", "cta", "shared::cta", "b8x16", "x1", "x2", "x4", "trans"}
+
+
+def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> MatrixForm:
+    """The form, refused with the list where the direction, count or .trans does not exist.
+
+    >>> matrix_form("ldmatrix", "m16n16.b8", count=2, transpose=True).registers
+    2
+    """
+    forms = (
+        [form for form in MATRIX_FORMS.get(name, ()) if direction in form.directions] if isinstance(name, str) else []
+    )
+    problems = []
+
+    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
+        problems.append(Violation(rule, "error", argument, found, limit, fix))
+
+    if not forms:
+        known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
+        refuse("matrix-form", "form", f"{name!r}", f"{direction} has {', '.join(known)}", "Use one of these.")
+        raise RuleError(problems)
+    if isinstance(count, bool) or count not in forms[0].counts:
+        listed = " or ".join(map(str, forms[0].counts)) if len(forms[0].counts) < 3 else "1, 2 or 4"
+        refuse("matrix-count", "count", f"{count!r} matrices", f"{direction} moves {listed}", f"Use {listed}.")
+    chosen = [form for form in forms if form.transposed == bool(transpose)]
+    if not chosen:
+        has = "always transposes" if forms[0].transposed else "never transposes"
+        refuse(
+            "matrix-trans",
+            "transpose",
+            f"transpose = {transpose!r}",
+            f"{name} {has}",
+            f"Use transpose={forms[0].transposed}.",
+        )
+    if problems:
+        raise RuleError(problems)
+    return chosen[0]
+
+
+def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
+    """Direction, form and count of an opcode such as "ldmatrix.x4.trans" or "ldmatrix.m16n16.x2.trans.b8".
+
+    >>> named_form("ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.b6x16_p32")[1].name
+    'm8n16.b6x16_p32'
+    """
+    direction, *qualifiers = opcode.split(".")
+    count = next((count for count in _ALL if f"x{count}" in qualifiers), None)
+    rest = [each for each in qualifiers if each not in _QUALIFIERS]
+    shape = next((each for each in rest if each.startswith("m")), "m8n8")
+    element = next((each for each in rest if each.startswith("b")), "b16" if shape == "m8n8" else "b8")
+    name = f"{shape}.{element}"
+    if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
+        raise broken(
+            "instruction", "instruction", repr(opcode),
+            "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
+            f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
+            "Write such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",
+        )  # fmt: skip
+    written = "trans" in qualifiers
+    return direction, matrix_form(direction, name, count=count, transpose=written), count

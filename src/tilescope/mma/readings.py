@@ -1,0 +1,53 @@
+"""Which descriptors a number could be: the 64-bit ones of wgmma and tcgen05, the 32-bit ones of tcgen05's kinds.
+
+0x4000404000010040   bit 46 set, bits 61-63 = 2      tcgen05 descriptor, 128B
+0x4000004000010040   bits 46-48 zero, 62-63 = 1      wgmma descriptor, 128B
+0x0000000008400010   at most 32 bits                 instruction descriptor of kind f16, or of kind f8f6f4, …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilescope.mma.bits import plain_int
+from tilescope.mma.canonical import Major
+from tilescope.mma.descriptor_word import DESCRIPTORS, DescriptorWord, inspect_descriptor
+from tilescope.mma.instruction_descriptor import InstructionWord, inspect_instruction_descriptor
+from tilescope.mma.tcgen05_kind import KINDS
+from tilescope.value import Value, hex_field
+
+INSTRUCTION_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WordReadings(Value):
+    """All that a number could be, the likeliest first: sound without a warning, sound, not sound.
+
+    >>> [reading.name for reading in descriptor_readings(0x4000404000010040).possible]
+    ['tcgen05 descriptor']
+    """
+
+    word: int = hex_field()
+    readings: tuple[DescriptorWord | InstructionWord, ...] = ()
+
+    @property
+    def possible(self) -> tuple[DescriptorWord | InstructionWord, ...]:
+        """The readings under which the word is a sound descriptor."""
+        return tuple(reading for reading in self.readings if reading.sound)
+
+
+def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16) -> WordReadings:
+    """Every kind of descriptor that a number could be, with all fields in words.
+
+    Majorness and element width, which the 64-bit words do not hold, are those of the operand.
+
+    >>> [reading.name for reading in descriptor_readings(0x08400010).possible][:2]
+    ['tcgen05 instruction descriptor, kind f16', 'tcgen05 instruction descriptor, kind f8f6f4']
+    """
+    word = plain_int(word)
+    found: list[DescriptorWord | InstructionWord] = [
+        inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
+    ]
+    if word < 1 << INSTRUCTION_BITS:
+        found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), *found]
+    return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.findings)))))

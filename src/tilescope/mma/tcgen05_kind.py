@@ -1,0 +1,199 @@
+"""The kinds of tcgen05.mma: which types each multiplies, by which codes, in which shapes.
+
+    kind        A, B                              D            k     scale factors
+    f16         f16, bf16                         f16, f32    16
+    tf32        tf32                              f32          8
+    f8f6f4      e4m3 e5m2 e2m3 e3m2 e2m1          f16, f32    32     narrow types padded to a byte each
+    i8          u8, s8                            s32         32
+    mxf8f6f4    as f8f6f4                         f32         32     ue8m0
+    mxf4        e2m1, two to a byte               f32         64     ue8m0
+    mxf4nvf4    e2m1, two to a byte               f32         64     ue8m0, ue4m3
+
+One dense instruction takes 32 bytes along k, a sparse one twice as many of B; on sm_103a mxf4 and mxf4nvf4 also come with
+k = 96. All of this is known from documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+
+_EVERY_8 = tuple(range(8, 257, 8))
+_EVERY_16 = tuple(range(16, 257, 16))
+_EVERY_32 = tuple(range(32, 257, 32))
+
+
+class Shapes(NamedTuple):
+    """The m and n of one form of the instruction."""
+
+    form: str  # how the instruction is written
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    n_of_transposed_bytes: int  # n is a multiple of this where B is MN-major and of 8 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Tcgen05Kind:
+    """A row of the table: one .kind of tcgen05.mma.
+
+    >>> kind = Tcgen05Kind.named("f16")
+    >>> kind.codes, kind.accumulators, kind.k
+    ({'float16': 0, 'bfloat16': 1}, ('float16', 'float32'), 16)
+    """
+
+    name: str
+    codes: Mapping[str, int]  # of A and B
+    accumulators: tuple[str, ...]
+    k: int  # elements that a dense instruction takes along k
+    scales: tuple[str, ...] = ()  # types of the scale factors
+    feature: str = "tcgen05"  # what an architecture must have (see arch.py)
+
+    @classmethod
+    def named(cls, name: Any) -> Tcgen05Kind:
+        """The row called `name`; .kind::f16 is understood too."""
+        if isinstance(name, Tcgen05Kind):
+            return name
+        row = (
+            KINDS.get(name.strip().casefold().removeprefix(".").removeprefix("kind::"))
+            if isinstance(name, str)
+            else None
+        )
+        if row is None:
+            raise RuleError([unknown_name("kind of tcgen05.mma", "mma_kind", name, KINDS)])
+        return row
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether A and B come with scale factors."""
+        return bool(self.scales)
+
+    @property
+    def is_dense_4_bit(self) -> bool:
+        """Whether two values share a byte."""
+        return self.k == 64
+
+    @property
+    def shapes(self) -> tuple[Shapes, ...]:
+        """The forms of the instruction, and their m and n.
+
+        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes]
+        [('cta_group::1', (128,)), ('cta_group::2', (128, 256))]
+        """
+        one_n, two_n = (_EVERY_8, _EVERY_16)
+        if self.name == "i8":
+            one_n, two_n = ((8, 16, 24, *_EVERY_16[1:]), _EVERY_32)
+        forms = (
+            Shapes("cta_group::1", (128,) if self.is_scaled else (64, 128), one_n, 16),
+            Shapes("cta_group::2", (128, 256), two_n, 32),
+        )
+        if self.is_scaled:
+            return forms
+        return *forms, Shapes("cta_group::1.ws", (32, 64, 128), (64, 128, 256), 16)
+
+
+def _codes(types: str) -> dict[str, int]:
+    """ "f16=0 bf16=1" as a table."""
+    return {DataType.named(name).name: int(code) for name, code in (each.split("=") for each in types.split())}
+
+
+def _types(names: str) -> tuple[str, ...]:
+    return tuple(DataType.named(name).name for name in names.split())
+
+
+_NARROW = _codes("e4m3=0 e5m2=1 e2m3=3 e3m2=4 e2m1=5")
+# PTX ISA, "Instruction descriptor" and "Matrix shape" of tcgen05.mma.
+# fmt: off
+KINDS: dict[str, Tcgen05Kind] = {row.name: row for row in (
+    #           name        A, B                       D                  k   scale factors
+    Tcgen05Kind("f16",      _codes("f16=0 bf16=1"),    _types("f16 f32"), 16),
+    Tcgen05Kind("tf32",     _codes("tf32=2"),          _types("f32"),      8),
+    Tcgen05Kind("f8f6f4",   _NARROW,                   _types("f16 f32"), 32),
+    Tcgen05Kind("i8",       _codes("u8=0 s8=1"),       _types("s32"),     32, feature="tcgen05_i8"),
+    Tcgen05Kind("mxf8f6f4", _NARROW,                   _types("f32"),     32, ("ue8m0",)),
+    Tcgen05Kind("mxf4",     _codes("e2m1=1"),          _types("f32"),     64, ("ue8m0",)),
+    Tcgen05Kind("mxf4nvf4", _codes("e2m1=1"),          _types("f32"),     64, ("ue4m3", "ue8m0")),
+)}
+# fmt: on
+_BY_SMEM_TYPE = {
+    **{name: kind for kind in ("f16", "tf32", "i8", "f8f6f4") for name in KINDS[kind].codes},
+    "e2m1": "mxf4",  # two to a byte, as 16u4_align8b leaves them
+    "16u4_align8b": "mxf4",
+    "16u4_align16b": "f8f6f4",
+    "16u6_align16b": "f8f6f4",
+}
+
+
+def tcgen05_for(data_type: object) -> Tcgen05Kind:
+    """The kind that multiplies elements of this type as they lie in shared memory.
+
+    >>> tcgen05_for("bf16").name, tcgen05_for("e2m1").k, tcgen05_for("e2m3").name
+    ('f16', 64, 'f8f6f4')
+    """
+    row = DataType.named(data_type)
+    if row.name not in _BY_SMEM_TYPE:
+        fix = (
+            "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+            if row.name == "float32"
+            else "Use one of these."
+        )
+        raise broken("tcgen05-type", "data_type", row.name, f"tcgen05 multiplies {', '.join(_BY_SMEM_TYPE)}", fix)
+    return KINDS[_BY_SMEM_TYPE[row.name]]
+
+
+def shape_problems(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool) -> list[Violation]:
+    """Why no form of the instruction has this m and n; the list of those that exist.
+
+    >>> print(shape_problems(Tcgen05Kind.named("mxf4"), 64, 60, transposed_bytes=False)[0].limit)
+    kind mxf4 has cta_group::1 with m 128, n 8 to 256 in steps of 8; cta_group::2 with m 128, 256, n 16 to 256 in steps of 16
+    """
+    if forms_of(kind, m, n, transposed_bytes=transposed_bytes):
+        return []
+    known = []
+    for form in kind.shapes:
+        n_known = [each for each in form.n if not transposed_bytes or each % form.n_of_transposed_bytes == 0]
+        known.append(f"{form.form} with m {', '.join(map(str, form.m))}, n {_in_steps(n_known)}")
+    m_known = sorted({each for form in kind.shapes for each in form.m})
+    fix = "Use such a pair."
+    if isinstance(n, int) and m in m_known:
+        near = {
+            each
+            for form in kind.shapes
+            if m in form.m
+            for each in form.n
+            if forms_of(kind, m, each, transposed_bytes=transposed_bytes)
+        }
+        fix = f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
+    where = ", and B MN-major of 8 bits" if transposed_bytes else ""
+    return [Violation(
+        "tcgen05-shape", "error", "m, n", f"m = {m!r}, n = {n!r}{where}", f"kind {kind.name} has {'; '.join(known)}", fix,
+    )]  # fmt: skip
+
+
+def forms_of(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool) -> tuple[str, ...]:
+    """The forms of the instruction that have this m and n.
+
+    >>> forms_of(Tcgen05Kind.named("f16"), 128, 256, transposed_bytes=False)
+    ('cta_group::1', 'cta_group::2', 'cta_group::1.ws')
+    """
+    return tuple(
+        form.form
+        for form in kind.shapes
+        if m in form.m and n in form.n and not (transposed_bytes and n % form.n_of_transposed_bytes)
+    )
+
+
+def _in_steps(extents: list[int]) -> str:
+    """A list of extents, its longest even run in short."""
+    first = 0
+    while len(extents) - first > 2 and extents[-1] - extents[-2] != (extents[-1] - extents[first]) / (
+        len(extents) - 1 - first
+    ):
+        first += 1
+    single = [str(each) for each in extents[:first]]
+    if len(extents) - first <= 3:
+        return ", ".join(map(str, extents))
+    return ", ".join([*single, f"{extents[first]} to {extents[-1]} in steps of {extents[-1] - extents[-2]}"])

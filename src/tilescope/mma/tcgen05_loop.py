@@ -1,0 +1,128 @@
+"""The tcgen05 descriptors of a whole K loop over a tile.
+
+A step of 48 bytes (k = 96 of 4-bit values, sm_103a) runs over the end of a 128-byte atom; its descriptor names the atom
+in which it goes on:
+
+    k bytes    0     48    96   144   192   240   288   336   384        eight steps in three atoms
+    step       │  0  │  1  │  2┄┄│  3  │  4  │┄5┄┄│  6  │  7  │
+    atom       └────────────128┘└───────────256┘└───────────384┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation
+from tilescope.layout import AtomOrder
+from tilescope.mma.canonical import CanonicalLayout, Major, canonical_layout, tile_shape
+from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
+from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import OperandDescriptor
+from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.swizzle import Swizzle, SwizzleName
+
+WIDE_STEP_BYTES = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Tcgen05Loop(DescriptorLoop):
+    """The descriptors with which tcgen05 reads an operand tile, indexed [mn_block][k_step].
+
+    >>> loop = tcgen05_descriptors((256, 64), "bf16", swizzle="128B")
+    >>> len(loop), len(loop[0]), loop.instruction
+    (2, 4, 'tcgen05.mma.kind::f16, m128 k16')
+    >>> [hex(descriptor.encode()) for descriptor in loop[1]][:2]
+    ['0x4000404000010400', '0x4000404000010402']
+    """
+
+    described: ClassVar[type[OperandDescriptor]] = Tcgen05Descriptor
+
+    k_step_bytes: int = K_STEP_BYTES
+
+    def __post_init__(self) -> None:
+        problems = _wide_step_problems(self.k_step_bytes, self.tile.canonical, self.tile.shape[1])
+        if problems:
+            raise RuleError(problems)
+        DescriptorLoop.__post_init__(self)
+
+    @classmethod
+    def extents(cls, data_type: DataType) -> Extents:
+        """The m and n of cta_group::1, and 32 bytes of k."""
+        kind = tcgen05_for(data_type)
+        single = kind.shapes[0]
+        return Extents(single.m, single.n, kind.k)
+
+    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
+        if self.k_step_bytes == K_STEP_BYTES:
+            return DescriptorLoop._descriptor(self, mn, k)
+        atom_k = self.tile.canonical.atom[1]
+        following = min(k // atom_k + 1, self.tile.shape[1] // atom_k - 1) * atom_k  # the last step needs none
+        return Tcgen05Descriptor(
+            self.tile.logical(mn, k), leading_bytes=self.tile.logical(mn, following), stride_bytes=self.tile.stride_bytes,
+            swizzle=self.tile.canonical.swizzle, leading_is_address=True,
+        )  # fmt: skip
+
+    @property
+    def k_per_step(self) -> int:
+        """Elements along k that one instruction takes: 32 bytes of them (48 where asked for)."""
+        return self.k_step_bytes * 8 // self.data_type.smem_bits
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reads these descriptors."""
+        extent = f"{'m' if self.operand == 'A' else 'n'}{self.block_mn}"
+        return f"tcgen05.mma.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+
+
+def tcgen05_descriptors(
+    tile: tuple[int, int],
+    data_type: Any,
+    *,
+    swizzle: SwizzleName | Swizzle,
+    major: Major = "K",
+    atom_order: AtomOrder = "column",
+    operand: SmemOperand = "A",
+    smem_address: int = 0,
+    k_step_bytes: int = K_STEP_BYTES,
+) -> Tcgen05Loop:
+    """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
+
+    A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The
+    blocks are those of cta_group::1; under cta_group::2 each block of two reads its own half alike. `k_step_bytes` is 48 for
+    the k = 96 instructions of sm_103a.
+
+    >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
+    >>> loop.tile.leading_bytes, loop.tile.stride_bytes, hex(loop[0][0].encode())
+    (1024, 512, '0x2000402000400040')
+    >>> wide = tcgen05_descriptors((128, 768), "e2m1", swizzle="128B", k_step_bytes=48)
+    >>> [(hex(step.start_address), hex(step.leading_bytes)) for step in wide[0]][1:4]
+    [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
+    """
+    row = DataType.named(data_type)
+    canonical = canonical_layout(major, swizzle, row)
+    shape = tile_shape(tile)
+    Tcgen05Loop.require_readable(shape, row, operand, canonical)
+    placed = canonical.tile(shape, atom_order=atom_order, start=smem_address)
+    return Tcgen05Loop(placed, operand, row, k_step_bytes)
+
+
+def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> list[Violation]:
+    if step_bytes == K_STEP_BYTES:
+        return []
+    wide = (step_bytes, canonical.major, canonical.swizzle.name, canonical.element_bits) == (
+        WIDE_STEP_BYTES,
+        "K",
+        "128B",
+        4,
+    )
+    step_k = WIDE_STEP_BYTES * 2
+    if wide and k % step_k == 0:
+        return []
+    return [Violation(
+        "tcgen05-step", "error", "k_step_bytes",
+        f"k_step_bytes = {step_bytes!r} with {canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}",
+        f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {step_k} (sm_103a)", "Use 32.",
+    )]  # fmt: skip

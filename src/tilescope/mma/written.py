@@ -1,0 +1,123 @@
+"""Where the copies of a tile leave each of its elements in shared memory, as the TMA emulator places them.
+
+    tensor map + copies (coords, offset)  ──▶  address of element (mn, k), or -1 where no copy brings it
+
+A copy's rows are found in the matrix by their place in global memory, so that a map which sees the matrix through more
+dimensions (a folded one) names the same elements as a plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.errors import broken
+from tilescope.mma.canonical import Major
+from tilescope.tensor_map import AnyMap, TensorMap
+from tilescope.tma.placement import placement
+from tilescope.tma.request import requested
+from tilescope.tma.walk import row_coords
+
+Addresses = npt.NDArray[np.int64]
+NOT_WRITTEN = -1
+
+
+@runtime_checkable
+class PlannedTile(Protocol):
+    """What a plan has: the copies of one tile and the map they go through."""
+
+    @property
+    def problem(self) -> Any: ...
+    @property
+    def copies(self) -> tuple[Any, ...]: ...
+    def tensor_map(self, address: int, global_shape: Any = None, strides_bytes: Any = None) -> TensorMap: ...
+    def descriptors(self, smem_address: int = 0) -> Any: ...
+
+
+def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Copies as (coords, smem_offset_bytes): pairs, or values with these names."""
+    try:
+        pairs = [
+            (each.coords, each.smem_offset_bytes) if hasattr(each, "smem_offset_bytes") else tuple(each)
+            for each in given
+        ]
+        return tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
+    except (TypeError, ValueError):
+        raise broken(
+            "copies", "copies", f"a {type(given).__name__}", "pairs of coordinates and offset in shared memory",
+            "Give such as [((0, 0), 0), ((64, 0), 8192)].",
+        ) from None  # fmt: skip
+
+
+def written_addresses(
+    tensor_map: AnyMap,
+    copies: Iterable[tuple[tuple[int, ...], int]],
+    *,
+    smem_address: int,
+    major: Major,
+    data_type: DataType,
+) -> Addresses:
+    """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
+
+    `major` says which dimension of the tile the map's innermost one is. Where two copies write one place, the last one's
+    element lies there.
+
+    >>> a = TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> bf16 = DataType.named("bf16")
+    >>> written_addresses(a, [((0, 0), 0)], smem_address=0, major="K", data_type=bf16)[1, [0, 8]].tolist()
+    [144, 128]
+    """
+    rows, columns, addresses = zip(*(
+        _placed(tensor_map, coords, smem_address + offset_bytes, data_type) for coords, offset_bytes in copies
+    ), strict=True)  # fmt: skip
+    row, column, address = (np.concatenate([each.ravel() for each in parts]) for parts in (rows, columns, addresses))
+    row, column = row - row.min(), column - column.min()
+    _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
+    kept = len(address) - 1 - last
+    step = _elements_per_piece(tensor_map, data_type)
+    found = np.full((int(row.max()) + 1, int(column.max()) + step), NOT_WRITTEN, np.int64)
+    within = np.arange(step)
+    found[row[kept, None], column[kept, None] + within] = address[kept, None] + within * data_type.smem_bits // 8
+    return found if major == "K" else found.T
+
+
+def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:
+    return _piece_bytes(tensor_map) * 8 // data_type.smem_bits
+
+
+def _piece_bytes(tensor_map: AnyMap) -> int:
+    return placement(tensor_map, 1, 0).piece_bytes
+
+
+def _placed(
+    tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType
+) -> tuple[Addresses, Addresses, Addresses]:
+    """Row, column and address of the first element of every piece that one copy writes."""
+    copy = requested(tensor_map, "load", coords, smem_address=address)
+    corners = row_coords(copy)
+    placed = placement(tensor_map, len(corners), address)
+    places = placed.places.reshape(len(corners), -1).astype(np.int64) * placed.piece_bytes + address
+    row, first = _in_matrix(tensor_map, corners)
+    column = first * tensor_map.data_type.smem_bits // data_type.smem_bits
+    pieces = np.arange(places.shape[1]) * _elements_per_piece(tensor_map, data_type)
+    return np.broadcast_to(row[:, None], places.shape), column[:, None] + pieces, places
+
+
+def _in_matrix(tensor_map: AnyMap, corners: Addresses) -> tuple[Addresses, Addresses]:
+    """Row and first column, in elements of the map, of the matrix that its innermost two dimensions span."""
+    strides, bits = tensor_map.strides_bytes, tensor_map.data_type.bits
+    numbered = np.arange(len(corners))
+    if tensor_map.interleave.slice_bytes:
+        return numbered, np.zeros_like(numbered)
+    if not isinstance(tensor_map, TensorMap) or not strides or max(tensor_map.element_strides[1:]) > 1:
+        return numbered, corners[:, 0]
+    pitch = strides[0]
+    if pitch * 8 < tensor_map.box[0] * bits:  # rows that overlap in memory
+        return numbered, corners[:, 0]
+    offset = corners[:, 0] * bits // 8 + corners[:, 1:] @ np.array(strides, np.int64)
+    row, within = np.divmod(offset, pitch)
+    return row, within * 8 // bits

@@ -1,0 +1,166 @@
+"""The product that comes out of TMA, shared memory and tensor core equals numpy's, whatever the layout."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope import emulate_mma
+
+XOR_16 = ("none", "32B", "64B", "128B")
+BOTH = ("K", "MN")
+# (consumer, type): the layouts of A and B that exist
+LAYOUTS = {
+    **{("wgmma", name): {"K": XOR_16, "MN": XOR_16} for name in ("bf16", "f16")},
+    **{("wgmma", name): {"K": XOR_16} for name in ("tf32", "e4m3", "e5m2", "s8", "u8")},
+    **{("tcgen05", name): {"K": XOR_16, "MN": XOR_16} for name in ("bf16", "f16", "e4m3", "e5m2", "s8", "u8")},
+    ("tcgen05", "tf32"): {"K": XOR_16, "MN": ("128B_ATOM_32B",)},
+    ("tcgen05", "e2m1"): {"K": XOR_16},
+    ("tcgen05", "e2m3"): {"K": ("128B",)},
+    ("tcgen05", "e3m2"): {"K": ("128B",)},
+    **{("ldmatrix", name): {"K": XOR_16, "MN": XOR_16} for name in ("bf16", "f16")},
+    **{("ldmatrix", name): {"K": XOR_16} for name in ("tf32", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "e2m1")},
+    ("ldmatrix", "e2m3"): {"K": ("128B",)},
+    ("ldmatrix", "e3m2"): {"K": ("128B",)},
+}
+SMALLEST_M = {"wgmma": 64, "tcgen05": 64, "ldmatrix": 16}
+
+
+def operand_layouts(key):
+    return [(major, swizzle) for major, swizzles in LAYOUTS[key].items() for swizzle in swizzles]
+
+
+def atom(data_type, major, swizzle):
+    return ts.canonical_layout(major, swizzle, data_type).atom
+
+
+def up(number, *multiples):
+    return -(-number // np.lcm.reduce(multiples)) * int(np.lcm.reduce(multiples))
+
+
+def shapes(key, a, b, size):
+    """m, n, k of about this size that the layouts and the instruction have."""
+    consumer, data_type = key
+    (a_mn, a_k), (b_mn, b_k) = atom(data_type, *a), atom(data_type, *b)
+    m, n, k_bytes = size
+    row = ts.DataType.named(data_type)
+    smallest_m = 128 if key == ("tcgen05", "e2m1") else SMALLEST_M[consumer]
+    padded = 128 if row.bits < row.smem_bits else 1
+    return (
+        up(m, smallest_m, a_mn),
+        up(n, 8, b_mn),
+        up(k_bytes * 8 // row.smem_bits, 256 // row.smem_bits, a_k, b_k, padded),
+    )
+
+
+def numbers(data_type, shape, seed):
+    row = ts.DataType.named(data_type)
+    span = {"e2m1": 1, "e2m3": 2, "e3m2": 2, "int4": 3, "uint4": 3}.get(row.name, 5)
+    return np.random.default_rng(seed).integers(0 if row.name.startswith("u") else -span, span + 1, shape)
+
+
+def assert_equals_numpy(key, a, b, size, order, address, seed=0):
+    consumer, data_type = key
+    m, n, k = shapes(key, a, b, size)
+    one, other = numbers(data_type, (m, k), seed), numbers(data_type, (k, n), seed + 1)
+    found = emulate_mma(
+        one, other, data_type=data_type, consumer=consumer, a_major=a[0], b_major=b[0], swizzle=(a[1], b[1]),
+        atom_order=order, smem_address=address,
+    )  # fmt: skip
+    wrong = np.argwhere(found != one @ other)
+    assert not wrong.size, f"{len(wrong)} of {found.size} differ, first {tuple(wrong[0])}"
+    assert found.shape == (m, n)
+    assert found.dtype == (np.float32 if ts.DataType.named(data_type).is_float else np.int32)
+
+
+SIZES = ((16, 8, 32), (64, 24, 96), (192, 72, 256))
+ALL = [
+    (key, a, b, size, order, address)
+    for key in LAYOUTS
+    for a, b in itertools.product(operand_layouts(key), repeat=2)
+    for size in SIZES
+    for order in ("column", "row")
+    for address in (0, 0x480)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", LAYOUTS, ids="-".join)
+def test_the_product_is_numpys_in_every_combination(key):
+    for case in ALL:
+        if case[0] == key:
+            assert_equals_numpy(*case)
+
+
+@pytest.mark.parametrize("key", LAYOUTS, ids="-".join)
+def test_the_product_is_numpys_in_every_layout(key):
+    for number, layout in enumerate(operand_layouts(key)):
+        other = operand_layouts(key)[-1 - number]
+        order, address = ("column", "row")[number % 2], (0x480, 0, 0x3F80)[number % 3]
+        assert_equals_numpy(key, layout, other, SIZES[1], order, address, number)
+
+
+@given(st.sampled_from(ALL), st.integers(0, 99))
+def test_the_product_is_numpys_in_a_sample_of_combinations(case, seed):
+    assert_equals_numpy(*case, seed)
+
+
+def test_types_come_from_the_arrays():
+    a = np.arange(64 * 64).reshape(64, 64) % 7 - 3
+    for dtype in (np.float16, ts.DataType.named("bf16").numpy, ts.DataType.named("e4m3").numpy):
+        swizzle = "64B" if np.dtype(dtype).itemsize == 1 else "128B"
+        found = emulate_mma(a.astype(dtype), a.T.astype(dtype), swizzle=swizzle)
+        assert (found == a @ a.T).all()
+
+
+def test_tf32_rounds_as_tma_does():
+    a = np.full((64, 32), 1 + 2.0**-11 + 2.0**-12, np.float32)  # rounds up to 1 + 2^-10
+    identity = np.eye(32, 8, dtype=np.float32)
+    assert (emulate_mma(a, identity, data_type="tf32") == np.float32(1 + 2.0**-10)).all()
+
+
+def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
+    from tilescope.mma import emulation
+
+    def shifted(*given, **options):
+        off = 0x20 if options["operand"] == "A" else 0
+        return ts.wgmma_descriptors(*given, **(options | {"smem_address": options["smem_address"] + off}))
+
+    monkeypatch.setattr(emulation, "wgmma_descriptors", shifted)
+    a = np.arange(64 * 64).reshape(64, 64) % 7
+    assert (emulate_mma(a, a.T, data_type="bf16") != a @ a.T).any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"consumer": "wmma"}, "known: wgmma, tcgen05, ldmatrix"),
+        ({"a": np.zeros((64, 32))}, "with one k"),
+        ({"a": np.zeros(64)}, "two dimensions"),
+        ({"a": "matrix"}, "numbers that bfloat16 can hold"),
+        ({"a": np.zeros((0, 64))}, "two dimensions"),
+        ({"a": np.zeros((60, 64))}, "whole number of them"),
+        ({"a": np.zeros((8, 64))}, "multiples of 64"),
+        ({"data_type": "f32"}, "wgmma multiplies"),
+        ({"data_type": "tf32", "b_major": "MN"}, "MN-major 16 bits"),
+        ({"data_type": "b1"}, "array type"),
+        ({"smem_address": 64}, "multiples of 128"),
+        ({"smem_address": None}, "multiples of 128"),
+        ({"swizzle": "96B"}, "tensor cores read"),
+        ({"swizzle": ("128B", "64B", "32B")}, "known: none"),
+        ({"a_major": "row"}, "known: K, MN"),
+        ({"atom_order": "diagonal"}, "column"),
+        (
+            {"consumer": "ldmatrix", "data_type": "s8", "b_major": "MN", "swizzle": "64B"},
+            "MN-major those of 16 bits alone",
+        ),
+        ({"consumer": "ldmatrix", "a": np.zeros((8, 64))}, "blocks of 16 x 16"),
+    ],
+)
+def test_refuses_what_the_path_does_not_have(changed, message):
+    sound = {"a": np.zeros((64, 64)), "b": np.zeros((64, 64)), "data_type": "bf16"}
+    with pytest.raises(ts.RuleError, match=message):
+        emulate_mma(**(sound | changed))

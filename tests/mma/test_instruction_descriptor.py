@@ -1,0 +1,204 @@
+"""Instruction descriptors: the documents' worked words, every field against a naive packing, random words, all shapes."""
+
+import itertools
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope import InstructionDescriptor
+from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
+from tilescope.mma.tcgen05_kind import KINDS
+
+# f16 x f16 -> f32; bf16; e4m3 with MN-major B.
+WORKED = {
+    0x08400010: ("f16", 128, 256, {"a_type": "f16"}),
+    0x08200490: ("f16", 128, 128, {"a_type": "bf16"}),
+    0x04110010: ("f8f6f4", 64, 64, {"a_type": "e4m3", "b_major": "MN"}),
+}
+NARROW = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
+TYPES = {
+    "f16": {"float16": 0, "bfloat16": 1},
+    "tf32": {"tfloat32": 2},
+    "f8f6f4": NARROW,
+    "i8": {"uint8": 0, "int8": 1},
+    "mxf8f6f4": NARROW,
+    "mxf4": {"e2m1": 1},
+    "mxf4nvf4": {"e2m1": 1},
+}
+SCALED = ("mxf8f6f4", "mxf4", "mxf4nvf4")
+TRANSPOSABLE = {"float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8"}
+
+
+@pytest.mark.parametrize(("word", "given_as"), WORKED.items(), ids=map(hex, WORKED))
+def test_worked_examples(word, given_as):
+    kind, m, n, options = given_as
+    descriptor = InstructionDescriptor(kind, m, n, **options)
+    assert descriptor.encode() == word
+    assert InstructionDescriptor.decode(word, kind) == descriptor
+    assert ts.Value.from_dict(descriptor.to_dict()) == descriptor
+
+
+def legal_shapes(kind, transposed_bytes):
+    """(m, n) of every form, written out from the documents' list."""
+    scaled = kind in SCALED
+    one = {"m": (128,) if scaled else (64, 128), "n": range(8, 257, 8), "bytes": 16}
+    two = {"m": (128, 256), "n": range(16, 257, 16), "bytes": 32}
+    forms = [one, two]
+    if kind == "i8":
+        one["n"], two["n"] = [8, 16, 24, 32, *range(48, 257, 16)], range(32, 257, 32)
+    if not scaled:
+        forms.append({"m": (32, 64, 128), "n": (64, 128, 256), "bytes": 16})
+    return {
+        (m, n) for form in forms for m in form["m"] for n in form["n"] if not transposed_bytes or n % form["bytes"] == 0
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "b_major"),
+    [(kind, major) for kind in TYPES for major in ("K", "MN") if major == "K" or "mxf4" not in kind],
+)
+def test_takes_exactly_the_shapes_of_the_list(kind, b_major):
+    name = next(iter(TYPES[kind]))
+    legal = legal_shapes(kind, b_major == "MN" and ts.DataType.named(name).bits == 8)
+    for m, n in itertools.product((0, 16, 32, 48, 64, 96, 128, 192, 256, 512), range(0, 272, 4)):
+        try:
+            taken = InstructionDescriptor(kind, m, n, a_type=name, b_major=b_major)
+        except ts.RuleError as error:
+            assert [each.rule for each in error.violations] == ["tcgen05-shape"]
+            assert f"kind {kind} has cta_group::1 with m" in str(error)
+            assert (m, n) not in legal, (m, n)
+        else:
+            assert (m, n) in legal, (m, n)
+            assert taken.forms
+
+
+def naive_word(d, kind):
+    word = int(d.sparse) << 2 | int(d.negate_a) << 13 | int(d.negate_b) << 14
+    word |= (d.a_major == "MN") << 15 | (d.b_major == "MN") << 16 | d.n >> 3 << 17
+    word |= TYPES[kind][d.a_type.name] << 7 | TYPES[kind][d.b_type.name] << 10
+    if kind in SCALED:
+        word |= (
+            d.b_scale_id << 4
+            | (d.scale_type == "ue8m0") << 23
+            | d.m >> 7 << 27
+            | d.a_scale_id << 29
+            | (d.k == 96) << 31
+        )
+    else:
+        word |= (
+            d.sparsity_selector | int(d.saturate) << 3 | {"float16": 0, "float32": 1, "int32": 2}[d.d_type.name] << 4
+        )
+        word |= d.m >> 4 << 24 | {0: 0, 8: 1, 16: 2, 32: 3}[d.max_shift] << 30
+    return word
+
+
+@st.composite
+def descriptors(draw):
+    kind = draw(st.sampled_from(sorted(TYPES)))
+    a_type, b_type = (draw(st.sampled_from(sorted(TYPES[kind]))) for _ in "ab")
+    majors = [draw(st.sampled_from(["K", "MN"])) if name in TRANSPOSABLE else "K" for name in (a_type, b_type)]
+    bytes_of_b = majors[1] == "MN" and ts.DataType.named(b_type).bits == 8
+    m, n = draw(st.sampled_from(sorted(legal_shapes(kind, bytes_of_b))))
+    options = {
+        "a_type": a_type,
+        "b_type": b_type,
+        "a_major": majors[0],
+        "b_major": majors[1],
+        "sparse": draw(st.booleans()),
+    }
+    if kind == "i8":
+        options["saturate"] = draw(st.booleans())
+    else:
+        options |= {"negate_a": draw(st.booleans()), "negate_b": draw(st.booleans())}
+    if kind in SCALED:
+        ids = st.sampled_from((0, 1, 2, 3) if kind == "mxf8f6f4" else (0, 2))
+        options |= {"a_scale_id": draw(ids), "b_scale_id": draw(ids)}
+        if kind == "mxf4nvf4":
+            options["scale_type"] = draw(st.sampled_from(["ue8m0", "ue4m3"]))
+        if kind != "mxf8f6f4" and not options["sparse"]:
+            options["k"] = draw(st.sampled_from([64, 96]))
+    else:
+        if options["sparse"]:
+            options["sparsity_selector"] = draw(st.integers(0, 3))
+        if m in (32, 64, 128) and n in (64, 128, 256):
+            options["max_shift"] = draw(st.sampled_from([0, 8, 16, 32]))
+        if kind in ("f16", "f8f6f4") and "bfloat16" not in (a_type, b_type):
+            options["d_type"] = draw(st.sampled_from(["f16", "f32"]))
+    return InstructionDescriptor(kind, m, n, **options)
+
+
+@given(descriptors())
+def test_encode_and_decode_are_inverse(descriptor):
+    kind = descriptor.mma_kind
+    word = descriptor.encode()
+    assert word == naive_word(descriptor, kind)
+    assert InstructionDescriptor.decode(word, kind) == descriptor
+    assert ts.Value.from_dict(descriptor.to_dict()) == descriptor
+    assert str(descriptor).startswith(f"kind {kind}: {descriptor.a_type.name} x {descriptor.b_type.name}")
+    assert descriptor.forms
+
+
+@given(st.integers(0, (1 << 32) - 1), st.sampled_from(sorted(KINDS)))
+@example(0, "f16")
+@example((1 << 32) - 1, "mxf4")
+def test_every_word_is_explained_or_refused_by_name(word, kind):
+    found = inspect_instruction_descriptor(word, kind)
+    assert all(field.meaning for field in found.fields)
+    covered = sum(((1 << field.width_bits) - 1) << field.bit for field in found.fields)
+    assert sum(field.raw << field.bit for field in found.fields) == word & covered
+    if found.sound:
+        assert found.descriptor.encode() == word
+        assert not found.findings
+    else:
+        assert found.findings
+        with pytest.raises(ts.RuleError):
+            InstructionDescriptor.decode(word, kind)
+    assert ts.Value.from_dict(found.to_dict()) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("f16", {}, "takes float16, bfloat16"),
+        ("f16", {"a_type": "tf32"}, "Use kind tf32"),
+        ("f16", {"a_type": "bf16", "d_type": "f16"}, "summed in float32"),
+        ("tf32", {"d_type": "f16"}, "has D as float32"),
+        ("i8", {"a_type": "s8", "negate_a": True}, "only i8 saturates"),
+        ("f16", {"a_type": "f16", "saturate": True}, "only i8 saturates"),
+        ("f16", {"a_type": "f16", "sparse": 1}, "True or False"),
+        ("f16", {"a_type": "f16", "sparsity_selector": 1}, "kind f16 has 0"),
+        ("f8f6f4", {"a_type": "e2m3", "a_major": "MN"}, "MN-major operands are of float16"),
+        ("mxf4", {"b_major": "MN"}, "Use K-major"),
+        ("mxf4", {"scale_type": "ue4m3"}, "has ue8m0"),
+        ("mxf4", {"a_scale_id": 1}, "has 0, 2"),
+        ("mxf4", {"k": 96, "sparse": True}, "has 64"),
+        ("f16", {"a_type": "f16", "k": 32}, "has 16"),
+        ("f16", {"a_type": "f16", "max_shift": 7}, "has 0, 8, 16, 32"),
+        ("f16", {"a_type": "f16", "scale_type": "ue8m0"}, "scale_type = 'ue8m0'"),
+        ("int8", {"a_type": "s8"}, "known: f16, tf32"),
+        (None, {"a_type": "s8"}, "known: f16, tf32"),
+    ],
+)
+def test_refuses_what_no_instruction_has(kind, options, message):
+    with pytest.raises(ts.RuleError, match=message):
+        InstructionDescriptor(kind, 128, 128, **options)
+
+
+def test_a_shift_belongs_to_ws():
+    assert InstructionDescriptor("f16", 32, 64, a_type="f16", max_shift=8).forms == ("cta_group::1.ws",)
+    with pytest.raises(ts.RuleError, match="a shift belongs to"):
+        InstructionDescriptor("f16", 128, 16, a_type="f16", max_shift=8)
+
+
+def test_names_all_that_is_wrong_at_once():
+    with pytest.raises(ts.RuleError) as caught:
+        InstructionDescriptor("f16", 100, 7, a_type="e4m3", d_type="s32", saturate=True)
+    assert [each.argument for each in caught.value.violations] == ["a_type", "b_type", "d_type", "m, n", "saturate"]
+
+
+@pytest.mark.parametrize("word", [-1, 1 << 32, "0x40", None, True])
+def test_refuses_what_is_no_word(word):
+    with pytest.raises(ts.RuleError, match="32 bits"):
+        InstructionDescriptor.decode(word, "f16")
