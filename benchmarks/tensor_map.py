@@ -3,9 +3,10 @@
 from ratio import Work, print_ratios
 
 import tilescope as ts
+from tilescope.tensor_map.rules import samples
 
 CALLS = 2000
-MATRIX = {"data_type": "bf16", "dims": (4096, 4096), "strides_bytes": (8192,), "box": (64, 64), "swizzle": "128B"}
+MATRIX = samples.MATRIX | {"swizzle": "128B"}
 FIVE = {
     "data_type": "bf16",
     "dims": (64, 32, 32, 16, 8),
@@ -13,15 +14,6 @@ FIVE = {
     "box": (64, 4, 4, 2, 2),
     "element_strides": (1, 2, 2, 1, 1),
     "swizzle": "128B",
-}
-IMAGES = {
-    "data_type": "f16",
-    "dims": (64, 32, 32, 8),
-    "strides_bytes": (128, 4096, 131072),
-    "lower_corner": (-1, -1),
-    "upper_corner": (-1, -1),
-    "channels_per_pixel": 64,
-    "pixels_per_column": 64,
 }
 REFUSED = MATRIX | {"box": (128, 300), "address": 8}
 GOAL_SECONDS = 60e-6
@@ -51,7 +43,7 @@ if __name__ == "__main__":
         work("check, rank 2", lambda: ts.TensorMap.check(**MATRIX)),
         work("check + encode, rank 2", lambda: ts.TensorMap(**MATRIX).encode(), GOAL_SECONDS),
         work("check + encode, rank 5", lambda: ts.TensorMap(**FIVE).encode(), GOAL_SECONDS),
-        work("check + encode, im2col", lambda: ts.Im2colMap(**IMAGES).encode(), GOAL_SECONDS),
+        work("check + encode, im2col", lambda: ts.Im2colMap(**samples.IMAGES).encode(), GOAL_SECONDS),
         work("check, three rules broken", lambda: ts.TensorMap.check(**REFUSED)),
         work("decode", lambda: ts.decode_tensor_map(blob)),
     )
