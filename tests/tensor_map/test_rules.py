@@ -167,6 +167,11 @@ LIMITS = [
     (DEEP | {"lower_corner": (-16, -16, -16)}, DEEP | {"lower_corner": (-17, 0, 0)}, "corner-range"),
     (THREE | {"upper_corner": (-31,)}, THREE | {"upper_corner": (-32,)}, "bounding-box"),
     (IMAGES | {"lower_corner": (0, 31), "upper_corner": (0, 0)}, IMAGES | {"lower_corner": (0, 32)}, "bounding-box"),
+    (  # interleaved dims start with W
+        IMAGES | {"dims": (4, 4, 64, 64), "interleave": "16B", "lower_corner": (0, 0), "upper_corner": (-3, -3)},
+        IMAGES | {"dims": (4, 4, 64, 64), "interleave": "16B", "lower_corner": (0, 0), "upper_corner": (-4, 0)},
+        "bounding-box",
+    ),
     (THREE | HUGE | {"dims": (64, (1 << 31) - 1, 8)}, THREE | HUGE, "bounding-box"),  # 2^32 - 1 counts as -1
     (THREE | HUGE | {"upper_corner": (2,)}, THREE | HUGE | {"upper_corner": (1,)}, "bounding-box"),
     (IMAGES | {"channels_per_pixel": 256}, IMAGES | {"channels_per_pixel": 264}, "channels-range"),
@@ -285,6 +290,13 @@ def test_an_unreadable_argument_silences_only_the_rules_that_need_it():
         "box-range",
         "nan-fill",
     ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"address": True}, {"dims": (64, True)}, {"box": (64.0, 64)}, {"dims": {64: 64}, "box": 5}]
+)
+def test_truth_values_floats_and_mappings_are_no_integers(wrong):
+    assert "argument-type" in broken(MATRIX | wrong) or "argument-length" in broken(MATRIX | wrong)
 
 
 def test_the_exception_carries_warnings_and_notes_too():
