@@ -90,9 +90,10 @@ def emulate_mma(
 
 def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:
     """A matrix as elements of the type, rounded as numpy rounds; narrow ones in a byte each."""
+    dtype = row.numpy
     try:
         matrix = np.asarray(given)
-        found = matrix if matrix.dtype == row.numpy else matrix.astype(row.numpy)
+        found = matrix if matrix.dtype == dtype else matrix.astype(dtype)
     except (TypeError, ValueError) as error:
         raise broken("mma-matrix", name, f"a {type(given).__name__}", f"numbers that {row.name} can hold", f"({error})") from None
     if found.ndim != 2 or 0 in found.shape:
