@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
+    from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
@@ -53,7 +54,18 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
-    from tilescope.tma import Trace, gather4, load, load_multicast, load_tiles, scatter4, store, trace
+    from tilescope.tma import (
+        Identification,
+        Trace,
+        gather4,
+        identify,
+        load,
+        load_multicast,
+        load_tiles,
+        scatter4,
+        store,
+        trace,
+    )
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -67,6 +79,8 @@ _MODULE = {
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
     "compatible": "mma.agreement",
+    "Conversion": "notation",
+    "convert_layout": "notation",
     "DATA_TYPE": "data_type",
     "DataType": "data_type",
     "decode_tensor_map": "tensor_map",
@@ -78,6 +92,8 @@ _MODULE = {
     "fragment": "mma.fragment",
     "gather4": "tma",
     "GemmPlan": "planner",
+    "Identification": "tma",
+    "identify": "tma",
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
@@ -90,7 +106,9 @@ _MODULE = {
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "NOTATION": "notation",
     "OperandTile": "mma.canonical",
+    "parse_layout": "notation",
     "Plan": "planner",
     "plan": "planner",
     "plan_gemm": "planner",
@@ -100,8 +118,10 @@ _MODULE = {
     "RuleError": "errors",
     "RULES": "tensor_map",
     "scatter4": "tma",
+    "SharedLayout": "notation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
+    "spell_layout": "notation",
     "stmatrix": "mma.ldmatrix",
     "store": "tma",
     "SWIZZLE": "swizzle",
@@ -126,6 +146,7 @@ _MODULE = {
 __all__ = [
     "ARCH",
     "DATA_TYPE",
+    "NOTATION",
     "RULES",
     "SMEM_OP",
     "SWIZZLE",
@@ -133,10 +154,12 @@ __all__ = [
     "Agreement",
     "Arch",
     "CanonicalLayout",
+    "Conversion",
     "DataType",
     "DeviceError",
     "Fragment",
     "GemmPlan",
+    "Identification",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
@@ -149,6 +172,7 @@ __all__ = [
     "PlanReport",
     "Rule",
     "RuleError",
+    "SharedLayout",
     "SmemOp",
     "Swizzle",
     "Tcgen05Descriptor",
@@ -164,21 +188,25 @@ __all__ = [
     "bank_report",
     "canonical_layout",
     "compatible",
+    "convert_layout",
     "decode_tensor_map",
     "descriptor_readings",
     "emulate_mma",
     "find_layouts",
     "fragment",
     "gather4",
+    "identify",
     "inspect_descriptor",
     "inspect_tensor_map",
     "ldmatrix",
     "load",
     "load_multicast",
     "load_tiles",
+    "parse_layout",
     "plan",
     "plan_gemm",
     "scatter4",
+    "spell_layout",
     "stmatrix",
     "store",
     "tcgen05_descriptors",

@@ -92,6 +92,8 @@ class Value:
         if chosen is None or not issubclass(chosen, cls):
             known = [kind for kind, each in Value._kinds.items() if issubclass(each, cls)]
             raise RuleError([unknown_name("kind", "kind", found, known)])
+        if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
+            return chosen.from_dict(data)
         data = {name: value for name, value in data.items() if name not in chosen._derived}
         known_fields = {each.name: each for each in _fields(chosen) if each.init}
         if strange := [name for name in data if name != "kind" and name not in known_fields]:

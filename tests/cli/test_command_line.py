@@ -47,8 +47,9 @@ def test_every_command_can_be_loaded_and_says_what_it_does():
     for name in COMMANDS:
         command = tilescope.cli.tilescope.get_command(None, name)
         assert isinstance(command, click.Command)
-        assert command.help
-        assert {"--json"} <= {option for parameter in command.params for option in parameter.opts}
+        for each in command.commands.values() if isinstance(command, click.Group) else (command,):
+            assert each.help
+            assert {"--json"} <= {option for parameter in each.params for option in parameter.opts}
 
 
 def test_the_help_lists_every_command(capsys):

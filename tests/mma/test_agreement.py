@@ -36,9 +36,7 @@ def brought(data_type, major, mode, order, tile, arch="sm_100"):
     width = SPAN[mode] * 8 // row.smem_bits
     atom_rows = 4 if mode == "128B_ATOM_32B" else 8
     atom_bytes, high, wide = atom_rows * SPAN[mode], rows // atom_rows, columns // width
-    a = TensorMap(
-        row.tma, (columns, rows), (columns * row.bits // 8,), (width, atom_rows), swizzle=mode, arch=arch
-    )
+    a = TensorMap(row.tma, (columns, rows), (columns * row.bits // 8,), (width, atom_rows), swizzle=mode, arch=arch)
     copies = []
     for down in range(high):
         for across in range(wide):
@@ -59,7 +57,9 @@ def test_what_belongs_together_agrees(case):
     instruction, data_type, major, mode, order, tile, address = case
     a, copies = brought(data_type, major, mode, order, tile)
     for operand in "AB":
-        found = compatible(a, described(case, operand=operand), copies=copies, smem_address=address, data_type=data_type)
+        found = compatible(
+            a, described(case, operand=operand), copies=copies, smem_address=address, data_type=data_type
+        )
         assert found, str(found)
         assert (found.shape, found.differing, found.cause) == (tile, 0, None)
         assert ts.Value.from_dict(found.to_dict()) == found
@@ -185,7 +185,14 @@ def test_another_swizzle_mode_is_named(case, mode):
     a, copies = brought(*case[1:6])
     loop = described(case)
     again = compatible(
-        a, found.correction, copies=copies, smem_address=case[6], major=case[2], rows=loop.block_mn, k=loop.k_per_step, data_type=case[1]
+        a,
+        found.correction,
+        copies=copies,
+        smem_address=case[6],
+        major=case[2],
+        rows=loop.block_mn,
+        k=loop.k_per_step,
+        data_type=case[1],
     )
     assert again
 

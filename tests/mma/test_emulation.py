@@ -49,7 +49,11 @@ def shapes(key, a, b, size):
     row = ts.DataType.named(data_type)
     smallest_m = 128 if key == ("tcgen05", "e2m1") else SMALLEST_M[consumer]
     padded = 128 if row.bits < row.smem_bits else 1
-    return up(m, smallest_m, a_mn), up(n, 8, b_mn), up(k_bytes * 8 // row.smem_bits, 256 // row.smem_bits, a_k, b_k, padded)
+    return (
+        up(m, smallest_m, a_mn),
+        up(n, 8, b_mn),
+        up(k_bytes * 8 // row.smem_bits, 256 // row.smem_bits, a_k, b_k, padded),
+    )
 
 
 def numbers(data_type, shape, seed):
@@ -149,7 +153,10 @@ def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
         ({"swizzle": ("128B", "64B", "32B")}, "known: none"),
         ({"a_major": "row"}, "known: K, MN"),
         ({"atom_order": "diagonal"}, "column"),
-        ({"consumer": "ldmatrix", "data_type": "s8", "b_major": "MN", "swizzle": "64B"}, "MN-major those of 16 bits alone"),
+        (
+            {"consumer": "ldmatrix", "data_type": "s8", "b_major": "MN", "swizzle": "64B"},
+            "MN-major those of 16 bits alone",
+        ),
         ({"consumer": "ldmatrix", "a": np.zeros((8, 64))}, "blocks of 16 x 16"),
     ],
 )

@@ -56,7 +56,8 @@ def legal_shapes(kind, transposed_bytes):
 
 
 @pytest.mark.parametrize(
-    ("kind", "b_major"), [(kind, major) for kind in TYPES for major in ("K", "MN") if major == "K" or "mxf4" not in kind]
+    ("kind", "b_major"),
+    [(kind, major) for kind in TYPES for major in ("K", "MN") if major == "K" or "mxf4" not in kind],
 )
 def test_takes_exactly_the_shapes_of_the_list(kind, b_major):
     name = next(iter(TYPES[kind]))
@@ -78,9 +79,17 @@ def naive_word(d, kind):
     word |= (d.a_major == "MN") << 15 | (d.b_major == "MN") << 16 | d.n >> 3 << 17
     word |= TYPES[kind][d.a_type.name] << 7 | TYPES[kind][d.b_type.name] << 10
     if kind in SCALED:
-        word |= d.b_scale_id << 4 | (d.scale_type == "ue8m0") << 23 | d.m >> 7 << 27 | d.a_scale_id << 29 | (d.k == 96) << 31
+        word |= (
+            d.b_scale_id << 4
+            | (d.scale_type == "ue8m0") << 23
+            | d.m >> 7 << 27
+            | d.a_scale_id << 29
+            | (d.k == 96) << 31
+        )
     else:
-        word |= d.sparsity_selector | int(d.saturate) << 3 | {"float16": 0, "float32": 1, "int32": 2}[d.d_type.name] << 4
+        word |= (
+            d.sparsity_selector | int(d.saturate) << 3 | {"float16": 0, "float32": 1, "int32": 2}[d.d_type.name] << 4
+        )
         word |= d.m >> 4 << 24 | {0: 0, 8: 1, 16: 2, 32: 3}[d.max_shift] << 30
     return word
 
@@ -92,7 +101,13 @@ def descriptors(draw):
     majors = [draw(st.sampled_from(["K", "MN"])) if name in TRANSPOSABLE else "K" for name in (a_type, b_type)]
     bytes_of_b = majors[1] == "MN" and ts.DataType.named(b_type).bits == 8
     m, n = draw(st.sampled_from(sorted(legal_shapes(kind, bytes_of_b))))
-    options = {"a_type": a_type, "b_type": b_type, "a_major": majors[0], "b_major": majors[1], "sparse": draw(st.booleans())}
+    options = {
+        "a_type": a_type,
+        "b_type": b_type,
+        "a_major": majors[0],
+        "b_major": majors[1],
+        "sparse": draw(st.booleans()),
+    }
     if kind == "i8":
         options["saturate"] = draw(st.booleans())
     else:

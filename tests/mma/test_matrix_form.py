@@ -91,7 +91,7 @@ def test_stmatrix_stores_bytes_as_the_fragment_says(count):
             for byte, value in enumerate(words[lane, matrix].tobytes()):
                 row, column = 2 * (lane % 4) + byte % 2, lane // 4 + 8 * (byte // 2)
                 assert smem[512 + (8 * matrix + row) * 16 + column] == value
-    assert not smem[: 512].any()
+    assert not smem[:512].any()
 
 
 @given(st.sampled_from([4, 6]), st.integers(1, 4), st.integers(0, 99))

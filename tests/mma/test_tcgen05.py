@@ -216,7 +216,9 @@ def test_refuses_what_the_fields_cannot_hold(name, field):
 def test_explains_every_field():
     found = inspect_descriptor(0x2000404000200040, instruction="tcgen05", major="MN", element_bits=32)
     words = {field.name: field.meaning for field in found.fields}
-    assert words["leading_bytes"] == "512 bytes from the atom at (mn 0, k 0) to the next 128 bytes of mn, at (mn 32, k 0)"
+    assert (
+        words["leading_bytes"] == "512 bytes from the atom at (mn 0, k 0) to the next 128 bytes of mn, at (mn 32, k 0)"
+    )
     assert words["stride_bytes"] == "1024 bytes from the atom at (mn 0, k 0) to the next 4 k, at (mn 0, k 4)"
     assert words["swizzle"] == "128B_ATOM_32B: atoms of 32 x 4 (mn x k), 512 bytes"
     assert words["version"] == "1 in every tcgen05 descriptor"
@@ -251,7 +253,9 @@ def test_the_descriptors_of_a_loop_read_the_whole_tile_and_nothing_else(operand,
 
 @pytest.mark.parametrize("order", ["column", "row"])
 def test_steps_of_48_bytes_read_the_whole_tile(order):
-    loop = tcgen05_descriptors((128, 768), "e2m1", swizzle="128B", atom_order=order, k_step_bytes=48, smem_address=0x800)
+    loop = tcgen05_descriptors(
+        (128, 768), "e2m1", swizzle="128B", atom_order=order, k_step_bytes=48, smem_address=0x800
+    )
     read = np.concatenate([each.addresses(rows=128, k=96, element_bits=4) for each in loop[0]], axis=1)
     assert (read == loop.tile.addresses()).all()
     assert len(loop[0]) == 8

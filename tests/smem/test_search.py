@@ -172,6 +172,8 @@ def test_survives_json():
     [
         ({"max_padding_bytes": -1}, "padding: -1"),
         ({"max_padding_bytes": 1.5}, "padding: 1.5"),
+        ({"max_padding_bytes": 10**30}, "padding: 1000000.*from 0 to 1024"),
+        ({"tile": (1 << 11, 1 << 11)}, "tile-size"),
         ({"tile": (8, 64)}, "tile-bounds: ldmatrix.x4 reaches byte 2047"),
         ({"tile": 64}, "layout: shape = 64"),
         ({"element_bits": 5}, "layout: 5 bits"),

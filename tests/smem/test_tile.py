@@ -81,7 +81,7 @@ def test_survives_json():
     assert Value.from_dict(json.loads(json.dumps(report.to_dict()))) == report
 
 
-@pytest.mark.parametrize("accesses", [[], None, "ldmatrix.x4", [1], 7])
+@pytest.mark.parametrize("accesses", [[], None, "ldmatrix.x4", [1], 7, np.float64(8), np.zeros(2)])
 def test_what_is_no_access_is_refused(accesses):
     with pytest.raises(RuleError, match="accesses: "):
         tile_report(accesses, Layout((8, 8), 16))

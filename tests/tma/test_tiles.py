@@ -71,6 +71,16 @@ def test_tiles_are_those_of_single_loads(threads, a):
     assert np.array_equal(found, wanted)
 
 
+@pytest.mark.parametrize(("dims", "box"), [
+    ((64, 11, 5), (16, 4, 2)), ((64, 8, 5), (32, 3, 1)), ((40, 9, 3, 3), (16, 4, 2, 2)), ((64, 7, 5, 3, 2), (32, 3, 2, 2, 1)),
+])  # fmt: skip
+def test_tiles_cut_in_the_middle_of_the_grid_keep_their_places(dims, box):
+    strides = np.cumprod([dims[0] * 2 + 16, *dims[1:-1]]).tolist()
+    a = ts.TensorMap("u16", dims, strides, box, swizzle="64B")
+    memory = np.random.default_rng(2).integers(0, 256, strides[-1] * dims[-1], dtype=np.uint8)
+    assert np.array_equal(ts.load_tiles(a, memory), tiles_one_by_one(a, memory))
+
+
 MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint16)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilescope import view
+from tilescope import canonical_layout, fragment, inspect_descriptor, view, wgmma_descriptors
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
@@ -69,6 +69,22 @@ def spanning():
     return Grid("Spans", tiers, rows, ("row", "byte"))
 
 
+def tensor_core_drawings():
+    """Operands, fragments and descriptors."""
+    layout = canonical_layout("K", "128B", "bf16")
+    return {
+        "operand": view.draw(layout.tile((128, 64)), element=(77, 40)),
+        "core matrices": view.draw(canonical_layout("MN", "none", "bf16").tile((128, 64), atom_order="row")),
+        "atom": view.draw(canonical_layout("MN", "128B_ATOM_32B", "tf32")),
+        "fragment": view.draw(fragment("mma.m16n8k16", "A", "bf16"), lane=22),
+        "accumulator": view.draw(fragment("wgmma.m64n256k16", "D", "f32")),
+        "matrices": view.draw(fragment("ldmatrix.x4.trans")),
+        "wgmma descriptor": view.draw(inspect_descriptor(0x4000404000010040)),
+        "reads": view.draw(inspect_descriptor(0x4000004000010040), rows=64),
+        "loop": view.draw(wgmma_descriptors((128, 128), "bf16", swizzle="128B")),
+    }
+
+
 def addresses():
     """Cells with more than a few characters, roomy and dense."""
     cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
@@ -104,6 +120,7 @@ def sample_drawings():
         samples[f"swizzle {mode} at {address:#x}"] = view.draw(Swizzle.named(mode), address=address)
     for name in ("xor:5,2,5", "xor:3,4,-3", "xor:2,7,3", "xor:3,0,4", "xor:7,2,7", "xor:0,4,3"):
         samples[f"swizzle {name}"] = view.draw(Swizzle.named(name))
+    samples |= tensor_core_drawings()
     samples["descriptors"] = Drawing("Descriptors", (descriptor(), instruction()))
     words = Paragraph("Words beside a grid & <others>, which wrap to a column of their own and go on for a while.")
     samples["banks"] = Drawing("Banks", (legend, Beside((banks(), words)), table))
@@ -234,7 +251,7 @@ class Page:
         for text, mono in [(element.text or "", "mono" in style["font-family"])] + [
             piece for child in element for piece in ((child.text or "", True), (child.tail or "", False))
         ]:
-            width += len(text) * size * (0.602 if mono else 0.55)
+            width += size * (0.602 * len(text) if mono else 0.57 * len(text) - 0.25 * text.count(" "))
         at = x + float(element.get("x", 0))
         left = at - {"middle": width / 2, "end": width}.get(style.get("text-anchor"), 0)
         baseline = y + float(element.get("y"))

@@ -40,8 +40,8 @@ lanes   line bank  0   4   8   12  16  20  24  28
  8-15 0x0280              13!
  8-15 0x0300              14!
  8-15 0x0380              15!
-! Cells of one column in the same group of lanes
-wait for each other: one wavefront each.
+
+ 5!  waits: its group wants several words of this bank, one a wavefront
 
 Nsight Compute counter                                    for each execution
 l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum                      12
@@ -145,10 +145,3 @@ As good, but not listed: 12 of the paddings."""
 )
 def test_the_picture_is_a_document(value):
     assert ElementTree.fromstring(value.svg()).tag.endswith("svg")
-
-
-def test_marked_cells_of_a_dense_picture_are_filled():
-    dense, wide = bank_report("ld.b32", LANES * 128).svg(), bank_report("ld.b128", LANES * 128).svg()
-    assert 'class="cell collision"' in dense
-    assert "ring collision" in wide
-    assert 'class="cell collision"' not in wide

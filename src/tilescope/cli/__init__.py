@@ -28,13 +28,18 @@ from tilescope.errors import nearest_name
 
 # command: (module and function, what the list of commands says)
 COMMANDS = {
-    "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
-    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
+    "check": ("check:check", "Say why a tensor map is refused, or what it does."),
+    "encode": ("encode:encode", "Print the 128 bytes of a tensor map."),
     "decode": ("decode:decode", "Explain a descriptor word: every field, and the bytes it reads."),
+    "diff": ("diff:diff", "Compare two tensor maps field by field."),
+    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
+    "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
-    "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
+    "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
+    "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
 

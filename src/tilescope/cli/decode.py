@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import click
 
+from tilescope.cli.map_source import read_source
 from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
-from tilescope.errors import broken, shortened
+from tilescope.errors import RuleError, Violation
 from tilescope.mma.descriptor_word import inspect_descriptor
+from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.paste import pasted_descriptor
 
 DESCRIPTOR_BITS = 64
 
@@ -18,22 +24,41 @@ DESCRIPTOR_BITS = 64
 @click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]")
 @click.option("--type", "data_type", default="bf16", metavar="TYPE", help="Element type. [default: bf16]")
 @click.option("--addresses", is_flag=True, help="List the address of every 16 bytes that one instruction reads.")
-@click.option("--rows", type=number, default=64, help="mn that the instruction reads. [default: 64]")
+@click.option("--rows", type=number, default="64", help="mn that the instruction reads. [default: 64]")
 @output_options
 def decode(
     words: tuple[str, ...], major: str, data_type: str, addresses: bool, rows: int, output: Output
 ) -> int | None:
-    """Explain WORDS: a 64-bit wgmma descriptor such as 0x4000004000010040, field by field.
+    r"""Explain WORDS: a tensor map, or a 64-bit wgmma descriptor, field by field.
 
-    Majorness and element type are not in the word; the instruction has them, so say them with --major and --type.
+    A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
+    0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
+
+    \b
+    tilescope decode map.bin
+    tilescope decode - < words-from-cuda-gdb.txt
+    tilescope decode 0x4000004000010040 --major K --type bf16
+
+    Majorness and element type of a wgmma descriptor are not in the word; the instruction has them, so say them
+    with --major and --type. Exit status 1: the bytes or bits are no descriptor.
     """
     word = descriptor_word(words)
-    if word is None:
-        raise broken(
-            "decode-input", "words", shortened(" ".join(words)), "one integer of at most 64 bits is a descriptor word",
-            "Give one word, such as 0x4000004000010040.",
-        )  # fmt: skip
-    return show_descriptor_word(word, major, data_type, rows if addresses else None, output)
+    if word is not None:
+        return show_descriptor_word(word, major, data_type, rows if addresses else None, output)
+    try:
+        source = read_source(words)
+    except RuleError as error:
+        raise RuleError(_or_a_word(each) for each in error.violations) from None
+    found = inspect_tensor_map(source.tensor_map().encode() if source.blob is None else source.blob)
+    output.show(found)
+    return 0 if found.tensor_map is not None else 1
+
+
+def _or_a_word(violation: Violation) -> Violation:
+    """What is neither a tensor map nor a descriptor word is told of both."""
+    if violation.rule != pasted_descriptor.name:
+        return violation
+    return replace(violation, limit=f"one integer of at most 64 bits, or {violation.limit}")
 
 
 def descriptor_word(words: tuple[str, ...]) -> int | None:
@@ -50,7 +75,7 @@ def descriptor_word(words: tuple[str, ...]) -> int | None:
     return word if 0 <= word < 1 << DESCRIPTOR_BITS else None
 
 
-def show_descriptor_word(word: int, major: str, data_type: str, rows: int | None, output: Output) -> int:
+def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None, output: Output) -> int:
     """Draw a descriptor word, with its reads where `rows` are asked for; 1 where it is no descriptor."""
     bits = DataType.named(data_type).smem_bits
     found = inspect_descriptor(word, major=major, element_bits=bits)

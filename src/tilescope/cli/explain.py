@@ -1,4 +1,4 @@
-"""`tilescope explain`: a term, a mode, a data type or an architecture in a few sentences."""
+"""`tilescope explain`: a term, a rule, a field, a mode, a type or an architecture in a few sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilescope.view.parts import Paragraph, Table
 @click.argument("topic", nargs=-1)
 @output_options(svg=False)
 def explain(topic: tuple[str, ...], output: Output) -> None:
-    """Explain TOPIC: a term such as "base offset", a swizzle mode, a data type or an architecture.
+    """Explain TOPIC: a term such as "base offset", a rule, a field, a swizzle mode, a data type or an architecture.
 
     Without TOPIC: list everything that can be explained.
     """
@@ -25,5 +25,9 @@ def explain(topic: tuple[str, ...], output: Output) -> None:
         output.show(index, Drawing("What can be explained", (Table(rows),)))
         return
     found = topics.find(" ".join(topic))
+    if not isinstance(found, topics.Topic):  # a rule draws itself
+        output.show(found)
+        return
+    facts = (Table(found.facts),) if found.facts else ()
     see = (Paragraph(f"See also: {', '.join(found.see)}."),) if found.see else ()
-    output.show(found, Drawing(found.name, (Paragraph(found.meaning), *see)))
+    output.show(found, Drawing(found.name, (Paragraph(found.meaning), *facts, *see)))

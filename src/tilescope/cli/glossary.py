@@ -45,7 +45,7 @@ TERMS = (
         "The widest row, in bytes, that a swizzle mode takes: 32 for 32B, 64 for 64B, 96 for 96B and 128 for the "
         "128B modes. Without interleave, box[0] times the element size must not exceed it. A narrower row still "
         "takes a whole span in shared memory, and the bytes of the gap keep what they held before.",
-        ("swizzle span", "swizzle width"),
+        ("swizzle width",),
         ("box", "swizzle"),
     ),
     Term(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
 
-from tilescope.cli.options import address, number, output_options
+from tilescope.cli.options import address, extents, number, output_options
 from tilescope.cli.output import Output
 from tilescope.errors import shortened
 from tilescope.mma.canonical import canonical_layout
@@ -15,25 +14,14 @@ from tilescope.mma.fragment import fragment as fragment_of
 from tilescope.mma.wgmma_loop import wgmma_descriptors
 
 
-class Pair(click.ParamType):
-    """Two whole numbers with a sign between them, such as 128x64 or 5,8."""
-
-    name = "pair"
-
-    def __init__(self, between: str, example: str) -> None:
-        self.between = between
-        self.example = example
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two numbers."""
-        found = re.fullmatch(rf"\s*(\d{{1,9}})\s*[{self.between}]\s*(\d{{1,9}})\s*", str(value))
-        if found is None:
-            self.fail(f"{shortened(str(value), 40)!r} is not such as {self.example}.", param, ctx)
-        return int(found[1]), int(found[2])
+def coord(text: str) -> tuple[int, ...]:
+    """The two indices of an element: 5,8."""
+    found = extents(text)
+    if len(found) != 2:
+        raise click.BadParameter(f"{shortened(text, 40)!r} has {len(found)} indices; write two, such as 5,8.")
+    return found
 
 
-TILE = Pair("xX*×", "128x64 (mn x k, in elements)")
-ELEMENT = Pair(",", "5,8")
 _LAYOUT_OPTIONS = (
     click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]"),
     click.option("--swizzle", default="128B", metavar="MODE", help="none, 32B, 64B, 128B, 128B_ATOM_32B. [default: 128B]"),
@@ -41,7 +29,7 @@ _LAYOUT_OPTIONS = (
         "--atom-order", default="column", metavar="ORDER",
         help="column: atoms along the strided dimension follow each other; row: along the contiguous. [default: column]",
     ),
-    click.option("--address", "start", type=address, default=0, metavar="A", help="Shared address of the tile. [default: 0]"),
+    click.option("--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"),
 )  # fmt: skip
 
 
@@ -56,15 +44,15 @@ def mma() -> None:
     """Draw what tensor cores read and hold: operands, fragments, descriptors."""
 
 
-@mma.command()
-@click.argument("tile", type=TILE)
+@mma.command(short_help="Draw an operand as it lies in shared memory.")
+@click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
-@click.option("--element", type=ELEMENT, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
+@click.option("--element", type=coord, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
 @output_options
 def layout(
-    tile: tuple[int, int], data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
-    element: tuple[int, int] | None, output: Output,
+    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
+    element: Any, output: Output,
 ) -> None:  # fmt: skip
     """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
     found = canonical_layout(major, swizzle, data_type).tile(tile, atom_order=atom_order, start=start)
@@ -72,19 +60,19 @@ def layout(
     output.show(found, extra=extra, element=element)
 
 
-@mma.command()
+@mma.command(short_help="Draw which thread holds which element.")
 @click.argument("instruction")
 @click.option("--operand", metavar="A|B|C|D", help="Needed for mma and wgmma.")
 @click.option("--type", "data_type", metavar="TYPE", help="The operand's own type, such as bf16, or f32 for D.")
 @click.option("--lane", type=number, metavar="N", help="Mark this thread, and list all that it holds.")
-@click.option("--element", type=ELEMENT, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
+@click.option("--element", type=coord, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
 @output_options
 def fragment(
     instruction: str,
     operand: Any,
     data_type: str | None,
     lane: int | None,
-    element: tuple[int, int] | None,
+    element: Any,
     output: Output,
 ) -> None:
     """Draw which thread holds which element, and what each thread holds.
@@ -101,14 +89,14 @@ def fragment(
     output.show(found, extra=extra, lane=lane, element=element)
 
 
-@mma.command()
-@click.argument("tile", type=TILE)
+@mma.command(short_help="List the wgmma descriptors of a K loop.")
+@click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
 @click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of 64, B in one n. [default: A]")
 @output_options
 def descriptors(
-    tile: tuple[int, int], data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
+    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
     output: Output,
 ) -> None:  # fmt: skip
     """List the wgmma descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""

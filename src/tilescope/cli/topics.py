@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
+from tilescope.cli import map_topics
 from tilescope.cli.glossary import TERMS, Term
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, broken, shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.tensor_map import RULES, Rule
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence
 
@@ -29,6 +31,7 @@ class Topic(Value):
     group: str
     meaning: str
     see: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # a table below the sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Provider(NamedTuple):
     group: str
     names: Callable[[], Iterable[str]]
     spellings: Callable[[], Mapping[str, str]]  # alias: name
-    find: Callable[[str], Topic | None]
+    find: Callable[[str], Topic | Rule | None]
 
 
 def index() -> TopicIndex:
@@ -52,8 +55,8 @@ def index() -> TopicIndex:
     return TopicIndex(tuple((provider.group, tuple(provider.names())) for provider in PROVIDERS))
 
 
-def find(name: str) -> Topic:
-    """The topic of that name; an unknown one is refused with the nearest that exist.
+def find(name: str) -> Topic | Rule:
+    """The topic of that name, or the rule; an unknown one is refused with the nearest that exist.
 
     >>> find("leading byte offset").name
     'LBO'
@@ -66,7 +69,7 @@ def find(name: str) -> Topic:
         "unknown-topic",
         "topic",
         f"topic {shortened(name)!r}",
-        "no term, mode, data type or architecture has that name",
+        "no term, rule, field, mode, data type or architecture has that name",
         f"Did you mean {' or '.join(nearest)}?" if nearest else "`tilescope explain` lists what can be explained.",
     )
 
@@ -167,8 +170,19 @@ def _row(named: Callable[[object], Row], name: str) -> Row | None:
         return None
 
 
+def _find_rule(name: str) -> Rule | None:
+    return _RULE_BY_SPELLING.get(_folded(name))
+
+
+def _find_map_topic(name: str) -> Topic | None:
+    found = map_topics.find(name)
+    return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
+
+
+_RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
 _TERM_BY_SPELLING = {_folded(spelling): term for term in TERMS for spelling in (*term.aliases, term.name)}
 PROVIDERS: tuple[Provider, ...] = (
+    Provider("rules of tensor maps", lambda: RULES, dict, _find_rule),
     Provider(
         "terms",
         lambda: (term.name for term in TERMS),
@@ -180,4 +194,5 @@ PROVIDERS: tuple[Provider, ...] = (
         "data types", lambda: DATA_TYPE, lambda: {row.ptx: row.name for row in DATA_TYPE.values()}, _find_data_type
     ),
     Provider("architectures", lambda: ARCH, dict, _find_arch),
+    Provider("tensor map fields", map_topics.names, map_topics.spellings, _find_map_topic),
 )

@@ -165,12 +165,16 @@ def _tile(given: Any, descriptor: Any, copies: Any, smem_address: int) -> tuple[
         tensor_map, data_major = given, None
     elif isinstance(given, PlannedTile):
         if not given.copies:
-            raise broken("copies", "plan", "a plan whose threads copy", "compatible follows TMA copies", 'Plan with copy="tma".')
+            raise broken(
+                "copies", "plan", "a plan whose threads copy", "compatible follows TMA copies", 'Plan with copy="tma".'
+            )
         tensor_map, data_major = given.tensor_map(0, given.problem.tile), given.problem.major
         brought = copies_of(given.copies if copies is None else copies)
         descriptor = given.descriptors(smem_address) if descriptor is None else descriptor
     else:
-        raise broken("argument-type", "tensor_map_or_plan", f"a {type(given).__name__}", "a tensor map or a plan", "Give one.")
+        raise broken(
+            "argument-type", "tensor_map_or_plan", f"a {type(given).__name__}", "a tensor map or a plan", "Give one."
+        )
     if not isinstance(descriptor, OperandDescriptor | DescriptorLoop):
         raise broken(
             "argument-type", "descriptor", f"a {type(descriptor).__name__}",
@@ -180,7 +184,13 @@ def _tile(given: Any, descriptor: Any, copies: Any, smem_address: int) -> tuple[
 
 
 def _reads(
-    descriptor: OperandDescriptor | DescriptorLoop, major: Major, written: Addresses, bits: int, origin: Any, rows: Any, k: Any
+    descriptor: OperandDescriptor | DescriptorLoop,
+    major: Major,
+    written: Addresses,
+    bits: int,
+    origin: Any,
+    rows: Any,
+    k: Any,
 ) -> list[_Read]:
     if isinstance(descriptor, DescriptorLoop):
         block, step = descriptor.block_mn, descriptor.k_per_step
@@ -209,19 +219,25 @@ def _difference(read: _Read, written: Addresses, row: int, k: int) -> Difference
     read_at, left_at = int(read.addresses()[row, k]), int(read.part_of(written)[row, k])
     lies = np.argwhere(written == read_at)
     found = (int(lies[0][0]), int(lies[0][1])) if lies.size else None
-    return Difference(read.origin[0] + row, read.origin[1] + k, read_at, None if left_at == NOT_WRITTEN else left_at, found)
+    return Difference(
+        read.origin[0] + row, read.origin[1] + k, read_at, None if left_at == NOT_WRITTEN else left_at, found
+    )
 
 
 def _in_words(difference: Difference) -> str:
     place = f"Element (mn {difference.mn}, k {difference.k})"
-    there = "nothing of the tile" if difference.found is None else f"(mn {difference.found[0]}, k {difference.found[1]})"
+    there = (
+        "nothing of the tile" if difference.found is None else f"(mn {difference.found[0]}, k {difference.found[1]})"
+    )
     read = f"is read at {difference.read_address:#x}, where {there} lies"
     if difference.written_address is None:
         return f"{place} {read}, but no copy brings it"
     return f"{place} was written at {difference.written_address:#x} and {read}"
 
 
-def _cause(read: _Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> tuple[Cause, str, OperandDescriptor | None]:
+def _cause(
+    read: _Read, written: Addresses, tensor_map: AnyMap, *, flip: bool
+) -> tuple[Cause, str, OperandDescriptor | None]:
     """The likely cause, in words, and the descriptor that would be right."""
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if tensor_map.swizzle.bits == 0 and row_bytes != CHUNK_BYTES:
@@ -243,7 +259,11 @@ def _cause(read: _Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -
     said = f"TMA wrote with swizzle {tensor_map.swizzle.name}, which no {read.descriptor.form.instruction} descriptor reads here."
     if tensor_map.swizzle.name != read.descriptor.swizzle.name:
         return "swizzle-mode", f"Swizzle mode: {said}", None
-    return "several", f"More than one thing differs: no single {read.descriptor.form.instruction} descriptor reads these copies.", None
+    return (
+        "several",
+        f"More than one thing differs: no single {read.descriptor.form.instruction} descriptor reads these copies.",
+        None,
+    )
 
 
 def _corrected(read: _Read, fitted: OperandDescriptor, changes: Any) -> OperandDescriptor:
@@ -277,15 +297,15 @@ def _plain_rows(read: _Read, tensor_map: AnyMap, row_bytes: int) -> tuple[Cause,
     )
 
 
-def _fits(
-    read: _Read, written: Addresses, tensor_map: AnyMap, *, flip: bool
-) -> list[tuple[OperandDescriptor, Major]]:
+def _fits(read: _Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> list[tuple[OperandDescriptor, Major]]:
     """The descriptors that read what was written, each with the majorness it takes."""
     other: Major = "MN" if read.major == "K" else "K"
     views = [(read.major, read, written), (other, replace(read, major=other), written)]
     if flip:  # nobody said which dimension the map's innermost one is: perhaps it is the other
         extent = min(read.rows, written.shape[1]), min(read.k, written.shape[0])
-        views.append((other, replace(read, major=other, rows=extent[0], k=extent[1], origin=read.origin[::-1]), written.T))
+        views.append(
+            (other, replace(read, major=other, rows=extent[0], k=extent[1], origin=read.origin[::-1]), written.T)
+        )
     found = []
     for major, view, addresses in views:
         for base_offset in dict.fromkeys((read.descriptor.base_offset, 0)):
@@ -335,7 +355,9 @@ def _changes(read: _Read, fitted: OperandDescriptor, major: Major) -> dict[Cause
     """The fields in which the right descriptor differs from the given one, as causes, the weightiest first."""
     given, changes = read.descriptor, dict[Cause, str]()
     if major != read.major:
-        changes["majorness"] = f"Majorness: the tile lies {major}-major, and is read as {read.major}-major. Use major=\"{major}\"."
+        changes["majorness"] = (
+            f'Majorness: the tile lies {major}-major, and is read as {read.major}-major. Use major="{major}".'
+        )
     if fitted.swizzle != given.swizzle:
         changes["swizzle-mode"] = (
             f"Swizzle mode: TMA wrote {fitted.swizzle.name}, the descriptor reads {given.swizzle.name}. "
@@ -363,7 +385,10 @@ def _changes(read: _Read, fitted: OperandDescriptor, major: Major) -> dict[Cause
             f"Start address: the first element was written for start {fitted.start_address:#x}, the descriptor says "
             f"{given.start_address:#x}. Use start_address={fitted.start_address:#x}."
         )
-    words: dict[str, tuple[Cause, str]] = {"leading_bytes": ("leading-bytes", "Leading"), "stride_bytes": ("stride-bytes", "Stride")}
+    words: dict[str, tuple[Cause, str]] = {
+        "leading_bytes": ("leading-bytes", "Leading"),
+        "stride_bytes": ("stride-bytes", "Stride"),
+    }
     for name in moved:
         cause, word = words[name]
         value = getattr(fitted, name)

@@ -99,9 +99,7 @@ def inspect_descriptor(
     )  # fmt: skip
 
 
-def _layout(
-    described: type[OperandDescriptor], word: int, major: Major, element_bits: int
-) -> CanonicalLayout | None:
+def _layout(described: type[OperandDescriptor], word: int, major: Major, element_bits: int) -> CanonicalLayout | None:
     """The layout that the word names; None where its code has no mode."""
     swizzle = described.form.swizzles.get(described.form.word.decode(word)["swizzle"])
     return None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)
@@ -136,7 +134,11 @@ def _in_words(
         meaning["leading_is_address"] = "leading is an address"
     return tuple(
         DescriptorField(
-            each.name, each.low, each.high - each.low + 1, meaning=meaning[each.name], raw=values[each.name] // each.unit
+            each.name,
+            each.low,
+            each.high - each.low + 1,
+            meaning=meaning[each.name],
+            raw=values[each.name] // each.unit,
         )
         for each in form.word.fields
     )

@@ -95,7 +95,9 @@ def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:
         matrix = np.asarray(given)
         found = matrix if matrix.dtype == dtype else matrix.astype(dtype)
     except (TypeError, ValueError) as error:
-        raise broken("mma-matrix", name, f"a {type(given).__name__}", f"numbers that {row.name} can hold", f"({error})") from None
+        raise broken(
+            "mma-matrix", name, f"a {type(given).__name__}", f"numbers that {row.name} can hold", f"({error})"
+        ) from None
     if found.ndim != 2 or 0 in found.shape:
         raise broken("mma-matrix", name, f"an array of shape {found.shape}", "a matrix: two dimensions", "Reshape it.")
     return found
@@ -106,7 +108,11 @@ def _tile(
 ) -> OperandTile:
     if not isinstance(smem_address, int) or smem_address < 0 or smem_address % SMEM_LINE_BYTES:
         raise broken(
-            "smem-alignment", "smem_address", repr(smem_address), "TMA writes to multiples of 128 bytes", "Align the buffer."
+            "smem-alignment",
+            "smem_address",
+            repr(smem_address),
+            "TMA writes to multiples of 128 bytes",
+            "Align the buffer.",
         )
     mn, k = shape
     return canonical_layout(major_named(major), swizzle, row).tile((mn, k), atom_order=atom_order, start=smem_address)

@@ -313,7 +313,11 @@ def _arguments(kind: Tcgen05Kind, values: dict[str, int]) -> dict[str, Any]:
             "sparsity_selector": values["sparsity_selector"], "max_shift": _MAX_SHIFTS[values["max_shift"]],
         }  # fmt: skip
     scale = {code: name for name, code in _SCALE_CODES.items()}
-    arguments |= {"a_scale_id": values["a_scale_id"], "b_scale_id": values["b_scale_id"], "scale_type": scale[values["scale_type"]]}
+    arguments |= {
+        "a_scale_id": values["a_scale_id"],
+        "b_scale_id": values["b_scale_id"],
+        "scale_type": scale[values["scale_type"]],
+    }
     return arguments | ({"k": _WIDE_K} if values.get("k") else {})
 
 
@@ -328,12 +332,24 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
         if values[argument].name not in kind.codes:
             fits = [row.name for row in KINDS.values() if values[argument].name in row.codes]
             fix = f"Use kind {' or '.join(fits)}." if fits else ""
-            refuse("type", argument, f"{argument} = {values[argument].name}", f"kind {kind.name} takes {', '.join(kind.codes)}", fix)
+            refuse(
+                "type",
+                argument,
+                f"{argument} = {values[argument].name}",
+                f"kind {kind.name} takes {', '.join(kind.codes)}",
+                fix,
+            )
     accumulator = values["d_type"].name
     if accumulator not in kind.accumulators:
         refuse("type", "d_type", f"d_type = {accumulator}", f"kind {kind.name} has D as {', '.join(kind.accumulators)}")
     elif accumulator == "float16" and "bfloat16" in (values["a_type"].name, values["b_type"].name):
-        refuse("type", "d_type", "d_type = float16 with bfloat16", "products of bfloat16 are summed in float32", "Use d_type=\"f32\".")
+        refuse(
+            "type",
+            "d_type",
+            "d_type = float16 with bfloat16",
+            "products of bfloat16 are summed in float32",
+            'Use d_type="f32".',
+        )
     for letter in "ab":
         row = values[f"{letter}_type"]
         if values[f"{letter}_major"] == "MN" and (row.name not in _TRANSPOSABLE or kind.is_dense_4_bit):
@@ -346,14 +362,29 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     for name in ("negate_a", "negate_b", "saturate", "sparse"):
         if not isinstance(values[name], bool):
             refuse("flag", name, f"{name} = {values[name]!r}", "True or False", "Give a bool.")
-        elif values[name] and ((name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")):
-            refuse("flag", name, f"{name} with kind {kind.name}", "only i8 saturates, and only the others negate", "Leave it out.")
+        elif values[name] and (
+            (name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")
+        ):
+            refuse(
+                "flag",
+                name,
+                f"{name} with kind {kind.name}",
+                "only i8 saturates, and only the others negate",
+                "Leave it out.",
+            )
     for name, allowed in _limits(kind, values).items():
         if values[name] not in allowed or isinstance(values[name], bool):
             listed = ", ".join(map(str, allowed))
             refuse("field", name, f"{name} = {values[name]!r}", f"kind {kind.name} has {listed}", f"Use {allowed[0]}.")
-    if values["max_shift"] and not any(form.form.endswith(".ws") and values["m"] in form.m and values["n"] in form.n for form in kind.shapes):
-        refuse("field", "max_shift", f"max_shift = {values['max_shift']}", "a shift belongs to .ws: m 32, 64, 128 with n 64, 128, 256")
+    if values["max_shift"] and not any(
+        form.form.endswith(".ws") and values["m"] in form.m and values["n"] in form.n for form in kind.shapes
+    ):
+        refuse(
+            "field",
+            "max_shift",
+            f"max_shift = {values['max_shift']}",
+            "a shift belongs to .ws: m 32, 64, 128 with n 64, 128, 256",
+        )
     return problems
 
 
@@ -408,4 +439,3 @@ def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
 
 def _wrong(rule: str, argument: str, found: str, limit: str, fix: str = "") -> Violation:
     return Violation(f"tcgen05-{rule}", "error", argument, found, limit, fix or "Use one of these.")
-

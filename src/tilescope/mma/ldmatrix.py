@@ -131,12 +131,7 @@ def _bytes_of(smem: Any, *, writeable: bool) -> npt.NDArray[np.uint8]:
 
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     words = np.asarray(registers)
-    if (
-        words.ndim != 2
-        or words.shape[0] != _LANES
-        or words.shape[1] not in (1, 2, 4)
-        or words.dtype.kind not in "iu"
-    ):
+    if words.ndim != 2 or words.shape[0] != _LANES or words.shape[1] not in (1, 2, 4) or words.dtype.kind not in "iu":
         raise broken(
             "matrix-registers", "registers", f"an array of shape {words.shape} and type {words.dtype}",
             "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",

@@ -106,7 +106,9 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
     >>> matrix_form("ldmatrix", "m16n16.b8", count=2, transpose=True).registers
     2
     """
-    forms = [form for form in MATRIX_FORMS.get(name, ()) if direction in form.directions] if isinstance(name, str) else []
+    forms = (
+        [form for form in MATRIX_FORMS.get(name, ()) if direction in form.directions] if isinstance(name, str) else []
+    )
     problems = []
 
     def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
@@ -122,7 +124,13 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
     chosen = [form for form in forms if form.transposed == bool(transpose)]
     if not chosen:
         has = "always transposes" if forms[0].transposed else "never transposes"
-        refuse("matrix-trans", "transpose", f"transpose = {transpose!r}", f"{name} {has}", f"Use transpose={forms[0].transposed}.")
+        refuse(
+            "matrix-trans",
+            "transpose",
+            f"transpose = {transpose!r}",
+            f"{name} {has}",
+            f"Use transpose={forms[0].transposed}.",
+        )
     if problems:
         raise RuleError(problems)
     return chosen[0]

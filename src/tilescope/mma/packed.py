@@ -1,7 +1,7 @@
 """Values narrower than a byte: dense in memory, or one to a byte.
 
-    6 bits     byte 0        byte 1        byte 2             value i has bits 6 i to 6 i + 5,
-               ·00000011     11·222222 …                      counted from the lowest bit of the first byte
+6 bits     byte 0        byte 1        byte 2             value i has bits 6 i to 6 i + 5,
+           ·00000011     11·222222 …                      counted from the lowest bit of the first byte
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which descriptors a number could be: the 64-bit ones of wgmma and tcgen05, the 32-bit ones of tcgen05's kinds.
 
-    0x4000404000010040   bit 46 set, bits 61-63 = 2      tcgen05 descriptor, 128B
-    0x4000004000010040   bits 46-48 zero, 62-63 = 1      wgmma descriptor, 128B
-    0x0000000008400010   at most 32 bits                 instruction descriptor of kind f16, or of kind f8f6f4, …
+0x4000404000010040   bit 46 set, bits 61-63 = 2      tcgen05 descriptor, 128B
+0x4000004000010040   bits 46-48 zero, 62-63 = 1      wgmma descriptor, 128B
+0x0000000008400010   at most 32 bits                 instruction descriptor of kind f16, or of kind f8f6f4, …
 """
 
 from __future__ import annotations

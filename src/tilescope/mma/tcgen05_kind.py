@@ -57,7 +57,11 @@ class Tcgen05Kind:
         """The row called `name`; .kind::f16 is understood too."""
         if isinstance(name, Tcgen05Kind):
             return name
-        row = KINDS.get(name.strip().casefold().removeprefix(".").removeprefix("kind::")) if isinstance(name, str) else None
+        row = (
+            KINDS.get(name.strip().casefold().removeprefix(".").removeprefix("kind::"))
+            if isinstance(name, str)
+            else None
+        )
         if row is None:
             raise RuleError([unknown_name("kind of tcgen05.mma", "mma_kind", name, KINDS)])
         return row
@@ -131,7 +135,11 @@ def tcgen05_for(data_type: object) -> Tcgen05Kind:
     """
     row = DataType.named(data_type)
     if row.name not in _BY_SMEM_TYPE:
-        fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored." if row.name == "float32" else "Use one of these."
+        fix = (
+            "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+            if row.name == "float32"
+            else "Use one of these."
+        )
         raise broken("tcgen05-type", "data_type", row.name, f"tcgen05 multiplies {', '.join(_BY_SMEM_TYPE)}", fix)
     return KINDS[_BY_SMEM_TYPE[row.name]]
 
@@ -151,7 +159,13 @@ def shape_problems(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool)
     m_known = sorted({each for form in kind.shapes for each in form.m})
     fix = "Use such a pair."
     if isinstance(n, int) and m in m_known:
-        near = {each for form in kind.shapes if m in form.m for each in form.n if forms_of(kind, m, each, transposed_bytes=transposed_bytes)}
+        near = {
+            each
+            for form in kind.shapes
+            if m in form.m
+            for each in form.n
+            if forms_of(kind, m, each, transposed_bytes=transposed_bytes)
+        }
         fix = f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
     where = ", and B MN-major of 8 bits" if transposed_bytes else ""
     return [Violation(
@@ -175,7 +189,9 @@ def forms_of(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool) -> tu
 def _in_steps(extents: list[int]) -> str:
     """A list of extents, its longest even run in short."""
     first = 0
-    while len(extents) - first > 2 and extents[-1] - extents[-2] != (extents[-1] - extents[first]) / (len(extents) - 1 - first):
+    while len(extents) - first > 2 and extents[-1] - extents[-2] != (extents[-1] - extents[first]) / (
+        len(extents) - 1 - first
+    ):
         first += 1
     single = [str(each) for each in extents[:first]]
     if len(extents) - first <= 3:

@@ -112,7 +112,12 @@ def tcgen05_descriptors(
 def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> list[Violation]:
     if step_bytes == K_STEP_BYTES:
         return []
-    wide = (step_bytes, canonical.major, canonical.swizzle.name, canonical.element_bits) == (WIDE_STEP_BYTES, "K", "128B", 4)
+    wide = (step_bytes, canonical.major, canonical.swizzle.name, canonical.element_bits) == (
+        WIDE_STEP_BYTES,
+        "K",
+        "128B",
+        4,
+    )
     step_k = WIDE_STEP_BYTES * 2
     if wide and k % step_k == 0:
         return []

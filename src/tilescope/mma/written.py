@@ -42,7 +42,8 @@ def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
     """Copies as (coords, smem_offset_bytes): pairs, or values with these names."""
     try:
         pairs = [
-            (each.coords, each.smem_offset_bytes) if hasattr(each, "smem_offset_bytes") else tuple(each) for each in given
+            (each.coords, each.smem_offset_bytes) if hasattr(each, "smem_offset_bytes") else tuple(each)
+            for each in given
         ]
         return tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
     except (TypeError, ValueError):
@@ -53,7 +54,12 @@ def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
 
 
 def written_addresses(
-    tensor_map: AnyMap, copies: Iterable[tuple[tuple[int, ...], int]], *, smem_address: int, major: Major, data_type: DataType
+    tensor_map: AnyMap,
+    copies: Iterable[tuple[tuple[int, ...], int]],
+    *,
+    smem_address: int,
+    major: Major,
+    data_type: DataType,
 ) -> Addresses:
     """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, broken, shortened, unknown_name
 from tilescope.layout import Layout
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
@@ -64,6 +64,10 @@ class Access(Value):
         row = SmemOp.named(op)
         address, mask = lane_arrays(lane_address, active)
         checked_lanes(row, address, mask)
+        if not isinstance(name, str):
+            raise broken(
+                "access-name", "name", f"a {type(name).__name__}", "a text", "Name the pattern, or leave it out."
+            )
         for field, value in (
             ("op", row), ("lane_address", read_only(address.copy())),
             ("active", None if mask is None else read_only(mask.copy())), ("name", name or row.name), ("layout", layout),
@@ -141,8 +145,8 @@ class Access(Value):
                 "fragment", "fragment", f"a {type(fragment).__name__}", "the fragment of an operand",
                 'Use fragment("mma.m16n8k16", "A", "bf16").',
             )  # fmt: skip
+        trans = _trans(transpose)
         row, offsets = pattern.fragments(fragment, tile, transpose)
-        trans = ".trans" if transpose else ""
         return cls(row, *offsets, f"{row.name} {fragment.instruction} {fragment.operand}{trans}")
 
     @classmethod
@@ -194,6 +198,11 @@ class Access(Value):
         >>> Access.columns((64, 64), 16).on(Layout((64, 64), 16, swizzle="128B")).lane_address[0, :4]
         array([  0, 144, 288, 432])
         """
+        if not isinstance(layout, Layout):
+            raise broken(
+                "layout", "layout", f"a {type(layout).__name__}", "a pattern is placed on a Layout",
+                "Use Layout((rows, columns), element_bits, swizzle=...).",
+            )  # fmt: skip
         if self.layout is not None:
             raise broken(
                 "placed-twice", "access", f"{self.name} is already placed", "a pattern is placed once, from the plain tile",
@@ -239,7 +248,7 @@ class Access(Value):
 
     @classmethod
     def _matrices(cls, instruction: str, tile: Any, element_bits: Any, count: Any, transpose: bool) -> Access:
-        row = SmemOp.named(f"{instruction}.x{count}" + (".trans" if transpose else ""))
+        row = SmemOp.named(f"{instruction}.x{count}{_trans(transpose)}")
         return cls(row, *pattern.matrices(row, tile, element_bits))
 
 
@@ -288,6 +297,14 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
         padding_bytes=layout.padding_bytes, swizzle=layout.swizzle, start=layout.start,
     )  # fmt: skip
     return in_bytes.address(row, byte)
+
+
+def _trans(transpose: Any) -> str:
+    if not isinstance(transpose, bool):
+        raise broken(
+            "transpose", "transpose", shortened(repr(transpose)), "True or False", "Use True for MN-major tiles."
+        )
+    return ".trans" if transpose else ""
 
 
 def _element_load(element_bits: Any) -> SmemOp:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tilescope.swizzle import SMEM_LINE_BYTES
+
 FIRST_BATCH = 4096  # accesses in one call that make loading the compiled loop worth while: more will follow
 NEXT_BATCH = 64  # once it is there
-_LINE_BYTES = 128
 _LINE_SHIFT = 7
 
 
@@ -45,7 +46,7 @@ def _count(
     Lanes are first dealt to the columns of the line without a look at each other; only a column with more
     lanes than the degree found so far is looked through for equal lines.
     """
-    columns = _LINE_BYTES >> cell_shift
+    columns = SMEM_LINE_BYTES >> cell_shift
     lines = np.empty((columns, 32), np.int64)  # that lanes want of each column
     wanted = np.empty(columns, np.int64)  # how many lanes do
     lanes = address.shape[1]
@@ -67,7 +68,7 @@ def _count(
         for first in range(0, lanes, per_group):
             wanted[:] = 0
             for lane in range(first, first + per_group):
-                column = (address[access, lane] & (_LINE_BYTES - 1)) >> cell_shift
+                column = (address[access, lane] & (SMEM_LINE_BYTES - 1)) >> cell_shift
                 lines[column, wanted[column]] = address[access, lane] >> _LINE_SHIFT
                 wanted[column] += mask[access, lane] if masked else 1
             degree = 0

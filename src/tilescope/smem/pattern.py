@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import ARCH
 from tilescope.errors import RuleError, Violation, broken
 from tilescope.layout import Layout
 from tilescope.mma.fragment import Fragment
@@ -27,6 +28,7 @@ from tilescope.swizzle import CHUNK_BYTES
 Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
 Order = Literal["rows", "columns"]
 MATRIX_ROWS = 8
+MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
 # How many matrices an instruction takes down and across the tile, and which follow each other first:
 # ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
@@ -151,8 +153,13 @@ def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: 
 
 
 def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
-    """Rows, and bytes of a row, of a plain tile (rows, columns) of elements."""
+    """Rows, and bytes of a row, of a plain tile (rows, columns) of elements that fits shared memory."""
     plain = Layout(tile, element_bits)
+    if plain.size_bytes > MAX_TILE_BYTES:
+        raise broken(
+            "tile-size", "tile", f"{plain.shape[0]} rows of {plain.pitch_bytes} bytes, {plain.size_bytes} in all",
+            f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory", "Use a smaller tile.",
+        )  # fmt: skip
     return plain.shape[0], plain.pitch_bytes
 
 

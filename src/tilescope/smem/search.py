@@ -19,17 +19,19 @@ from typing import Literal
 
 import numpy as np
 
-from tilescope.errors import broken
+from tilescope.errors import broken, shortened
 from tilescope.layout import Layout
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import Addresses, Mask, count_ideal, count_wavefronts
 from tilescope.smem.op import BANK_BYTES, SmemOp
+from tilescope.smem.pattern import tile_bytes
 from tilescope.smem.tile import access_list
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
 from tilescope.value import Value
 
 Family = Literal["plain", "hardware", "xor", "padding"]
 FAMILIES: tuple[Family, ...] = ("plain", "hardware", "xor", "padding")
+_MOST_PADDING_BYTES = 1024
 _BATCH_ACCESSES = 2048  # counted together
 _UNUSED = -(1 << 62)  # no distance between two lanes
 
@@ -123,14 +125,12 @@ def find_layouts(
     """
     patterns = access_list(accesses)
     plain = Layout(tile, element_bits)
-    if not isinstance(max_padding_bytes, int) or max_padding_bytes < 0:
+    tile_bytes(tile, element_bits)
+    if not isinstance(max_padding_bytes, int) or not 0 <= max_padding_bytes <= _MOST_PADDING_BYTES:
         raise broken(
-            "padding",
-            "max_padding_bytes",
-            repr(max_padding_bytes),
-            "an integer of at least 0",
-            "Use 128, a whole line.",
-        )
+            "padding", "max_padding_bytes", shortened(repr(max_padding_bytes)), f"an integer from 0 to {_MOST_PADDING_BYTES}",
+            "Use 128, a whole line: beyond that, paddings repeat themselves.",
+        )  # fmt: skip
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
     candidates = _candidates(plain, max(access.op.access_bytes for access in patterns), max_padding_bytes)

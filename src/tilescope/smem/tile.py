@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -83,8 +84,11 @@ def tile_report(accesses: Access | Iterable[Access], layout: Layout | None = Non
 
 def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     """The patterns as a list, whether one or several were given; a RuleError where something else was."""
-    given = [accesses] if isinstance(accesses, Access) else accesses
-    found = list(given) if isinstance(given, Iterable) else [given]
+    found: list[Any]
+    try:
+        found = [accesses] if isinstance(accesses, Access) else list(accesses)
+    except TypeError:
+        found = [accesses]
     wrong = [each for each in found if not isinstance(each, Access)]
     if wrong or not found:
         raise broken(

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tilescope.tensor_map.im2col_wide import Im2colWideMap
 from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX
 from tilescope.tensor_map.tiled import TensorMap
+from tilescope.value import Value
 
 MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
 
@@ -30,6 +32,24 @@ argument_missing = noticed(
     passing=MATRIX,
     failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
 )
+
+argument_json = noticed(
+    "argument-json",
+    "Arguments in JSON are one object, by name.",
+    source="RFC 8259",
+    subjects=("paste",),
+    passing={"json": '{"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [64]}'},
+    failing={"json": '["bf16", [64], [], [64]]'},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MapReport(Value):
+    """Whether a map is accepted, everything the rules say about it, and the map itself if it is one."""
+
+    accepted: bool
+    violations: tuple[Violation, ...]
+    tensor_map: AnyMap | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +87,27 @@ class MapArguments:
         if isinstance(address, str):
             with suppress(ValueError):  # it stays text, which the rule argument-type names
                 arguments["address"] = int(address, 0)
-        return cls(chosen, arguments)
+        ordered = {name: arguments[name] for name in signature(chosen).parameters if name in arguments}
+        return cls(chosen, ordered | arguments)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> MapArguments:
+        """What JSON says, as `to_dict` of a map prints it; an inspection or a convolution holds its map."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RuleError(
+                [argument_json.violation("json", f"no JSON: {error}", "one object", "Correct it.")]
+            ) from None
+        nested = found.get("tensor_map") if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            fix = "Give the arguments by name."
+            raise RuleError([argument_json.violation("json", f"a {type(found).__name__}", "one object", fix)])
+        return cls.of(nested if isinstance(nested, dict) else found)
+
+    def with_given(self, others: Mapping[str, Any]) -> MapArguments:
+        """The same with some arguments replaced."""
+        return MapArguments(self.map_class, dict(self.given) | dict(others))
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""
@@ -76,6 +116,13 @@ class MapArguments:
             return wrong
         found: tuple[Violation, ...] = self.map_class.check(**self.given)  # type: ignore[attr-defined]
         return found
+
+    def report(self) -> MapReport:
+        """What the rules say, and the map if they accept it."""
+        violations = self.check()
+        if any(each.severity == "error" for each in violations):
+            return MapReport(False, violations, None)
+        return MapReport(True, violations, self.tensor_map())
 
     def tensor_map(self) -> AnyMap:
         """The map, or TensorMapError with every violation."""

@@ -24,7 +24,7 @@ from tilescope.tensor_map.rule import noticed
 MOST_TAPS = 256  # the offsets of a rank-4 map are below 256
 _IMAGE = {"n": 1, "h": 16, "w": 16, "c": 64, "data_type": "f16", "channels_per_pixel": 64, "pixels_per_column": 64}
 extents = noticed(
-    "convolution",
+    "convolution-extents",
     "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
     source="the arithmetic of a convolution",
     subjects=("convolution",),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import TensorMapError
@@ -29,6 +29,7 @@ from tilescope.value import Value, hex_field
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
+LARGEST_RANK = 5
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it for large tensors, and CUTLASS clears it: ignored
 _TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
 
@@ -37,15 +38,15 @@ _TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
 class DescriptorField(Value):
     """One field of a descriptor: where it is, what it holds, and what that means.
 
-    >>> DescriptorField("rank", 68, 3, "2 dimensions", 1).word
+    >>> DescriptorField("rank", 68, 3, 1, "2 dimensions").word
     1
     """
 
     name: str
     bit: int  # first bit, counted through all sixteen words
     width_bits: int
-    meaning: str
     raw: int = hex_field()
+    meaning: str = ""
 
     @property
     def word(self) -> int:
@@ -69,7 +70,7 @@ class _Field:
 
 
 def _plus_one(what: str) -> Callable[[int], str]:
-    return lambda raw: f"{raw + 1} {what}".strip()
+    return lambda raw: f"{raw + 1} {what}{'s' if raw and what else ''}".strip()
 
 
 def _coded(table: Iterable[str]) -> Callable[[int], str]:
@@ -100,7 +101,7 @@ _COMMON = (
     #      name            bit       width  stored                                        in words
     _Field("address",      0,           57, lambda a: a.address, hex),
     _Field("im2col",       64,           1, lambda a: int(a.subject == "im2col"), _coded(("tiled", "im2col"))),
-    _Field("rank",         64 + 4,       3, lambda a: a.rank - 1, _plus_one("dimensions")),
+    _Field("rank",         64 + 4,       3, lambda a: a.rank - 1, _plus_one("dimension")),
     _Field("data_type",    64 + 7,       4, _type_code, _coded(_TYPE_NAMES)),
     _Field("interleave",   64 + 11,      2, lambda a: a.interleave.driver_code, _coded(("none", "16B", "32B"))),
     _Field("swizzle",      64 + 13,      2, lambda a: a.swizzle.driver_code, _coded(("none", "32B", "64B", "128B"))),
@@ -118,7 +119,7 @@ _COMMON = (
 def _of_dimension(i: int) -> tuple[_Field, ...]:
     """The fields of dimension i that both kinds of map have."""
     return (
-        _Field(f"dims[{i}]", 4 * 64 + 32 * i, 32, lambda a: a.dims[i] - 1, _plus_one("elements")),
+        _Field(f"dims[{i}]", 4 * 64 + 32 * i, 32, lambda a: a.dims[i] - 1, _plus_one("element")),
         _Field(f"element_strides[{i}]", 6 * 64 + 32 + 3 * i, 3, lambda a: a.element_strides[i] - 1, _plus_one("")),
     )
 
@@ -134,7 +135,7 @@ def _of_stride(i: int) -> tuple[_Field, ...]:
 
 
 def _of_box(i: int) -> _Field:
-    return _Field(f"box[{i}]", 6 * 64 + 56 + 8 * i, 8, lambda a: a.box[i] - 1, _plus_one("elements"))
+    return _Field(f"box[{i}]", 6 * 64 + 56 + 8 * i, 8, lambda a: a.box[i] - 1, _plus_one("element"))
 
 
 def _of_corner(name: str, start: int, bits: int, i: int) -> _Field:
@@ -142,8 +143,8 @@ def _of_corner(name: str, start: int, bits: int, i: int) -> _Field:
                   _signed(bits))
 
 
-_CHANNELS = _Field("channels_per_pixel", 6 * 64 + 56, 8, lambda a: a.channels_per_pixel - 1, _plus_one("channels"))
-_PIXELS = _Field("pixels_per_column", 7 * 64 + 32, 10, lambda a: a.pixels_per_column - 1, _plus_one("pixels"))
+_CHANNELS = _Field("channels_per_pixel", 6 * 64 + 56, 8, lambda a: a.channels_per_pixel - 1, _plus_one("channel"))
+_PIXELS = _Field("pixels_per_column", 7 * 64 + 32, 10, lambda a: a.pixels_per_column - 1, _plus_one("pixel"))
 # fmt: on
 
 
@@ -152,7 +153,7 @@ def _table(is_im2col: bool, rank: int) -> tuple[_Field, ...]:
     shape = [each for i in range(min(rank, 5)) for each in _of_dimension(i)]
     shape += [each for i in range(min(rank, 5) - 1) for each in _of_stride(i)]
     if is_im2col:
-        bits = CORNER_BITS.get(rank, 16)
+        bits = CORNER_BITS[min(max(rank, 3), 5)]  # bytes that are no map may claim any rank
         spatial = range(max(0, min(3, rank - 2)))
         shape += [_of_corner(name, start, bits, i) for name, start in _CORNERS for i in spatial]
         shape += [_CHANNELS, _PIXELS]
@@ -167,8 +168,8 @@ _STORED = {
     which: tuple((each.bit // WORD_BITS, each.bit % WORD_BITS, each.stored) for each in fields)
     for which, fields in _TABLE.items()
 }
+_KNOWN_BITS = {which: sum(each.mask for each in fields) for which, fields in _TABLE.items()}
 _WORDS = struct.Struct("<16Q")
-
 
 encode_measured = noticed(
     "encode-measured",
@@ -196,17 +197,57 @@ def encoded(a: Geometry) -> bytes:
 def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
     """Every field of 128 bytes, whatever they are, by name."""
     bits = int.from_bytes(blob, "little")
-    rank = (bits >> 68 & 7) + 1
     found = {}
-    for each in _TABLE[bool(bits >> WORD_BITS & 1), rank]:
+    for each in _TABLE[_which(bits)]:
         raw = (bits & each.mask) >> each.bit
-        found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, each.meaning(raw), raw)
+        found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, raw, each.meaning(raw))
     return found
 
 
-def unknown_bits(blob: bytes) -> tuple[int, ...]:
-    """Bits that are set although no field holds them; the driver under which this was measured sets none."""
+class Place(NamedTuple):
+    """Where a field stands; `rank` where that depends on it, 0 where it does not."""
+
+    name: str
+    bit: int
+    width_bits: int
+    rank: int
+
+
+def field_places() -> list[Place]:
+    """The places of all fields, by their bits.
+
+    >>> [each for each in field_places() if each.name == "lower_corner[1]"]
+    [Place(name='lower_corner[1]', bit=456, width_bits=8, rank=4), Place(name='lower_corner[1]', bit=453, width_bits=5, rank=5)]
+    """
+    found: dict[str, dict[tuple[int, int], set[int]]] = {}
+    for (_, rank), fields in _TABLE.items():
+        for each in fields:
+            if rank <= 5:
+                found.setdefault(each.name, {}).setdefault((each.bit, each.width_bits), set()).add(rank)
+    places = [
+        Place(name, *where, max(ranks) if len(wheres) > 1 or name.startswith(("lower", "upper")) else 0)
+        for name, wheres in found.items()
+        for where, ranks in wheres.items()
+    ]
+    return sorted(places, key=lambda place: (place.name, place.rank))
+
+
+def unknown_bits(blob: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Bits set in no field at all, and bits set in fields of dimensions that the map does not have.
+
+    The driver sets neither; tensormap.replace leaves the second kind behind when it lowers the rank.
+    """
     bits = int.from_bytes(blob, "little")
-    for each in raw_fields(blob).values():
-        bits &= ~(((1 << each.width_bits) - 1) << each.bit)
-    return tuple(bit for bit in range(DESCRIPTOR_BYTES * 8) if bits >> bit & 1)
+    is_im2col, rank = _which(bits)
+    strange = bits & ~_KNOWN_BITS[is_im2col, rank]
+    unused = 0 if is_im2col else strange & _KNOWN_BITS[False, LARGEST_RANK]
+    return _places(strange & ~unused), _places(unused)
+
+
+def _places(bits: int) -> tuple[int, ...]:
+    return tuple(bit for bit in range(bits.bit_length()) if bits >> bit & 1)
+
+
+def _which(bits: int) -> tuple[bool, int]:
+    """Which table describes these bits: whether they are an im2col map, and their rank."""
+    return bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1

@@ -2,13 +2,14 @@
 
     memory = op(memory, shared)
 
-    add        integers wrap; floats round to nearest even, and every NaN becomes one: 0x7FFF, 0x7FFFFFFF
-               (the 64-bit NaN, 0x7FFFFFFFFFFFFFFF, follows them and was not measured)
+    add        integers wrap; floats round to nearest even; every NaN of 16 or 32 bits becomes 0x7FFF, 0x7FFFFFFF.
+               A 64-bit NaN passes as it is, the shared one first; infinities that cancel give 0xFFF8000000000000
     min, max   a NaN loses against a number, two NaNs give 0x7FFF; -0 lies below +0
     inc        old >= new ? 0 : old + 1
     dec        old == 0 or old > new ? new : old - 1
 
-float32_ftz flushes denormal inputs and results to zero, sign kept; the other types keep denormals.
+float32_ftz flushes denormal inputs and results to zero, sign kept; the other types keep denormals. tfloat32 adds
+like float32, tfloat32_ftz like float32_ftz: nothing is rounded to tf32.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def _decrement(old: Words, new: Words) -> Words:
 
 _BITWISE: dict[str, Combination] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _INTEGER: dict[str, Combination] = {"add": np.add, "inc": _increment, "dec": _decrement}
+_FLUSHING = ("float32_ftz", "tfloat32_ftz")
+_CANCELLED_INFINITIES = np.uint64(0xFFF8000000000000)
 _EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float32_ftz": 0x7F800000,
              "float64": 0x7FF0000000000000}  # fmt: skip
 
@@ -83,13 +86,17 @@ def _float_add(data_type: DataType, old: Words, new: Words) -> Words:
             total: Words = (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
             nan = np.isnan(wide)
         else:
-            if data_type.name == "float32_ftz":
+            flushes = data_type.name in _FLUSHING
+            if flushes:
                 old, new = _flushed(old), _flushed(new)
             kind = f"f{old.itemsize}"
             sums = old.view(kind) + new.view(kind)
             total, nan = sums.view(old.dtype), np.isnan(sums)
-            if data_type.name == "float32_ftz":
+            if flushes:
                 total = _flushed(total)
+    if data_type.name == "float64":
+        passed = np.where(_is_nan(data_type, new), new, np.where(_is_nan(data_type, old), old, _CANCELLED_INFINITIES))
+        return np.where(nan, passed, total)
     return np.where(nan, total.dtype.type(_all_but_sign(total)), total)
 
 

@@ -86,7 +86,7 @@ def walk(copy: Copy) -> Walk:
         first_outer = 1
     near = source_offset(a, a.dims) < _FAR_BYTES
     if near and low < high and isinstance(a, TensorMap) and not copy.rows4:
-        steps = _box_steps(_row_counts(a), a.element_strides, a.strides_bytes, a.interleave.slice_bytes or 0)
+        steps = _box_steps(a)
         if steps.all_inside(copy.coords, a.dims, first_outer):  # the common case, and a quick one
             return Walk(steps.offsets_bytes + source_offset(a, copy.coords), steps.ones, True, low, high, row_bytes)
     coords = row_coords(copy)
@@ -104,8 +104,7 @@ def row_coords(copy: Copy) -> Offsets:
         column, *rows = copy.coords
         return np.array([(column, row) for row in rows], np.int64)
     if isinstance(a, TensorMap):
-        steps = _box_steps(_row_counts(a), a.element_strides, a.strides_bytes, a.interleave.slice_bytes or 0)
-        return steps.indices + np.array(copy.coords, np.int64)
+        return _box_steps(a).indices + np.array(copy.coords, np.int64)
     if isinstance(a, Im2colMap):
         return _im2col_coords(a, copy.coords, copy.offsets)
     assert isinstance(a, Im2colWideMap)
@@ -135,12 +134,6 @@ def _inner_bits(tensor_map: AnyMap) -> int:
     return (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
 
 
-def _row_counts(tensor_map: TensorMap) -> tuple[int, ...]:
-    """How many rows there are along each dimension; without interleave the innermost one is the row itself."""
-    visited = tensor_map.visited_elements
-    return visited if tensor_map.interleave.slice_bytes else (1, *visited[1:])
-
-
 @dataclass(frozen=True, slots=True)
 class _BoxSteps:
     """Distances from a box's first element to the first element of each row."""
@@ -152,21 +145,24 @@ class _BoxSteps:
 
     def all_inside(self, coords: tuple[int, ...], dims: tuple[int, ...], first_outer: int) -> bool:
         """Whether every row is in the tensor when the box starts at `coords`."""
-        return all(0 <= coords[axis] < dims[axis] - self.last[axis] for axis in range(first_outer, len(dims)))
+        for axis in range(first_outer, len(dims)):  # noqa: SIM110  a generator takes longer than all of this
+            if not 0 <= coords[axis] < dims[axis] - self.last[axis]:
+                return False
+        return True
 
 
 @lru_cache(maxsize=64)
-def _box_steps(
-    counts: tuple[int, ...], element_strides: tuple[int, ...], strides_bytes: tuple[int, ...], inner_bytes: int
-) -> _BoxSteps:
-    """The rows of a box, the first dimension running fastest."""
+def _box_steps(a: TensorMap) -> _BoxSteps:
+    """The rows of a box, dim 1 running fastest; of an interleaved one, whose rows are pixels, dim 0."""
+    sliced = a.interleave.slice_bytes or 0
+    counts = a.visited_elements if sliced else (1, *a.visited_elements[1:])
     number = np.arange(prod(counts))
-    indices = np.empty((len(number), len(counts)), np.int64)
-    for axis, (count, stride) in enumerate(zip(counts, element_strides, strict=True)):
+    indices = np.empty((len(number), a.rank), np.int64)
+    for axis, (count, stride) in enumerate(zip(counts, a.element_strides, strict=True)):
         number, index = np.divmod(number, count)
         indices[:, axis] = index * stride
-    offsets_bytes = indices @ np.array((inner_bytes, *strides_bytes), np.int64)
-    last = tuple((count - 1) * stride for count, stride in zip(counts, element_strides, strict=True))
+    offsets_bytes = indices @ np.array((sliced, *a.strides_bytes), np.int64)
+    last = tuple((count - 1) * stride for count, stride in zip(counts, a.element_strides, strict=True))
     ones = np.ones(len(indices), np.bool_)
     for array in (indices, offsets_bytes, ones):
         array.flags.writeable = False

@@ -18,7 +18,7 @@ from tilescope.smem.tile import TileReport
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Entry, Legend, Paragraph, Part, Table
 
 _MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
 _MOST_COLLISIONS = 2  # of a report that are spelled out
@@ -29,6 +29,16 @@ _FAMILY_WORDS = {
     "padding": "the paddings",
 }
 _MOST_LANES = 8  # of a collision
+_WAITING = Legend(
+    (
+        Entry(
+            "waits: its group wants several words of this bank, one a wavefront",
+            5,
+            "collision",
+            "5",
+        ),
+    )
+)
 
 
 def draw_bank_report(report: BankReport) -> Drawing:
@@ -39,7 +49,9 @@ def draw_bank_report(report: BankReport) -> Drawing:
     ld.b128: 4 wavefronts, 4 without conflicts
     """
     title = f"{report.op.name}: {_count(report.wavefronts, 'wavefront')}, {report.ideal} without conflicts"
-    return Drawing(title, (Paragraph(_verdict(report)), bank_grid(report), _counters(report), *_notes(report)))
+    legend = [_WAITING] if report.excess else []
+    parts = (Paragraph(_verdict(report)), bank_grid(report), *legend, _counters(report), *_notes(report))
+    return Drawing(title, parts)
 
 
 def draw_tile_report(report: TileReport) -> Drawing:
@@ -60,6 +72,7 @@ def draw_tile_report(report: TileReport) -> Drawing:
         which = "" if cost.instructions == 1 else "Worst instruction of " if worst.excess else "First instruction of "
         parts.append(bank_grid(worst, f"{which}{cost.name}: {_count(worst.wavefronts, 'wavefront')}"))
         parts.append(Paragraph(_verdict(worst)))
+    parts += [_WAITING] if report.excess else []
     parts += [part for _, worst in drawn[:1] for part in _notes(worst)]
     title = (
         "Shared-memory accesses" if report.layout is None else f"Shared-memory accesses to {_described(report.layout)}"
@@ -139,13 +152,8 @@ def _cell_words(lanes: list[int]) -> str:
 
 
 def _cell_notes(rows: list[Row]) -> tuple[str, ...]:
-    cells = [cell for row in rows for cell in row.cells]
-    notes = []
-    if any(cell.mark for cell in cells):
-        notes.append("! Cells of one column in the same group of lanes wait for each other: one wavefront each.")
-    if any("+" in cell.text for cell in cells):
-        notes.append("0+ is lane 0 with others that want the same word: read together.")
-    return tuple(notes)
+    shared = any("+" in cell.text for row in rows for cell in row.cells)
+    return ("0+ is lane 0 with others that want the same word: read together.",) if shared else ()
 
 
 def _verdict(report: BankReport) -> str:
@@ -194,7 +202,7 @@ def _how(found: FoundLayout) -> str:
         case "plain":
             return "as it is"
         case "hardware":
-            return f"TMA on {', '.join(swizzle.architectures)}"
+            return "every TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
         case "xor":
             return f"`{swizzle.c_expression}`"
         case "padding":

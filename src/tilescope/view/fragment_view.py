@@ -20,7 +20,7 @@ from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
 from tilescope.view.palette import Mark
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Beside, Paragraph, Part, Table
 
 _WARP = 32
 _MOST_CELLS = 16  # columns of the element grid
@@ -52,7 +52,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
 
     >>> from tilescope.mma.fragment import fragment
     >>> draw_fragment(fragment("mma.m16n8k8", "A", "bf16")).title
-    'mma.m16n8k8 operand A, bfloat16: 16 x 8 (m x k) in 32 threads of 4 values'
+    'mma.m16n8k8, operand A: 16 x 8 bfloat16 (m x k)'
     """
     if element is not None:
         holder = fragment.holder(*element)[0]
@@ -63,25 +63,28 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
     block = _Block.of(fragment)
     rows, columns = fragment.shape
     row_name, column_name = _NAMES[fragment.operand]
-    several = f"{fragment.matrices} of " if fragment.matrices > 1 else ""
-    kind = f"operand {fragment.operand}, {fragment.data_type.name}" if fragment.operand != "matrix" else "matrices"
-    title = (
-        f"{fragment.instruction} {kind}: {several}{rows} x {columns} ({row_name} x {column_name}) "
-        f"in {fragment.threads} threads of {fragment.values} values"
-    )
+    operand = "" if fragment.operand == "matrix" else f", operand {fragment.operand}"
+    several = f"{fragment.matrices} x " if fragment.matrices > 1 else ""
+    size = f"{several}{rows} x {columns} {fragment.data_type.name} ({row_name} x {column_name})"
+    title = f"{fragment.instruction}{operand}: {size}"
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)
     sentence = Paragraph(_sentence(fragment, block, matrix))
-    parts: list[Part] = [sentence, _element_grid(fragment, block, matrix, lane, element)]
+    parts: list[Part] = [sentence]
     if lane is not None:
         parts.append(_lane_table(fragment, lane))
-    parts += [_thread_grid(fragment, block, lane), _facts(fragment)]
+    grids = _element_grid(fragment, block, matrix, lane, element), _thread_grid(fragment, block, lane)
+    parts += [Beside(grids), _facts(fragment)]
     return Drawing(title, tuple(parts))
 
 
 def _sentence(fragment: Fragment, block: _Block, matrix: int) -> str:
-    said = "`T5V2` is value 2 of thread 5"
+    held = f"{fragment.threads} threads hold {fragment.values} values each; "
+    said = held + "`T5V2` is value 2 of thread 5"
     if block.elements > 1:
-        said = f"`T5V2` stands for values 2 to {1 + block.elements} of thread 5: the {block.elements} that share a register"
+        said = (
+            held
+            + f"`T5V2` stands for values 2 to {1 + block.elements} of thread 5: the {block.elements} that share a register"
+        )
     if fragment.matrices > 1:
         said += f". Drawn is matrix {matrix} of {fragment.matrices}"
     return said + ". Colour: the lane."
@@ -175,7 +178,7 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
     if fragment.threads > _WARP:
         notes.append(f"Warp {warp} of {fragment.threads // _WARP}.")
     if fragment.matrices > 1 and fragment.operand == "matrix":
-        notes.append("Every register holds two elements of its own matrix.")
+        notes.append("Register j holds two elements of matrix j. Lane 8 j + r gives the address of its row r.")
     names = ",".join(_NAMES[fragment.operand])
     return Grid(f"What each thread holds: {names}", (Tier("value", headers),), tuple(lines), ("thread",), tuple(notes))
 

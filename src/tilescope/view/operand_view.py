@@ -1,6 +1,6 @@
 """The drawing of a tensor-core operand in shared memory: its atoms, one atom both ways, and the facts.
 
-Atoms: where each starts           One atom, by element            The same atom, by shared memory
+Where each atom starts             One atom, by element            The same atom, by shared memory
           k 0-63   64-127                k  0-7   8-15 …              bank   0-3   4-7   8-11 …
 mn  0-7   0x0000   0x4000          mn 0    0x000  0x010           line 0     0,0   0,8   0,16
 mn 8-15   0x0400   0x4400             1    0x090  0x080                1     1,8   1,0   1,24
@@ -19,6 +19,7 @@ from tilescope.view.grid import Cell, Grid, Header, Row, Tier
 from tilescope.view.palette import Mark
 from tilescope.view.parts import Beside, Paragraph, Table
 
+_NARROW_MAP = 4  # columns of a map of atoms that leave room beside it
 _MOST_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around what is asked for
 Element = tuple[int, int]
 
@@ -56,14 +57,9 @@ def draw_operand_tile(tile: OperandTile, element: Element | None = None) -> Draw
     }[tile.atom_order]
     sentence = f"{_atom_sentence(layout)} Order `{tile.atom_order}`: {follow}."
     corner = _corner(element or (0, 0), layout)
-    return Drawing(
-        title,
-        (
-            Paragraph(sentence),
-            Beside((_atom_map(tile, corner), *_atom_both_ways(tile, corner, element))),
-            _facts(tile, element),
-        ),
-    )
+    starts, atom = _atom_map(tile, corner), _atom_both_ways(tile, corner, element)
+    grids = (Beside((starts, *atom)),) if starts.columns <= _NARROW_MAP else (starts, Beside(atom))
+    return Drawing(title, (Paragraph(sentence), *grids, _facts(tile, element)))
 
 
 def _atom_sentence(layout: CanonicalLayout) -> str:
@@ -132,7 +128,7 @@ def _atom_map(tile: OperandTile, corner: Element) -> Grid:
         notes.append(f"One atom to the right ({columns_per_atom} {column_name}): {step_right} bytes.")
     notes.append("The marked atom is drawn in full.")
     return Grid(
-        "Atoms: the shared address each starts at",
+        "Where each atom starts",
         (Tier(column_name, headers),),
         tuple(rows),
         (row_name,),
@@ -185,8 +181,8 @@ def _by_element(tile: OperandTile, corner: Element, element: Element | None) -> 
         rows.append(Row((str(_drawn(layout, *chunks[0])[0]),), tuple(cells)))
     first_columns = [_drawn(layout, *chunk)[1] for chunk in _chunks(tile, corner)[0]]
     tier = Tier(column_name, tuple(Header(_extent(first, per_chunk), short=str(first)) for first in first_columns))
-    title = "One atom, by element: address of each 16-byte chunk"
-    return Grid(title, (tier,), tuple(rows), (row_name,), ("Colour: the four banks that hold it.",))
+    note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
+    return Grid("One atom, by element", (tier,), tuple(rows), (row_name,), (note,))
 
 
 def _by_memory(tile: OperandTile, corner: Element, element: Element | None) -> Grid:

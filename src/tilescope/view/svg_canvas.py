@@ -16,6 +16,7 @@ from tilescope.view.parts import words
 
 MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
 SANS_WIDTH = 0.58
+_BOLD_WIDTH = 0.69  # digits of the bold sans-serif fonts
 BODY = 13  # font sizes in pixels
 SMALL = 12
 TINY = 11
@@ -105,12 +106,13 @@ def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Bl
     """Text wrapped to `width` pixels; code between backticks is set in the monospaced font."""
     lines: list[list[str]] = []
     taken = widest = 0.0
+    sans = _BOLD_WIDTH if classes in ("title", "sub") else SANS_WIDTH
     for word in words(text):
-        wide = sum(len(piece) * size * (MONO_WIDTH if is_code else SANS_WIDTH) for piece, is_code in word)
+        wide = sum(len(piece) * size * (MONO_WIDTH if is_code else sans) for piece, is_code in word)
         shown = "".join(
             f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
         )
-        space = size * SANS_WIDTH / 2
+        space = size * sans / 2
         if lines and taken + space + wide <= width:
             lines[-1].append(shown)
             taken += space + wide

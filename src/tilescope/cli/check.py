@@ -1,0 +1,53 @@
+"""`tilescope check`: would the driver take this tensor map, and if not, why."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tilescope.cli.map_options import map_options
+from tilescope.cli.map_source import Source, read_source
+from tilescope.cli.options import output_options
+from tilescope.cli.output import Output
+from tilescope.tensor_map.arguments import MapArguments
+
+
+@click.command()
+@click.argument("source", nargs=-1)
+@map_options
+@output_options
+def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -> int:
+    r"""Say whether the driver takes a tensor map, and every reason why not.
+
+    The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
+    or Triton print when a map fails, or with the words of a descriptor; - is stdin. Options replace what SOURCE says.
+
+    \b
+    tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B
+    tilescope check failed.log --arch sm_100
+    pbpaste | tilescope check -
+
+    Exit status 1: refused.
+    """
+    if not source and asked is None:
+        if sys.stdin.isatty():
+            raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
+        source = ("-",)
+    if source:
+        given = read_source(source)
+        others = {} if asked is None else dict(asked.given)
+        found = Source(given.blob, tuple(each.with_given(others) for each in given.asked))
+        if given.blob is not None and others:
+            raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
+    else:
+        assert asked is not None
+        found = Source(None, (asked,))
+    first, *more = found.reports()
+    arguments = [each.given for each in found.asked] or [{}]
+    output.show(first, extra={"others": [each.to_dict() for each in more]} if more else {}, asked=arguments[0])
+    if not output.as_json:
+        for each, told in zip(more, arguments[1:], strict=True):
+            click.echo()
+            Output().show(each, asked=told)
+    return 0 if all(each.accepted for each in (first, *more)) else 1

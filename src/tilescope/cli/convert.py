@@ -1,0 +1,67 @@
+"""`tilescope convert`: a layout from one notation to another, every address compared."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+
+from tilescope.cli.options import address, output_options
+from tilescope.cli.output import STDOUT, Output
+from tilescope.errors import RuleError, shortened
+from tilescope.notation import NOTATION, convert_layout
+
+
+def tile_shape(text: str) -> tuple[int, int]:
+    """Two extents as people write them: 64x128, 64,128 or (64, 128)."""
+    found = re.fullmatch(r"\s*\(?\s*(\d{1,7})\s*[x,]\s*(\d{1,7})\s*\)?\s*", text)
+    if found is None:
+        raise click.BadParameter(f"{shortened(text, 40)!r} is not a shape; write 64x128.")
+    return int(found[1]), int(found[2])
+
+
+@click.command()
+@click.argument("text")
+@click.option("--to", "notation", required=True, type=click.Choice(list(NOTATION)), help="The notation of the answer.")
+@click.option("--bits", type=int, help="Bits of an element, where TEXT does not say.")
+@click.option("--shape", type=tile_shape, metavar="MNxK", help="The tile in elements, where TEXT does not say.")
+@click.option(
+    "--major", type=click.Choice(["K", "MN"]), help="The contiguous index, where TEXT does not say. [default: K]"
+)
+@click.option(
+    "--unit",
+    type=click.Choice(["bytes", "elements"]),
+    help="What CuTe's Python form of a swizzle counts. [default: bytes]",
+)
+@click.option(
+    "--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"
+)
+@click.option("--draw", is_flag=True, help="Draw both layouts side by side.")
+@output_options
+def convert(
+    text: str, notation: str, bits: int | None, shape: tuple[int, int] | None, major: str | None, unit: str | None,
+    start: int, draw: bool, output: Output,
+) -> int:  # fmt: skip
+    """Translate the layout TEXT into another notation, and prove it: all addresses are compared.
+
+    TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
+    atom's name (GMMA::Layout_K_SW128_Atom<half_t>), a Triton encoding (#ttg.nvmma_shared<{…}>), Mosaic's transforms,
+    CU_TENSOR_MAP_SWIZZLE_128B, PTX's .swizzle_mode and .swizzle_atomicity, or Layout((64, 64), 16, swizzle="128B").
+
+    Exit status 1, with the reason: there is no such text for this layout.
+    """
+    try:
+        found = convert_layout(text, notation, element_bits=bits, shape=shape, major=major, unit=unit, start=start)  # type: ignore[arg-type]
+    except RuleError as refused:
+        if any(violation.rule != "no-equivalent" for violation in refused.violations):
+            raise
+        violations = [violation.to_dict() for violation in refused.violations]
+        click.echo(
+            json.dumps({"kind": "violations", "violations": violations}, indent=2) if output.as_json else str(refused)
+        )
+        return 1
+    if not output.as_json and output.svg_path != STDOUT:
+        click.echo(f"{found.result}\n")  # whole, on a line of its own, however narrow the terminal
+    output.show(found, picture=draw or output.svg_path is not None)
+    return 0

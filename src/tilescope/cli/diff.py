@@ -1,0 +1,26 @@
+"""`tilescope diff`: two tensor maps, field by field."""
+
+from __future__ import annotations
+
+import click
+
+from tilescope.cli.map_source import read_source
+from tilescope.cli.options import output_options
+from tilescope.cli.output import Output
+from tilescope.tensor_map.comparison import TensorMapDiff
+
+
+@click.command()
+@click.argument("one")
+@click.argument("other")
+@output_options
+def diff(one: str, other: str, output: Output) -> int:
+    """Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
+
+    Each is a file or text with JSON, with a dump of arguments, or with the bytes or words of a descriptor; - is stdin.
+
+    Exit status 1: they differ.
+    """
+    found = TensorMapDiff.of(read_source((one,)).tensor_map(), read_source((other,)).tensor_map())
+    output.show(found)
+    return 0 if found.same else 1

@@ -1,0 +1,57 @@
+"""`tilescope encode`: the 128 bytes of a tensor map, as the driver writes them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import click
+
+from tilescope.cli.map_options import map_options
+from tilescope.cli.options import output_options
+from tilescope.cli.output import Output
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.decoding import inspect_tensor_map
+
+_WORDS_PER_LINE = 4
+
+
+@click.command()
+@map_options
+@click.option(
+    "--hex", "form", flag_value="hex", default="hex", help="Print 256 hexadecimal digits, in memory order. [default]"
+)
+@click.option("--c", "form", flag_value="c", help="Print an array of 64-bit words in C.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the 128 bytes to a file."
+)
+@output_options
+def encode(asked: MapArguments | None, form: str, out: Path | None, output: Output) -> None:
+    r"""Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
+
+    The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
+    the driver.
+
+    \b
+    tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --swizzle 128B --c
+    """
+    if asked is None:
+        raise click.UsageError("describe a map: --type, --dims and --box, or --from-json.")
+    blob = asked.tensor_map().encode()
+    if out is not None:
+        out.write_bytes(blob)
+        click.echo(f"wrote {out}", err=True)
+    if output.as_json or output.svg_path is not None:
+        output.show(inspect_tensor_map(blob), extra={"hex": blob.hex(), "words": [hex(word) for word in _words(blob)]})
+    elif out is None:
+        click.echo(blob.hex() if form == "hex" else _in_c(blob))
+
+
+def _words(blob: bytes) -> tuple[int, ...]:
+    return struct.unpack("<16Q", blob)
+
+
+def _in_c(blob: bytes) -> str:
+    words = [f"{word:#018x}ull" for word in _words(blob)]
+    lines = [", ".join(words[first : first + _WORDS_PER_LINE]) for first in range(0, len(words), _WORDS_PER_LINE)]
+    return "alignas(128) const unsigned long long tensor_map[16] = {\n    " + ",\n    ".join(lines) + ",\n};"

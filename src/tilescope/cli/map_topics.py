@@ -1,0 +1,96 @@
+"""What `explain` says of the fields of a descriptor, and of editing them with tensormap.replace."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tilescope.tensor_map.descriptor import WORD_BITS, field_places
+from tilescope.tensor_map.replacement import PUBLISHING, REPLACE_FIELDS
+
+PREFIX = "field "
+REPLACE = "tensormap.replace"
+
+# The fields of a CUtensorMap on sm_90, [i] standing for each dimension.
+_FIELDS = {
+    "address": "Where the first element lies in global memory: below 2^57, and a multiple of 16 bytes.",
+    "im2col": "1 in an im2col map, 0 in a tiled one.",
+    "rank": "How many dimensions the tensor has, less one.",
+    "data_type": "The type in PTX's numbering. tfloat32 is stored as float32 (7) and tfloat32_ftz as float32_ftz (8), with "
+    "the field tf32 set.",
+    "interleave": "0 none, 1 16B, 2 32B: how channels lie in global memory.",
+    "swizzle": "0 none, 1 32B, 2 64B, 3 128B: how the rows of a box lie in shared memory.",
+    "oob_fill": "What a load writes outside the tensor: 0 zero, 1 NaN.",
+    "tf32": "1 where a load rounds float32 to tfloat32.",
+    "l2_promotion": "0 none, 1 64B, 2 128B, 3 256B: how much the L2 cache fetches at once.",
+    "strides_bytes[i]": "The step of dimension i + 1 in units of 16 bytes: its low 32 bits here, its upper four bits in word 3.",
+    "strides_bytes[i] high": "The upper four bits of the step of dimension i + 1, which counts 16-byte units.",
+    "dims[i]": "The extent of dimension i in elements, less one.",
+    "element_strides[i]": "The traversal stride of dimension i, less one.",
+    "box[i]": "The extent of the box in dimension i, less one; tiled maps only.",
+    "channels_per_pixel": "Channels that a copy brings of each pixel, less one; it takes the place of box[0] in im2col maps.",
+    "pixels_per_column": "Pixels that one copy brings, less one; im2col maps only.",
+    "lower_corner[i]": "Where the base pixels begin in W, H, D; two's complement, 16, 8 or 5 bits wide for rank 3, 4, 5.",
+    "upper_corner[i]": "How far beyond the end the base pixels go in W, H, D; two's complement, as wide as the lower corner.",
+    "box_bytes": "Bytes of the box, element strides divided out and rounded down; im2col: channels x pixels x bytes.",
+    "repeat_bytes": "Bytes after which the swizzle pattern repeats: 256, 512, 1024; 16 without a swizzle.",
+}
+
+
+class MapTopic(NamedTuple):
+    """A field, or the instruction that edits fields."""
+
+    name: str
+    meaning: str
+    see: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+def names() -> list[str]:
+    """All topics of this module."""
+    return [REPLACE, *(PREFIX + name for name in _FIELDS)]
+
+
+def spellings() -> dict[str, str]:
+    """Other spellings of them."""
+    return {"replace": REPLACE, "cuTensorMapReplaceAddress": REPLACE, "fence.proxy.tensormap": REPLACE} | {
+        name: PREFIX + name for name in _FIELDS
+    }
+
+
+def find(name: str) -> MapTopic | None:
+    """The topic of that name: "field box[1]", "box[1]", "tensormap.replace"."""
+    asked = " ".join(name.casefold().split())
+    if asked in {REPLACE, *(each.casefold() for each, topic in spellings().items() if topic == REPLACE)}:
+        return _replace()
+    general = re.sub(r"\[\d\]", "[i]", asked.removeprefix(PREFIX).replace("-", "_"))
+    if general not in _FIELDS:
+        return None
+    facts = tuple(
+        (place.name, _in_words(place.bit, place.width_bits) + (f" (rank {place.rank})" if place.rank else ""))
+        for place in field_places()
+        if re.sub(r"\[\d\]", "[i]", place.name) == general
+    )
+    return MapTopic(PREFIX + general, _FIELDS[general], ("tensor map", REPLACE), facts)
+
+
+def _in_words(bit: int, width_bits: int) -> str:
+    word, low = divmod(bit, WORD_BITS)
+    high = low + width_bits - 1
+    return f"word {word}, bit{'s' if width_bits > 1 else ''} {low}" + (f"-{high}" if width_bits > 1 else "")
+
+
+def _replace() -> MapTopic:
+    meaning = (
+        "Edits one field of a tiled tensor map on the device: `tensormap.replace.tile.FIELD.shared::cta.b1024.b32 [map], "
+        "(index,) value`. It exists on sm_90a and later targets with a or f, and checks nothing: an edited map must keep "
+        "every rule that the driver would have checked. On the host, cuTensorMapReplaceAddress changes the address alone, "
+        "of any kind of map. A copy may use an edited map only after it was published with the fences below."
+    )
+    fields = tuple(
+        (row.ptx, f"{row.width}{f', index 0 to {row.ordinals - 1}' if row.ordinals else ''}: {row.value}")
+        for row in REPLACE_FIELDS.values()
+    )
+    cannot = ("cannot be replaced", "L2 promotion; whatever im2col maps have beside their address")
+    steps = tuple((f"publish, {number}", said) for number, said in enumerate(PUBLISHING, 1))
+    return MapTopic(REPLACE, meaning, ("tensor map", "replace-field"), (*fields, cannot, *steps))

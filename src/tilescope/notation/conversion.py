@@ -1,0 +1,180 @@
+"""From one notation to another, with the proof that both texts name the same addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError, unknown_name
+from tilescope.layout import Layout
+from tilescope.mma.canonical import Major
+from tilescope.notation import cute, cute_atom, modes, mosaic, triton
+from tilescope.notation.given import Given, Unit
+from tilescope.notation.shared_layout import SharedLayout, no_equivalent
+from tilescope.notation.text import checked_text
+from tilescope.swizzle import SWIZZLE
+from tilescope.value import Value
+
+NotationName = Literal[
+    "tilescope", "driver", "ptx", "cute", "cute-elements", "cute-python", "cute-atom", "triton", "gluon", "mosaic"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """A way to write layouts down, and what it leaves to be said beside the text.
+
+    >>> NOTATION["driver"].unsaid
+    ('element_bits', 'shape', 'major', 'start')
+    """
+
+    name: str
+    unsaid: tuple[str, ...]
+    example: str
+    spell: Callable[[SharedLayout], str] = field(repr=False, compare=False)
+
+
+# fmt: off
+NOTATION: dict[str, Notation] = {row.name: row for row in (
+    Notation("tilescope",     (),                        'Layout((64, 64), 16, swizzle="128B")', modes.spell_layout),
+    Notation("driver",        ("element_bits", "shape", "major", "start"), "CU_TENSOR_MAP_SWIZZLE_128B", modes.spell_driver),
+    Notation("ptx",           ("element_bits", "shape", "major", "start"),
+             ".swizzle_mode = 128B, .swizzle_atomicity = 16B", modes.spell_ptx),
+    Notation("cute",          (),                        "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute.spell),
+    Notation("cute-elements", ("element_bits",),         "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute.spell_elements),
+    Notation("cute-python",   ("element_bits",),         "S<3,4,3> o 0 o (8,64):(64,1)", cute.spell_python),
+    Notation("cute-atom",     (),                        "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
+    Notation("triton",        ("element_bits", "shape", "start"),
+             "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
+    Notation("gluon",         ("element_bits", "shape", "start"),
+             "gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)", triton.spell_gluon),
+    Notation("mosaic",        ("element_bits", "shape", "start"), "(TileTransform((8, 64)), SwizzleTransform(128))", mosaic.spell),
+)}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion(Value):
+    """A layout in two notations, with the number of addresses that were found equal.
+
+    >>> print(convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "triton"))
+    #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+    """
+
+    source: str  # as it was given
+    notation: str  # of the result
+    result: str  # the layout in that notation
+    unsaid: tuple[str, ...]  # what the result's notation does not say: give it beside the text
+    layout: SharedLayout
+    compared: int  # addresses of the source and of the result, read again, that are equal: all of them
+    basis: Basis  # measured: the swizzle was seen to act so on a card
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What the result's notation leaves unsaid, as arguments of `parse_layout`.
+
+        >>> convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "mosaic").beside
+        {'element_bits': 16, 'shape': (8, 64), 'start': 0}
+        """
+        return {name: getattr(self.layout, name) for name in self.unsaid}
+
+    def read_again(self) -> SharedLayout:
+        """The layout as the result's text tells it: equal to `layout` in every address."""
+        return parse_layout(self.result, **self.beside)
+
+    def __str__(self) -> str:
+        return self.result
+
+
+def parse_layout(
+    text: str,
+    *,
+    element_bits: int | None = None,
+    shape: tuple[int, int] | None = None,
+    major: Major | None = None,
+    unit: Unit | None = None,
+    start: int = 0,
+) -> SharedLayout:
+    """The layout that a text of any notation describes.
+
+    What the notation leaves unsaid is given beside it: the element's bits, the tile's (mn, k) shape, which of
+    the two is contiguous ("K" or "MN"), what CuTe's Python form of a swizzle counts, the shared address.
+
+    >>> atom = parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)")
+    >>> atom == parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)
+    True
+    >>> atom == parse_layout("Sw<3,4,3> o _0 o (_8,_64):(_64,_1)", element_bits=16)  # counts elements: another
+    False
+    """
+    given = Given(element_bits, shape, major, unit, start)
+    return _reader(checked_text(text))(checked_text(text), given)
+
+
+def spell_layout(layout: SharedLayout | Layout, notation: NotationName | str | Notation, *, major: Major = "K") -> str:
+    """The layout in a notation; `RuleError` with the reason where it has no name there.
+
+    `major` says which index of a `Layout` comes first: "K" its rows, "MN" its columns.
+
+    >>> print(spell_layout(Layout((64, 64), 16, swizzle="128B"), "mosaic"))
+    (TileTransform((8, 64)), SwizzleTransform(128))
+    """
+    return _spelled(layout, notation, major)[0]
+
+
+def convert_layout(
+    text: str,
+    notation: NotationName | str | Notation,
+    *,
+    element_bits: int | None = None,
+    shape: tuple[int, int] | None = None,
+    major: Major | None = None,
+    unit: Unit | None = None,
+    start: int = 0,
+) -> Conversion:
+    """The text of another notation for the same addresses, every one of them compared.
+
+    >>> found = convert_layout("S<2,4,3> o 0 o (8,32):(32,1)", "ptx", element_bits=16)
+    >>> found.result, found.compared, found.basis
+    ('.swizzle_mode = 64B, .swizzle_atomicity = 16B', 256, 'measured')
+    """
+    layout = parse_layout(text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start)
+    spelled, row = _spelled(layout, notation, "K")
+    return Conversion(text, row.name, spelled, row.unsaid, layout, layout.modes.size, layout.swizzle.basis)
+
+
+def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> tuple[str, Notation]:
+    """The text, read again and compared with the layout address by address."""
+    row = notation if isinstance(notation, Notation) else NOTATION.get(notation) if isinstance(notation, str) else None
+    if row is None:
+        raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
+    if isinstance(layout, Layout):
+        layout = SharedLayout.from_tile(layout, major)
+    text = row.spell(layout)
+    beside = {name: getattr(layout, name) for name in row.unsaid}
+    again = parse_layout(text, **beside)
+    difference = layout.first_difference(again)
+    if difference is not None:
+        raise no_equivalent(
+            f"{layout}: element {difference} would lie elsewhere in {text}",
+            f"no {row.name} text for these addresses is known",
+            "Spell it as cute.",
+        )
+    return text, row
+
+
+def _reader(text: str) -> Callable[[str, Given], SharedLayout]:
+    """Which notation a text is in, by what only that notation has."""
+    if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<", text):
+        return triton.read
+    if "Transform" in text or re.match(r"(?:transforms|swizzle)\s*=|\(\s*\)$", text):
+        return mosaic.read
+    if re.match(r"(?:tensormap\.\S*)?\.?swizzle_(?:mode|atomicity)", text):
+        return modes.read_ptx
+    if text in SWIZZLE or text.upper().startswith(modes.DRIVER_PREFIX) or text.startswith("xor:"):
+        return modes.read_mode
+    if modes.looks_like_layout(text):
+        return modes.read_layout
+    return cute.read

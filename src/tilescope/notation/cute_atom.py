@@ -1,0 +1,209 @@
+"""The tensor core's shared-memory atoms by their CuTe names, and tiles made of them.
+
+GMMA::Layout_K_SW128_Atom<half_t>                8 x 64 elements, k contiguous, swizzle 128B
+UMMA::Layout_MN_SW128_32B_Atom<tfloat32_t>       32 x 4 elements, mn contiguous, 32-byte pieces (Blackwell)
+tile_to_shape(GMMA::Layout_K_SW64_Atom<half_t>{}, Shape<_64,_128>{})          atoms down each column first
+tile_to_shape(GMMA::Layout_K_SW64_Atom<half_t>{}, Shape<_64,_128>{}, Step<_2,_1>{})     along each row first
+"""
+
+from __future__ import annotations
+
+import re
+
+from tilescope.mma.canonical import CanonicalLayout, Major
+from tilescope.mma.shape_stride import ShapeStride
+from tilescope.notation.given import Given
+from tilescope.notation.shared_layout import SharedLayout, joined, no_equivalent, shape_of
+from tilescope.notation.text import Scanner, last_name, refusal
+from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
+
+_ATOM = re.compile(r"Layout_(?:(K|MN)_)?(INTER|SW32|SW64|SW128_32B|SW128)_(Atom_Bits|Atom|SpAtom)")
+_ATOM_KIND = re.compile(r"(K|MN)_(INTER|SW32|SW64|SW128_32B|SW128)")  # SmemLayoutAtomKind of the Python DSL
+_ATOM_SWIZZLE = {"INTER": "none", "SW32": "32B", "SW64": "64B", "SW128": "128B", "SW128_32B": "128B_ATOM_32B"}
+_TYPE_BITS = {
+    "half_t": 16, "__half": 16, "half": 16, "bfloat16_t": 16, "nv_bfloat16": 16, "__nv_bfloat16": 16,
+    "tfloat32_t": 32, "float": 32, "double": 64, "float_e4m3_t": 8, "float_e5m2_t": 8, "float_ue8m0_t": 8,
+    "float_ue4m3_t": 8, "float_e2m1_t": 4, "float_e2m3_t": 6, "float_e3m2_t": 6, "int4b_t": 4, "uint4b_t": 4,
+    "int4_t": 4, "uint4_t": 4, "int2b_t": 2, "uint2b_t": 2, "int2_t": 2, "uint2_t": 2, "uint1b_t": 1, "bin1_t": 1,
+    "uint1_t": 1, "char": 8, "int": 32, "uint128_t": 128,
+} | {f"{sign}int{bits}_t": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}  # fmt: skip
+_TYPE_OF_BITS = {1: "uint1_t", 2: "uint2_t", 4: "uint4_t", 6: "uint6_t"} | {
+    bits: f"uint{bits}_t" for bits in (8, 16, 32, 64, 128)
+}
+
+
+def tile_to_shape(block: ShapeStride, shape: tuple[int, ...], order: tuple[int, ...]) -> ShapeStride:
+    """The block repeated until it fills `shape`, first along the index whose `order` is lowest.
+
+    >>> str(tile_to_shape(ShapeStride((8, 64), (64, 1)), (16, 128), (1, 2)))
+    '(16,(64,2)):(64,(1,1024))'
+    """
+    blocks = [*block.parts, *[ShapeStride(1, 0)] * (len(shape) - len(block.parts))]
+    if len(blocks) != len(shape) or any(extent % part.size for extent, part in zip(shape, blocks, strict=True)):
+        raise refusal(
+            f"a tile of {_times(shape)} from blocks of {_times(tuple(part.size for part in blocks))}",
+            "tile_to_shape takes whole blocks, with an extent for each index",
+            "Make the shape a multiple of the block.",
+        )
+    repeats = [extent // part.size for extent, part in zip(shape, blocks, strict=True)]
+    step, steps = block.cosize, [0] * len(shape)
+    for index in sorted(range(len(shape)), key=lambda each: order[each]):
+        steps[index] = step
+        step *= repeats[index]
+    return joined(
+        *(
+            ShapeStride((part.shape, repeat), (part.stride, step))
+            for part, repeat, step in zip(blocks, repeats, steps, strict=True)
+        )
+    )
+
+
+def atom(major: Major, kind: str, element_bits: int) -> SharedLayout:
+    """The tensor core's atom, mn first.
+
+    CuTe defines it with elements of one bit, and casts it up:
+
+        Layout_K_SW128_Atom_Bits   (8,1024):(1024,1)    ── 16 bits ──▶    (8,64):(64,1)
+
+    >>> str(atom("MN", "SW128_32B", 32).modes)
+    '(32,4):(1,32)'
+    """
+    in_bits = CanonicalLayout(major, SWIZZLE[_ATOM_SWIZZLE[kind]], 1)
+    modes = [
+        (extent, stride // element_bits) if stride > 1 else (extent // element_bits, 1)
+        for extent, stride in in_bits.atom_layout.modes
+    ]
+    (mn, mn_stride), (k, k_stride) = modes
+    return SharedLayout(ShapeStride((mn, k), (mn_stride, k_stride)), element_bits, in_bits.swizzle)
+
+
+def _missing(major: str, kind: str, element_bits: int) -> tuple[str, str] | None:
+    """Why there is no such atom, in two clauses; None: there is one."""
+    if kind == "SW128_32B" and major == "K":
+        return "a K-major atom of 32-byte pieces", "only MN-major has that atom"
+    span_bits = (SWIZZLE[_ATOM_SWIZZLE[kind]].span_bytes or CHUNK_BYTES) * 8
+    if span_bits % element_bits:
+        return f"a span of {span_bits} bits with elements of {element_bits}", "spans hold whole elements"
+    return None
+
+
+def starts(scan: Scanner) -> bool:
+    """Whether an atom's name, or a tile of atoms, comes next."""
+    spelling = scan.peek().spelling
+    name = last_name(spelling)
+    return name == "tile_to_shape" or _ATOM.fullmatch(name) is not None or "SmemLayoutAtomKind" in spelling
+
+
+def read(scan: Scanner, given: Given) -> SharedLayout:
+    """An atom's name, or tile_to_shape(atom, shape[, order])."""
+    tiled = last_name(scan.peek().spelling) == "tile_to_shape"
+    if tiled:
+        scan.take()
+        scan.expect("(")
+    piece = _read_atom(scan, given)
+    shape: tuple[int, ...] | None = given.shape
+    order: tuple[int, ...] | None = None
+    if tiled:
+        scan.expect(",")
+        shape = shape_of(scan.integers())
+        if scan.accept(","):
+            order = shape_of(scan.integers())
+        scan.expect(")")
+    scan.finished()
+    if shape is None:
+        return SharedLayout(piece.modes, piece.element_bits, piece.swizzle, given.start)
+    if order is not None and sorted(order) != list(range(1, len(shape) + 1)):
+        raise refusal(f"the order {order}", f"each of 1 to {len(shape)} once", "Use Step<_1,_2>.")
+    modes = tile_to_shape(piece.modes, shape, order or tuple(range(1, len(shape) + 1)))
+    return SharedLayout(modes, piece.element_bits, piece.swizzle, given.start)
+
+
+def _read_atom(scan: Scanner, given: Given) -> SharedLayout:
+    if "SmemLayoutAtomKind" in scan.peek().spelling:
+        found = _ATOM_KIND.fullmatch(last_name(scan.peek().spelling))
+        if found is None:
+            scan.refuse("an atom such as K_SW128 or MN_SW64")
+        scan.take()
+        return _existing(found[1], found[2], given.bits(None, "the atom"))
+    found = _ATOM.fullmatch(last_name(scan.peek().spelling))
+    if found is None:
+        scan.refuse("an atom such as GMMA::Layout_K_SW128_Atom<half_t>")
+    space = scan.peek().spelling
+    major, kind, form = found.groups()
+    if form == "SpAtom":
+        scan.refuse("a dense atom", "Sparse operands have no dense address map.")
+    if kind == "SW128_32B" and "GMMA" in space:
+        scan.refuse("an atom that GMMA has", "Hopper has no 32-byte atoms: use UMMA::Layout_MN_SW128_32B_Atom.")
+    scan.take()
+    bits = 1
+    if form == "Atom":
+        scan.expect("<")
+        bits = _read_type(scan)
+        if major is None:
+            scan.expect(",")
+            major = last_name(scan.name())
+        scan.expect(">")
+    if major not in ("K", "MN"):
+        raise refusal(f"the major {major}", "K or MN", "Write Layout_K_… or Layout_MN_….")
+    scan.accept("{", "}")
+    return _existing(major, kind, given.bits(bits, "the atom"))
+
+
+def _existing(major: str, kind: str, element_bits: int) -> SharedLayout:
+    if missing := _missing(major, kind, element_bits):
+        raise refusal(*missing, "Use an atom that CuTe defines.")
+    return atom("K" if major == "K" else "MN", kind, element_bits)
+
+
+def _read_type(scan: Scanner) -> int:
+    """The bits of a C++ element type."""
+    name = last_name(scan.peek().spelling)
+    if name in ("uint_bit_t", "int_bit_t"):
+        scan.take()
+        scan.expect("<")
+        bits = scan.integer()
+        scan.expect(">")
+        return bits
+    if name not in _TYPE_BITS:
+        scan.refuse("an element type such as half_t or cutlass::bfloat16_t", "Write uint16_t: only its bits matter.")
+    scan.take()
+    return _TYPE_BITS[name]
+
+
+def spell(layout: SharedLayout) -> str:
+    """By the name of its GMMA or UMMA atom, tiled where it is larger.
+
+    >>> print(spell(atom("K", "SW128", 16)))
+    GMMA::Layout_K_SW128_Atom<uint16_t>
+    """
+    kind = next((kind for kind, name in _ATOM_SWIZZLE.items() if name == layout.swizzle.name), None)
+    major = layout.major
+    if kind is None or major is None or layout.start:
+        raise no_equivalent(
+            f"swizzle {layout.swizzle}, {layout.modes} at {layout.start:#x}",
+            "the atoms have swizzle none, 32B, 64B, 128B or 128B_ATOM_32B, two indices, one of them contiguous, "
+            "and no address",
+            "Spell it as cute.",
+        )
+    space = "UMMA" if kind == "SW128_32B" else "GMMA"
+    spelled = f"{space}::Layout_{major}_{kind}_Atom<{_TYPE_OF_BITS[layout.element_bits]}>"
+    if missing := _missing(major, kind, layout.element_bits):
+        raise no_equivalent(*missing, "Spell it as cute.")
+    piece = atom(major, kind, layout.element_bits)
+    wanted = layout.coalesced.modes
+    if piece.coalesced.modes == wanted:
+        return spelled
+    extents = ",".join(f"_{extent}" for extent in layout.shape)
+    if not any(extent % step for extent, step in zip(layout.shape, piece.shape, strict=True)):
+        for order, shown in (((1, 2), ""), ((2, 1), ", Step<_2,_1>{}")):
+            if tile_to_shape(piece.modes, layout.shape, order) == wanted:
+                return f"tile_to_shape({spelled}{{}}, Shape<{extents}>{{}}{shown})"
+    raise no_equivalent(
+        f"{layout.modes} of {layout.element_bits} bits",
+        f"a tile of {space} atoms of {_times(piece.shape)} elements, {piece.modes}, by column or by row",
+        "Spell it as cute: it is no operand that a tensor core reads.",
+    )
+
+
+def _times(extents: tuple[int, ...]) -> str:
+    return " x ".join(map(str, extents))

@@ -1,0 +1,196 @@
+"""Mosaic GPU's transforms of a shared buffer, as Pallas writes them.
+
+    (TileTransform((8, 64)), SwizzleTransform(128))            of 128 x 128, 16 bits
+
+    (128, 128) ── tiling ──▶ (16, 2, 8, 64)          stored row-major: the tiles of one row lie side by side
+    (16, 2, 8, 64) ── TransposeTransform((1, 0, 2, 3)) ──▶ (2, 16, 8, 64)         … of one column do
+
+The swizzle is the tensor map's, so the innermost extent must be as many bytes as it spans. Neither the
+shape of the buffer nor its element type is part of the text.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tilescope.errors import RuleError
+from tilescope.mma.shape_stride import ShapeStride
+from tilescope.notation.given import Given
+from tilescope.notation.shared_layout import SharedLayout, joined, no_equivalent
+from tilescope.notation.text import Scanner, last_name, refusal
+from tilescope.swizzle import SWIZZLE
+
+_SWIZZLES = {16: "none", 32: "32B", 64: "64B", 128: "128B"}
+_MODES = {"kNoSwizzle": 16, "k32ByteSwizzle": 32, "k64ByteSwizzle": 64, "k128ByteSwizzle": 128}
+_TILES = ("TileTransform", "TilingTransform")
+
+
+def read(text: str, given: Given) -> SharedLayout:
+    """The layout of a buffer under a list of transforms.
+
+    >>> layout = read("(TileTransform((8, 64)), SwizzleTransform(128))", Given(element_bits=16, shape=(16, 64)))
+    >>> str(layout.modes), layout.swizzle.name
+    ('(16,64):(64,1)', '128B')
+    """
+    transforms = _read_transforms(Scanner(text))
+    bits = given.bits(None, "Mosaic's transforms")
+    said = None
+    if given.shape is None:
+        said = next((argument for name, argument in transforms if name in _TILES and len(argument) == 2), None)
+    shape = given.tile_shape(said, "Mosaic's transforms")
+    dims = [(index, extent, 1) for index, extent in enumerate(shape)]  # source index, extent, step of that index
+    swizzle = SWIZZLE["none"]
+    for place, (name, argument) in enumerate(transforms):
+        if name == "SwizzleTransform":
+            if place != len(transforms) - 1:
+                raise refusal("a SwizzleTransform before others", "it acts on the stored bytes", "Write it last.")
+            swizzle = SWIZZLE[_SWIZZLES[argument[0]]]
+        else:
+            dims = _transposed(dims, argument) if name == "TransposeTransform" else _tiled(dims, argument)
+    row_bits = dims[-1][1] * bits
+    if swizzle.span_bytes is not None and row_bits != swizzle.span_bytes * 8:
+        raise refusal(
+            f"SwizzleTransform({swizzle.span_bytes}) of rows of {row_bits / 8:g} bytes",
+            "the innermost extent is as many bytes as the swizzle spans",
+            f"Tile by {swizzle.span_bytes * 8 // bits} elements.",
+        )
+    if given.start % swizzle.repeat_bytes:
+        raise refusal(f"start {given.start:#x}", f"buffers start every {swizzle.repeat_bytes} bytes", "Align it.")
+    layout = SharedLayout(_strides(dims, len(shape)), bits, swizzle, given.start)
+    given.major_or(layout.major, "the order of the transforms")
+    return layout
+
+
+def spell(layout: SharedLayout) -> str:
+    """The transforms that store a row-major buffer so.
+
+    >>> print(spell(SharedLayout(ShapeStride((16, 64), (64, 1)), 16, SWIZZLE["128B"])))
+    (TileTransform((8, 64)), SwizzleTransform(128))
+    """
+    width = {name: width for width, name in _SWIZZLES.items()}.get(layout.swizzle.name)
+    if width is None:
+        raise no_equivalent(
+            f"swizzle {layout.swizzle}", "SwizzleTransform takes 32, 64 or 128 bytes", "Use one of those modes."
+        )
+    tile = layout.tile()
+    if tile.padding_bytes:
+        raise no_equivalent(
+            f"{tile.padding_bytes} bytes of padding a row", "tiles lie without gaps", "Drop the padding."
+        )
+    transforms = ["TransposeTransform((1, 0))"] if layout.major == "MN" else []
+    high, wide = tile.atom_grid
+    rows, columns = tile.atom
+    if wide > 1 or (tile.atom_order == "column" and width != 16):
+        rows = 8 if tile.atom_order == "column" and rows % 8 == 0 else rows
+        high = tile.shape[0] // rows
+        transforms.append(f"TileTransform(({rows}, {columns}))")
+        if tile.atom_order == "column" and high > 1 and wide > 1:
+            transforms.append("TransposeTransform((1, 0, 2, 3))")
+    elif high > 1:
+        transforms.append(f"TileTransform(({rows}, {columns}))")
+    if width != 16:
+        transforms.append(f"SwizzleTransform({width})")
+    text = f"({', '.join(transforms)}{',' if len(transforms) == 1 else ''})"
+    given = Given(layout.element_bits, (layout.shape[0], layout.shape[1]), start=layout.start)
+    try:
+        same = read(text, given).first_difference(layout) is None
+    except RuleError as refused:
+        raise no_equivalent(
+            f"{layout}: {refused.violations[0].found}", refused.violations[0].limit, "Spell it as cute."
+        ) from None
+    if not same:
+        raise no_equivalent(str(layout), "rows of a tile, then tiles by row or by column", "Spell it as cute.")
+    return text
+
+
+def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:
+    """The transforms and their numbers: a tuple, list or sequence, `swizzle=128` counting as the last of them."""
+    found: list[tuple[str, tuple[int, ...]]] = []
+    opened = 0
+    while scan.peek().kind != "end":
+        if scan.peek().spelling in "([":
+            scan.take()
+            opened += 1
+        elif scan.peek().spelling in ")]" and opened:
+            scan.take()
+            opened -= 1
+        elif scan.peek().kind == "name" and scan.peek(1).spelling == "=":
+            if last_name(scan.name()) == "swizzle":
+                scan.expect("=")
+                found.append(("SwizzleTransform", (_read_width(scan),)))
+            else:
+                scan.expect("=")
+        else:
+            found.append(_read_transform(scan))
+        scan.accept(",")
+    if opened:
+        scan.refuse('")"')
+    return found
+
+
+def _read_transform(scan: Scanner) -> tuple[str, tuple[int, ...]]:
+    name = last_name(scan.peek().spelling)
+    if name not in (*_TILES, "TransposeTransform", "SwizzleTransform") or scan.peek().kind != "name":
+        scan.refuse("TileTransform, TransposeTransform or SwizzleTransform")
+    scan.take()
+    scan.expect("(")
+    if scan.peek(1).spelling == "=":
+        scan.name()
+        scan.expect("=")
+    if name == "SwizzleTransform":
+        argument: tuple[int, ...] = (_read_width(scan),)
+    else:
+        tree = scan.integers()
+        if isinstance(tree, int) or not all(isinstance(each, int) for each in tree):
+            scan.refuse("a flat tuple")
+        argument = tree
+    scan.expect(")")
+    return name, argument
+
+
+def _read_width(scan: Scanner) -> int:
+    if scan.accept("None"):
+        return 16
+    name = last_name(scan.peek().spelling)
+    width = _MODES[name] if name in _MODES and scan.take() else scan.integer()
+    if width not in _SWIZZLES:
+        raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use one of them.")
+    return width
+
+
+Dims = list[tuple[int, int, int]]
+
+
+def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
+    """The last dims split into (outer, inner), all outers before all inners."""
+    if len(tiling) > len(dims) or any(
+        step < 1 or extent % step for (_, extent, _), step in zip(dims[-len(tiling) :], tiling, strict=True)
+    ):
+        raise refusal(
+            f"a tiling of {tiling} over {tuple(extent for _, extent, _ in dims)}", "whole tiles", "Use a divisor."
+        )
+    kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=True))
+    outer = [(index, extent // step, weight * step) for (index, extent, weight), step in split]
+    inner = [(index, step, weight) for (index, _, weight), step in split]
+    return [*kept, *outer, *inner]
+
+
+def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
+    if sorted(permutation) != list(range(len(dims))):
+        raise refusal(f"the permutation {permutation}", f"each of 0 to {len(dims) - 1} once", "Correct it.")
+    return [dims[place] for place in permutation]
+
+
+def _strides(dims: Dims, rank: int) -> ShapeStride:
+    """Row-major storage of `dims`, gathered by the index each of them came from."""
+    strides = [prod(extent for _, extent, _ in dims[place + 1 :]) for place in range(len(dims))]
+    parts: list[ShapeStride] = []
+    for source in range(rank):
+        pieces: list[Any] = sorted(
+            (weight, extent, stride)
+            for (index, extent, weight), stride in zip(dims, strides, strict=True)
+            if index == source
+        )
+        parts.append(ShapeStride(tuple(extent for _, extent, _ in pieces), tuple(stride for _, _, stride in pieces)))
+    return joined(*parts)

@@ -1,0 +1,226 @@
+"""Reading one line of somebody else's notation, token by token.
+
+    Sw<3,4,3> o smem_ptr[16b](unset) o (_8,(_64,_2)):(_64,(_1,_512))
+    └┬┘│┬│      └──┬───┘               ││  ││
+    name number   name                 a tuple of integers, nested
+
+Whatever is pasted, the answer is a layout or a reason: length, depth and numbers have limits, and every
+refusal names the character at which the text stopped making sense.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tilescope.errors import RuleError, broken, shortened
+from tilescope.mma.shape_stride import IntTree
+
+CHARACTERS = 4000  # of one text; CuTe's longest layouts take some hundred
+NESTING = 16  # parentheses within parentheses
+INTEGER = 2**40  # extents, strides and addresses; shared memory ends at 2^18 bytes
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ ])
+      | (?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?=[^0-9A-Za-z_]|$|[a-zA-Z]))
+      | (?P<name>[#!]?[A-Za-z_][A-Za-z0-9_]*(?:(?:::|\.)[A-Za-z_][A-Za-z0-9_]*)*)
+      | (?P<symbol>[-()<>\[\]{},:=@?.+*"'/&|^;])""",
+    re.VERBOSE,
+)
+_CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
+_TUPLE_NAMES = frozenset(
+    {"Shape", "Stride", "Step", "Coord", "tuple", "make_shape", "make_stride", "make_step", "make_tuple"}
+)
+_INTEGER_NAMES = frozenset({"Int", "C", "constant", "integral_constant"})
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of the text: its kind ("number", "name", "symbol", "end"), spelling and place."""
+
+    kind: str
+    spelling: str
+    place: int
+
+
+def refusal(found: str, limit: str, fix: str) -> RuleError:
+    """The error for a text that no notation explains."""
+    return broken("notation-text", "text", found, limit, fix)
+
+
+def checked_text(text: Any) -> str:
+    """`text` itself, when it is a line of ASCII of sane length; CuTe's ring operator may be "o" or "∘"."""
+    if not isinstance(text, str):
+        raise refusal(f"a {type(text).__name__}", "a layout is written as text", "Give a string.")
+    if len(text) > CHARACTERS:
+        raise refusal(
+            f"{len(text)} characters", f"one layout, at most {CHARACTERS} characters", "Give one layout at a time."
+        )
+    line = re.sub(r"[ \t\r\n]+", " ", text.replace("∘", " o ")).strip(" ")
+    if not line:
+        raise refusal(
+            "an empty text", "the text of a layout", 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
+        )
+    for place, character in enumerate(line):
+        if not " " <= character <= "~":
+            raise refusal(
+                f"character {character!r} at place {place} of {_shown(line)}",
+                "notations are written in plain ASCII",
+                "Remove it.",
+            )
+    return line
+
+
+def last_name(name: str) -> str:
+    """The name without its namespaces and modules.
+
+    >>> last_name("cute::GMMA::Layout_K_SW128_Atom"), last_name("plgpu.SwizzleTransform")
+    ('Layout_K_SW128_Atom', 'SwizzleTransform')
+    """
+    return re.split(r"::|\.", name)[-1]
+
+
+class Scanner:
+    """The tokens of a text, taken from left to right.
+
+    >>> scan = Scanner("((8, _2), Int<64>{})")
+    >>> scan.integers()
+    ((8, 2), 64)
+    >>> scan.finished()
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = checked_text(text)
+        self._tokens: list[Token] = []
+        self._next = 0
+        place = 0
+        while place < len(self.text):
+            found = _TOKEN.match(self.text, place)
+            if found is None:
+                raise refusal(
+                    f"{self.text[place]!r} at place {place} of {_shown(self.text)}",
+                    "names, integers and the usual brackets",
+                    "Remove it.",
+                )
+            if found.lastgroup != "space":
+                self._tokens.append(Token(found.lastgroup or "", found[0], place))
+            place = found.end()
+        self._tokens.append(Token("end", "", place))
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The token `ahead` places on; the last one is of kind "end"."""
+        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
+
+    def take(self) -> Token:
+        """The next token, consumed."""
+        token = self.peek()
+        self._next += token.kind != "end"
+        return token
+
+    def at(self, *spellings: str) -> bool:
+        """Whether the next tokens are spelled so."""
+        return all(self.peek(place).spelling == spelling for place, spelling in enumerate(spellings))
+
+    def accept(self, *spellings: str) -> bool:
+        """Whether the next tokens are spelled so, consuming them if they are."""
+        found = self.at(*spellings)
+        self._next += len(spellings) if found else 0
+        return found
+
+    def expect(self, spelling: str) -> None:
+        """Consume a token that must be there."""
+        if not self.accept(spelling):
+            self.refuse(f'"{spelling}"')
+
+    def refuse(self, expected: str, fix: str = "Correct the text there.") -> NoReturn:
+        """Give up at the next token."""
+        token = self.peek()
+        found = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
+        raise refusal(f"{found} at place {token.place} of {_shown(self.text)}", f"expected {expected}", fix)
+
+    def finished(self) -> None:
+        """Refuse what is left over; a closing "{}" or ";" of source code may stay."""
+        self.accept("{", "}")
+        self.accept(";")
+        if self.peek().kind != "end":
+            self.refuse("the end of the layout")
+
+    def name(self) -> str:
+        """The next token, which must be a name."""
+        if self.peek().kind != "name":
+            self.refuse("a name")
+        return self.take().spelling
+
+    def integer(self) -> int:
+        """The next token, which must be an integer: 64, _64, 0x40, Int<64>{} or C<64>."""
+        if (
+            self.peek().kind == "name"
+            and last_name(self.peek().spelling) in _INTEGER_NAMES
+            and self.peek(1).spelling == "<"
+        ):
+            self.take()
+            self.expect("<")
+            if self.accept("int"):
+                self.expect(",")
+            value = self.integer()
+            self.expect(">")
+            self.accept("{", "}")
+            return value
+        token = self.peek()
+        if token.spelling == "-":
+            self.refuse("an integer of at least 0", "Shared memory lies above its start: write strides of at least 0.")
+        if token.spelling in ("?", "_"):
+            self.refuse("an integer", "A size that only the running kernel knows has no address map: put a number.")
+        if token.kind != "number":
+            self.refuse("an integer")
+        digits = token.spelling.removeprefix("_")
+        base = 16 if digits[:2] in ("0x", "0X") else 10
+        if int(digits, base) > INTEGER:
+            self.refuse(f"an integer of at most 2^{INTEGER.bit_length() - 1}", "Shared memory is smaller than that.")
+        self.take()
+        self.accept("{", "}")
+        if self.at("@"):
+            self.refuse(
+                "a stride in elements",
+                "A stride such as 1@0 counts coordinates of a tensor, not places in memory: give the layout in memory.",
+            )
+        return int(digits, base)
+
+    def integers(self) -> IntTree:
+        """An integer, or a tuple of such nested up to 16 deep: (8,(64,2)), Shape<_8,_64>, make_shape(8, 64)."""
+        open_tuples: list[tuple[str, list[IntTree]]] = []  # closing bracket, members
+        while True:
+            member: IntTree
+            opening = self._opened_tuple()
+            if opening is not None:
+                if len(open_tuples) == NESTING:
+                    self.refuse(f"at most {NESTING} parentheses within each other", "Flatten the layout.")
+                open_tuples.append((_CLOSING[opening], []))
+                continue
+            member = self.integer()
+            while open_tuples:
+                closing, members = open_tuples[-1]
+                members.append(member)
+                if self.accept(",") and not self.at(closing):
+                    break
+                self.expect(closing)
+                self.accept("{", "}")
+                open_tuples.pop()
+                member = tuple(members)
+            else:
+                return member
+
+    def _opened_tuple(self) -> str | None:
+        """The bracket of a tuple that starts here, consumed with its name."""
+        token = self.peek()
+        if token.kind == "name" and last_name(token.spelling) in _TUPLE_NAMES and self.peek(1).spelling in ("(", "<"):
+            self.take()
+            return self.take().spelling
+        if token.spelling in ("(", "["):
+            return self.take().spelling
+        return None
+
+
+def _shown(text: str) -> str:
+    return f'"{shortened(text, 60)}"'

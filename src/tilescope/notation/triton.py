@@ -1,0 +1,320 @@
+"""Triton's two shared encodings, as its intermediate code prints them and as Gluon constructs them.
+
+    #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>
+        rows of the tile's own width; in row r the pieces of `vec` elements change places by XOR with
+        phase = (r / perPhase) mod maxPhase. It is software's: the width decides which address bits take part.
+
+    #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+        what TMA and the tensor core know: spans of 128 bytes, one box of at most 256 rows after another.
+
+Neither says the tile's shape; `!ttg.memdesc<64x64xf16, #ttg.…, #smem>` does.
+
+    8 x 32 of 16 bits, vec = 8, perPhase = 2, maxPhase = 4: the cell is the piece stored there
+
+    row 0  0 1 2 3          row 4  2 3 0 1
+    row 1  0 1 2 3          row 5  2 3 0 1        two rows share a 128-byte line,
+    row 2  1 0 3 2          row 6  3 2 1 0        so two rows share a phase:
+    row 3  1 0 3 2          row 7  3 2 1 0        the 64B swizzle
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilescope.layout import Layout
+from tilescope.mma.canonical import Major
+from tilescope.mma.shape_stride import ShapeStride
+from tilescope.notation.given import Given
+from tilescope.notation.shared_layout import SharedLayout, no_equivalent, xor_swizzle
+from tilescope.notation.text import Scanner, last_name, refusal
+from tilescope.swizzle import SWIZZLE, Swizzle
+
+BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
+_WIDTHS = {0: "none", 32: "32B", 64: "64B", 128: "128B"}
+_MEMDESC = re.compile(r"!(?:ttg|triton_gpu|tt)\.memdesc<((?:\d{1,7}x)+)([A-Za-z]+\w*), (#.*?>)(?:, .*)?>", re.DOTALL)
+_FLOAT_BITS = {"bf16": 16, "tf32": 32} | {f"f8E{e}": 8 for e in ("4M3", "5M2", "4M3FN", "8M0FNU", "4M3FNUZ", "5M2FNUZ")}
+_CLUSTER_KEYS = frozenset({"CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout"})
+_CLUSTER_ARGUMENTS = frozenset({"ctas_per_cga", "cta_split_num", "cta_order", "cga_layout"})
+_SWIZZLED = ("vec", "perPhase", "maxPhase", "order")
+_NVMMA = ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded")
+_GLUON_NAMES = {
+    "per_phase": "perPhase",
+    "max_phase": "maxPhase",
+    "swizzle_byte_width": "swizzlingByteWidth",
+    "element_bitwidth": "elementBitWidth",
+    "fp4_padded": "fp4Padded",
+}
+
+
+def read(text: str, given: Given) -> SharedLayout:
+    """The layout of a tile in a Triton encoding.
+
+    >>> read("#ttg.swizzled_shared<{vec = 8, perPhase = 2, maxPhase = 4, order = [1, 0]}>",
+    ...      Given(element_bits=16, shape=(8, 32))).swizzle.name
+    '64B'
+    """
+    shape, bits = None, None
+    if found := _MEMDESC.fullmatch(text.strip()):
+        extents = tuple(map(int, found[1].split("x")[:-1]))
+        if len(extents) != 2:
+            raise refusal(f"a tile of rank {len(extents)}", "two indices", "Take the two innermost dimensions.")
+        shape, bits, text = (extents[0], extents[1]), _type_bits(found[2]), found[3]
+    kind, fields = _read_fields(Scanner(text))
+    if kind == "swizzled":
+        return _swizzled(fields, shape, bits, given)
+    return _nvmma(fields, shape, bits, given)
+
+
+def spell(layout: SharedLayout) -> str:
+    """The encoding as Triton's intermediate code prints it: nvmma_shared where it is one, else swizzled_shared.
+
+    >>> print(spell(SharedLayout(ShapeStride((8, 64), (64, 1)), 16, Swizzle.named("128B"))))
+    #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+    """
+    kind, fields = _encoding(layout)
+    if kind == "nvmma":
+        transposed = str(fields["transposed"]).lower()
+        return (
+            f"#ttg.nvmma_shared<{{swizzlingByteWidth = {fields['swizzlingByteWidth']}, transposed = {transposed}, "
+            f"elementBitWidth = {layout.element_bits}}}>"
+        )
+    shown = ", ".join(f"{key} = {fields[key]}" for key in _SWIZZLED)
+    return f"#ttg.swizzled_shared<{{{shown}}}>"
+
+
+def spell_gluon(layout: SharedLayout) -> str:
+    """The same encoding as Gluon's Python constructs it.
+
+    >>> print(spell_gluon(SharedLayout(ShapeStride((8, 64), (64, 1)), 16, Swizzle.named("128B"))))
+    gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False)
+    """
+    kind, fields = _encoding(layout)
+    if kind == "nvmma":
+        return (
+            f"gl.NVMMASharedLayout(swizzle_byte_width={fields['swizzlingByteWidth']}, "
+            f"element_bitwidth={layout.element_bits}, rank=2, transposed={fields['transposed']})"
+        )
+    return "gl.SwizzledSharedLayout(vec={vec}, per_phase={perPhase}, max_phase={maxPhase}, order={order})".format(
+        **fields
+    )
+
+
+def _encoding(layout: SharedLayout) -> tuple[str, dict[str, Any]]:
+    """The encoding whose addresses are the layout's, found by trying the few that could be."""
+    major = layout.major
+    if major is None or len(layout.shape) != 2:
+        raise no_equivalent(
+            f"{layout.modes}", "Triton's encodings have one contiguous index of two", "Spell it as cute."
+        )
+    if layout.start % layout.swizzle.repeat_bytes:
+        raise no_equivalent(
+            f"start {layout.start:#x}, in the middle of the pattern of {layout.swizzle.repeat_bytes} bytes",
+            "Triton swizzles offsets from an aligned buffer",
+            "Align the start.",
+        )
+    given = Given(element_bits=layout.element_bits, shape=(layout.shape[0], layout.shape[1]), start=layout.start)
+    reasons = []
+    for kind, fields in _candidates(layout, major):
+        try:
+            found = (_nvmma if kind == "nvmma" else _swizzled)(fields, None, None, given)
+        except ValueError as refused:
+            reasons.append(str(refused))
+            continue
+        if found.first_difference(layout) is None:
+            return kind, fields
+    raise no_equivalent(
+        f"{layout.modes} of {layout.element_bits} bits with swizzle {layout.swizzle}",
+        "nvmma_shared stores spans of 32, 64 or 128 bytes column by column; swizzled_shared stores whole unpadded "
+        "rows of a power of two with an XOR of row bits",
+        "Change the atom order or drop the padding, or keep it in CuTe.",
+    )
+
+
+def _candidates(layout: SharedLayout, major: Major) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    width = {name: width for width, name in _WIDTHS.items()}.get(layout.swizzle.name)
+    if width is not None and layout.element_bits >= 8:
+        transposed = major == "MN" and width != 0
+        found.append(("nvmma", {"swizzlingByteWidth": width, "transposed": transposed}))
+    order = [1, 0] if major == "K" else [0, 1]
+    columns = layout.shape[1] if major == "K" else layout.shape[0]
+    row_bit = (columns * layout.element_bits // 8).bit_length() - 1  # the lowest address bit that counts rows
+    swizzle = layout.swizzle
+    if swizzle.bits == 0:
+        found.append(("swizzled", {"vec": 1, "perPhase": 1, "maxPhase": 1, "order": order}))
+    elif swizzle.shift > 0 and swizzle.base + swizzle.shift >= row_bit:
+        vec = (1 << swizzle.base) * 8 // layout.element_bits
+        per_phase = 1 << (swizzle.base + swizzle.shift - row_bit)
+        found.append(("swizzled", {"vec": vec, "perPhase": per_phase, "maxPhase": 1 << swizzle.bits, "order": order}))
+    return found
+
+
+def _swizzled(
+    fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given
+) -> SharedLayout:
+    vec, per_phase, max_phase = (_power(fields, key) for key in ("vec", "perPhase", "maxPhase"))
+    order = fields.get("order")
+    if order not in ([1, 0], [0, 1]):
+        raise refusal(f"order = {order}", "[1, 0] or [0, 1]", "Name the fastest dimension first.")
+    bits = given.bits(said_bits, "swizzled_shared")
+    major: Major = "K" if order == [1, 0] else "MN"
+    given.major_or(major, "order")
+    if said_shape is None and given.shape is None and max_phase > 1:
+        atom = (per_phase * max_phase, vec * max_phase)
+        said_shape = atom if major == "K" else atom[::-1]
+    shape = given.tile_shape(said_shape, "swizzled_shared")
+    rows, columns = shape if major == "K" else shape[::-1]
+    if not _is_power(rows) or not _is_power(columns):
+        raise refusal(f"a tile of {rows} x {columns}", "Triton's tiles are powers of two", "Round it up.")
+    width, piece = columns.bit_length() - 1, vec.bit_length() - 1
+    swizzle_bits = max(0, min(max_phase.bit_length() - 1, width - piece))
+    strides = ShapeStride((rows, columns), (columns, 1)) if major == "K" else ShapeStride((columns, rows), (1, columns))
+    to_bytes = bits.bit_length() - 4
+    if swizzle_bits and (bits & (bits - 1) or piece + to_bytes < 0):
+        raise refusal(f"vec = {vec} of {bits} bits", "pieces of whole bytes", "Use a larger vec.")
+    shift = width + per_phase.bit_length() - 1 - piece
+    swizzle = xor_swizzle(swizzle_bits, piece + to_bytes, shift) if swizzle_bits else SWIZZLE["none"]
+    return SharedLayout(strides, bits, swizzle, _aligned(given.start, swizzle))
+
+
+def _nvmma(
+    fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given
+) -> SharedLayout:
+    width, transposed = fields.get("swizzlingByteWidth"), fields.get("transposed", False)
+    if width not in _WIDTHS or isinstance(width, bool):
+        raise refusal(f"swizzlingByteWidth = {width}", "0, 32, 64 or 128", "Use one of them.")
+    if not isinstance(transposed, bool):
+        raise refusal(f"transposed = {transposed}", "true or false", "Use one of them.")
+    if fields.get("fp4Padded"):
+        raise refusal(
+            "fp4Padded = true", "elements at equal steps", "Every 8 bytes of 4-bit values are followed by 8 of padding: "
+            "no stride describes that.",
+        )  # fmt: skip
+    if fields.get("rank", 2) != 2:
+        raise refusal(f"rank = {fields['rank']}", "two indices", "Take the two innermost dimensions.")
+    element = fields.get("elementBitWidth")
+    if said_bits is not None and element is not None and said_bits != element:
+        raise refusal(f"elementBitWidth = {element} of {said_bits}-bit elements", "both agree", "Correct one.")
+    bits = given.bits(said_bits if element is None else element, "nvmma_shared")
+    if bits not in (8, 16, 32, 64):
+        raise refusal(f"elementBitWidth = {bits}", "8, 16, 32 or 64", "Use one of them.")
+    if width == 0 and transposed:
+        raise refusal(
+            "swizzlingByteWidth = 0 with transposed = true", "Triton lays it out as if it were not", "Say false."
+        )
+    swizzle = SWIZZLE[_WIDTHS[width]]
+    span = width * 8 // bits
+    if said_shape is None and given.shape is None and width:
+        said_shape = (span, 8) if transposed else (8, span)
+    shape = given.tile_shape(said_shape, "nvmma_shared")
+    given.major_or("MN" if transposed else "K", "transposed")
+    rows, columns = shape[::-1] if transposed else shape
+    if not _is_power(rows) or not _is_power(columns) or (width and (rows < 8 or columns < span)):
+        raise refusal(
+            f"a tile of {rows} rows of {columns} elements", f"powers of two, at least 8 rows of {span}", "Enlarge it."
+        )
+    box = min(rows, BOX_ROWS), span if width else min(columns, BOX_ROWS)
+    layout = Layout(
+        (rows, columns), bits, atom=box, atom_order="column" if width and not transposed else "row",
+        swizzle=swizzle, start=_aligned(given.start, swizzle),
+    )  # fmt: skip
+    return SharedLayout.from_tile(layout, "MN" if transposed else "K")
+
+
+def _aligned(start: int, swizzle: Swizzle) -> int:
+    if start % swizzle.repeat_bytes:
+        raise refusal(
+            f"start {start:#x}",
+            f"Triton's buffers start on the pattern, every {swizzle.repeat_bytes} bytes",
+            "Align it.",
+        )
+    return start
+
+
+def _read_fields(scan: Scanner) -> tuple[str, dict[str, Any]]:
+    """The kind of encoding and its fields by Triton's names, from either spelling."""
+    name = last_name(scan.name().lstrip("#!"))
+    if name in ("SwizzledSharedLayout", "NVMMASharedLayout"):
+        kind, positions = ("swizzled", _SWIZZLED) if name.startswith("S") else ("nvmma", _NVMMA)
+        scan.expect("(")
+        fields = _read_values(scan, ")", positions)
+    elif name in ("swizzled_shared", "shared", "nvmma_shared"):
+        kind, positions = ("nvmma", _NVMMA) if name.startswith("n") else ("swizzled", _SWIZZLED)
+        scan.expect("<")
+        scan.expect("{")
+        fields = _read_values(scan, "}", ())
+        scan.expect(">")
+    else:
+        raise refusal(
+            f"the encoding {name}", "swizzled_shared and nvmma_shared are shared-memory layouts", "Use one of them."
+        )
+    scan.finished()
+    fields = {_GLUON_NAMES.get(key, key): value for key, value in fields.items()}
+    for key in list(fields):
+        if key in _CLUSTER_KEYS or key in _CLUSTER_ARGUMENTS:
+            if _splits(fields.pop(key), key):
+                raise refusal(f"{key} splits the tile", "the layout of one block", "Give the encoding of one block.")
+        elif key == "hasLeadingOffset":
+            if fields.pop(key) is True:
+                raise refusal("hasLeadingOffset = true", "what nvmma_shared says today", "Spell it as nvmma_shared.")
+        elif key not in positions:
+            raise refusal(f"the field {key}", f"known: {', '.join(positions)}", "Correct its name.")
+    return kind, fields
+
+
+def _splits(value: Any, key: str) -> bool:
+    """Whether a cluster's fields cut the tile; the order of the blocks alone does not."""
+    members = value if isinstance(value, list) else []
+    return "rder" not in key and any(_splits(each, key) if isinstance(each, list) else each != 1 for each in members)
+
+
+def _read_values(scan: Scanner, closing: str, positions: tuple[str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    while not scan.accept(closing):
+        if scan.peek(1).spelling == "=":
+            key = scan.name()
+            scan.expect("=")
+        elif len(fields) < len(positions):
+            key = positions[len(fields)]
+        else:
+            scan.refuse("a field such as vec = 8")
+        if key in fields:
+            scan.refuse(f"{key} once", "Remove one of the two.")
+        fields[key] = _read_value(scan)
+        if not scan.at(closing):
+            scan.expect(",")
+    return fields
+
+
+def _read_value(scan: Scanner) -> Any:
+    for spelling, value in (("true", True), ("True", True), ("false", False), ("False", False), ("None", [])):
+        if scan.accept(spelling):
+            return value
+    if scan.accept("[", "]"):
+        return []
+    return _listed(scan.integers())
+
+
+def _listed(tree: Any) -> Any:
+    return [_listed(each) for each in tree] if isinstance(tree, tuple) else tree
+
+
+def _type_bits(name: str) -> int:
+    if name in _FLOAT_BITS:
+        return _FLOAT_BITS[name]
+    found = re.fullmatch(r"(?:f|i|u|si|ui)(\d{1,3})", name)
+    if found is None:
+        raise refusal(f"the element type {name}", "such as f16, bf16, i8, f8E4M3FN", "Correct it.")
+    return int(found[1])
+
+
+def _power(fields: dict[str, Any], key: str) -> int:
+    number = fields.get(key)
+    if not isinstance(number, int) or not _is_power(number):
+        raise refusal(f"{key} = {number}", "a power of two", f"Give {key}, such as 8.")
+    return number
+
+
+def _is_power(number: int) -> bool:
+    return number > 0 and not number & (number - 1) and not isinstance(number, bool)

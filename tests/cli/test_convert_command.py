@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from tilescope.cli import run
+from tilescope.value import Value
+
+ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
+
+
+def test_prints_the_answer_first_then_what_was_compared(capsys):
+    assert run(["convert", ATOM, "--to", "triton"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == (
+        "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
+    )
+    assert "512 addresses of both texts, all equal" in printed
+    assert "The given text" not in printed
+
+
+def test_draws_both_layouts_on_request(capsys, tmp_path):
+    assert run(["convert", ATOM, "--to", "mosaic", "--draw"]) == 0
+    printed = capsys.readouterr().out
+    assert "The given text" in printed
+    assert "Read again from mosaic" in printed
+    assert run(["convert", ATOM, "--to", "mosaic", "--svg", str(tmp_path / "both.svg")]) == 0
+    assert (tmp_path / "both.svg").read_text("utf-8").count("Read again from mosaic") == 1
+
+
+def test_json_is_the_conversion(capsys):
+    arguments = ["--bits", "16", "--shape", "64x128", "--major", "MN", "--address", "0x400", "--json"]
+    assert run(["convert", "CU_TENSOR_MAP_SWIZZLE_128B", "--to", "cute", *arguments]) == 0
+    found = Value.from_dict(json.loads(capsys.readouterr().out))
+    assert found.result == "Sw<3,4,3>_smem_ptr[16b](0x400) o (_64,_128):(_1,_64)"
+    assert found.compared == 64 * 128
+
+
+@pytest.mark.parametrize(("unit", "answer"), [("bytes", "Sw<3,4,3> o smem_ptr"), ("elements", "Sw<3,5,3> o smem_ptr")])
+def test_the_unit_of_the_python_form_can_be_said(unit, answer, capsys):
+    assert run(["convert", "S<3,4,3> o 0 o (8,64):(64,1)", "--bits", "16", "--to", "cute", "--unit", unit]) == 0
+    assert capsys.readouterr().out.startswith(answer)
+
+
+def test_no_equivalent_is_the_answer_no(capsys):
+    arguments = ["convert", "Layout((16, 128), 16, padding_bytes=16)", "--to", "mosaic"]
+    assert run(arguments) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "no-equivalent: 16 bytes of padding a row; tiles lie without gaps. Drop the padding.\n"
+    assert printed.err == ""
+    assert run([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["violations"][0]["rule"] == "no-equivalent"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["(8,64)", "--to", "cute"], "a layout is both"),
+        (["(8,64):(64,1)", "--to", "cute"], "--bits"),
+        ([ATOM, "--to", "cutlass"], "cutlass"),
+        ([ATOM], "--to"),
+        (["128B", "--bits", "16", "--shape", "8", "--to", "cute"], "write 64x128"),
+        (["128B", "--bits", "17", "--to", "cute"], "element_bits = 17"),
+    ],
+)
+def test_what_is_not_understood_ends_with_status_2(arguments, reason, capsys):
+    assert run(["convert", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert reason in printed.err
+    assert printed.out == ""

@@ -1,0 +1,113 @@
+"""`tilescope load`: what it prints, writes and refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tilescope as ts
+from tilescope.cli import run
+
+MAP = ["--type", "bf16", "--dims", "64,64", "--box", "64,8", "--swizzle", "128B"]
+
+
+def test_draws_the_box_and_shared_memory(capsys):
+    assert run(["load", *MAP, "--coords", "0,60", "--smem-address", "0x400"]) == 0
+    printed = capsys.readouterr().out
+    assert "Load of a box at (0, 60) to shared address 0x400" in printed
+    assert "bank   0    4    8" in printed
+    assert "0x0480        1.1  1.0  1.3  1.2" in printed
+    assert "outside   4 of 8 rows: filled" in printed
+
+
+def test_json_is_the_trace(capsys):
+    assert run(["load", *MAP, "--coords", "0,8", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert ts.Value.from_dict(data) == ts.trace(ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B"), (0, 8))
+    assert data["transaction_bytes"] == 1024
+
+
+def test_writes_the_drawing(tmp_path, capsys):
+    assert run(["load", *MAP, "--svg", str(tmp_path / "copy.svg")]) == 0
+    assert (tmp_path / "copy.svg").read_text("utf-8").startswith("<svg")
+    capsys.readouterr()
+
+
+def test_takes_the_map_from_json(tmp_path, capsys):
+    a = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(-1, -1), upper_corner=(-1, -1),
+                     channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
+    (tmp_path / "map.json").write_text(json.dumps(a.to_dict()))
+    assert (
+        run(["load", "--from-json", str(tmp_path / "map.json"), "--coords", "0,-1,-1,0", "--offsets", "1,1", "--json"])
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["offsets"] == [1, 1]
+
+
+@pytest.mark.parametrize("operation", ["load", "gather4"])
+def test_carries_the_copy_out_on_a_file_and_writes_the_result(operation, tmp_path, capsys):
+    matrix = np.random.default_rng(0).integers(0, 1 << 16, (128, 64), dtype=np.uint16)
+    np.save(tmp_path / "matrix.npy", matrix)
+    options = ["--npy", str(tmp_path / "matrix.npy"), "--output", str(tmp_path / "smem.npy"), "--operation", operation]
+    if operation == "load":
+        options += ["--box", "64,8", "--swizzle", "128B", "--coords", "0,16", "--smem-address", "128"]
+        a = ts.TensorMap.from_array(matrix, (8, 64), swizzle="128B", address=0)
+        wanted = ts.load(a, matrix, (0, 16), smem_address=128)
+    else:
+        options += ["--box", "32,1", "--arch", "sm_100", "--coords", "32,5,3,9,127"]
+        a = ts.TensorMap.from_array(matrix, (1, 32), arch="sm_100", address=0)
+        wanted = ts.gather4(a, matrix, 32, (5, 3, 9, 127))
+    assert run(["load", *options]) == 0
+    assert np.array_equal(np.load(tmp_path / "smem.npy"), wanted)
+    assert f"smem.npy: {len(wanted)} bytes" in capsys.readouterr().err
+
+
+def test_dims_beside_a_file_describe_its_bytes(tmp_path, capsys):
+    np.save(tmp_path / "bytes.npy", np.arange(4096, dtype=np.uint8))
+    options = ["--npy", str(tmp_path / "bytes.npy"), "--output", str(tmp_path / "smem.npy")]
+    assert run(["load", *options, "--type", "f16", "--dims", "64,32", "--box", "8,2", "--coords", "8,1"]) == 0
+    assert np.load(tmp_path / "smem.npy").tolist() == [*range(144, 160), *[value % 256 for value in range(272, 288)]]
+    capsys.readouterr()
+
+
+def test_draws_so_many_lines(capsys):
+    assert run(["load", *MAP, "--lines", "3"]) == 0
+    assert "5 more lines are not drawn." in capsys.readouterr().out
+
+
+REFUSED = {
+    "no map": ([], "Describe the tensor map"),
+    "a broken map": (["--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"], "swizzle-span"),
+    "a coordinate": ([*MAP, "--coords", "4,0"], "inner-coordinate"),
+    "a shared address": ([*MAP, "--smem-address", "64"], "smem-address"),
+    "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
+    "a result without a tensor": ([*MAP, "--output", "x.npy"], "--output needs --npy"),
+    "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
+    "no lines": ([*MAP, "--lines", "0"], "at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses_with_the_reason_on_stderr(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options, reason = REFUSED[name]
+    assert run(["load", *options]) == 2
+    assert reason in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refuses_files_that_hold_no_array(tmp_path, capsys):
+    (tmp_path / "text.npy").write_text("no array")
+    np.savez(tmp_path / "several.npz", one=np.zeros(1))
+    np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
+    np.save(tmp_path / "small.npy", np.zeros(16, np.uint8))
+    for name, reason in {
+        "text.npy": "npy-file",
+        "several.npz": "npy-file",
+        "objects.npy": "npy-file",
+        "small.npy": "memory-extent",
+    }.items():
+        assert run(["load", *MAP, "--npy", str(tmp_path / name)]) == 2, name
+        assert reason in capsys.readouterr().err, name
+    assert run(["load", "--swizzle", "128B", "--npy", str(tmp_path / "small.npy")]) == 2
+    assert "--npy needs --box" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""`tilescope mma`: what it prints, writes and refuses."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import tilescope as ts
+from tilescope import view
+from tilescope.cli import run
+from tilescope.value import Value
+
+
+def test_draws_an_operand(capsys):
+    assert run(["mma", "layout", "128x64", "bf16", "--major", "MN", "--swizzle", "64B", "--atom-order", "row"]) == 0
+    tile = ts.canonical_layout("MN", "64B", "bf16").tile((128, 64), atom_order="row")
+    assert capsys.readouterr().out == view.text(tile) + "\n"
+
+
+def test_marks_an_element(capsys):
+    assert run(["mma", "layout", "64x64", "bf16", "--element", "9,16", "--address", "0x400", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["element"], found["address"]) == ([9, 16], hex(0x400 + 1200))
+    plain = {name: value for name, value in found.items() if name not in ("element", "address")}
+    assert Value.from_dict(plain) == ts.canonical_layout("K", "128B", "bf16").tile((64, 64), start=0x400)
+
+
+def test_draws_a_fragment(capsys):
+    assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "22"]) == 0
+    expected = view.text(ts.fragment("mma.m16n8k16", "A", "bf16"), lane=22)
+    assert capsys.readouterr().out == expected + "\n"
+
+
+def test_says_what_a_lane_holds_and_who_holds_an_element(capsys):
+    arguments = ["mma", "fragment", "mma.m16n8k8", "--operand", "A", "--type", "bf16"]
+    assert run([*arguments, "--lane", "22", "--element", "5,5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["holds"] == [[5, 4], [5, 5], [13, 4], [13, 5]]
+    assert found["holder"] == {"thread": 22, "value": 1}
+    assert found["inverse"] == "((8,2),(2,4)):((4,64),(32,1))"
+
+
+def test_ldmatrix_needs_neither_operand_nor_type(capsys):
+    assert run(["mma", "fragment", "ldmatrix.x4.trans"]) == 0
+    assert capsys.readouterr().out.startswith("ldmatrix.x4.trans: 4 x 8 x 8 uint16 (row x column)\n")
+
+
+def test_lists_the_descriptors_of_a_loop(capsys):
+    arguments = ["mma", "descriptors", "64x32", "bf16", "--swizzle", "32B", "--atom-order", "row"]
+    assert run([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    loop = ts.wgmma_descriptors((64, 32), "bf16", swizzle="32B", atom_order="row")
+    assert found["descriptors"] == [[hex(each.encode()) for each in steps] for steps in loop]
+    assert found["words"] == list(loop.words)
+    assert run(arguments) == 0
+    assert "stride   512 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["layout", "128x64", "bf16"],
+        ["fragment", "wgmma.m64n256k16", "--operand", "D", "--type", "f32"],
+        ["descriptors", "64x64", "bf16"],
+    ],
+)
+def test_writes_svg(arguments, tmp_path, capsys):
+    path = tmp_path / "drawing.svg"
+    assert run(["mma", *arguments, "--svg", str(path)]) == 0
+    assert ET.fromstring(path.read_text("utf-8")).tag.endswith("svg")
+    assert "wrote" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["layout", "128", "bf16"], "write 128x64"),
+        (["layout", "128x64x2", "bf16"], "two integers"),
+        (["layout", "60x64", "bf16"], "Use 64 x 64"),
+        (["layout", "64x64", "bf61"], "data type"),
+        (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),
+        (["layout", "64x64", "bf16", "--element", "64,0"], "outside the tile"),
+        (["layout", "64x64", "bf16", "--element", "64"], "is not a shape"),
+        (["layout", "64x64", "bf16", "--element", "1,2,3"], "such as 5,8"),
+        (["layout", "64x64", "bf16", "--atom-order", "up"], '"column" or "row"'),
+        (["fragment", "mma.m16n8k17", "--operand", "A", "--type", "bf16"], "mma.m16n8k16"),
+        (["fragment", "mma.m16n8k16", "--type", "bf16"], "known: A, B, C, D"),
+        (["fragment", "mma.m16n8k16", "--operand", "A"], "no type"),
+        (["fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "32"], "thread 0 to 31"),
+        (["fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "-1"], "thread 0 to 31"),
+        (["descriptors", "63x64", "bf16"], "multiples of 64"),
+        (["descriptors", "64x64", "f32"], "Use tfloat32"),
+        (["descriptors", "64x64", "bf16", "--operand", "C"], "operands A and B"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_refuses_with_the_reason_on_stderr(arguments, said, capsys):
+    assert run(["mma", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""

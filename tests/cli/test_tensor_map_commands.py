@@ -1,0 +1,353 @@
+"""check, encode, decode and diff: what they take, print and answer."""
+
+import io
+import json
+import struct
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilescope as ts
+from tilescope.cli import run
+from tilescope.value import Value
+
+SOUND = ["--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B"]
+MATRIX = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
+CUTLASS = """\
+TMA Desc Addr:   0x7ffd7d2800c0
+format         9
+dim            2
+gmem_address   0x7f5a20000000
+globalDim      (4096,4096,1,1,1)
+globalStrides  (2,8192,0,0,0)
+boxDim         (64,64,1,1,1)
+elementStrides (1,1,1,1,1)
+interleave     0
+swizzle        3
+l2Promotion    2
+oobFill        0
+Error: Failed to initialize the TMA descriptor 1
+"""
+
+
+@pytest.fixture
+def answer(capsys, monkeypatch):
+    """Run a command, with text or bytes on stdin: its status, stdout and stderr."""
+
+    def call(*arguments, stdin=""):
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+        status = run(list(arguments))
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return call
+
+
+def test_a_sound_map_is_accepted(answer):
+    status, out, err = answer("check", *SOUND)
+    assert (status, err) == (0, "")
+    assert out.startswith("Accepted. Tiled tensor map: 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B\n")
+    assert "mbarrier expects  8192 bytes a copy" in out
+
+
+def test_a_refusal_is_drawn_whole(answer):
+    tensor = ["--type", "bf16", "--dims", "4096,4000", "--strides", "8200"]
+    status, out, err = answer("check", *tensor, "--box", "128,64", "--swizzle", "128B")
+    assert (status, err) == (1, "")
+    assert (
+        out
+        == """\
+Refused: 2 broken rules
+
+Broken rules
+stride-alignment  strides_bytes[0] = 8200 bytes; strides are multiples of 16
+                  bytes. Pad dimension 0 so that the next one steps 8208 bytes.
+swizzle-span      box[0] = 128 elements x 2 bytes = 256 bytes; swizzle 128B
+                  takes a row of at most 128 bytes. Use box[0] <= 64 and one box
+                  per span.
+
+The arguments
+data_type      bf16
+dims           4096, 4000
+strides_bytes  8200
+box            128, 64
+swizzle        128B
+"""
+    )
+
+
+@pytest.mark.parametrize("dims", ["4096,4096", "4096x4096", "4096 4096", "(4096, 4096)", "0x1000,4_096"])
+def test_numbers_may_be_written_in_many_ways(dims, answer):
+    assert answer("check", "--type", "bf16", "--dims", dims, "--box", "64,64")[0] == 0
+
+
+def test_strides_are_dense_where_none_are_given(answer):
+    for options, strides in (
+        (["--type", "bf16", "--dims", "64,8,4", "--box", "8,8,1"], [128, 1024]),
+        (
+            ["--type", "f16", "--dims", "16,4,2", "--box", "8,1,1", "--interleave", "32B", "--swizzle", "32B"],
+            [512, 2048],
+        ),
+        (["--type", "e2m1", "--dims", "128,8", "--box", "32,8", "--arch", "sm_100"], [64]),
+    ):
+        status, out, _ = answer("check", *options, "--json")
+        assert status == 0
+        assert json.loads(out)["tensor_map"]["strides_bytes"] == strides
+
+
+def test_every_option_reaches_the_map(answer):
+    options = [
+        *SOUND,
+        "--strides",
+        "16384",
+        "--element-strides",
+        "1,2",
+        "--l2",
+        "128B",
+        "--fill",
+        "nan",
+        "--address",
+        "0x1000",
+    ]
+    found = json.loads(answer("check", *options, "--json")[1])
+    assert Value.from_dict(found["tensor_map"]) == MATRIX.with_fields(
+        strides_bytes=(16384,), element_strides=(1, 2), l2_promotion="128B", oob_fill="nan", address=0x1000
+    )
+
+
+def test_im2col_and_im2col_wide(answer):
+    im2col = [
+        "--type",
+        "f16",
+        "--dims",
+        "64,32,32,8",
+        "--channels",
+        "64",
+        "--pixels",
+        "64",
+        "--lower",
+        "-1,-1",
+        "--upper",
+        "-1,-1",
+    ]
+    found = json.loads(answer("check", *im2col, "--json")[1])
+    assert found["tensor_map"]["kind"] == "im2col_map"
+    wide = [
+        "--type",
+        "f16",
+        "--dims",
+        "64,32,32,8",
+        "--channels",
+        "64",
+        "--pixels",
+        "64",
+        "--lower",
+        "-1",
+        "--upper",
+        "-1",
+        "--wide",
+        "W",
+    ]
+    status, out, _ = answer("check", *wide, "--json")
+    assert status == 0
+    assert json.loads(out)["tensor_map"]["lower_width"] == -1
+    assert answer("check", *wide, "--arch", "sm_90")[0] == 1
+
+
+def test_missing_and_unknown_arguments_are_reasons(answer):
+    status, out, _ = answer("check", "--type", "bf16")
+    assert status == 1
+    assert "no dims" in out
+    assert "no box" in out
+    assert answer("check", "--from-json", "-", stdin='{"dims": [64], "boxes": [64]}')[0] == 1
+
+
+def test_json_from_a_file_stdin_and_what_json_printed(answer, tmp_path):
+    file = tmp_path / "map.json"
+    file.write_text(json.dumps(MATRIX.to_dict()))
+    for arguments, stdin in (
+        (["check", str(file)], ""),
+        (["check", "--from-json", str(file)], ""),
+        (["check", "-"], file.read_text()),
+        (["check"], file.read_text()),
+        (["check", "--from-json", "-"], file.read_text()),
+        (["check", file.read_text()], ""),
+    ):
+        status, out, _ = answer(*arguments, "--json", stdin=stdin)
+        assert status == 0
+        assert Value.from_dict(json.loads(out)).tensor_map == MATRIX
+    assert json.loads(answer("check", str(file), "--box", "32,8", "--json")[1])["tensor_map"]["box"] == [32, 8]
+    report = answer("check", *SOUND, "--json")[1]
+    assert answer("check", "-", stdin=report)[0] == 0  # a report holds its map
+
+
+def test_a_pasted_dump(answer, tmp_path):
+    log = tmp_path / "failed.log"
+    log.write_text(CUTLASS)
+    assert answer("check", str(log))[0] == 0
+    status, out, _ = answer("check", stdin=CUTLASS.replace("boxDim         (64", "boxDim         (128"))
+    assert status == 1
+    assert "swizzle-span" in out
+    assert answer("check", str(log), "--arch", "sm_80")[0] == 1
+
+
+def test_several_dumps_are_all_answered(answer):
+    both = CUTLASS + CUTLASS.replace("(64,64", "(64,300")
+    status, out, _ = answer("check", "-", stdin=both)
+    assert status == 1
+    assert "Accepted." in out
+    assert "Refused: 1 broken rule" in out
+    found = json.loads(answer("check", "-", "--json", stdin=both)[1])
+    assert (found["accepted"], [each["accepted"] for each in found["others"]]) == (True, [False])
+
+
+def test_encode_prints_what_decode_reads(answer, tmp_path):
+    blob = MATRIX.encode()
+    file = tmp_path / "map.bin"
+    assert answer("encode", *SOUND) == (0, blob.hex() + "\n", "")
+    assert answer("encode", *SOUND, "--hex") == (0, blob.hex() + "\n", "")
+    in_c = answer("encode", *SOUND, "--c")[1]
+    assert in_c.startswith("alignas(128) const unsigned long long tensor_map[16] = {\n    0x0000000000000000ull,")
+    status, out, err = answer("encode", *SOUND, "--out", str(file))
+    assert (status, out, err) == (0, "", f"wrote {file}\n")
+    assert file.read_bytes() == blob
+    as_json = answer("encode", *SOUND, "--json")[1]
+    assert json.loads(as_json)["hex"] == blob.hex()
+    for source, stdin in (
+        ([blob.hex()], ""),
+        ([str(file)], ""),
+        (["-"], blob),
+        (["-"], in_c),
+        (["-"], blob.hex()),
+        ([f"{word:#x}" for word in struct.unpack("<16Q", blob)], ""),
+        ([json.dumps(MATRIX.to_dict())], ""),
+    ):
+        status, out, err = answer("decode", *source, "--json", stdin=stdin)
+        assert (status, err) == (0, "")
+        assert Value.from_dict(json.loads(out)).tensor_map == MATRIX
+
+
+def test_decode_says_in_words_what_the_map_is(answer):
+    status, out, _ = answer("decode", MATRIX.encode().hex())
+    assert status == 0
+    assert " ".join(out.split()).startswith(
+        "Tiled tensor map: 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B A tensor of 4096 x 4096 bfloat16 elements at "
+        "0x0. One copy brings a box of 64 x 64. In shared memory it is 64 rows of 128 bytes: 8192 bytes, swizzled 128B."
+    )
+
+
+def test_bytes_that_are_no_map_are_answered_with_no(answer):
+    status, out, _ = answer("decode", "ff" * 128)
+    assert status == 1
+    assert out.startswith("Not a tensor map\n")
+    assert "descriptor-bits" in out
+
+
+@pytest.mark.parametrize("words", [["abc"], ["0x1", "0x2"], ["0x" + "1" * 17], ["no such file.bin"], [""]])
+def test_what_is_not_understood_is_refused(words, answer):
+    status, out, err = answer("decode", *words)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: pasted-descriptor: ")
+
+
+def test_a_short_number_is_a_descriptor_word(answer):
+    assert "wgmma" in answer("decode", "0x4000004000010040")[1]
+
+
+def test_diff(answer, tmp_path):
+    one, other = tmp_path / "one.json", tmp_path / "other.bin"
+    one.write_text(json.dumps(MATRIX.to_dict()))
+    other.write_bytes(MATRIX.encode())
+    status, out, _ = answer("diff", str(one), str(other))
+    assert (status, out.splitlines()[0]) == (0, "The same map")
+    other.write_bytes(MATRIX.with_fields(box=(64, 32)).encode())
+    assert answer("diff", str(one), str(other)) == (
+        1,
+        """\
+1 argument differs
+
+Arguments
+        one  other
+box[1]  64   32
+
+What follows
+                   one   other
+smem_bytes         8192  4096
+transaction_bytes  8192  4096
+box_bytes          8192  4096
+
+Words of the descriptor
+        one                 other
+word 7  0x000000000000003f  0x000000000000001f
+word 8  0x0000000000002000  0x0000000000001000
+""",
+        "",
+    )
+    assert json.loads(answer("diff", str(one), str(other), "--json")[1])["arguments"][0]["name"] == "box[1]"
+    assert answer("diff", str(one), "ff" * 128)[0] == 2
+
+
+@pytest.mark.parametrize("command", [["check", *SOUND], ["encode", *SOUND], ["decode", MATRIX.encode().hex()]])
+def test_drawings_are_written_as_svg(command, answer, tmp_path):
+    file = tmp_path / "drawing.svg"
+    assert answer(*command, "--svg", str(file))[0] == 0
+    assert ET.parse(file).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["encode"],
+        ["check", "--dims", "a,b"],
+        ["check", "--address", "1.5"],
+        ["check", "--from-json", "/no/such/file"],
+        ["diff", "abc"],
+        ["decode"],
+        ["encode", "--type", "bf16", "--dims", "64", "--box", "9"],
+        ["encode", *SOUND, "--arch", "sm_100"],
+        ["check", "ff" * 128, "--box", "64,64"],
+    ],
+)
+def test_usage_errors(arguments, answer):
+    status, out, err = answer(*arguments)
+    assert (status, out) == (2, "")
+    assert err
+    assert "Traceback" not in err
+
+
+def test_too_much_input_is_refused(answer):
+    status, _, err = answer("check", "-", stdin="x" * (1 << 20) + "y")
+    assert status == 2
+    assert "input-size" in err
+
+
+@given(text=st.text(max_size=80) | st.binary(max_size=200))
+@settings(max_examples=60)
+def test_any_input_is_answered_or_refused(text):
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    with pytest.MonkeyPatch.context() as patch:
+        for command in ("check", "decode"):
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+            assert run([command, "-"]) in (0, 1, 2)
+
+
+def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
+    for rule in ts.RULES:
+        status, out, _ = answer("explain", rule)
+        assert status == 0
+        assert out.startswith(f"{rule}\n")
+    assert json.loads(answer("explain", "swizzle-span", "--json")[1])["kind"] == "rule"
+    assert "word 7, bits 0-7" in answer("explain", "box[1]")[1]
+    assert answer("explain", "field", "swizzle")[1].startswith("field swizzle\n")
+    for asked in ("tensormap.replace", "replace", "cuTensorMapReplaceAddress"):
+        out = answer("explain", asked)[1]
+        assert "global_stride" in out
+        assert "tensormap.cp_fenceproxy" in out
+        assert "fence.proxy.tensormap::generic.acquire" in out
+    status, _, err = answer("explain", "box-rnage")
+    assert status == 2
+    assert "box-range" in err

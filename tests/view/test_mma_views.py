@@ -1,0 +1,229 @@
+"""The drawings of operands, fragments and descriptors say what the values say."""
+
+import re
+
+import pytest
+
+from tilescope import WgmmaDescriptor, canonical_layout, fragment, inspect_descriptor, view, wgmma_descriptors
+from tilescope.errors import RuleError
+from tilescope.view.grid import Grid
+from tilescope.view.parts import Beside, Table
+from tilescope.view.ruler import BitRuler
+
+LAYOUTS = [("K", mode) for mode in ("none", "32B", "64B", "128B")] + [
+    ("MN", mode) for mode in ("none", "32B", "64B", "128B", "128B_ATOM_32B")
+]
+
+
+def grids_of(drawing):
+    """All grids of a drawing by their title."""
+    found = {}
+    for part in drawing.parts:
+        for each in part.parts if isinstance(part, Beside) else (part,):
+            if isinstance(each, Grid):
+                found[each.title] = each
+    return found
+
+
+def only(drawing, kind):
+    (part,) = [part for part in drawing.parts if isinstance(part, kind)]
+    return part
+
+
+@pytest.mark.parametrize("bits", ["b1", "e2m1", "e4m3", "bf16", "tf32"])
+@pytest.mark.parametrize("order", ["column", "row"])
+@pytest.mark.parametrize(("major", "mode"), LAYOUTS)
+def test_an_operand_is_drawn_where_it_lies(major, mode, order, bits):
+    layout = canonical_layout(major, mode, bits)
+    tile = layout.tile((3 * layout.atom[0], 2 * layout.atom[1]), atom_order=order, start=0x2000)
+    element = (2 * layout.atom[0] + 1, layout.atom[1] + 2)
+    grids = grids_of(view.draw(tile, element=element))
+    starts = grids["Where each atom starts"]
+    for down, row in enumerate(starts.rows):
+        for right, cell in enumerate(row.cells):
+            mn, k = (down, right) if major == "K" else (right, down)
+            assert int(cell.text, 0) == tile.logical(mn * layout.atom[0], k * layout.atom[1])
+            assert bool(cell.mark) == ((mn, k) == (2, 1))
+    per_chunk = 128 // layout.element_bits
+    by_element = grids["One atom, by element"]
+    marked = []
+    for row in by_element.rows:
+        for number, cell in enumerate(row.cells):
+            first = int(by_element.tiers[0].headers[number].text.split("-")[0])
+            mn, k = (int(row.labels[0]), first) if major == "K" else (first, int(row.labels[0]))
+            address = tile.address(mn, k)
+            assert int(cell.text, 0) == address
+            assert cell.colour == address % 128 // 16
+            marked += [(mn, k)] if cell.mark else []
+    where = (
+        (element[0], element[1] // per_chunk * per_chunk)
+        if major == "K"
+        else (element[0] // per_chunk * per_chunk, element[1])
+    )
+    assert marked == [where]
+    seen = 0
+    for row in grids["The same atom, by shared memory"].rows:
+        for place, cell in enumerate(row.cells):
+            if cell.text:
+                mn, k = map(int, cell.text.split(","))
+                assert tile.address(mn, k) == int(row.labels[0], 0) + 16 * place
+                seen += 1
+    assert seen * 16 == layout.atom_bytes
+
+
+def test_an_operand_of_128_x_64_fits_a_terminal():
+    for major, mode in LAYOUTS[:-1]:
+        text = view.text(canonical_layout(major, mode, "bf16").tile((128, 64)), width=80)
+        assert max(map(len, text.splitlines())) <= 80
+        assert len(text.splitlines()) < 80
+
+
+def test_a_large_map_of_atoms_is_cut_around_the_element():
+    tile = canonical_layout("K", "none", "bf16").tile((512, 512))
+    starts = grids_of(view.draw(tile, element=(500, 400)))["Where each atom starts"]
+    assert (len(starts.rows), starts.columns) == (16, 16)
+    assert sum(bool(cell.mark) for row in starts.rows for cell in row.cells) == 1
+    assert starts.notes[0].startswith("Drawn: 16 x 16 of 64 x 64 atoms")
+
+
+def test_core_matrices_and_plain_rows_are_told_apart():
+    text = " ".join(view.text(canonical_layout("K", "none", "bf16").tile((64, 32))).split())
+    assert "none (core matrices)" in text
+    assert "not a tile of plain rows" in text
+
+
+def test_a_canonical_layout_is_drawn_as_one_atom():
+    text = view.text(canonical_layout("MN", "128B_ATOM_32B", "tf32"))
+    assert text.startswith("MN-major 128B_ATOM_32B: one atom of 32 x 4 (mn x k), 32-bit elements\n")
+    assert "documented" in text
+
+
+def test_an_element_outside_is_refused():
+    with pytest.raises(RuleError, match="outside the tile"):
+        view.draw(canonical_layout("K", "128B", "bf16").tile((64, 64)), element=(64, 0))
+
+
+FRAGMENTS = [
+    ("mma.m16n8k16", "A", "bf16"), ("mma.m16n8k16", "B", "bf16"), ("mma.m16n8k16", "D", "f32"), ("mma.m16n8k8", "A", "tf32"),
+    ("mma.m16n8k32", "B", "e4m3"), ("mma.m16n8k64", "A", "s4"), ("mma.m16n8k256", "B", "b1"), ("mma.m8n8k4", "A", "f64"),
+    ("mma.m8n8k4.row.col", "A", "f16"), ("mma.m8n8k4.col.row", "A", "f16"), ("mma.m8n8k4", "D", "f32"),
+    ("wgmma.m64n8k16", "D", "f32"), ("wgmma.m64n256k16", "D", "f16"), ("wgmma.m64n64k32", "A", "s8"),
+    ("ldmatrix.x4", "matrix", "bf16"), ("ldmatrix.x2.trans", "matrix", "bf16"),
+]  # fmt: skip
+
+
+def first_number(text):
+    return int(text.split("-")[0])
+
+
+@pytest.mark.parametrize(("instruction", "operand", "data_type"), FRAGMENTS)
+def test_a_fragment_is_drawn_both_ways(instruction, operand, data_type):
+    found = fragment(instruction, operand, data_type)
+    lane = 22 if found.threads == 32 else 70
+    drawing = view.draw(found, lane=lane)
+    grids = grids_of(drawing)
+    by_element = grids["Which thread holds each element"]
+    matrix = found.matrix_of(lane, 0)
+    for row in by_element.rows:
+        for header, cell in zip(by_element.tiers[0].headers, row.cells, strict=True):
+            thread, value = map(int, re.fullmatch(r"T(\d+)V(\d+)", cell.text).groups())
+            assert found.holder(first_number(row.labels[0]), first_number(header.text), matrix) == (thread, value)
+            assert bool(cell.mark) == (thread == lane)
+            assert cell.colour == thread % 32
+    (by_thread,) = [grid for title, grid in grids.items() if title.startswith("What each thread holds")]
+    assert len(by_thread.rows) == 32
+    for row in by_thread.rows:
+        for header, cell in zip(by_thread.tiers[0].headers, row.cells, strict=True):
+            thread, value = int(row.labels[0]), first_number(header.text[1:])
+            assert tuple(first_number(part) for part in cell.text.split(",")) == found.coord(thread, value)
+    listed = next(part for part in drawing.parts if isinstance(part, Table) and part.title.startswith("Thread"))
+    assert [(int(line[-2]), int(line[-1])) for line in listed.rows] == list(found.held_by(lane))
+
+
+def test_a_fragment_shows_its_cute_layouts():
+    text = view.text(fragment("mma.m16n8k8", "A", "bf16"))
+    assert "((4,8),(2,2)):((32,1),(16,8))" in text
+    assert "((8,2),(2,4)):((4,64),(32,1))" in text
+
+
+def test_the_holder_of_an_element_is_marked():
+    found = fragment("wgmma.m64n256k16", "D", "f32")
+    grid = grids_of(view.draw(found, element=(37, 200)))["Which thread holds each element"]
+    marked = {
+        (int(row.labels[0]), int(header.text))
+        for row in grid.rows
+        for header, cell in zip(grid.tiers[0].headers, row.cells, strict=True)
+        if cell.mark
+    }
+    assert (37, 200) in marked
+
+
+def test_a_thread_that_does_not_exist_is_refused():
+    with pytest.raises(RuleError, match="thread 0 to 31"):
+        view.draw(fragment("mma.m16n8k8", "A", "bf16"), lane=32)
+
+
+DESCRIPTOR_TEXT = """\
+wgmma descriptor 0x4000004000010040
+
+Read as K-major with 16-bit elements (the instruction decides that, not the
+word).
+
+63    56      48      40      32      24      16       8       0
+ee··········[d]···[---stride---]··[--leading---]··[---start----]
+
+key  bits   field        value  meaning
+a    0-13   start        0x40   0x400, before the swizzle: line 8, byte 0
+b    16-29  leading      0x1    16 bytes (ignored: inside a swizzled atom k is
+                                contiguous, and one instruction stays inside)
+c    32-45  stride       0x40   1024 bytes from the atom at (mn 0, k 0) to the
+                                next 8 mn, at (mn 8, k 0)
+d    49-51  base offset  0x0    0: the pattern starts where the absolute address
+                                says, as TMA writes it
+e    62-63  swizzle      0x1    128B: atoms of 8 x 64 (mn x k), 1024 bytes
+Start, leading and stride are stored divided by 16; unnamed bits are 0."""
+
+
+def test_a_descriptor_is_drawn_as_its_word():
+    descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    assert view.text(descriptor) == DESCRIPTOR_TEXT
+    assert view.text(inspect_descriptor(descriptor.encode())) == DESCRIPTOR_TEXT
+
+
+def test_ignored_fields_are_grey_and_reserved_bits_red():
+    word = inspect_descriptor(0x4000404000010040)
+    fields = {field.name: field for field in only(view.draw(word), BitRuler).fields}
+    assert fields["leading"].colour == "unused"
+    assert fields["stride"].colour != "unused"
+    assert (fields["reserved"].low, fields["reserved"].mark) == (46, "collision")
+    assert "tcgen05" in view.text(word)
+
+
+@pytest.mark.parametrize(("major", "bits"), [("K", 8), ("K", 16), ("K", 32), ("MN", 16)])
+def test_the_listed_addresses_are_those_it_reads(major, bits):
+    descriptor = WgmmaDescriptor(0x420, leading_bytes=1024, stride_bytes=2048, swizzle="64B")
+    word = inspect_descriptor(descriptor.encode(), major=major, element_bits=bits)
+    expected = descriptor.addresses(major, 48, 256 // bits, bits)
+    drawing = view.draw(word, rows=48)
+    shown = {}
+    for part in drawing.parts:
+        for grid in part.parts if isinstance(part, Beside) else (part,):
+            if isinstance(grid, Grid):
+                for row in grid.rows:
+                    for header, cell in zip(grid.tiers[0].headers, row.cells, strict=True):
+                        place = int(row.labels[0]), first_number(header.text)
+                        shown[place if major == "K" else place[::-1]] = int(cell.text, 0)
+    assert len(shown) == expected.size * bits // 128
+    assert all(expected[place] == address for place, address in shown.items())
+
+
+def test_a_loop_lists_every_descriptor():
+    loop = wgmma_descriptors((128, 128), "bf16", swizzle="128B", smem_address=0x400)
+    listed = next(part for part in view.draw(loop).parts if isinstance(part, Table) and part.headings)
+    assert [line[-1] for line in listed.rows] == [f"{each.encode():#018x}" for steps in loop for each in steps]
+    assert [line[3] for line in listed.rows[:8]] == ["", "+32", "+32", "+32", "+16288", "+32", "+32", "+32"]
+
+
+def test_a_long_loop_is_cut():
+    loop = wgmma_descriptors((256, 512), "bf16", swizzle="32B")
+    assert "The first 64 of 128." in view.text(loop)
