@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.mma.fragment import MATRIX_COUNTS, Fragment, fragment
+from tilescope.mma.fragment import MATRIX_COUNTS, Fragment, as_array, fragment
+from tilescope.tma.buffers import readable, writeable
 
 _LANES = 32
 _ROW_BYTES = 16
@@ -43,7 +44,7 @@ def ldmatrix(
     ((5, 4), (5, 5))
     """
     matrices = _fragment("ldmatrix", count, transpose)
-    memory = _bytes_of(smem, writeable=False)
+    memory = readable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, count, smem_address)
     rows = memory[first_byte[..., None] + np.arange(_ROW_BYTES)]
     elements = rows.view("<u2").reshape(*first_byte.shape[:-1], count, _ROWS, _ROW_BYTES // 2)
@@ -70,7 +71,7 @@ def stmatrix(
     words = _registers(registers)
     count = words.shape[1]
     matrices = _fragment("stmatrix", count, transpose)
-    memory = _bytes_of(smem, writeable=True)
+    memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, count, smem_address)
     if first_byte.ndim != 1:
         raise broken(
@@ -90,27 +91,8 @@ def _fragment(direction: str, count: Any, transpose: bool) -> Fragment:
     return fragment(f"{direction}.x{count}" + (".trans" if transpose else ""))
 
 
-def _bytes_of(smem: Any, *, writeable: bool) -> npt.NDArray[np.uint8]:
-    if isinstance(smem, bytes | bytearray | memoryview):
-        smem = np.frombuffer(smem, np.uint8)
-    problem = None
-    if not isinstance(smem, np.ndarray):
-        problem = f"a {type(smem).__name__}"
-    elif smem.dtype.hasobject:
-        problem = f"an array of {smem.dtype}"
-    elif not smem.flags.c_contiguous:
-        problem = "an array that is not C-contiguous"
-    elif writeable and not smem.flags.writeable:
-        problem = "a read-only array"
-    if problem is not None:
-        limit = f"a {'writeable ' if writeable else ''}C-contiguous array of plain numbers"
-        raise broken("smem-array", "smem", problem, limit, "Use np.zeros(length, np.uint8) or a copy.")
-    memory: npt.NDArray[np.uint8] = smem.reshape(-1).view(np.uint8)
-    return memory
-
-
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    words = np.asarray(registers)
+    words = as_array("registers", registers)
     if (
         words.ndim != 2
         or words.shape[0] != _LANES
@@ -133,7 +115,7 @@ def _row_offsets(
     memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, count: int, smem_address: Any
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` each row starts, (..., 8 * count); refused where the hardware would fault."""
-    address = np.asarray(lane_address)
+    address = as_array("lane_address", lane_address)
     if not isinstance(smem_address, int) or smem_address < 0:
         raise broken("address", "smem_address", repr(smem_address), "an integer of at least 0", "Give a byte address.")
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
