@@ -47,6 +47,12 @@ swizzle_atomicity     -         -      a,f    a,f    a,f    a,f
 swizzle_96B           -         -      -      a      -      -
 """
 
+# PTX ISA, restrictions of the packed types: a store of .b6p2x16 with rows of 48 bytes.
+PACKED_RESTRICTIONS = """
+                      80/86/89  90     100    103    110    120
+half_row_16u6_store   -         -      -      a      -      -
+"""
+
 # The same for the instructions that read shared memory. Y: every target.
 MATRIX_INSTRUCTIONS = """
              80  86  89  90     100    103    110    120
@@ -91,7 +97,7 @@ def only_hopper_was_measured(table):
 
 def features_are_what_ptxas_takes(table):
     published = {name: {} for name in table}
-    for text in (TMA_INSTRUCTIONS, MATRIX_INSTRUCTIONS):
+    for text in (TMA_INSTRUCTIONS, PACKED_RESTRICTIONS, MATRIX_INSTRUCTIONS):
         columns, *rows = rows_of(text)
         for feature, *cells in rows:
             for column, cell in zip(columns, cells, strict=True):

@@ -46,7 +46,18 @@ if TYPE_CHECKING:
         decode_tensor_map,
         inspect_tensor_map,
     )
-    from tilescope.tma import Trace, gather4, load, load_multicast, load_tiles, scatter4, store, trace
+    from tilescope.tma import (
+        Identification,
+        Trace,
+        gather4,
+        identify,
+        load,
+        load_multicast,
+        load_tiles,
+        scatter4,
+        store,
+        trace,
+    )
     from tilescope.value import Value
 
 __version__ = "0.1.0"
@@ -67,6 +78,8 @@ _MODULE = {
     "fragment": "mma.fragment",
     "gather4": "tma",
     "GemmPlan": "planner",
+    "Identification": "tma",
+    "identify": "tma",
     "IllegalInstructionError": "errors",
     "Im2colMap": "tensor_map",
     "Im2colWideMap": "tensor_map",
@@ -121,6 +134,7 @@ __all__ = [
     "DeviceError",
     "Fragment",
     "GemmPlan",
+    "Identification",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
@@ -148,6 +162,7 @@ __all__ = [
     "find_layouts",
     "fragment",
     "gather4",
+    "identify",
     "inspect_descriptor",
     "inspect_tensor_map",
     "ldmatrix",

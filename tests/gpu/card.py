@@ -71,9 +71,13 @@ def _source() -> str:
     kernels = [_PROLOGUE]
     for rank in range(1, 6):
         kernels.append(_to_shared(f"load_{rank}", rank, "tile", 0))
-        kernels.append(_to_global(f"store_{rank}", rank, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"))
+        kernels.append(
+            _to_global(f"store_{rank}", rank, f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group")
+        )
         kernels += [
-            _to_global(f"{op}_{rank}", rank, f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{op}.tile.bulk_group")
+            _to_global(
+                f"{op}_{rank}", rank, f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{op}.tile.bulk_group"
+            )
             for op in REDUCTIONS
         ]
     for rank in (3, 4, 5):
@@ -128,13 +132,22 @@ class Card:
         if tensor_map_class.__name__ == "TensorMap":
             result = self.driver.cuTensorMapEncodeTiled(*head, spread["box"], *tail)
         else:
-            middle = (spread["lower_corner"], spread["upper_corner"], arguments["channels_per_pixel"], arguments["pixels_per_column"])
+            middle = (
+                spread["lower_corner"],
+                spread["upper_corner"],
+                arguments["channels_per_pixel"],
+                arguments["pixels_per_column"],
+            )
             result = self.driver.cuTensorMapEncodeIm2col(*head, *middle, *tail)
         return result, ctypes.string_at(place, 128)
 
     def load(self, name, tensor_map, memory, coords, *, offsets=(), smem_offset=0, tensor_offset=0):
         """Shared memory after one load: `memory` on the card, the tensor `tensor_offset` bytes into it."""
-        source, image, done = self._upload(memory), self._upload(np.zeros(SMEM_BYTES, np.uint8)), self._upload(np.zeros(1, np.int32))
+        source, image, done = (
+            self._upload(memory),
+            self._upload(np.zeros(SMEM_BYTES, np.uint8)),
+            self._upload(np.zeros(1, np.int32)),
+        )
         blob = self._blob(tensor_map, source + tensor_offset)
         places = [*coords, *[0] * (5 - len(coords)), *offsets, *[0] * (3 - len(offsets))]
         self._launch(
@@ -175,7 +188,9 @@ class Card:
         handle = driver.CUkernel(int(self.kernels[name].handle))
         (result, function) = driver.cuKernelGetFunction(handle)
         _check(result)
-        (result,) = driver.cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, SMEM_BYTES, int(self.stream.handle), pointers.ctypes.data, 0)
+        (result,) = driver.cuLaunchKernel(
+            function, 1, 1, 1, 256, 1, 1, SMEM_BYTES, int(self.stream.handle), pointers.ctypes.data, 0
+        )
         _check(result)
         self.stream.sync()
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.tensor_map import RULES
+from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 
 pytestmark = pytest.mark.gpu
 TYPES = [row.name for row in ts.DATA_TYPE.values() if row.driver_code is not None and row.driver_code < 13]
@@ -22,11 +23,18 @@ def named_arguments(kind, given_arguments):
         return None
     rows = {
         "data_type": lambda name: ts.DataType.named(name).tma, "swizzle": ts.Swizzle.named,
-        "interleave": lambda name: ts.tensor_map.option.Interleave.named(name),
-        "l2_promotion": lambda name: ts.tensor_map.option.L2Promotion.named(name),
-        "oob_fill": lambda name: ts.tensor_map.option.OobFill.named(name),
+        "interleave": Interleave.named,
+        "l2_promotion": L2Promotion.named,
+        "oob_fill": OobFill.named,
     }  # fmt: skip
-    full = {"interleave": "none", "swizzle": "none", "l2_promotion": "none", "oob_fill": "zero", "address": 0, "arch": "sm_90"}
+    full = {
+        "interleave": "none",
+        "swizzle": "none",
+        "l2_promotion": "none",
+        "oob_fill": "zero",
+        "address": 0,
+        "arch": "sm_90",
+    }
     full |= given_arguments
     full.setdefault("element_strides", (1,) * len(full["dims"]))
     return {name: rows[name](value) if name in rows else value for name, value in full.items() if name != "arch"}
@@ -51,7 +59,12 @@ def test_the_driver_agrees_with_every_rules_example(card, name, side):
     example = {key: value for key, value in getattr(rule, side).items() if key in taken}
     if "dims" not in example or "lower_width" in getattr(rule, side) or example.get("arch", "sm_90") != "sm_90":
         pytest.skip("not a map that an sm_90 driver is asked to encode")
-    if named_arguments(kind, example) is None or (example.get("swizzle") or "none") not in ("none", "32B", "64B", "128B"):
+    if named_arguments(kind, example) is None or (example.get("swizzle") or "none") not in (
+        "none",
+        "32B",
+        "64B",
+        "128B",
+    ):
         pytest.skip("not expressible as a call of the driver")
     agrees(card, kind, example)
 
@@ -61,7 +74,9 @@ tiled = st.integers(1, 5).flatmap(
         {
             "data_type": st.sampled_from(TYPES),
             "dims": st.tuples(*[st.integers(0, 5000) | st.sampled_from([1, 1 << 32, (1 << 32) + 1])] * rank),
-            "strides_bytes": st.tuples(*[st.integers(0, 100000).map(lambda n: n * 16) | st.integers(0, 1 << 41)] * (rank - 1)),
+            "strides_bytes": st.tuples(
+                *[st.integers(0, 100000).map(lambda n: n * 16) | st.integers(0, 1 << 41)] * (rank - 1)
+            ),
             "box": st.tuples(*[st.integers(0, 300) | st.sampled_from([8, 16, 32, 64, 256])] * rank),
             "element_strides": st.tuples(*[st.integers(0, 9) | st.just(1)] * rank),
             "interleave": st.sampled_from(["none", "none", "16B", "32B"]),
@@ -152,4 +167,5 @@ def first_difference(found, expected):
     if not wrong.size:
         return "none"
     place = int(wrong[0])
-    return f"{wrong.size} bytes differ, first at {place:#x} (line {place // 128}, chunk {place // 16 % 8}): card {found[place]:#x}, ours {expected[place]:#x}"
+    where = f"{place:#x} (line {place // 128}, chunk {place // 16 % 8})"
+    return f"{wrong.size} bytes differ, first at {where}: card {found[place]:#x}, ours {expected[place]:#x}"

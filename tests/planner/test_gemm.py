@@ -1,5 +1,7 @@
 """A GEMM's three plans share one budget, and its tiles follow the work there is."""
 
+from itertools import pairwise
+
 import pytest
 
 import tilescope as ts
@@ -28,7 +30,7 @@ def test_shared_memory_is_laid_out_without_overlap_and_aligned():
         + [(start, gemm.epilogue) for start in gemm.smem_offsets()["epilogue"]],
         key=lambda each: each[0],
     )
-    for (start, plan), (after, _) in zip(places, places[1:], strict=False):
+    for (start, plan), (after, _) in pairwise(places):
         assert start + plan.smem_bytes <= after
     assert all(start % plan.smem_alignment_bytes == 0 for start, plan in places)
     assert places[-1][0] + places[-1][1].smem_bytes <= gemm.smem_bytes

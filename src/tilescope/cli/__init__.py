@@ -34,6 +34,7 @@ COMMANDS = {
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find layouts without bank conflicts."),
+    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
     "explain": ("explain:explain", "Explain a term, a mode, a data type or an architecture."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import wraps
 from typing import Any
@@ -20,7 +19,7 @@ import click
 
 from tilescope.cli.options import Command, number
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, broken, shortened
+from tilescope.errors import RuleError, broken
 from tilescope.tensor_map import reading
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.option import Interleave
@@ -68,8 +67,9 @@ def map_options(command: Command) -> Command:
         given = {name: options.pop(name) for name in _OPTIONS}
         given = {name: value for name, value in given.items() if value is not None}
         if from_json is not None:
-            given = _json_arguments(from_json) | given
-        return command(*args, asked=_asked(given) if given else None, **options)
+            base = MapArguments.from_json(read_input(from_json))
+            given = {"kind": base.map_class.kind} | dict(base.given) | given
+        return command(*args, asked=asked_for(given) if given else None, **options)
 
     wrapped: Command = with_map
     saying = "Take the arguments from JSON, as --json prints them; - is stdin. Other options replace them."
@@ -88,24 +88,8 @@ def read_input(source: str) -> bytes:
     return content
 
 
-def parsed_json(text: str | bytes, source: str) -> dict[str, Any]:
-    """The object that JSON text describes, or why it describes none."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise broken("json", source, f"no JSON: {shortened(str(error))}", "one JSON object", "Correct it.") from None
-    if not isinstance(found, dict):
-        raise broken("json", source, f"a JSON {type(found).__name__}", "one JSON object", "Give the arguments by name.")
-    return found
-
-
-def _json_arguments(source: str) -> dict[str, Any]:
-    found = parsed_json(read_input(source), source)
-    nested = found.get("tensor_map")  # an inspection or a convolution holds its map
-    return nested if isinstance(nested, dict) else found
-
-
-def _asked(given: dict[str, Any]) -> MapArguments:
+def asked_for(given: dict[str, Any]) -> MapArguments:
+    """The map that options describe: dense strides where none are given, single corners for im2col-wide."""
     if "mode" in given:  # the corners of an im2col-wide map are single numbers
         for name, width in (("lower_corner", "lower_width"), ("upper_corner", "upper_width")):
             if name in given:

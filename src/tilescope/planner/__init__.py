@@ -1,4 +1,4 @@
-"""The planner: what should I do with this tile?"""
+"""The planner, for the question "what should I do with this tile?"."""
 
 from tilescope.planner.boxes import Boxes, PlannedCopy
 from tilescope.planner.gemm import GemmPlan, plan_gemm
@@ -6,4 +6,16 @@ from tilescope.planner.plans import Costs, Plan, Refusal
 from tilescope.planner.problem import Problem
 from tilescope.planner.search import PlanReport, plan, planned
 
-__all__ = ["Boxes", "Costs", "GemmPlan", "Plan", "PlanReport", "PlannedCopy", "Problem", "Refusal", "plan", "plan_gemm", "planned"]
+__all__ = [
+    "Boxes",
+    "Costs",
+    "GemmPlan",
+    "Plan",
+    "PlanReport",
+    "PlannedCopy",
+    "Problem",
+    "Refusal",
+    "plan",
+    "plan_gemm",
+    "planned",
+]

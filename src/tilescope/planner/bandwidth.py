@@ -12,6 +12,8 @@ Width decides: a narrow row wastes the request. Height matters only for tiny box
 
 from __future__ import annotations
 
+from tilescope.tensor_map.option import L2PromotionName
+
 WIDTHS_BYTES = (128, 64, 32, 16)
 # fmt: off
 MEASURED_GB_PER_S = {
@@ -36,7 +38,7 @@ def request_bytes(row_bytes: int) -> int:
     return min(row_bytes, 128)
 
 
-def bandwidth_share(row_bytes: int, box_rows: int, l2_promotion: str) -> float:
+def bandwidth_share(row_bytes: int, box_rows: int, l2_promotion: L2PromotionName) -> float:
     """Predicted speed of such boxes, as a share of the best that was measured.
 
     >>> bandwidth_share(128, 64, "128B"), round(bandwidth_share(16, 8, "128B"), 2)
@@ -49,6 +51,6 @@ def bandwidth_share(row_bytes: int, box_rows: int, l2_promotion: str) -> float:
     return by_width * by_height
 
 
-def best_promotion(traffic: str) -> str:
+def best_promotion(traffic: str) -> L2PromotionName:
     """The L2 promotion that was fastest: 128B for dense traffic; sparse traffic should not fetch neighbours."""
     return "128B" if traffic == "dense" else "none"

@@ -19,6 +19,7 @@ from tilescope.errors import Violation
 from tilescope.layout import Layout
 from tilescope.planner.problem import Problem
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
 
 LARGEST_BOX = 256  # elements of a box in one dimension
@@ -149,6 +150,6 @@ def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) 
     return problems
 
 
-def built_map(arguments: dict[str, Any], address: int, l2_promotion: str) -> TensorMap:
+def built_map(arguments: dict[str, Any], address: int, l2_promotion: L2PromotionName) -> TensorMap:
     """The tensor map of a plan at a device address."""
     return TensorMap(**arguments, address=address, l2_promotion=l2_promotion)

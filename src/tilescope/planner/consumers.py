@@ -1,9 +1,9 @@
 """Who reads (or writes) the tile in shared memory, what layout that asks for, and what it costs.
 
-    wgmma, tcgen05     the tensor core reads shared memory by descriptor: canonical atoms, no counted wavefronts
-    ldmatrix           a warp reads 8 rows x 16 bytes at a time: canonical atoms, counted
-    an access pattern  threads read as they like: rows as TMA leaves them, counted
-    a store            registers are written by stmatrix or st.shared, and TMA takes the tile from there
+wgmma, tcgen05     the tensor core reads shared memory by descriptor: canonical atoms, no counted wavefronts
+ldmatrix           a warp reads 8 rows x 16 bytes at a time: canonical atoms, counted
+an access pattern  threads read as they like: rows as TMA leaves them, counted
+a store            registers are written by stmatrix or st.shared, and TMA takes the tile from there
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.fragment import fragment
 from tilescope.mma.wgmma_loop import WgmmaLoop
-from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand, Problem
 from tilescope.smem.access import Access
 from tilescope.smem.tile import tile_report
@@ -58,8 +57,12 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     bits = problem.data_type.smem_bits
     width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
     if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
-        width = max(each for each in range(1, LARGEST_PLAIN_ROW + 1) if problem.columns % each == 0 and each * bits % 128 == 0)
-    rows = problem.rows if atom_order == "column" else min(problem.rows, swizzle.repeat_bytes * 8 // (width * bits) or 1)
+        width = max(
+            each for each in range(1, LARGEST_PLAIN_ROW + 1) if problem.columns % each == 0 and each * bits % 128 == 0
+        )
+    rows = (
+        problem.rows if atom_order == "column" else min(problem.rows, swizzle.repeat_bytes * 8 // (width * bits) or 1)
+    )
     if problem.columns % width or problem.rows % rows:
         up = -(-problem.columns // width) * width
         raise RuleError([Violation(
@@ -88,7 +91,13 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
         )  # fmt: skip
     if problem.consumer == "ldmatrix":
         if mn % SMALLEST_MN:
-            refuse("plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}.")
+            refuse(
+                "plan-tile",
+                "tile",
+                f"mn = {mn}",
+                "ldmatrix reads 8 rows at a time",
+                f"Use mn = {_up(mn, SMALLEST_MN)}.",
+            )
         return problems
     step = K_STEP_BYTES * 8 // bits
     if k % step:
@@ -99,7 +108,10 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     multiple = WGMMA_ROWS_OF_A if problem.operand == "A" else SMALLEST_MN
     if mn % multiple:
         which = f"operand {problem.operand}" if problem.operand else "an operand"
-        refuse("plan-tile", "tile", f"mn = {mn}", f"{problem.consumer} takes {which} in multiples of {multiple}", f"Use mn = {_up(mn, multiple)}.")
+        refuse(
+            "plan-tile", "tile", f"mn = {mn}", f"{problem.consumer} takes {which} in multiples of {multiple}",
+            f"Use mn = {_up(mn, multiple)}.",
+        )  # fmt: skip
     return problems
 
 
@@ -159,13 +171,15 @@ def operand_of(problem: Problem) -> Operand:
     return problem.operand or ("A" if problem.tile[0] % WGMMA_ROWS_OF_A == 0 else "B")
 
 
-def descriptors_of(plan: Plan, smem_address: int) -> Any:
-    """The descriptors of a plan for a tensor core that reads shared memory."""
-    problem = plan.problem
-    if plan.canonical is None or problem.consumer == "ldmatrix":
+def descriptors_of(
+    problem: Problem, canonical: CanonicalLayout | None, atom_order: AtomOrder, smem_address: int
+) -> WgmmaLoop:
+    """The descriptors with which a tensor core reads the problem's tile from shared memory."""
+    if canonical is None or problem.consumer == "ldmatrix":
+        consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
         raise RuleError([Violation(
-            "plan-descriptors", "error", "consumer", f"consumer = {problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name}",
+            "plan-descriptors", "error", "consumer", f"consumer = {consumer}",
             "wgmma and tcgen05 read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
         )])  # fmt: skip
-    tile = plan.canonical.tile(problem.tile, atom_order=plan.atom_order, start=smem_address)
+    tile = canonical.tile(problem.tile, atom_order=atom_order, start=smem_address)
     return WgmmaLoop(tile, operand_of(problem), problem.data_type)

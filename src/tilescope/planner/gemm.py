@@ -14,7 +14,7 @@ fewest operand bytes wins: large tiles for large matrices, and enough tiles for 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilescope.arch import Arch, ArchName
@@ -40,7 +40,7 @@ FLOPS_16_BIT = 790e12  # bf16 through cuBLAS on an H200
 BYTES_PER_S = 4.55e12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GemmPlan(Value):
     """C = A x B for one block's tile: three plans, their stages, and the shared memory they share.
 
@@ -135,7 +135,9 @@ def plan_gemm(
     raise PlanError({each.rule + each.found: each for each in refusals}.values())
 
 
-def _ranked_tiles(shape: tuple[int, ...], data_type: DataType, output: DataType, sms: int) -> list[tuple[int, int, int]]:
+def _ranked_tiles(
+    shape: tuple[int, ...], data_type: DataType, output: DataType, sms: int
+) -> list[tuple[int, int, int]]:
     tiles = list(_tile_shapes(shape, data_type))
     floors = {tile: _floor_us(shape, tile, data_type, output, sms) for tile in tiles}
     near = 1.1 * min(floors.values())
@@ -152,7 +154,9 @@ def _rounds(shape: tuple[int, ...], tile: tuple[int, int, int], sms: int) -> int
     return -(-(-(-shape[0] // tile[0]) * -(-shape[1] // tile[1])) // sms)
 
 
-def _tile_in_words(shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, output: DataType, sms: int) -> str:
+def _tile_in_words(
+    shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, output: DataType, sms: int
+) -> str:
     floor = _floor_us(shape, tile, data_type, output, sms)
     busiest = _busiest_bytes(shape, tile, data_type, sms)
     return f"{' x '.join(map(str, tile))}: floor {floor:.1f} us, {busiest / 1e6:.1f} MB for the busiest SM"
@@ -175,8 +179,12 @@ def _planned(
     tile_m, tile_n, tile_k = tile
     copy: Any = "tma" if arch.has("tma") else "cp.async"
     common: dict[str, Any] = {"consumer": consumer, "arch": arch, "copy": copy}
-    a = plan((tile_m, tile_k), data_type, major=majors[0], operand="A", global_shape=(shape[0], shape[2]), **common).best
-    b = plan((tile_n, tile_k), data_type, major=majors[1], operand="B", global_shape=(shape[1], shape[2]), **common).best
+    a = plan(
+        (tile_m, tile_k), data_type, major=majors[0], operand="A", global_shape=(shape[0], shape[2]), **common
+    ).best
+    b = plan(
+        (tile_n, tile_k), data_type, major=majors[1], operand="B", global_shape=(shape[1], shape[2]), **common
+    ).best
     epilogue = _epilogue((tile_m, tile_n), output, arch, (shape[0], shape[1]))
     stage = a.stage_bytes + b.stage_bytes + BARRIER_BYTES
     fitting = (arch.smem_per_block_bytes - epilogue.stage_bytes) // stage
@@ -188,7 +196,10 @@ def _planned(
             f"Use {fitting} stages or a smaller tile." if fitting > 0 else "Use a smaller tile.",
         )])  # fmt: skip
     floor = _floor_us(shape, tile, data_type, output, sms)
-    return GemmPlan((shape[0], shape[1], shape[2]), data_type, tile, wanted, a, b, epilogue, sms, floor, (), ())
+    return GemmPlan(
+        shape=(shape[0], shape[1], shape[2]), data_type=data_type, tile=tile, stages=wanted, a=a, b=b, epilogue=epilogue,
+        sms=sms, floor_us=floor, reasons=(), others=(),
+    )  # fmt: skip
 
 
 def _epilogue(tile: tuple[int, int], output: DataType, arch: Arch, shape: tuple[int, int]) -> Plan:
@@ -203,7 +214,9 @@ def _epilogue(tile: tuple[int, int], output: DataType, arch: Arch, shape: tuple[
     return plan(tile, output, copy="cp.async", arch=arch, consumer="ldmatrix").best
 
 
-def _floor_us(shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, output: DataType, sms: int) -> float:
+def _floor_us(
+    shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, output: DataType, sms: int
+) -> float:
     """Microseconds below which these tiles cannot go: arithmetic in whole rounds, or every byte moved once."""
     m, n, k = shape
     moved = (m + n) * k * data_type.bits / 8 + m * n * output.bits / 8
@@ -219,17 +232,18 @@ def _with_reasons(best: GemmPlan, others: tuple[str, ...]) -> GemmPlan:
     m, n, k = best.shape
     tile_m, tile_n, tile_k = best.tile
     full = best.tiles / (best.rounds * best.sms)
-    bound = "arithmetic" if best.floor_us <= _arithmetic_us(best.shape, best.tile, best.data_type, best.sms) else "memory"
-    words = (
-        f"Tile {tile_m} x {tile_n} x {tile_k}: {best.tiles} tiles of C for {best.sms} SMs, {best.rounds} rounds, {full:.0%} full.".replace("%", " %"),
-        f"Floor {best.floor_us:.1f} us, bound by {bound}: {2 * m * n * k / 1e9:.1f} GFLOP.",
-        f"{best.stages} stages of {best.a.stage_bytes} + {best.b.stage_bytes} bytes and an epilogue of {best.epilogue.stage_bytes}: "
-        f"{best.smem_bytes} of {best.budget_bytes} bytes.",
-        f"K tile of {tile_k}: 128 contiguous bytes a row, one span of the widest swizzle.",
-    )  # fmt: skip
-    return GemmPlan(
-        best.shape, best.data_type, best.tile, best.stages, best.a, best.b, best.epilogue, best.sms, best.floor_us, words, others
+    bound = (
+        "arithmetic" if best.floor_us <= _arithmetic_us(best.shape, best.tile, best.data_type, best.sms) else "memory"
     )
+    share = f"{full:.0%}".replace("%", " %")
+    stage = f"{best.stages} stages of {best.a.stage_bytes} + {best.b.stage_bytes} bytes"
+    words = (
+        f"Tile {tile_m} x {tile_n} x {tile_k}: {best.tiles} tiles of C for {best.sms} SMs, {best.rounds} rounds, {share} full.",
+        f"Floor {best.floor_us:.1f} us, bound by {bound}: {2 * m * n * k / 1e9:.1f} GFLOP.",
+        f"{stage} and an epilogue of {best.epilogue.stage_bytes}: {best.smem_bytes} of {best.budget_bytes} bytes.",
+        f"K tile of {tile_k}: 128 contiguous bytes a row, one span of the widest swizzle.",
+    )
+    return replace(best, reasons=words, others=others)
 
 
 def _extent(name: str, given: Any) -> int:

@@ -14,9 +14,11 @@ from tilescope.errors import RuleError, Violation, broken
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
+from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import Problem
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.option import L2PromotionName
 from tilescope.tensor_map.reading import integers
 from tilescope.value import Value, row_field
 
@@ -46,7 +48,7 @@ class Costs(Value):
         return read + (self.write_wavefronts or 0) - (self.write_ideal or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Value):
     """One way to move a tile: swizzle, atoms, boxes, where each lands, and what it costs.
 
@@ -61,7 +63,7 @@ class Plan(Value):
     atom_order: AtomOrder
     layout: Layout
     boxes: Boxes | None  # None: threads copy, not TMA
-    l2_promotion: str
+    l2_promotion: L2PromotionName
     costs: Costs
     reasons: tuple[str, ...]
     basis: Basis
@@ -134,18 +136,26 @@ class Plan(Value):
         """
         if self.boxes is None:
             raise broken(
-                "plan-copy", "copy", f"copy = {self.problem.copy}", "only TMA reads a tensor map", 'Plan with copy="tma".'
+                "plan-copy",
+                "copy",
+                f"copy = {self.problem.copy}",
+                "only TMA reads a tensor map",
+                'Plan with copy="tma".',
             )
         shape = self.problem.global_shape if global_shape is None else integers("global_shape", global_shape)
         if shape is None or len(shape) != 2:
-            raise broken("plan-shape", "global_shape", repr(global_shape), "(mn, k) of the whole matrix", "Give two extents.")
+            raise broken(
+                "plan-shape", "global_shape", repr(global_shape), "(mn, k) of the whole matrix", "Give two extents."
+            )
         strides = self.problem.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes)
         whole = (shape[0], shape[1])
         if self.folded:
             problems = unfoldable(self.problem, self.layout, whole)
             if problems:
                 raise RuleError(problems)
-        return built_map(map_arguments(self.problem, self.layout, self.boxes, whole, strides), address, self.l2_promotion)
+        return built_map(
+            map_arguments(self.problem, self.layout, self.boxes, whole, strides), address, self.l2_promotion
+        )
 
     def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:
         """Coordinates of a copy for the tile whose corner is element (mn, k) of the matrix.
@@ -176,9 +186,7 @@ class Plan(Value):
         >>> [hex(step.encode()) for step in plan((64, 64), "bf16").best.descriptors(0x400)[0]][:2]
         ['0x4000004000010040', '0x4000004000010042']
         """
-        from tilescope.planner.consumers import descriptors_of
-
-        return descriptors_of(self, smem_address)
+        return descriptors_of(self.problem, self.canonical, self.atom_order, smem_address)
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
@@ -222,11 +230,13 @@ class Plan(Value):
         for name, whole, part in zip(("mn", "k"), shape, self.problem.tile, strict=True):
             last = whole % part
             if last:
-                found.append(f"{name}: {-(-whole // part)} tiles of {part}, the last with {last} of {part}: {part - last} filled")
+                found.append(
+                    f"{name}: {-(-whole // part)} tiles of {part}, the last with {last} of {part}: {part - last} filled"
+                )
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Value):
     """A candidate that cannot be, and why."""
 

@@ -1,9 +1,9 @@
 """What is asked of the planner: a tile, who reads it, how it gets there.
 
-    tile (mn, k)     128 x 64 bf16, K-major                     MN-major
-                     ┌──── k ────┐                              ┌──── mn ────┐
-                  mn │ contiguous →                           k │ contiguous →
-                     └───────────┘                              └────────────┘
+tile (mn, k)     128 x 64 bf16, K-major                     MN-major
+                 ┌──── k ────┐                              ┌──── mn ────┐
+              mn │ contiguous →                           k │ contiguous →
+                 └───────────┘                              └────────────┘
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPERANDS: tuple[Operand, ...] = ("A", "B")
 LARGEST_EXTENT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, kw_only=True)
 class Problem(Value):
     """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left."""
 
@@ -151,7 +151,8 @@ def _contradictions(problem: Problem) -> list[Violation]:
         up = -(-problem.columns // step) * step
         name = "k" if problem.major == "K" else "mn"
         problems.append(Violation(
-            "plan-row", "error", "tile", f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
+            "plan-row", "error", "tile",
+            f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
             "copies move multiples of 16 bytes", f"Use {name} = {up}.",
         ))  # fmt: skip
     return problems

@@ -125,7 +125,9 @@ def _budget(plan: Plan) -> str:
 def _store(plan: Plan) -> list[str]:
     if plan.problem.direction != "store":
         return []
-    words = ["Between the writes and the copy: fence.proxy.async.shared::cta by every writer, then a barrier; one thread stores."]
+    words = [
+        "Between the writes and the copy: fence.proxy.async.shared::cta by every writer, then a barrier; one thread stores."
+    ]
     shape = plan.problem.global_shape or plan.problem.tile
     contiguous = shape[1] if plan.problem.major == "K" else shape[0]
     over = -(contiguous * plan.problem.data_type.bits // 8) % 16

@@ -1,10 +1,10 @@
 """From a problem to plans: every candidate is tried, refused with its reasons or kept with its costs, and ranked.
 
-    swizzle x atom order x box split ──▶ rules of the map, of the consumer, of shared memory ──▶ refused: why
-                                                          │
-                                                          ▼
-                                         costs ──▶ proof in the emulator ──▶ ranked: conflicts, bandwidth,
-                                                                            instructions, shared memory
+swizzle x atom order x box split ──▶ rules of the map, of the consumer, of shared memory ──▶ refused: why
+                                                      │
+                                                      ▼
+                                     costs ──▶ proof in the emulator ──▶ ranked: conflicts, bandwidth,
+                                                                        instructions, shared memory
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Tra
 from tilescope.planner.proof import prove
 from tilescope.smem.access import Access
 from tilescope.smem.tile import tile_report
-from tilescope.swizzle import Swizzle, SwizzleName
+from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 
@@ -99,7 +99,9 @@ def planned(problem: Problem) -> PlanReport:
             try:
                 layout, canonical = layout_for(problem, swizzle, atom_order)
             except RuleError as error:
-                refused.append(Refusal(swizzle, atom_order, False, error.violations))
+                refused.append(
+                    Refusal(swizzle=swizzle, atom_order=atom_order, folded=False, violations=error.violations)
+                )
                 continue
             if atom_order == "row" and 1 in layout.atom_grid:
                 if problem.atom_order is None:
@@ -142,8 +144,11 @@ def _candidate(
         found = TensorMap.check(**arguments, l2_promotion=promotion)
         violations += [each for each in found if each.severity == "error"]
     if violations:
-        return Refusal(layout.swizzle, layout.atom_order, boxes is not None and boxes.folded, tuple(violations))
-    written = _thread_writes(problem, layout) if boxes is None else UNCOUNTED
+        folded = boxes is not None and boxes.folded
+        return Refusal(
+            swizzle=layout.swizzle, atom_order=layout.atom_order, folded=folded, violations=tuple(violations)
+        )
+    written = _thread_writes(layout) if boxes is None else UNCOUNTED
     read = counted
     if problem.direction == "store":
         read, written = UNCOUNTED, counted
@@ -159,8 +164,9 @@ def _candidate(
         bandwidth_share=None if boxes is None else bandwidth_share(row_bytes, boxes.rows, promotion),
     )  # fmt: skip
     candidate = Plan(
-        problem, layout.swizzle, layout.atom_order, layout, boxes, promotion, costs, (), _basis(problem, layout, canonical), canonical
-    )
+        problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,
+        l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
+    )  # fmt: skip
     prove(candidate)
     return candidate
 
@@ -177,9 +183,10 @@ def _shared_memory(problem: Problem, layout: Layout) -> Iterator[Violation]:
         )  # fmt: skip
 
 
-def _thread_writes(problem: Problem, layout: Layout) -> Wavefronts:
+def _thread_writes(layout: Layout) -> Wavefronts:
     """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
-    report = tile_report([Access.rows((layout.size_bytes // 128, 128), 8, "st.b128")], Layout((layout.size_bytes // 128, 128), 8))
+    lines = Layout((-(-layout.size_bytes // SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
+    report = tile_report([Access.rows(lines.shape, 8, "st.b128")], lines)
     return Wavefronts(report.wavefronts, report.ideal)
 
 

@@ -1,9 +1,12 @@
 """Tensor maps: the arguments, the rules, and the 128 bytes."""
 
 from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.argument_dump import dumped_arguments
+from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.decoding import Inspection, decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.im2col import Convolution, Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
+from tilescope.tensor_map.paste import descriptor_bytes
 from tilescope.tensor_map.rule import RULES, Rule
 from tilescope.tensor_map.rules.instruction import REDUCTIONS, Copy, broken_by, require_legal
 from tilescope.tensor_map.tiled import TensorMap
@@ -17,10 +20,13 @@ __all__ = [
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
+    "MapArguments",
     "Rule",
     "TensorMap",
     "broken_by",
     "decode_tensor_map",
+    "descriptor_bytes",
+    "dumped_arguments",
     "inspect_tensor_map",
     "require_legal",
 ]

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,15 @@ argument_missing = noticed(
     source="cuda.h, cuTensorMapEncodeTiled",
     passing=MATRIX,
     failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
+)
+
+argument_json = noticed(
+    "argument-json",
+    "Arguments in JSON are one object, by name.",
+    source="RFC 8259",
+    subjects=("paste",),
+    passing={"json": '{"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [64]}'},
+    failing={"json": '["bf16", [64], [], [64]]'},
 )
 
 
@@ -68,6 +78,25 @@ class MapArguments:
             with suppress(ValueError):  # it stays text, which the rule argument-type names
                 arguments["address"] = int(address, 0)
         return cls(chosen, arguments)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> MapArguments:
+        """What JSON says, as `to_dict` of a map prints it; an inspection or a convolution holds its map."""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RuleError(
+                [argument_json.violation("json", f"no JSON: {error}", "one object", "Correct it.")]
+            ) from None
+        nested = found.get("tensor_map") if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            fix = "Give the arguments by name."
+            raise RuleError([argument_json.violation("json", f"a {type(found).__name__}", "one object", fix)])
+        return cls.of(nested if isinstance(nested, dict) else found)
+
+    def with_given(self, others: Mapping[str, Any]) -> MapArguments:
+        """The same with some arguments replaced."""
+        return MapArguments(self.map_class, dict(self.given) | dict(others))
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""

@@ -10,15 +10,50 @@ numpy's order (outermost first) turns into the driver's (innermost first):
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilescope.data_type import DataType
-from tilescope.errors import TensorMapError, Violation, shortened, unknown_name
+from tilescope.errors import RuleError, TensorMapError, Violation, shortened
 from tilescope.tensor_map import reading
 from tilescope.tensor_map.geometry import rounded_up
+from tilescope.tensor_map.rule import RULES, noticed
+
+_ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)}
+array_interface = noticed(
+    "array-interface",
+    "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
+    source="the array protocols",
+    subjects=("array",),
+    passing=_ARRAY,
+    failing=_ARRAY | {"array": {"shape": (128, 64)}},
+)
+array_type = noticed(
+    "array-type",
+    "The elements of an array are of a type that TMA can move, and packed as it wants them.",
+    source="cuda.h, CUtensorMapDataType",
+    subjects=("array",),
+    passing=_ARRAY,
+    failing=_ARRAY | {"array": {"shape": (128, 64), "typestr": "<c8"}},
+)
+array_strides = noticed(
+    "array-strides",
+    "The last axis of an array steps one element, and no axis steps backwards.",
+    source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
+    subjects=("array",),
+    passing=_ARRAY,
+    failing=_ARRAY | {"array": {"shape": (128, 64), "strides": (2, 256), "typestr": "<f2"}},
+)
+array_box = noticed(
+    "array-box",
+    "box_shape has one entry for each axis of the array, in its order.",
+    source="cuda.h, cuTensorMapEncodeTiled",
+    subjects=("array",),
+    passing=_ARRAY,
+    failing=_ARRAY | {"box_shape": (64,)},
+)
 
 
 class Metadata(NamedTuple):
@@ -31,45 +66,64 @@ class Metadata(NamedTuple):
     element_bytes: int
 
 
-def array_arguments(array: Any, box_shape: Any, address: int | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of TensorMap for the array; raises TensorMapError with every reason it cannot be described."""
+class Described(NamedTuple):
+    """The arguments of an array's map, as far as there are any, and what stands in the way."""
+
+    arguments: dict[str, Any]
+    problems: tuple[Violation, ...]
+
+
+def described(array: Any, box_shape: Any, address: int | None, options: Mapping[str, Any]) -> Described:
+    """Arguments of TensorMap for the array, and every reason why it cannot be described."""
     found = metadata(array)
     options = dict(options)
-    data_type = DataType.named(options.pop("data_type", found.data_type)).tma
-    problems = list(_undescribable(found, data_type))
-    try:
-        box = reading.integers("box_shape", box_shape)
-    except ValueError as error:
-        raise TensorMapError([*problems, *error.violations]) from None  # type: ignore[attr-defined]
+    data_type = reading.tma_type("data_type", options.pop("data_type", found.data_type))
+    problems = _undescribable(found, data_type)
+    box = reading.integers("box_shape", box_shape)
     if len(box) != len(found.shape):
-        problems.append(_problem(
-            "array-box", "box_shape", f"{len(box)} entries for an array of {len(found.shape)} dimensions",
-            "one entry for each axis of the array", "Give the box in the array's own order.",
-        ))  # fmt: skip
-    if problems:
-        raise TensorMapError(problems)
+        which = f"{len(box)} entries for an array of {len(found.shape)} dimensions"
+        fix = "Give the box in the array's own order."
+        problems.append(array_box.violation("box_shape", which, "one entry for each axis of the array", fix))
+    if not found.shape:
+        return Described({}, tuple(problems))
     dims = list(found.shape[::-1])
     dims[0] = dims[0] * found.element_bytes * 8 // data_type.bits
     strides = list(found.strides_bytes[-2::-1])
     for axis, extent in enumerate(dims[1:]):
         if extent == 1 and strides[axis] % 32:  # the step of a single index is never taken
             strides[axis] = rounded_up(max(strides[axis], 0), 32)
-    return {
-        "data_type": data_type, "dims": tuple(dims), "strides_bytes": tuple(strides), "box": box[::-1],
+    arguments = {
+        "data_type": data_type,
+        "dims": tuple(dims),
+        "strides_bytes": tuple(strides),
+        "box": box[::-1],
         "address": found.address if address is None else address,
-    } | options  # fmt: skip
+    }
+    return Described(arguments | options, tuple(problems))
 
 
 def metadata(array: Any) -> Metadata:
-    """Pointer, shape, strides and type of whatever array this is."""
-    for read in (_from_numpy, _from_torch, _from_interface, _from_dlpack):
-        found = read(array)
+    """Pointer, shape, strides and type of whatever array this is.
+
+    >>> metadata(np.zeros((4, 8), "float16"))[1:3]
+    ((4, 8), (16, 2))
+    """
+    readers: tuple[Callable[[Any], Metadata | None], ...] = (_from_numpy, _from_torch, _from_interface, _from_dlpack)
+    refused = ""
+    for read in readers:
+        try:
+            found = read(array)
+        except RuleError:
+            raise
+        except Exception as error:  # noqa: BLE001  a foreign array may raise whatever it likes
+            refused = f" ({type(error).__name__}: {shortened(str(error))})"
+            continue
         if found is not None:
             return found
-    raise TensorMapError([_problem(
-        "array-interface", "array", f"a {type(array).__name__}",
-        "an array with __array_interface__, __cuda_array_interface__ or __dlpack__", "Give a numpy, torch, cupy or jax array.",
-    )])  # fmt: skip
+    which = f"a {type(array).__name__}{refused}"
+    limit = "an array with __array_interface__, __cuda_array_interface__ or __dlpack__"
+    fix = "Give a numpy, torch, cupy or jax array."
+    raise TensorMapError([array_interface.violation("array", which, limit, fix)])
 
 
 def _from_numpy(array: Any) -> Metadata | None:
@@ -81,9 +135,9 @@ def _from_numpy(array: Any) -> Metadata | None:
 def _from_torch(array: Any) -> Metadata | None:
     if not all(hasattr(array, name) for name in ("data_ptr", "stride", "element_size", "dtype", "shape")):
         return None
-    size = array.element_size()
+    size = int(array.element_size())
     strides = tuple(int(step) * size for step in array.stride())
-    return Metadata(array.data_ptr(), tuple(map(int, array.shape)), strides, _element(array.dtype), size)
+    return Metadata(int(array.data_ptr()), tuple(map(int, array.shape)), strides, _element(array.dtype), size)
 
 
 def _from_interface(array: Any) -> Metadata | None:
@@ -102,30 +156,28 @@ class _DlTensor(ctypes.Structure):
     """The head of a DLManagedTensor (DLPack's C header)."""
 
     _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
 
 
+# DLDataTypeCode (0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7 to 17 narrow floats) and bits of one element.
+# fmt: off
 _DLPACK_TYPES = {
-    (0, 8): "int8",
-    (0, 16): "int16",
-    (0, 32): "int32",
-    (0, 64): "int64",
-    (1, 8): "uint8",
-    (1, 16): "uint16",
-    (1, 32): "uint32",
-    (1, 64): "uint64",
-    (2, 16): "float16",
-    (2, 32): "float32",
-    (2, 64): "float64",
-    (4, 16): "bfloat16",
-    (6, 8): "uint8",
-    (10, 8): "e4m3",
-    (12, 8): "e5m2",
-    (14, 8): "ue8m0",
-}  # fmt: skip  DLDataTypeCode: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7 to 17 narrow floats
+    (0, 8): "int8",     (0, 16): "int16",   (0, 32): "int32",   (0, 64): "int64",
+    (1, 8): "uint8",    (1, 16): "uint16",  (1, 32): "uint32",  (1, 64): "uint64",
+    (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16",
+    (6, 8): "uint8",    (10, 8): "e4m3",    (12, 8): "e5m2",    (14, 8): "ue8m0",
+}
+# fmt: on
 
 
 def _from_dlpack(array: Any) -> Metadata | None:
@@ -136,14 +188,14 @@ def _from_dlpack(array: Any) -> Metadata | None:
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = _DlTensor.from_address(pointer(capsule, b"dltensor"))  # unconsumed, the capsule frees it
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
-    size = tensor.bits // 8
     name = _DLPACK_TYPES.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
-        raise TensorMapError(
-            [unknown_name("DLPack type", "array", f"code {tensor.code}, {tensor.bits} bits", _DLPACK_TYPES.values())]
-        )
-    packed = _packed_strides(shape, size)
-    strides = tuple(tensor.strides[axis] * size for axis in range(tensor.ndim)) if tensor.strides else packed
+        raise _untyped(f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
+    size = tensor.bits // 8
+    if tensor.strides:
+        strides = tuple(tensor.strides[axis] * size for axis in range(tensor.ndim))
+    else:
+        strides = _packed_strides(shape, size)
     return Metadata((tensor.data or 0) + tensor.byte_offset, shape, strides, DataType.named(name), size)
 
 
@@ -159,41 +211,41 @@ def _element(dtype: Any) -> DataType:
     try:
         return DataType.named(dtype)
     except ValueError:
-        raise TensorMapError([_problem(
-            "array-type", "array", f"elements of {shortened(str(dtype))}", "a type that TMA can move",
-            "View it as an unsigned integer of the same size, such as uint8 or uint64.",
-        )]) from None  # fmt: skip
+        raise _untyped(shortened(str(dtype))) from None
+
+
+def _untyped(what: str) -> TensorMapError:
+    fix = "View it as an unsigned integer of the same size, such as uint8 or uint64."
+    return TensorMapError([array_type.violation("array", f"elements of {what}", "a type that TMA can move", fix)])
 
 
 def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
+    """What is wrong with an array, in the array's own words."""
     problems = []
     if not found.shape:
-        problems.append(_problem("rank", "array", "0 dimensions", "a tiled map has 1 to 5", "Use array.reshape(1)."))
+        fix = "Use array.reshape(1)."
+        problems.append(RULES["rank"].violation("array", "0 dimensions", "a tiled map has 1 to 5", fix))
     elif len(found.shape) > 5:
-        problems.append(_problem(
-            "rank", "array", f"{len(found.shape)} dimensions", "a tiled map has at most 5",
-            "Merge contiguous axes with reshape, or index the leading ones away.",
-        ))  # fmt: skip
+        fix = "Merge contiguous axes with reshape, or index the leading ones away."
+        which = f"{len(found.shape)} dimensions"
+        problems.append(RULES["rank"].violation("array", which, "a tiled map has at most 5", fix))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
-        problems.append(_problem(
-            "array-strides", "array", f"strides {found.strides_bytes} bytes", "strides of at least 0",
-            "Use np.ascontiguousarray, or flip the coordinates instead of the array.",
-        ))  # fmt: skip
-    if found.shape and found.shape[-1] > 1 and found.strides_bytes[-1] != found.element_bytes:
+        which, limit = f"strides {found.strides_bytes} bytes", "strides of at least 0"
+        fix = "Use np.ascontiguousarray, or flip the coordinates instead of the array."
+        problems.append(array_strides.violation("array", which, limit, fix))
+    if found.shape and found.shape[-1] > 1 and abs(found.strides_bytes[-1]) != found.element_bytes:
         unit = [axis for axis, step in enumerate(found.strides_bytes) if step == found.element_bytes]
+        which = f"elements of the last axis are {found.strides_bytes[-1]} bytes apart"
+        limit = f"the innermost dimension steps one element, {found.element_bytes} bytes"
         fix = f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray."
-        problems.append(_problem(
-            "array-strides", "array", f"elements of the last axis are {found.strides_bytes[-1]} bytes apart",
-            f"the innermost dimension steps one element, {found.element_bytes} bytes", fix,
-        ))  # fmt: skip
+        problems.append(array_strides.violation("array", which, limit, fix))
     if found.data_type.is_packed and data_type.is_packed:
-        problems.append(_problem(
-            "array-type", "array", f"an array of {found.data_type.name}, which numpy keeps in a byte each",
-            f"{data_type.name} wants {8 // data_type.bits if 8 % data_type.bits == 0 else 16} values packed together",
-            'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".',
-        ))  # fmt: skip
+        which = f"an array of {found.data_type.name}, which numpy keeps in a byte each"
+        limit = f"{data_type.name} wants its values packed together"
+        fix = 'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".'
+        problems.append(array_type.violation("array", which, limit, fix))
+    elif found.shape and found.shape[-1] * found.element_bytes * 8 % data_type.bits:
+        which = f"rows of {found.shape[-1] * found.element_bytes} bytes"
+        limit = f"whole elements of {data_type.name}, {data_type.bits} bits each"
+        problems.append(array_type.violation("array", which, limit, "Give the array's own type."))
     return problems
-
-
-def _problem(rule_name: str, argument: str, found: str, limit: str, fix: str) -> Violation:
-    return Violation(rule_name, "error", argument, found, limit, fix)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import RuleError, TensorMapError, Violation
+from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, SIZE_FLAG_BIT, DescriptorField, raw_fields, unknown_bits
 from tilescope.tensor_map.im2col import Im2colMap
@@ -34,6 +34,17 @@ descriptor_bits = noticed(
     passing=MATRIX | {"descriptor": {"word 10": 0}},
     failing=MATRIX | {"descriptor": {"word 10": 1}},
 )
+descriptor_size_flag = noticed(
+    "descriptor-size-flag",
+    "Bit 21 of word 1 is zero; some drivers set it for tensors of 128 KiB and more.",
+    severity="note",
+    source="CUTLASS, copy_traits_sm90_tma.hpp, which clears it for smaller tensors",
+    basis="documented",
+    subjects=("descriptor",),
+    architectures=("sm_90",),
+    passing=MATRIX | {"descriptor": {"word 1": 0x200_0000_0510}},
+    failing=MATRIX | {"descriptor": {"word 1": 0x200_0020_0510}},
+)
 descriptor_codes = noticed(
     "descriptor-codes",
     "Type, interleave and rank hold numbers that stand for something.",
@@ -58,19 +69,22 @@ descriptor_derived = noticed(
 class Inspection(Value):
     """What 128 bytes say: every field, what is wrong with them, and the map if they are one.
 
-    >>> import tilescope as ts
-    >>> tensor_map = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
-    >>> ts.inspect_tensor_map(tensor_map.encode()).tensor_map == tensor_map
-    True
+    >>> found = inspect_tensor_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").encode())
+    >>> found.field("swizzle").meaning, found.field("box[1]").meaning, found.violations
+    ('128B', '8 elements', ())
     """
 
     fields: tuple[DescriptorField, ...]
+    unknown_bits: tuple[int, ...]  # set, and part of no field; counted through all sixteen words
     violations: tuple[Violation, ...]
     tensor_map: TensorMap | Im2colMap | None
 
     def field(self, name: str) -> DescriptorField:
         """The field called `name`."""
-        return next(each for each in self.fields if each.name == name)
+        for each in self.fields:
+            if each.name == name:
+                return each
+        raise RuleError([unknown_name("field", "name", name, [each.name for each in self.fields])])
 
 
 def inspect_tensor_map(blob: bytes) -> Inspection:
@@ -83,7 +97,11 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     data = _checked_blob(blob)
     fields = raw_fields(data)
     violations: list[Violation] = []
-    unknown = [bit for bit in unknown_bits(data) if bit != SIZE_FLAG_BIT]
+    unknown = unknown_bits(data)
+    if SIZE_FLAG_BIT in unknown:
+        limit = "zero under the driver that was measured"
+        violations.append(descriptor_size_flag.violation("blob", "word 1 bit 21 is set", limit, "Ignore it."))
+        unknown = tuple(bit for bit in unknown if bit != SIZE_FLAG_BIT)
     if unknown:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in unknown[:4]) + (", …" if unknown[4:] else "")
         found = f"{len(unknown)} unknown bits set: {shown}"
@@ -97,11 +115,12 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
         try:
             tensor_map = kind(**arguments)
             violations.extend(tensor_map.findings)
-            violations.extend(_derived(tensor_map, data))
+            if tensor_map.encode() != data:
+                violations.extend(_derived(tensor_map, fields))
         except RuleError as error:
             violations.extend(error.violations)
     refused = any(each.severity == "error" for each in violations)
-    return Inspection(tuple(fields.values()), tuple(violations), None if refused else tensor_map)
+    return Inspection(tuple(fields.values()), unknown, tuple(violations), None if refused else tensor_map)
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
@@ -178,10 +197,10 @@ def _arguments(fields: dict[str, DescriptorField]) -> tuple[dict[str, Any], list
     return arguments, unnamed
 
 
-def _derived(tensor_map: TensorMap | Im2colMap, data: bytes) -> Iterable[Violation]:
+def _derived(tensor_map: TensorMap | Im2colMap, fields: dict[str, DescriptorField]) -> Iterable[Violation]:
     """Fields that the driver would have written differently for the map that the others describe."""
     expected = raw_fields(tensor_map.encode())
-    for name, each in raw_fields(data).items():
+    for name, each in fields.items():
         if each.raw != expected[name].raw:
             yield descriptor_derived.violation(
                 name,

@@ -37,15 +37,15 @@ _TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
 class DescriptorField(Value):
     """One field of a descriptor: where it is, what it holds, and what that means.
 
-    >>> DescriptorField("rank", 68, 3, "2 dimensions", 1).word
+    >>> DescriptorField("rank", 68, 3, 1, "2 dimensions").word
     1
     """
 
     name: str
     bit: int  # first bit, counted through all sixteen words
     width_bits: int
-    meaning: str
     raw: int = hex_field()
+    meaning: str = ""
 
     @property
     def word(self) -> int:
@@ -167,8 +167,8 @@ _STORED = {
     which: tuple((each.bit // WORD_BITS, each.bit % WORD_BITS, each.stored) for each in fields)
     for which, fields in _TABLE.items()
 }
+_KNOWN_BITS = {which: sum(each.mask for each in fields) for which, fields in _TABLE.items()}
 _WORDS = struct.Struct("<16Q")
-
 
 encode_measured = noticed(
     "encode-measured",
@@ -196,17 +196,20 @@ def encoded(a: Geometry) -> bytes:
 def raw_fields(blob: bytes) -> dict[str, DescriptorField]:
     """Every field of 128 bytes, whatever they are, by name."""
     bits = int.from_bytes(blob, "little")
-    rank = (bits >> 68 & 7) + 1
     found = {}
-    for each in _TABLE[bool(bits >> WORD_BITS & 1), rank]:
+    for each in _TABLE[_which(bits)]:
         raw = (bits & each.mask) >> each.bit
-        found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, each.meaning(raw), raw)
+        found[each.name] = DescriptorField(each.name, each.bit, each.width_bits, raw, each.meaning(raw))
     return found
 
 
 def unknown_bits(blob: bytes) -> tuple[int, ...]:
     """Bits that are set although no field holds them; the driver under which this was measured sets none."""
     bits = int.from_bytes(blob, "little")
-    for each in raw_fields(blob).values():
-        bits &= ~(((1 << each.width_bits) - 1) << each.bit)
-    return tuple(bit for bit in range(DESCRIPTOR_BYTES * 8) if bits >> bit & 1)
+    strange = bits & ~_KNOWN_BITS[_which(bits)]
+    return tuple(bit for bit in range(strange.bit_length()) if strange >> bit & 1)
+
+
+def _which(bits: int) -> tuple[bool, int]:
+    """Which table describes these bits: whether they are an im2col map, and their rank."""
+    return bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1

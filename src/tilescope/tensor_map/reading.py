@@ -6,7 +6,8 @@ are passed over; all the other rules still speak.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import islice
 from operator import index
 from typing import Any, TypeVar
 
@@ -76,14 +77,10 @@ def integers(argument: str, given: Any) -> tuple[int, ...]:
 
 def _entries(argument: str, given: Any) -> list[Any]:
     """What a sequence holds, or why it is none."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    if type(given) in (str, bytes):
         raise _mistyped(argument, given, "a sequence of integers")
-    entries: list[Any] = []
     try:
-        for entry in given:
-            entries.append(entry)
-            if len(entries) > LONGEST_LIST:
-                break
+        entries = list(islice(given, LONGEST_LIST + 1))
     except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
         raise _mistyped(argument, given, "a sequence of integers") from None
     if len(entries) > LONGEST_LIST:
@@ -127,9 +124,13 @@ def oob_fill(argument: str, given: Any) -> OobFill:
 
 def wide_mode(argument: str, given: Any) -> str:
     """The mode of an im2col-wide map: W or W128."""
-    if isinstance(given, str) and given in WIDE_MODES:
-        return given
-    raise RuleError([unknown_name("im2col-wide mode", argument, _printable(given), WIDE_MODES)])
+    return _named(_wide_mode_named, argument, given)
+
+
+def _wide_mode_named(name: object) -> str:
+    if isinstance(name, str) and name in WIDE_MODES:
+        return name
+    raise RuleError([unknown_name("im2col-wide mode", "mode", name, WIDE_MODES)])
 
 
 def arch(argument: str, given: Any) -> Arch:

@@ -21,7 +21,16 @@ from tilescope.value import Value
 
 # The kinds of map, and the other things that rules speak of.
 Subject = Literal[
-    "tiled", "im2col", "wide", "instruction", "encoding", "descriptor", "replacement", "array", "convolution"
+    "tiled",
+    "im2col",
+    "wide",
+    "instruction",
+    "encoding",
+    "descriptor",
+    "replacement",
+    "array",
+    "convolution",
+    "paste",
 ]
 MAPS: tuple[Subject, ...] = ("tiled", "im2col", "wide")
 

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
+from tilescope.errors import TensorMapError, Violation
 from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map import reading
 from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap
-from tilescope.tensor_map.array import array_arguments
+from tilescope.tensor_map.array import described
 from tilescope.tensor_map.geometry import TiledGeometry
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 
@@ -86,13 +86,19 @@ class TensorMap(AnyMap, TiledGeometry):
     ) -> TensorMap:
         """The map of an array (numpy, DLPack, __array_interface__, __cuda_array_interface__): numpy order.
 
-        `box_shape` is outermost first like the array's shape; `options` are the constructor's.
+        `box_shape` is outermost first like the array's shape; `options` are the constructor's. With a
+        `data_type` of another size, box_shape[-1] counts elements of that type.
 
         >>> import numpy
         >>> TensorMap.from_array(numpy.zeros((128, 64), "float16"), (8, 64), swizzle="128B", address=0).box
         (64, 8)
         """
-        return cls(**array_arguments(array, box_shape, address, options))
+        arguments, problems = described(array, box_shape, address, options)
+        if problems:
+            about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
+            others = [each for each in cls.check(**arguments) if each.rule not in about_array] if arguments else []
+            raise TensorMapError([*problems, *(each for each in others if each.severity == "error")])
+        return cls(**arguments)
 
     def coords(self, *index: int) -> tuple[int, ...]:
         """An index in numpy order as coordinates in the driver's order.

@@ -1,7 +1,21 @@
 """The TMA emulator: the exact bytes that a copy leaves in shared or global memory, and where each came from."""
 
+from tilescope.tma.identification import Identification, identify
 from tilescope.tma.tiles import load_tiles
 from tilescope.tma.tracing import Origin, Run, Trace, trace
 from tilescope.tma.transfer import gather4, load, load_multicast, scatter4, store
 
-__all__ = ["Origin", "Run", "Trace", "gather4", "load", "load_multicast", "load_tiles", "scatter4", "store", "trace"]
+__all__ = [
+    "Identification",
+    "Origin",
+    "Run",
+    "Trace",
+    "gather4",
+    "identify",
+    "load",
+    "load_multicast",
+    "load_tiles",
+    "scatter4",
+    "store",
+    "trace",
+]

@@ -27,7 +27,7 @@ from tilescope.tma.buffers import Bytes, readable, writeable
 from tilescope.tma.placement import Placement, placement
 from tilescope.tma.request import requested
 from tilescope.tma.strips import Strips
-from tilescope.tma.transfer import deliver, load, require_memory  # noqa: F401  load is in the doctest
+from tilescope.tma.transfer import deliver, require_memory
 from tilescope.tma.walk import source_offset, walk
 from tilescope.value import plain_int
 
@@ -39,10 +39,11 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
     at the far edges are filled. `memory[0]` lies at `tensor_map.address`. `out` is written in place, bytes in
     gaps kept; without it they are zero.
 
+    >>> import tilescope as ts
     >>> matrix = np.arange(128 * 192, dtype=np.uint16).reshape(128, 192)
-    >>> a = TensorMap.from_array(matrix, (64, 64), swizzle="128B", address=0)
-    >>> tiles = load_tiles(a, matrix)
-    >>> tiles.shape, np.array_equal(tiles[1, 2], load(a, matrix, a.coords(64, 128)))
+    >>> a = ts.TensorMap.from_array(matrix, (64, 64), swizzle="128B", address=0)
+    >>> tiles = ts.load_tiles(a, matrix)
+    >>> tiles.shape, np.array_equal(tiles[1, 2], ts.load(a, matrix, a.coords(64, 128)))
     ((2, 3, 8192), True)
     """
     if not isinstance(tensor_map, TensorMap):

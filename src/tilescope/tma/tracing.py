@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, broken, unknown_name
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
+from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap
 from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.placement import placement
@@ -64,8 +64,9 @@ class Run(Value):
 class Trace(Value):
     """Where every byte of one copy comes from and goes to; made by `ts.trace`.
 
-    >>> a = TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
-    >>> found = Trace(a, (0, 32), smem_address=0x400)
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> found = ts.Trace(a, (0, 32), smem_address=0x400)
     >>> found.element_at(0x490).coords  # line 1 holds row 33, and starts with its second piece
     (0, 33)
     >>> hex(found.address_of(0, 33)), found.transaction_bytes, found.filled_rows
@@ -78,7 +79,7 @@ class Trace(Value):
     FILL: ClassVar[int] = -1  # in `source_offset`: outside the tensor
     GAP: ClassVar[int] = -2  # in `source_offset`: not part of the copy
 
-    tensor_map: TensorMap | Im2colMap | Im2colWideMap
+    tensor_map: AnyMap
     coords: tuple[int, ...]
     offsets: tuple[int, ...] = ()
     smem_address: int = hex_field(default=0)
@@ -157,7 +158,7 @@ class Trace(Value):
     @property
     def runs(self) -> tuple[Run, ...]:
         """The same as `source_offset`, in as few pieces as possible."""
-        source, holds = self.source_offset, _holds(self._copy)
+        source, holds = self.source_offset, _holds(self.copy)
         follows = np.where(source[1:] < 0, True, source[1:] == source[:-1] + 1) & (holds[1:] == holds[:-1])
         edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(source)]
         return tuple(
@@ -168,8 +169,9 @@ class Trace(Value):
     def element_at(self, address: int) -> Origin:
         """What lies at a shared address: which element, or fill, or nothing of this copy.
 
-        >>> a = TensorMap("f16", (20, 5), (64,), (16, 3), swizzle="64B")
-        >>> found = Trace(a, (8, 3))
+        >>> import tilescope as ts
+        >>> a = ts.TensorMap("f16", (20, 5), (64,), (16, 3), swizzle="64B")
+        >>> found = ts.Trace(a, (8, 3))
         >>> found.element_at(0x42).coords, found.element_at(0x18).holds, found.element_at(0x20).holds
         ((9, 4), 'fill', 'gap')
         """
@@ -183,7 +185,7 @@ class Trace(Value):
         found = self._walk
         if dense is None or not 0 <= row < found.rows:
             return Origin("gap")
-        coords = tuple(row_coords(self._copy)[row].tolist())
+        coords = tuple(row_coords(self.copy)[row].tolist())
         if not a.interleave.slice_bytes:
             element, bit = divmod(dense * 8, a.data_type.bits)
             coords, byte_in_element = (coords[0] + element, *coords[1:]), bit // 8
@@ -208,7 +210,7 @@ class Trace(Value):
                 "coords-count", "coords", f"{len(wanted)} coordinates", f"{a.rank} for rank {a.rank}, innermost first",
                 f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
             )  # fmt: skip
-        rows = row_coords(self._copy)
+        rows = row_coords(self.copy)
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))
             byte = 0
@@ -241,21 +243,22 @@ class Trace(Value):
         return int(found[0]) if hit[0] else None
 
     @property
-    def _copy(self) -> Copy:
+    def copy(self) -> Copy:
+        """The copy as the rules and the walk look at it."""
         direction: Any = "load" if self.is_load else "store"
         rows4 = self.operation in ("gather4", "scatter4")
         return Copy(self.tensor_map, direction, self.coords, self.smem_address, self.offsets, None, rows4)
 
     @property
     def _walk(self) -> Walk:
-        return walk(self._copy)
+        return walk(self.copy)
 
     def _dense_byte(self, byte: int) -> int | None:
         """Which byte of the dense row stands at a byte of a shared row; None in gaps and padding."""
         data_type = self.tensor_map.data_type
         if byte >= (self.tensor_map.interleave.slice_bytes or self.tensor_map.inner_bytes):
             return None
-        if _takes_a_byte_a_value(self._copy):
+        if _takes_a_byte_a_value(self.copy):
             return byte * data_type.bits // 8
         group, within = divmod(byte, CHUNK_BYTES)
         dense = dense_bytes(data_type)
@@ -264,14 +267,14 @@ class Trace(Value):
     def _shared_byte(self, element: int) -> int:
         """The byte of a shared row where an element begins."""
         data_type = self.tensor_map.data_type
-        if _takes_a_byte_a_value(self._copy):
+        if _takes_a_byte_a_value(self.copy):
             return element
         group, within = divmod(element * data_type.bits // 8, dense_bytes(data_type))
         return group * CHUNK_BYTES + within
 
 
 def trace(
-    tensor_map: TensorMap | Im2colMap | Im2colWideMap,
+    tensor_map: AnyMap,
     coords: Sequence[int],
     *,
     offsets: Sequence[int] = (),
@@ -283,8 +286,9 @@ def trace(
     `operation` is "load", "store" (reductions too), "gather4" or "scatter4"; those two take the column and four
     rows as `coords`.
 
-    >>> a = TensorMap("u8", (20, 4), (32,), (32, 2))
-    >>> stored = trace(a, (0, 0), operation="store")
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("u8", (20, 4), (32,), (32, 2))
+    >>> stored = ts.trace(a, (0, 0), operation="store")
     >>> stored.written_bytes, stored.overrun_bytes  # 20 bytes of each row, rounded up to 32
     (64, 24)
     """

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilescope.errors import RuleError, Violation, broken, shortened
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
+from tilescope.tensor_map import AnyMap, Copy
 from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.buffers import Bytes, readable, require_bytes, writeable
 from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed_six_bit
@@ -34,7 +34,7 @@ _MOST_CTAS = 16  # of a cluster: bits of the multicast mask
 
 
 def load(
-    tensor_map: TensorMap | Im2colMap | Im2colWideMap,
+    tensor_map: AnyMap,
     memory: Any,
     coords: Sequence[int],
     *,
@@ -49,9 +49,10 @@ def load(
     result is `smem_bytes` long and zero where nothing is written (a little longer where an interleaved copy
     ends within a swizzled line, whose pieces then lie behind its end).
 
+    >>> import tilescope as ts
     >>> matrix = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
-    >>> a = TensorMap.from_array(matrix, (8, 64), swizzle="128B", address=0)
-    >>> tile = load(a, matrix, a.coords(16, 0)).view(np.uint16).reshape(8, 64)
+    >>> a = ts.TensorMap.from_array(matrix, (8, 64), swizzle="128B", address=0)
+    >>> tile = ts.load(a, matrix, a.coords(16, 0)).view(np.uint16).reshape(8, 64)
     >>> tile[1, :4] - matrix[17, 0]  # row 17 begins with its second piece of 8 elements
     array([ 8,  9, 10, 11], dtype=uint16)
     """
@@ -60,7 +61,7 @@ def load(
 
 
 def store(
-    tensor_map: TensorMap | Im2colMap,
+    tensor_map: AnyMap,
     smem: Any,
     memory: Any,
     coords: Sequence[int],
@@ -77,9 +78,10 @@ def store(
 
     `reduce` is add, min, max, inc, dec, and, or, xor.
 
+    >>> import tilescope as ts
     >>> memory = np.ones(64, np.uint32)
-    >>> a = TensorMap("u32", (64,), (), (8,))
-    >>> store(a, np.arange(8, dtype=np.uint32), memory, (8,), reduce="add")[6:18]
+    >>> a = ts.TensorMap("u32", (64,), (), (8,))
+    >>> ts.store(a, np.arange(8, dtype=np.uint32), memory, (8,), reduce="add")[6:18]
     array([1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], dtype=uint32)
     """
     copy = requested(tensor_map, "store", coords, smem_address=smem_address, reduce=reduce)
@@ -88,15 +90,16 @@ def store(
 
 
 def gather4(
-    tensor_map: TensorMap, memory: Any, column: int, rows: Sequence[int], *, smem: Any = None, smem_address: int = 0
+    tensor_map: AnyMap, memory: Any, column: int, rows: Sequence[int], *, smem: Any = None, smem_address: int = 0
 ) -> Any:
     """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix, named one by one.
 
     The map's box is one row high. Known from the documents alone.
 
+    >>> import tilescope as ts
     >>> matrix = np.arange(64 * 8, dtype=np.uint16).reshape(64, 8)
-    >>> a = TensorMap.from_array(matrix, (1, 8), address=0, arch="sm_100")
-    >>> gather4(a, matrix, 0, (5, 3, 60, 3)).view(np.uint16).reshape(4, 8)[:, 0] // 8
+    >>> a = ts.TensorMap.from_array(matrix, (1, 8), address=0, arch="sm_100")
+    >>> ts.gather4(a, matrix, 0, (5, 3, 60, 3)).view(np.uint16).reshape(4, 8)[:, 0] // 8
     array([ 5,  3, 60,  3], dtype=uint16)
     """
     copy = requested(tensor_map, "load", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
@@ -104,15 +107,16 @@ def gather4(
 
 
 def scatter4(
-    tensor_map: TensorMap, smem: Any, memory: Any, column: int, rows: Sequence[int], *, smem_address: int = 0
+    tensor_map: AnyMap, smem: Any, memory: Any, column: int, rows: Sequence[int], *, smem_address: int = 0
 ) -> Any:
     """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows, written where they are named.
 
     Known from the documents alone. Returns `memory`, which is written in place.
 
+    >>> import tilescope as ts
     >>> memory = np.zeros((8, 8), np.uint16)
-    >>> a = TensorMap.from_array(memory, (1, 8), address=0, arch="sm_100")
-    >>> scatter4(a, np.repeat(np.arange(1, 5, dtype=np.uint16), 8), memory, 0, (7, 0, 2, 9))[:, 0]
+    >>> a = ts.TensorMap.from_array(memory, (1, 8), address=0, arch="sm_100")
+    >>> ts.scatter4(a, np.repeat(np.arange(1, 5, dtype=np.uint16), 8), memory, 0, (7, 0, 2, 9))[:, 0]
     array([2, 0, 3, 0, 0, 0, 0, 1], dtype=uint16)
     """
     copy = requested(tensor_map, "store", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
@@ -121,7 +125,7 @@ def scatter4(
 
 
 def load_multicast(
-    tensor_map: TensorMap | Im2colMap | Im2colWideMap,
+    tensor_map: AnyMap,
     memory: Any,
     coords: Sequence[int],
     smems: Sequence[Any],
@@ -136,9 +140,10 @@ def load_multicast(
     of `cta_mask` says whether it receives the box. All are returned; each receiving block's mbarrier gets the whole
     `transaction_bytes`. Known from the documents alone.
 
-    >>> a = TensorMap("u8", (64,), (), (16,))
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("u8", (64,), (), (16,))
     >>> blocks = [np.zeros(16, np.uint8) for _ in range(4)]
-    >>> [int(block[0]) for block in load_multicast(a, np.full(64, 7, np.uint8), (0,), blocks, cta_mask=0b1010)]
+    >>> [int(block[0]) for block in ts.load_multicast(a, np.full(64, 7, np.uint8), (0,), blocks, cta_mask=0b1010)]
     [0, 7, 0, 7]
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)

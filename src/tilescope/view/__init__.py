@@ -29,6 +29,7 @@ _DRAWN_BY = {
     "tile_report": "banks_view:draw_tile_report",
     "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
     "wgmma_loop": "descriptor_view:draw_wgmma_loop",
+    "trace": "trace_view:draw_trace",
 }
 
 

@@ -29,7 +29,11 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     if folded:
         parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
     if report.refused:
-        parts.append(_refusals(report) if why else Paragraph(f"{len(report.refused)} candidates refused; `--why` names their reasons."))
+        parts.append(
+            _refusals(report)
+            if why
+            else Paragraph(f"{len(report.refused)} candidates refused; `--why` names their reasons.")
+        )
     return Drawing(_title(best), tuple(parts))
 
 
@@ -135,7 +139,8 @@ def _tile_grid(plan: Plan) -> Grid:
         rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
     notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
     name = "k" if plan.problem.major == "K" else "mn"
-    return Grid("Tile: which copy brings what", (Tier.of(name, [column * width for column in range(across)]),), tuple(rows), ("rows",), notes)
+    tier = Tier.of(name, [column * width for column in range(across)])
+    return Grid("Tile: which copy brings what", (tier,), tuple(rows), ("rows",), notes)
 
 
 def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
@@ -155,14 +160,18 @@ def _smem_grid(plan: Plan) -> Grid:
     chunks = plan.problem.row_bytes // CHUNK_BYTES
     rows = []
     for line in range(min(_SHOWN_LINES, len(order))):
-        cells = tuple(
-            Cell("", "gap") if number < 0 else Cell(f"{number // chunks}.{number % chunks}", int(number // chunks), title=f"row {number // chunks}, chunk {number % chunks}")
-            for number in order[line].tolist()
-        )  # fmt: skip
+        cells = tuple(_chunk_cell(number, chunks) for number in order[line].tolist())
         rows.append(Row((f"{line * SMEM_LINE_BYTES:#x}",), cells))
     notes = (f"… {len(order) - len(rows)} more lines",) if len(order) > len(rows) else ()
     tier = Tier.of("banks", [f"{4 * place}-{4 * place + 3}" for place in range(CHUNKS_PER_LINE)])
     return Grid("Shared memory: row.chunk of the tile", (tier,), tuple(rows), ("line",), notes)
+
+
+def _chunk_cell(number: int, chunks: int) -> Cell:
+    if number < 0:
+        return Cell("", "gap")
+    row, chunk = divmod(number, chunks)
+    return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}")
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:

@@ -141,17 +141,18 @@ def _packed_swizzle(a: Geometry) -> Sequence[Breach]:
 
 
 def store_only_reasons(a: Geometry) -> list[str]:
-    """Why a map of a padded type serves stores alone; empty when it can be loaded through."""
-    if not a.is_padded:
+    """Why a map of 16u6_align16b serves stores alone; empty when it can be loaded through."""
+    if a.data_type.name != "16u6_align16b":
         return []
-    reasons = {
-        "swizzle 128B_ATOM_64B": a.swizzle.name == "128B_ATOM_64B",
-        "swizzle 64B": a.swizzle.name == "64B",
-        f"rows of {a.inner_elements} values": a.inner_elements != PADDED_ROW_ELEMENTS,
-        f"dims[0] = {a.dims[0]} values": a.dims[0] % PADDED_ROW_ELEMENTS != 0,
-        f"address {a.address:#x}": a.address % 32 != 0,
-        "strides that are no multiples of 32 bytes": any(stride % 32 for stride in a.strides_bytes),
-    }
+    reasons = {"swizzle 128B_ATOM_64B": a.swizzle.name == "128B_ATOM_64B"}
+    if takes_half_rows(a):
+        reasons |= {
+            "swizzle 64B": a.swizzle.name == "64B",
+            f"rows of {a.inner_elements} values": a.inner_elements != PADDED_ROW_ELEMENTS,
+            f"dims[0] = {a.dims[0]} values": a.dims[0] % PADDED_ROW_ELEMENTS != 0,
+            f"address {a.address:#x}": a.address % 32 != 0,
+            "strides that are no multiples of 32 bytes": any(stride % 32 for stride in a.strides_bytes),
+        }
     return [reason for reason, holds in reasons.items() if holds]
 
 
@@ -168,8 +169,6 @@ def store_only_reasons(a: Geometry) -> list[str]:
     failing=SIX_BITS | {"swizzle": "128B_ATOM_64B"},
 )
 def _packed_store_only(a: Geometry) -> Sequence[Breach]:
-    if a.data_type.name != "16u6_align16b":
-        return ()
     reasons = store_only_reasons(a)
     if not reasons:
         return ()

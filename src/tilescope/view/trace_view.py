@@ -1,0 +1,152 @@
+"""The drawing of a copy: the box in the tensor, and shared memory line by line.
+
+The box in the tensor          Shared memory
+        element  0    8   …            bank   0    4    8   12  …
+dim 1                        byte     chunk   0    1    2    3  …
+  32        0.0  0.1 …       0x400          0.0  0.1  0.2  0.3 …      a cell says row.chunk of the copy, and has
+  33        1.0  1.1 …       0x480          1.1  1.0  1.3  1.2 …      its row's colour, on both sides
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
+from tilescope.tma.tracing import Origin, Trace
+from tilescope.view.drawing import Drawing
+from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.parts import Beside, Entry, Legend, Part, Table
+from tilescope.view.tensor_plane import plane
+
+MOST_LINES = 32
+_BANKS_PER_CHUNK = 4
+_VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Scatter"}
+
+
+def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
+    """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
+    >>> print(draw_trace(Trace(a, (0, 4))).text(120).splitlines()[0])
+    Load of a tensor map's box at (0, 4) to shared address 0x0
+    """
+    direction = "to" if trace.is_load else "from"
+    title = f"{_VERB[trace.operation]} of {_what(trace)} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
+    shared = _shared_memory(trace, lines)
+    pictures: list[Part] = [picture for picture in (plane(trace),) if picture is not None]
+    return Drawing(title, (Beside((*pictures, shared)), _legend(trace), Table(tuple(_facts(trace)))))
+
+
+def _what(trace: Trace) -> str:
+    if trace.operation in ("gather4", "scatter4"):
+        return "four rows"
+    return "a tensor map's box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
+
+
+def _shared_memory(trace: Trace, lines: int | None) -> Grid:
+    first = trace.smem_address // SMEM_LINE_BYTES
+    count = -(-(trace.smem_address % SMEM_LINE_BYTES + trace.footprint_bytes) // SMEM_LINE_BYTES)
+    shown = count if lines is None else min(count, lines)
+    swizzle = trace.tensor_map.swizzle
+    rows = []
+    for line in range(first, first + shown):
+        start = line * SMEM_LINE_BYTES
+        cells = tuple(_chunk(trace, start + place * CHUNK_BYTES) for place in range(CHUNKS_PER_LINE))
+        ruled = line > first and line % swizzle.period_lines == 0 and swizzle.bits > 0
+        rows.append(Row((f"{start:#06x}",), cells, ruled))
+    banks = tuple(
+        Header(f"{chunk * _BANKS_PER_CHUNK}-{chunk * _BANKS_PER_CHUNK + 3}", short=str(chunk * _BANKS_PER_CHUNK))
+        for chunk in range(CHUNKS_PER_LINE)
+    )
+    notes = [f"{count - shown} more lines are not drawn."] if shown < count else []
+    title = f"Shared memory, swizzle {swizzle.name}"
+    return Grid(
+        title, (Tier("bank", banks), Tier.of("chunk", range(CHUNKS_PER_LINE))), tuple(rows), ("byte",), tuple(notes)
+    )
+
+
+def _chunk(trace: Trace, address: int) -> Cell:
+    """The cell of 16 bytes of shared memory."""
+    held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
+    kinds = [each.holds for each in held]
+    named = next((each for each in held if each.row is not None), None)
+    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {_banks(address)}"
+    if named is None:
+        return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
+    chunk = _chunk_of_row(trace, address)
+    label = f"{named.row}.{chunk}" if _chunks_of_row(trace) > 1 else str(named.row)
+    if "element" not in kinds:
+        said = "filled" if trace.is_load else "dropped"
+        text = "fill" if trace.is_load else "drop"
+        return Cell(text, "fill", title=f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor")
+    mark = "~" if "fill" in kinds else ""
+    flipped = trace.tensor_map.swizzle.flip_bytes and trace.source_offset[address - trace.smem_address] > int(
+        trace.source_offset[address - trace.smem_address + CHUNK_BYTES - 1]
+    )
+    overrun = " and, behind the row's end, overwrite what follows" if "overrun" in kinds else ""
+    elements = [each for each in held if each.holds == "element"]
+    sources = [each.source_offset for each in elements if each.source_offset is not None]
+    title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
+    return Cell(label + mark + ("x" if flipped else ""), named.row, "collision" if overrun else "", title)
+
+
+def _chunk_of_row(trace: Trace, address: int) -> int:
+    a = trace.tensor_map
+    return (a.swizzle.apply(address) - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES
+
+
+def _chunks_of_row(trace: Trace) -> int:
+    a = trace.tensor_map
+    return (a.interleave.slice_bytes or a.inner_bytes) // CHUNK_BYTES
+
+
+def _banks(address: int) -> str:
+    first = address // 4 % 32
+    return f"{first}-{first + 3}"
+
+
+def _span(held: list[Origin]) -> str:
+    """The first and last coordinates of some bytes: (0, 33) to (7, 33)."""
+    coords = [each.coords for each in held if each.coords is not None]
+    first, last = min(coords), max(coords)
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _legend(trace: Trace) -> Legend:
+    fill = "outside the tensor: filled with " + ("zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 NaNs")
+    entries = [
+        Entry("row 0 of the copy; every row has its colour, and a cell says row.chunk", 0, sample="0.0"),
+        Entry(fill, "fill", sample="fill")
+        if trace.is_load
+        else Entry("outside the tensor: dropped", "fill", sample="drop"),
+        Entry("not part of the copy: keeps its bytes", "gap", sample="-"),
+    ]
+    if trace.overrun_bytes:
+        entries.append(Entry("the store also overwrites what lies behind the row", 0, "collision", "0.0"))
+    if any(run.holds == "fill" and run.length_bytes % CHUNK_BYTES for run in trace.runs):
+        entries.append(Entry("the tensor ends within the chunk; the rest is outside", 0, sample="0.0~"))
+    if trace.tensor_map.swizzle.flip_bytes:
+        entries.append(Entry("its 8-byte halves are exchanged", 0, sample="0.0x"))
+    return Legend(tuple(entries))
+
+
+def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
+    a = trace.tensor_map
+    yield "tensor", f"{a.data_type.name}, dims {a.dims}, strides {a.strides_bytes} bytes"
+    yield "copy", f"{trace.rows} rows of {a.interleave.slice_bytes or a.inner_bytes} bytes, {a.pitch_bytes} bytes apart"
+    if trace.transaction_bytes is not None:
+        yield "mbarrier", f"expect_tx {trace.transaction_bytes} bytes"
+    written = "shared" if trace.is_load else "global"
+    yield "written", f"{trace.written_bytes} bytes of {written} memory"
+    if trace.filled_rows:
+        yield "outside", f"{trace.filled_rows} of {trace.rows} rows: {'filled' if trace.is_load else 'dropped'}"
+    if trace.overrun_bytes:
+        yield (
+            "overrun",
+            f"{trace.overrun_bytes} bytes behind the rows' ends are overwritten: a store writes whole 16 bytes",
+        )
+    offset = a.swizzle.base_offset(trace.smem_address)
+    if offset:
+        yield "base offset", f"{offset}: the buffer starts on line {offset} of the swizzle's pattern"
+    yield "basis", trace.basis

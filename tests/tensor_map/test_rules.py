@@ -1,0 +1,303 @@
+"""Every rule: its examples run, its limit is where it says, it reads what it declares, and its change cures."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tilescope as ts
+from tilescope.arch import ARCH
+from tilescope.tensor_map import MapArguments
+from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.rules import MAP_CHECKS
+from tilescope.tensor_map.rules.samples import BYTES, IMAGES, MATRIX, PADDED, SIX_BITS, SLICES, WIDE
+
+ROOT = Path(__file__).parent.parent.parent
+RULES = list(ts.RULES.values())
+MAP_RULES = [rule for rule in RULES if rule.subjects[0] in MAP_CHECKS]
+FIVE = {"data_type": "u8", "dims": (16,) * 5, "strides_bytes": (16, 256, 4096, 65536), "box": (16, 2, 2, 2, 2)}
+THREE = IMAGES | {"dims": (64, 32, 8), "strides_bytes": (128, 4096), "lower_corner": (0,), "upper_corner": (0,)}
+DEEP = IMAGES | {
+    "dims": (64, 32, 32, 8, 2),
+    "strides_bytes": (128, 4096, 131072, 1 << 20),
+    "lower_corner": (0, 0, 0),
+    "upper_corner": (0, 0, 0),
+}
+HUGE = {"dims": (64, (1 << 32) - 1, 8), "strides_bytes": (128, 1 << 39)}
+
+
+def named(rules):
+    return pytest.mark.parametrize("rule", rules, ids=lambda rule: rule.name)
+
+
+def broken(arguments):
+    """Names of the errors of a map."""
+    return {found.rule for found in MapArguments.of(arguments).check() if found.severity == "error"}
+
+
+@named(RULES)
+def test_the_passing_example_keeps_the_rule_and_the_failing_one_breaks_it(rule):
+    assert demonstrated(rule, rule.passing) == ()
+    found = demonstrated(rule, rule.failing)
+    assert found
+    assert {each.severity for each in found} == {rule.severity}
+
+
+@named(MAP_RULES)
+def test_the_passing_example_is_a_sound_map(rule):
+    assert broken(rule.passing) == set()
+
+
+@named([rule for rule in MAP_RULES if rule.check is not None])
+def test_a_rule_reads_only_what_it_declares(rule):
+    """Fields that were not declared stay unset, and reading one is an AttributeError."""
+    for example in (rule.passing, rule.failing):
+        asked = MapArguments.of(example)
+        whole = object.__new__(asked.map_class)
+        defaults = {"element_strides": None, "interleave": "none", "swizzle": "none", "l2_promotion": "none"}
+        defaults |= {"oob_fill": "zero", "address": 0, "arch": "sm_90", "mode": "W"}
+        for name in rule.reads:
+            if name in asked.map_class.readers:
+                given = asked.given.get(name, defaults.get(name))
+                if name == "element_strides" and given is None:
+                    given = (1,) * len(asked.given["dims"])
+                object.__setattr__(whole, name, asked.map_class.readers[name](name, given))
+        rule.check(whole)
+
+
+@named(RULES)
+def test_a_rule_says_where_it_comes_from_and_where_it_holds(rule):
+    assert rule.demand.endswith(".")
+    assert rule.source
+    assert rule.basis in {"measured", "documented"}
+    assert rule.severity in {"error", "warning", "note"}
+    assert set(rule.architectures) <= set(ARCH)
+    assert rule.to_dict()["name"] == rule.name
+    assert ts.Rule.from_dict(rule.to_dict()) is rule
+
+
+@named([rule for rule in MAP_RULES if rule.check is not None])
+def test_the_change_of_the_failing_example_cures_it(rule):
+    for found in demonstrated(rule, rule.failing):
+        if found.change is not None:
+            assert demonstrated(rule, dict(rule.failing) | dict(found.change)) == ()
+
+
+@named([rule for rule in RULES if rule.subjects == ("instruction",)])
+def test_the_change_of_a_copy_cures_it(rule):
+    for found in demonstrated(rule, rule.failing):
+        changed = {key: dict(value) if key == "copy" else value for key, value in rule.failing.items()}
+        for name, value in (found.change or {}).items():
+            (changed["copy"] if name in ("coords", "offsets", "smem_address") else changed)[name] = value
+        if found.change is not None:
+            assert demonstrated(rule, changed) == ()
+
+
+def test_a_sound_map_has_no_findings():
+    assert ts.TensorMap.check(**MATRIX, swizzle="128B") == ()
+    assert ts.Im2colMap.check(**IMAGES) == ()
+    assert ts.Im2colWideMap.check(**WIDE) == ()
+
+
+# The last that is accepted, the first that is refused, and the rule that refuses it.
+LIMITS = [
+    (FIVE, FIVE | {"dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6}, "rank"),
+    (
+        MATRIX | {"dims": (64,), "strides_bytes": (), "box": (64,)},
+        MATRIX | {"dims": (), "box": (), "strides_bytes": ()},
+        "rank",
+    ),
+    (THREE, IMAGES | {"dims": (64, 32), "strides_bytes": (128,), "lower_corner": (), "upper_corner": ()}, "rank"),
+    (SLICES, SLICES | {"dims": (8, 8), "strides_bytes": (256,), "box": (8, 8)}, "interleave-rank"),
+    (MATRIX | {"address": 16}, MATRIX | {"address": 8}, "address-alignment"),
+    (SLICES | {"interleave": "32B", "address": 32}, SLICES | {"interleave": "32B", "address": 16}, "address-alignment"),
+    (PADDED | {"address": 32}, PADDED | {"address": 16}, "address-alignment"),
+    (MATRIX | {"address": (1 << 57) - 16}, MATRIX | {"address": 1 << 57}, "address-range"),
+    (MATRIX | {"address": 0}, MATRIX | {"address": -16}, "address-range"),
+    (MATRIX | {"dims": (1, 1)}, MATRIX | {"dims": (0, 1)}, "dim-range"),
+    (MATRIX | {"dims": (1 << 32, 1 << 32)}, MATRIX | {"dims": (64, (1 << 32) + 1)}, "dim-range"),
+    (MATRIX | {"strides_bytes": (16,)}, MATRIX | {"strides_bytes": (8,)}, "stride-alignment"),
+    (SLICES | {"interleave": "32B"}, SLICES | {"interleave": "32B", "strides_bytes": (272, 2048)}, "stride-alignment"),
+    (PADDED, PADDED | {"strides_bytes": (2064,)}, "stride-alignment"),
+    (MATRIX | {"strides_bytes": (0,)}, MATRIX | {"strides_bytes": (-16,)}, "stride-range"),
+    (MATRIX | {"strides_bytes": ((1 << 40) - 16,)}, MATRIX | {"strides_bytes": (1 << 40,)}, "stride-range"),
+    (MATRIX | {"box": (64, 256)}, MATRIX | {"box": (64, 257)}, "box-range"),
+    (MATRIX | {"box": (64, 1)}, MATRIX | {"box": (64, 0)}, "box-range"),
+    (MATRIX | {"box": (8, 64)}, MATRIX | {"box": (7, 64)}, "inner-multiple"),
+    (SLICES, SLICES | {"box": (7, 1, 8)}, "inner-multiple"),
+    (IMAGES | {"channels_per_pixel": 8}, IMAGES | {"channels_per_pixel": 9}, "inner-multiple"),
+    (MATRIX | {"swizzle": "128B"}, MATRIX | {"swizzle": "128B", "box": (72, 64)}, "swizzle-span"),
+    (MATRIX | {"swizzle": "64B", "box": (32, 64)}, MATRIX | {"swizzle": "64B", "box": (40, 64)}, "swizzle-span"),
+    (MATRIX | {"swizzle": "32B", "box": (16, 64)}, MATRIX | {"swizzle": "32B", "box": (24, 64)}, "swizzle-span"),
+    (SLICES | {"swizzle": "32B", "box": (64, 1, 8)}, MATRIX | {"swizzle": "32B"}, "swizzle-span"),
+    (
+        MATRIX | {"swizzle": "96B", "box": (48, 64), "arch": "sm_103"},
+        MATRIX | {"swizzle": "96B", "box": (56, 64), "arch": "sm_103"},
+        "swizzle-span",
+    ),
+    (MATRIX | {"element_strides": (8, 8)}, MATRIX | {"element_strides": (9, 1)}, "element-stride-range"),
+    (MATRIX | {"element_strides": (1, 1)}, MATRIX | {"element_strides": (1, 0)}, "element-stride-range"),
+    (BYTES | {"box": (256, 114, 8)}, BYTES | {"box": (256, 115, 8)}, "box-bytes"),
+    (  # the floor of box / element stride …
+        BYTES | {"box": (256, 229, 8), "element_strides": (1, 2, 1)},
+        BYTES | {"box": (256, 230, 8), "element_strides": (1, 2, 1)},
+        "box-bytes",
+    ),
+    (  # … in dim 0 too
+        BYTES | {"box": (256, 228, 8), "element_strides": (2, 1, 1)},
+        BYTES | {"box": (256, 229, 8), "element_strides": (2, 1, 1)},
+        "box-bytes",
+    ),
+    (
+        IMAGES | {"channels_per_pixel": 224, "pixels_per_column": 521},
+        IMAGES | {"channels_per_pixel": 224, "pixels_per_column": 522},
+        "box-bytes",
+    ),
+    (MATRIX | {"oob_fill": "nan"}, MATRIX | {"oob_fill": "nan", "data_type": "u16"}, "nan-fill"),
+    (MATRIX | {"data_type": "tf32", "oob_fill": "nan", "box": (32, 64)}, PADDED | {"oob_fill": "nan"}, "nan-fill"),
+    (THREE | {"lower_corner": (-32768,)}, THREE | {"lower_corner": (-32769,)}, "corner-range"),
+    (
+        THREE | HUGE | {"dims": (64, 1 << 20, 8), "lower_corner": (32767,)},
+        THREE | {"lower_corner": (32768,)},
+        "corner-range",
+    ),
+    (IMAGES | {"upper_corner": (127, 127)}, IMAGES | {"upper_corner": (128, 0)}, "corner-range"),
+    (IMAGES | {"lower_corner": (-128, -128)}, IMAGES | {"lower_corner": (0, -129)}, "corner-range"),
+    (DEEP | {"upper_corner": (15, 15, 15)}, DEEP | {"upper_corner": (0, 0, 16)}, "corner-range"),
+    (DEEP | {"lower_corner": (-16, -16, -16)}, DEEP | {"lower_corner": (-17, 0, 0)}, "corner-range"),
+    (THREE | {"upper_corner": (-31,)}, THREE | {"upper_corner": (-32,)}, "bounding-box"),
+    (IMAGES | {"lower_corner": (0, 31), "upper_corner": (0, 0)}, IMAGES | {"lower_corner": (0, 32)}, "bounding-box"),
+    (THREE | HUGE | {"dims": (64, (1 << 31) - 1, 8)}, THREE | HUGE, "bounding-box"),  # 2^32 - 1 counts as -1
+    (THREE | HUGE | {"upper_corner": (2,)}, THREE | HUGE | {"upper_corner": (1,)}, "bounding-box"),
+    (IMAGES | {"channels_per_pixel": 256}, IMAGES | {"channels_per_pixel": 264}, "channels-range"),
+    (IMAGES | {"channels_per_pixel": 8}, IMAGES | {"channels_per_pixel": 0}, "channels-range"),
+    (IMAGES | {"pixels_per_column": 1024}, IMAGES | {"pixels_per_column": 1025}, "pixels-range"),
+    (IMAGES | {"pixels_per_column": 1}, IMAGES | {"pixels_per_column": 0}, "pixels-range"),
+    (WIDE | {"lower_width": -32768}, WIDE | {"lower_width": -32769}, "wide-corner"),
+    (WIDE | {"upper_width": 32767}, WIDE | {"upper_width": 32768}, "wide-corner"),
+    (WIDE | {"lower_width": 31, "upper_width": 0}, WIDE | {"lower_width": 32, "upper_width": 0}, "wide-bounding-box"),
+    (
+        WIDE | {"swizzle": "64B", "channels_per_pixel": 32},
+        WIDE | {"swizzle": "32B", "channels_per_pixel": 16},
+        "wide-swizzle",
+    ),
+    (
+        WIDE | {"swizzle": "96B", "channels_per_pixel": 48, "arch": "sm_103"},
+        WIDE | {"swizzle": "96B", "channels_per_pixel": 48, "arch": "sm_103", "mode": "W128"},
+        "wide-swizzle",
+    ),
+    (WIDE, WIDE | {"interleave": "16B"}, "wide-interleave"),
+    (WIDE | {"mode": "W128"}, WIDE | {"mode": "W128", "arch": "sm_120"}, "wide-mode"),
+    (WIDE, WIDE | {"arch": "sm_90"}, "arch-tma"),
+    (MATRIX, MATRIX | {"arch": "sm_89"}, "arch-tma"),
+    (PADDED, PADDED | {"arch": "sm_90"}, "arch-data-type"),
+    (PADDED | {"dims": (256, 64)}, PADDED | {"dims": (192, 64)}, "packed-dim"),
+    (
+        PADDED | {"data_type": "16u4_align8b", "dims": (4094, 64)},
+        PADDED | {"data_type": "16u4_align8b", "dims": (4095, 64)},
+        "packed-dim",
+    ),
+    (PADDED, PADDED | {"box": (64, 8)}, "packed-row"),
+    (PADDED | {"swizzle": "128B_ATOM_32B"}, PADDED | {"swizzle": "128B_ATOM_32B_FLIP_8B"}, "packed-swizzle"),
+    (SIX_BITS | {"swizzle": "128B_ATOM_64B"}, PADDED | {"swizzle": "128B_ATOM_64B"}, "packed-swizzle"),
+]
+HALF_ROWS = SIX_BITS | {"dims": (64, 64), "strides_bytes": (48,), "box": (64, 8), "swizzle": "64B", "address": 16}
+
+
+@pytest.mark.parametrize(("accepted", "refused", "rule"), LIMITS)
+def test_both_sides_of_each_limit(accepted, refused, rule):
+    assert broken(accepted) == set()
+    assert rule in broken(refused)
+
+
+def test_every_error_of_a_map_has_both_sides_of_its_limit_tested():
+    by_example = {"arch-swizzle", "swizzle-96B-interleave", "packed-interleave"}  # modes, which have no neighbours
+    errors = {rule.name for rule in MAP_RULES if rule.severity == "error" and rule.check is not None}
+    assert {rule for _, _, rule in LIMITS} == errors - by_example
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_103", "sm_110", "sm_120"])
+def test_each_architecture_has_its_swizzles_types_and_kinds(arch):
+    newer = arch != "sm_90"
+    atoms = ("128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B")
+    allowed = {
+        mode: broken(MATRIX | {"box": (8, 64), "swizzle": mode, "arch": arch}) == set()
+        for mode in ("none", "32B", "64B", "128B", "96B", *atoms)
+    }
+    wanted = (
+        dict.fromkeys(("none", "32B", "64B", "128B"), True) | dict.fromkeys(atoms, newer) | {"96B": arch == "sm_103"}
+    )
+    assert allowed == wanted
+    assert (broken(PADDED | {"arch": arch}) == set()) == newer
+    assert (broken(WIDE | {"arch": arch}) == set()) == newer
+    assert (broken(HALF_ROWS | {"arch": arch}) == set()) == (arch == "sm_103")
+
+
+def test_sm_103_stores_half_rows_of_six_bit_values_and_cannot_load_them():
+    half = ts.TensorMap(**HALF_ROWS | {"arch": "sm_103"})
+    assert [found.rule for found in half.findings] == ["packed-store-only", "address-128"]
+    copies = ts.tensor_map.Copy(half, "store", (64, 0)), ts.tensor_map.Copy(half, "load", (64, 0))
+    assert [[found.rule for found in ts.tensor_map.broken_by(copy)] for copy in copies] == [
+        [],
+        ["inner-coordinate", "packed-load"],
+    ]
+
+
+def test_unordered_strides_are_no_overlap_but_sliding_windows_and_broadcasts_are():
+    def overlaps(dims, strides_bytes):
+        found = ts.TensorMap.check("f16", dims, strides_bytes, (8,) * len(dims))
+        return [each.argument for each in found if each.rule == "stride-overlap"]
+
+    assert overlaps((64, 32, 16), (2048, 128)) == []  # a transposed view
+    assert overlaps((64, 32, 1), (128, 0)) == []  # a single index takes no step
+    assert overlaps((64, 32), (16,)) == ["strides_bytes[0]"]
+    assert overlaps((64, 32, 16), (128, 0)) == ["strides_bytes[1]"]
+
+
+def test_shared_memory_that_the_driver_does_not_count_is_a_warning():
+    """The driver floors box / element stride and ignores the swizzle's span; the copy does neither."""
+    found = ts.TensorMap.check(
+        "u8", (16, 1024, 8), (16, 16384), (16, 256, 8), swizzle="128B", element_strides=(1, 1, 1)
+    )
+    assert [each.rule for each in found] == ["smem-capacity"]
+    assert found[0].found == "a copy of 262144 shared bytes (2048 rows of 128)"
+
+
+def test_all_broken_rules_come_at_once():
+    found = ts.TensorMap.check("u8", (0, 64), (8,), (300, 0), element_strides=(1, 9), oob_fill="nan", address=8)
+    assert {each.rule for each in found if each.severity == "error"} == {
+        "address-alignment",
+        "dim-range",
+        "stride-alignment",
+        "box-range",
+        "inner-multiple",
+        "element-stride-range",
+        "nan-fill",
+    }
+
+
+def test_an_unreadable_argument_silences_only_the_rules_that_need_it():
+    found = ts.TensorMap.check("u8", "64x64", (8,), (300, 64), oob_fill="nan", swizzle="256B")
+    assert [each.rule for each in found] == [
+        "argument-type",
+        "unknown-name",
+        "stride-alignment",
+        "box-range",
+        "nan-fill",
+    ]
+
+
+def test_the_exception_carries_warnings_and_notes_too():
+    with pytest.raises(ts.TensorMapError) as raised:
+        ts.TensorMap("bf16", (100, 64), (208,), (9, 64))
+    assert [each.rule for each in raised.value.violations] == ["inner-multiple", "store-overrun"]
+
+
+def test_rule_names_in_the_documentation_exist():
+    """Whatever a page prints as `name: …` after error, warning or note, or links as a rule, is a rule."""
+    said = re.compile(r"^(?:error|warning|note): ([a-z0-9B-]+):", re.MULTILINE)
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = page.read_text("utf-8")
+        assert set(said.findall(text)) - set(ts.RULES) - {"unknown-topic"} == set(), page
+        for row in re.findall(r"^\| `([a-z0-9B-]+)` \| (?:error|warning|note) ", text, re.MULTILINE):
+            assert row in ts.RULES, (page, row)

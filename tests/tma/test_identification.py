@@ -1,0 +1,90 @@
+"""identify names the layout that made a dump, whatever it was, and says how far off the closest is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilescope as ts
+
+TILE = np.random.default_rng(3).integers(0, 1 << 16, (64, 64), dtype=np.uint16)
+SWIZZLES = [name for name in ts.SWIZZLE if name not in ("none", "96B")]
+
+
+def laid_out(tile, layout):
+    dump = np.full(layout.size_bytes, 0xEE, np.uint8)
+    words = dump.view(f"u{tile.itemsize}")
+    words[(layout.addresses() - layout.start) // tile.itemsize] = tile
+    return dump
+
+
+@pytest.mark.parametrize("name", SWIZZLES)
+def test_names_the_swizzle_and_base_offset_of_a_loaded_tile(name):
+    swizzle = ts.Swizzle.named(name)
+    columns = swizzle.span_bytes // 2
+    a = ts.TensorMap.from_array(TILE, (64, columns), swizzle=name, address=0, arch="sm_100")
+    for line in range(swizzle.period_lines):
+        dump = ts.load(a, TILE, (0, 0), smem_address=line * 128)
+        found = ts.identify(dump, TILE[:, :columns])
+        assert found.explained
+        assert (found.swizzle.name, found.base_offset, found.order, found.transposed) == (name, line, "rows", False)
+        assert found.equally_good == (name == "32B")  # 96B has the same pattern, and dense rows of 32 bytes fit it too
+        assert ts.identify(dump, TILE[:, :columns], smem_address=line * 128).explained
+
+
+@pytest.mark.parametrize("order", ["column", "row"])
+@pytest.mark.parametrize("name", ["none", "32B", "64B"])
+def test_names_the_order_of_atoms(name, order):
+    span = ts.Swizzle.named(name).span_bytes or 16
+    found = ts.identify(
+        laid_out(TILE, ts.Layout((64, 64), 16, atom=(8, span // 2), atom_order=order, swizzle=name)), TILE
+    )
+    assert found.explained
+    assert (found.swizzle.name, found.order) == (name, {"column": "atoms down", "row": "atoms across"}[order])
+
+
+def test_a_narrow_box_has_gaps_and_a_pitch_of_its_span():
+    a = ts.TensorMap.from_array(TILE, (64, 32), swizzle="128B", address=0)
+    found = ts.identify(ts.load(a, TILE, (0, 0)), TILE[:, :32])
+    assert (found.swizzle.name, found.layout.pitch_bytes, found.wrong_bytes) == ("128B", 128, 0)
+
+
+def test_sees_a_transposed_tile():
+    found = ts.identify(ts.Swizzle.named("128B").swizzle(np.ascontiguousarray(TILE.T)), TILE)
+    assert found.explained
+    assert found.transposed
+    assert "transposed" in str(found)
+
+
+@given(st.integers(0, 8191), st.integers(1, 255))
+def test_names_the_first_wrong_byte_of_the_closest(place, change):
+    dump = ts.Swizzle.named("128B").swizzle(TILE).view(np.uint8).reshape(-1).copy()
+    dump[place] ^= change
+    found = ts.identify(dump, TILE)
+    wrong = found.first_wrong
+    assert (found.swizzle.name, found.wrong_bytes, wrong.address) == ("128B", 1, place)
+    element = TILE[wrong.row, wrong.column]
+    assert wrong.expected == int(element) >> 8 * wrong.byte & 0xFF
+    assert wrong.found == wrong.expected ^ change == dump[place]
+    assert f"{place:#x}" in str(found)
+
+
+def test_plain_rows_come_first_where_nothing_can_tell_layouts_apart():
+    found = ts.identify(np.zeros(1024, np.uint8), np.zeros((8, 64), np.float16))
+    assert (found.swizzle.name, found.order) == ("none", "rows")
+    assert found.equally_good > 20
+
+
+def test_is_plain_data_and_back():
+    found = ts.identify(TILE, TILE)
+    assert ts.Value.from_dict(found.to_dict()) == found
+
+
+@pytest.mark.parametrize(("dump", "tile", "rule"), [
+    (np.zeros(100, np.uint8), TILE, "dump-extent"), (np.zeros(8192, np.uint8), TILE.reshape(-1), "tile"),
+    (np.zeros(8192, np.uint8), [[1]], "tile"), (TILE[:, ::2], TILE, "array"), (TILE, TILE.astype(complex), "tile"),
+])  # fmt: skip
+def test_refuses_what_it_cannot_compare(dump, tile, rule):
+    with pytest.raises(ts.RuleError) as refused:
+        ts.identify(dump, tile)
+    assert refused.value.violations[0].rule == rule

@@ -1,0 +1,134 @@
+"""A trace answers where each byte comes from and goes to, both ways, and counts what the copy moves."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tilescope as ts
+
+MATRIX = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
+
+
+def test_which_element_is_at_this_address_and_where_is_that_element():
+    found = ts.trace(MATRIX, (0, 0), smem_address=0x400)
+    assert found.element_at(0x1A40).coords == (8 * (4 ^ 4), (0x1A40 - 0x400) // 128)  # line 0x34: chunk 4 holds chunk 0
+    assert found.address_of(*MATRIX.coords(37, 12)) == 0x400 + 37 * 128 + ((12 // 8) ^ (37 + 8) % 8) * 16 + 12 % 8 * 2
+    assert found.address_of(64, 0) is None
+    assert found.address_of(0, 64) is None
+    assert found.element_at(0x3FF).holds == found.element_at(0x400 + 8192).holds == "gap"
+
+
+COPIES = {
+    "tiled": (ts.TensorMap("f32", (9, 7, 3), (48, 352), (8, 3, 2), element_strides=(1, 2, 1), swizzle="32B"), (4, 5, 1), {}),
+    "narrow": (ts.TensorMap("u8", (40, 5), (48,), (48, 3), swizzle="128B"), (16, -1), {"smem_address": 0x180}),
+    "flip": (ts.TensorMap("u16", (64, 8), (128,), (64, 4), swizzle="128B_ATOM_32B_FLIP_8B", arch="sm_100"), (0, 6), {}),
+    "interleaved": (ts.TensorMap("u16", (5, 4, 2, 2), (160, 640, 1280), (8, 3, 1, 2), interleave="32B", swizzle="32B"), (2, 2, 1, 0), {}),
+    "im2col": (ts.Im2colMap.for_convolution(2, 4, 4, 16, 3, 3, pad=1, data_type="f16", channels_per_pixel=16, pixels_per_column=20,
+                                            swizzle="32B").tensor_map, (0, 1, -1, 0), {"offsets": (1, 2)}),
+    "wide": (ts.Im2colWideMap("f16", (32, 8, 8, 2), (64, 512, 4096), lower_width=-1, upper_width=-1, channels_per_pixel=32,
+                              pixels_per_column=10, swizzle="64B"), (0, -1, 3, 0), {"offsets": (2, 1)}),
+    "four bits": (ts.TensorMap("16u4_align16b", (256, 4), (128,), (128, 3), swizzle="128B", arch="sm_100"), (128, 2), {}),
+    "six bits": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2), {}),
+    "six bits stored": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2),
+                        {"operation": "store"}),
+    "overrun": (ts.TensorMap("u8", (20, 4), (32,), (32, 3), swizzle="32B"), (0, 2), {"operation": "store"}),
+    "gather": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 1), {"operation": "gather4"}),
+    "scatter": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 2), {"operation": "scatter4"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_every_byte_and_its_element_lead_to_each_other(name):
+    a, coords, options = COPIES[name]
+    found = ts.trace(a, coords, **options)
+    first = {}
+    for place, source in enumerate(found.source_offset.tolist()):
+        address = found.smem_address + place
+        origin = found.element_at(address)
+        assert (origin.source_offset is None) == (source < 0)
+        assert origin.holds in {found.GAP: ("gap",), found.FILL: ("fill",)}.get(source, ("element", "overrun"))
+        if source >= 0:
+            assert origin.source_offset == source
+            first.setdefault(source, address)
+        if origin.holds in ("element", "fill") and origin.byte == 0 and name != "gather":
+            assert abs(found.address_of(*origin.coords) - address) < (1 if a.data_type.bits >= 8 else 2)
+    sources = np.array(sorted(first))
+    assert found.address_of_source(sources).tolist() == [first[source] for source in sources.tolist()]
+    assert found.address_of_source(int(sources[0])) == first[sources[0]]
+    assert found.address_of_source(1 << 40) is None
+    assert found.address_of_source(np.array([1 << 40, int(sources[0])])).tolist() == [-1, first[sources[0]]]
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_runs_are_the_same_in_fewer_words(name):
+    a, coords, options = COPIES[name]
+    found = ts.trace(a, coords, **options)
+    address = found.smem_address
+    for run in found.runs:
+        assert run.address == address
+        assert run.length_bytes > 0
+        for byte in range(run.length_bytes):
+            origin = found.element_at(address + byte)
+            assert origin.holds == run.holds
+            step = byte if name != "six bits stored" else None
+            if run.source_offset is not None and step is not None:
+                assert origin.source_offset == run.source_offset + step
+        address += run.length_bytes
+    assert address == found.smem_address + found.footprint_bytes
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_is_plain_data_and_back(name):
+    a, coords, options = COPIES[name]
+    found = ts.trace(a, coords, **options)
+    data = json.loads(json.dumps(found.to_dict()))
+    assert ts.Value.from_dict(data) == ts.Trace.from_dict(data) == found
+    assert hash(ts.Trace.from_dict(data)) == hash(found)
+    assert data["written_bytes"] == found.written_bytes
+    assert data["runs"][0]["address"] == hex(found.smem_address)
+
+
+COUNTS = {
+    #                transaction  written  filled  overrun  footprint   basis
+    "tiled":              (4 * 32,   4 * 32,     2,     0,  4 * 32, "measured"),
+    "narrow":             (3 * 48,   3 * 48,     1,     0, 3 * 128, "measured"),
+    "interleaved":       (48 * 32,  48 * 32,    36,     0, 48 * 32, "measured"),
+    "im2col":            (20 * 32,  20 * 32,     4,     0, 20 * 32, "measured"),
+    "wide":              (12 * 64,  12 * 64,     0,     0, 12 * 64, "documented"),
+    "four bits":          (3 * 64,   3 * 64,     1,     0, 3 * 128, "documented"),
+    "six bits stored":      (None,   2 * 96,     1,     0, 3 * 128, "documented"),
+    "overrun":              (None,   2 * 32,     1,    24,  3 * 32, "measured"),
+    "gather":             (4 * 64,   4 * 64,     1,     0,  4 * 64, "documented"),
+    "scatter":              (None,   3 * 64,     1,     0,  4 * 64, "documented"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_by_hand(name):
+    a, coords, options = COPIES[name]
+    found = ts.trace(a, coords, **options)
+    assert COUNTS[name] == (
+        found.transaction_bytes,
+        found.written_bytes,
+        found.filled_rows,
+        found.overrun_bytes,
+        found.footprint_bytes,
+        found.basis,
+    )
+
+
+def test_what_was_not_measured_is_documented():
+    column = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(0, 0), upper_corner=(0, 0),
+                          channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
+    assert ts.trace(column, (0, 0, 0, 0)).basis == "measured"
+    assert ts.trace(column, (0, 0, 0, 0), operation="store").basis == "documented"
+    assert ts.trace(column, (0, -1, 0, 0)).basis == "documented"  # starts outside its bounding box
+    assert ts.trace(MATRIX, (0, 0), operation="store").basis == "measured"
+    assert ts.trace(MATRIX.with_fields(arch="sm_100"), (0, 0)).basis == "documented"
+
+
+def test_a_trace_of_a_huge_tensor_costs_what_its_box_costs():
+    huge = ts.TensorMap("u8", (1 << 32, 1 << 32), ((1 << 40) - 16,), (64, 2))
+    found = ts.trace(huge, (0, 1 << 20))
+    assert found.source_offset[64] == ((1 << 20) + 1) * ((1 << 40) - 16)
