@@ -106,7 +106,8 @@ def sound_arguments(draw, kind):
             if not ends[0] <= max(least, ends[0]) <= ends[1]:
                 lower, least = 0, 0
                 given["dims"] = tuple(min(each, 1 << 20) for each in given["dims"])
-            corners.append((lower, draw(st.integers(max(least, ends[0]), ends[1]))))
+            most = min(ends[1], (1 << 31) - 1 - counted + lower)  # the driver counts pixels in signed 32 bits
+            corners.append((lower, draw(st.integers(max(least, ends[0]), most))))
         given["lower_corner"], given["upper_corner"] = (tuple(each) for each in zip(*corners, strict=True))
         most = min(1024, 233_472 * 8 // (inner * row.bits))
         return given | {"channels_per_pixel": inner, "pixels_per_column": draw(st.integers(1, most))}
