@@ -102,7 +102,9 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
         )  # fmt: skip
     mn = problem.tile[0]
     if mn % SMALLEST_MN:
-        refuse("plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}.")
+        refuse(
+            "plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}."
+        )
     return problems
 
 

@@ -64,7 +64,9 @@ def _prove_store(plan: Plan) -> None:
             smem[address] = part if problem.major == "K" else part.T
             wrong = np.argwhere(unpacked(_stored(plan, smem), bits) != part)
             if wrong.size:
-                raise _disproved(plan, f"row {int(wrong[0][0])}, element {int(wrong[0][1])} of the tile in global memory")
+                raise _disproved(
+                    plan, f"row {int(wrong[0][0])}, element {int(wrong[0][1])} of the tile in global memory"
+                )
         return
     smem.view(np.uint32)[address // WORD_BYTES] = _expected(plan)[0]
     memory = _stored(plan, smem).reshape(-1)
