@@ -102,7 +102,9 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
         )  # fmt: skip
     mn = problem.tile[0]
     if mn % SMALLEST_MN:
-        refuse("plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}.")
+        refuse(
+            "plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}."
+        )
     return problems
 
 
@@ -165,7 +167,7 @@ def operand_of(problem: Problem) -> Operand:
 
 def descriptors_of(
     problem: Problem, canonical: CanonicalLayout | None, atom_order: AtomOrder, smem_address: int
-) -> WgmmaLoop:
+) -> DescriptorLoop:
     """The descriptors with which a tensor core reads the problem's tile from shared memory."""
     if canonical is None or problem.consumer == "ldmatrix":
         consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
