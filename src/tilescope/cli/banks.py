@@ -59,7 +59,7 @@ def banks(
     max_padding: int,
     output: Output,
 ) -> int:
-    r"""Count the shared-memory wavefronts of patterns on a TILE such as 64x64 (rows x columns) of TYPE such as bf16.
+    """Count the shared-memory wavefronts of patterns on a TILE such as 64x64 (rows x columns) of TYPE such as bf16.
 
     \b
     A pattern is one of
@@ -76,7 +76,7 @@ def banks(
     tilescope banks --pattern "ld.b32: lane * 33 * 4"
 
     Exit status 1: --fix found no layout without conflicts.
-    """
+    """  # noqa: D301  \b keeps the lines below it apart
     if tile is None:
         if fix:
             raise click.UsageError("--fix needs a tile, such as 64x64 bf16.")

@@ -18,7 +18,7 @@ from tilescope.tensor_map.arguments import MapArguments
 @map_options
 @output_options
 def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -> int:
-    r"""Say whether the driver takes a tensor map, and every reason why not.
+    """Say whether the driver takes a tensor map, and every reason why not.
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
     or Triton print when a map fails, or with the words of a descriptor; - is stdin. Options replace what SOURCE says.
@@ -29,7 +29,7 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
     pbpaste | tilescope check -
 
     Exit status 1: refused.
-    """
+    """  # noqa: D301  \b keeps the lines below it apart
     if not source and asked is None:
         if sys.stdin.isatty():
             raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")

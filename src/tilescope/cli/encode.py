@@ -27,14 +27,14 @@ _WORDS_PER_LINE = 4
 )
 @output_options
 def encode(asked: MapArguments | None, form: str, out: Path | None, output: Output) -> None:
-    r"""Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
+    """Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
 
     The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
     the driver.
 
     \b
     tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --swizzle 128B --c
-    """
+    """  # noqa: D301  \b keeps the lines below it apart
     if asked is None:
         raise click.UsageError("describe a map: --type, --dims and --box, or --from-json.")
     blob = asked.tensor_map().encode()

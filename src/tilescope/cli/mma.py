@@ -6,12 +6,18 @@ from typing import Any
 
 import click
 
+from tilescope.cli.map_options import map_options, numbers
 from tilescope.cli.options import address, extents, number, output_options
 from tilescope.cli.output import Output
-from tilescope.errors import shortened
+from tilescope.errors import RuleError, shortened
+from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
+from tilescope.mma.descriptor_word import DescriptorWord
 from tilescope.mma.fragment import fragment as fragment_of
+from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.tcgen05_loop import tcgen05_descriptors
 from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.tensor_map.arguments import MapArguments
 
 
 def coord(text: str) -> tuple[int, ...]:
@@ -89,19 +95,81 @@ def fragment(
     output.show(found, extra=extra, lane=lane, element=element)
 
 
-@mma.command(short_help="List the wgmma descriptors of a K loop.")
+_DESCRIBED_BY: dict[str, Any] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
+
+
+@mma.command(short_help="List the descriptors of a K loop.")
 @click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
-@click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of 64, B in one n. [default: A]")
+@click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of rows, B in one n. [default: A]")
+@click.option(
+    "--for", "reader", type=click.Choice(list(_DESCRIBED_BY)), default="wgmma", help="Who reads. [default: wgmma]"
+)
 @output_options
 def descriptors(
-    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
+    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any, reader: str,
     output: Output,
 ) -> None:  # fmt: skip
-    """List the wgmma descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
-    loop = wgmma_descriptors(
+    """List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
+    loop = _DESCRIBED_BY[reader](
         tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
     )
     words = [[hex(each.encode()) for each in steps] for steps in loop]
     output.show(loop, extra={"descriptors": words, "words": list(loop.words)})
+
+
+def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
+    """Coordinates of a copy and where it goes: 64,0@8192.
+
+    >>> placed_copy("64,0@0x2000")
+    ((64, 0), 8192)
+    """
+    coords, _, offset = text.partition("@")
+    return numbers(coords), number(offset or "0")
+
+
+@mma.command(short_help="Say whether a descriptor reads what TMA wrote.")
+@click.argument("word", type=number)
+@map_options
+@click.option("--smem-address", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]")
+@click.option(
+    "--copy",
+    "copies",
+    type=placed_copy,
+    multiple=True,
+    metavar="COORDS@OFFSET",
+    help="A copy that brings the tile, such as 64,0@8192; may be repeated. [default: one, to its start]",
+)
+@click.option("--major", metavar="K|MN", help="How the instruction reads it. [default: K]")
+@click.option("--tile-major", metavar="K|MN", help="Which dimension the map's innermost one is. [default: as --major]")
+@click.option("--rows", type=number, metavar="N", help="mn that the instruction reads. [default: all, up to 256]")
+@click.option("--k", type=number, metavar="N", help="k that the instruction reads. [default: 32 bytes]")
+@click.option(
+    "--origin", type=coord, default="0,0", metavar="MN,K", help="The first element that it reads. [default: 0,0]"
+)
+@click.option("--read-as", metavar="TYPE", help="Element type of the tensor core, where the map has another.")
+@output_options
+def check(
+    word: int, asked: MapArguments | None, smem_address: int, copies: Any, major: Any, tile_major: Any, rows: int | None,
+    k: int | None, origin: Any, read_as: str | None, output: Output,
+) -> int:  # fmt: skip
+    """Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
+
+    \b
+    tilescope mma check 0x4000004000010040 --type bf16 --dims 64,64 --box 64,64 --swizzle 128B --smem-address 0x400
+
+    The tensor map is described as for `tilescope check`. Exit status 1: they do not agree.
+    """  # noqa: D301  \b keeps the lines below it apart
+    if asked is None:
+        raise click.UsageError("Describe the tensor map: --type, --dims, --box, --swizzle, or --from-json FILE.")
+    readings = descriptor_readings(word).readings
+    described = [each.descriptor for each in readings if isinstance(each, DescriptorWord) and each.sound]
+    if not described:
+        raise RuleError(each.findings[0] for each in readings if isinstance(each, DescriptorWord))
+    found = compatible(
+        asked.tensor_map(), described[0], major=major, tile_major=tile_major, rows=rows, k=k, origin=origin,
+        smem_address=smem_address, copies=copies or None, data_type=read_as,
+    )  # fmt: skip
+    output.show(found)
+    return 0 if found.agrees else 1

@@ -167,7 +167,7 @@ def operand_of(problem: Problem) -> Operand:
 
 def descriptors_of(
     problem: Problem, canonical: CanonicalLayout | None, atom_order: AtomOrder, smem_address: int
-) -> WgmmaLoop:
+) -> DescriptorLoop:
     """The descriptors with which a tensor core reads the problem's tile from shared memory."""
     if canonical is None or problem.consumer == "ldmatrix":
         consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
