@@ -146,7 +146,7 @@ def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
         ({"a": np.zeros((8, 64))}, "multiples of 64"),
         ({"data_type": "f32"}, "wgmma multiplies"),
         ({"data_type": "tf32", "b_major": "MN"}, "MN-major 16 bits"),
-        ({"data_type": "b1"}, "array type"),
+        ({"data_type": "b1"}, "no numpy or ml_dtypes type"),
         ({"smem_address": 64}, "multiples of 128"),
         ({"smem_address": None}, "multiples of 128"),
         ({"swizzle": "96B"}, "tensor cores read"),

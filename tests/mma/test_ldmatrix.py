@@ -137,12 +137,13 @@ def good(**changes):
         ({"lane_address": np.arange(32) * 16 - 16}, "lane 0 gives -0x10"),
         ({"lane_address": np.arange(16) * 16}, "32 integer addresses"),
         ({"lane_address": 0}, "32 integer addresses"),
+        ({"lane_address": [[0], [0, 1]]}, "equally long"),
         ({"lane_address": np.arange(32) * 16.0}, "32 integer addresses"),
         ({"smem_address": -1}, "at least 0"),
         ({"smem_address": 0x400}, "smem holds 0x400 to 0x800"),
         ({"smem": np.zeros((32, 64), np.uint8)[:, :32]}, "C-contiguous"),
         ({"smem": np.zeros(4, object)}, "array of object"),
-        ({"smem": 5}, "a int"),
+        ({"smem": 5}, "an array or a buffer"),
     ],
 )
 def test_refuses_loads_that_would_fault(changes, message):

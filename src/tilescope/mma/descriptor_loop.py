@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.canonical import READERS, CanonicalLayout, OperandTile
@@ -85,6 +88,16 @@ class DescriptorLoop(Value):
     def __getitem__(self, mn_block: int) -> tuple[OperandDescriptor, ...]:
         return self.descriptors[mn_block]
 
+    def addresses(self) -> npt.NDArray[np.int64]:
+        """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
+        layout = self.tile.canonical
+        return np.concatenate([
+            np.concatenate([
+                step.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits) for step in block
+            ], axis=1)
+            for block in self.descriptors
+        ])  # fmt: skip
+
     @property
     def k_per_step(self) -> int:
         """Elements along k that one instruction takes: 32 bytes of them."""
@@ -132,6 +145,15 @@ class DescriptorLoop(Value):
         cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
     ) -> None:
         """Refuse what no sequence of the instruction reads, all reasons at once."""
+        problems = cls.unreadable(shape, data_type, operand, canonical)
+        if problems:
+            raise RuleError(problems)
+
+    @classmethod
+    def unreadable(
+        cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
+    ) -> list[Violation]:
+        """Why no sequence of the instruction reads a tile of this shape in this layout."""
         extents, name = cls.extents(data_type), cls.described.form.instruction
         problems = []
 
@@ -161,8 +183,7 @@ class DescriptorLoop(Value):
                 limit = f"{name} takes {letter} of {data_type.name} in multiples of {multiple}"
                 nearest = -(-extent // multiple) * multiple
                 refuse("tile", "tile", f"{letter} = {extent}", limit, f"Use {nearest}.")
-        if problems:
-            raise RuleError(problems)
+        return problems
 
 
 def layouts_in_words(instruction: str) -> str:

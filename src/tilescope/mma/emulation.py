@@ -19,7 +19,7 @@ from tilescope.errors import RuleError, Violation, broken, unknown_name
 from tilescope.layout import AtomOrder
 from tilescope.mma.canonical import Major, OperandTile, canonical_layout, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
-from tilescope.mma.fragment import fragment
+from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.packed import packed, unpacked
@@ -90,9 +90,9 @@ def emulate_mma(
 
 def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:
     """A matrix as elements of the type, rounded as numpy rounds; narrow ones in a byte each."""
+    dtype, matrix = row.numpy, as_array(name, given)
     try:
-        matrix = np.asarray(given)
-        found = matrix if matrix.dtype == row.numpy else matrix.astype(row.numpy)
+        found = matrix if matrix.dtype == dtype else matrix.astype(dtype)
     except (TypeError, ValueError) as error:
         raise broken(
             "mma-matrix", name, f"a {type(given).__name__}", f"numbers that {row.name} can hold", f"({error})"
@@ -145,13 +145,7 @@ def _read_descriptors(
         tile.shape, row, swizzle=tile.canonical.swizzle, major=tile.canonical.major, atom_order=tile.atom_order,
         operand=operand, smem_address=tile.start,
     )  # fmt: skip
-    found = [
-        np.concatenate([
-            step.addresses(tile.canonical.major, loop.block_mn, loop.k_per_step, row.smem_bits) for step in block
-        ], axis=1)
-        for block in loop
-    ]  # fmt: skip
-    return _values(smem, np.concatenate(found) - smem_address, row, tile.canonical.major)
+    return _values(smem, loop.addresses() - smem_address, row, tile.canonical.major)
 
 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType, major: Major) -> Matrix:

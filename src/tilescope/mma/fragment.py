@@ -165,7 +165,7 @@ class Fragment(Value):
         >>> a.distribute(np.arange(128).reshape(16, 8))[22]
         array([ 44,  45, 108, 109])
         """
-        array = np.asarray(matrix)
+        array = as_array("matrix", matrix)
         wanted = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
         self._require_shape("matrix", array, wanted)
         stacked: npt.NDArray[Any] = array.reshape(self.matrices, *self.shape)[self.indices()]
@@ -173,7 +173,7 @@ class Fragment(Value):
 
     def collect(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
-        array = np.asarray(values)
+        array = as_array("values", values)
         self._require_shape("values", array, (self.threads, self.values))
         stacked = np.empty((self.matrices, *self.shape), array.dtype)
         stacked[self.indices()] = array
@@ -247,6 +247,16 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
         tv_layout=_arranged(*((n, row.k) if operand == "B" else shape), per_register, row.warps),
         feature=row.feature,
     )
+
+
+def as_array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
+    """What was given as an array; rows of different lengths are refused."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise broken(
+            "array", argument, "rows of different lengths", "an array", "Make all rows equally long."
+        ) from None
 
 
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> ShapeStride:

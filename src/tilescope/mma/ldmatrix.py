@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.mma.fragment import Fragment, fragment
+from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
 from tilescope.mma.packed import unpacked
+from tilescope.tma.buffers import readable, writeable
 
 _LANES = 32
 
@@ -58,7 +59,7 @@ def ldmatrix(
     """
     chosen = matrix_form("ldmatrix", form, count=count, transpose=transpose)
     matrices = _fragment("ldmatrix", chosen, count)
-    memory = _bytes_of(smem, writeable=False)
+    memory = readable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     rows = memory[first_byte[..., None] + np.arange(ROW_BYTES)]
     if chosen.packed_bits < 8:
@@ -92,7 +93,7 @@ def stmatrix(
     count = words.shape[1]
     chosen = matrix_form("stmatrix", form, count=count, transpose=transpose)
     matrices = _fragment("stmatrix", chosen, count)
-    memory = _bytes_of(smem, writeable=True)
+    memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
         raise broken(
@@ -110,27 +111,8 @@ def _fragment(direction: str, form: MatrixForm, count: int) -> Fragment:
     return fragment(form.opcode(direction, count))
 
 
-def _bytes_of(smem: Any, *, writeable: bool) -> npt.NDArray[np.uint8]:
-    if isinstance(smem, bytes | bytearray | memoryview):
-        smem = np.frombuffer(smem, np.uint8)
-    problem = None
-    if not isinstance(smem, np.ndarray):
-        problem = f"a {type(smem).__name__}"
-    elif smem.dtype.hasobject:
-        problem = f"an array of {smem.dtype}"
-    elif not smem.flags.c_contiguous:
-        problem = "an array that is not C-contiguous"
-    elif writeable and not smem.flags.writeable:
-        problem = "a read-only array"
-    if problem is not None:
-        limit = f"a {'writeable ' if writeable else ''}C-contiguous array of plain numbers"
-        raise broken("smem-array", "smem", problem, limit, "Use np.zeros(length, np.uint8) or a copy.")
-    memory: npt.NDArray[np.uint8] = smem.reshape(-1).view(np.uint8)
-    return memory
-
-
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    words = np.asarray(registers)
+    words = as_array("registers", registers)
     if words.ndim != 2 or words.shape[0] != _LANES or words.shape[1] not in (1, 2, 4) or words.dtype.kind not in "iu":
         raise broken(
             "matrix-registers", "registers", f"an array of shape {words.shape} and type {words.dtype}",
@@ -148,7 +130,7 @@ def _row_offsets(
     memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: Any
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
-    address = np.asarray(lane_address)
+    address = as_array("lane_address", lane_address)
     if not isinstance(smem_address, int) or smem_address < 0:
         raise broken("address", "smem_address", repr(smem_address), "an integer of at least 0", "Give a byte address.")
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tilescope.arch import architectures_with
 from tilescope.errors import RuleError, Violation
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
+from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.mma.tcgen05_loop import Tcgen05Loop
 from tilescope.mma.wgmma_loop import WgmmaLoop
 from tilescope.planner.problem import Operand, Problem
 from tilescope.smem.access import Access
 from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SWIZZLE, Swizzle
 
-WGMMA_ROWS_OF_A = 64
+LOOPS: dict[Any, type[DescriptorLoop]] = {"wgmma": WgmmaLoop, "tcgen05": Tcgen05Loop}
 SMALLEST_MN = 8
-K_STEP_BYTES = 32  # what one wgmma or tcgen05.mma takes along k
 LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
 
 
@@ -80,38 +83,26 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
         problems.append(Violation(rule, "error", argument, found, limit, fix))
 
-    mn, k = problem.tile
-    bits = problem.data_type.smem_bits
-    reader = "ldmatrix.trans" if problem.consumer == "ldmatrix" and problem.major == "MN" else problem.consumer
+    row = problem.data_type
+    if problem.consumer != "ldmatrix":
+        problems += LOOPS[problem.consumer].unreadable(problem.tile, row, operand_of(problem), canonical)
+        if problem.consumer == "tcgen05" and not problem.arch.has(tcgen05_for(row).feature):
+            kind = tcgen05_for(row)
+            refuse(
+                "plan-type", "data_type", f"{row.name} on {problem.arch.name}",
+                f"kind {kind.name} exists on {', '.join(architectures_with(kind.feature))}", "Use another type or architecture.",
+            )  # fmt: skip
+        return problems
+    reader = "ldmatrix" if problem.major == "K" else "ldmatrix.trans"
     if not any(each.instruction == reader for each in canonical.readers):
         refuse(
-            "plan-layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {problem.data_type.name}",
-            f"{problem.consumer} does not read this layout",
+            "plan-layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
+            "ldmatrix does not read this layout",
             "Use a K-major tile, or transpose while copying." if canonical.major == "MN" else "Use swizzle 128B, 64B, 32B or none.",
         )  # fmt: skip
-    if problem.consumer == "ldmatrix":
-        if mn % SMALLEST_MN:
-            refuse(
-                "plan-tile",
-                "tile",
-                f"mn = {mn}",
-                "ldmatrix reads 8 rows at a time",
-                f"Use mn = {_up(mn, SMALLEST_MN)}.",
-            )
-        return problems
-    step = K_STEP_BYTES * 8 // bits
-    if k % step:
-        refuse(
-            "plan-tile", "tile", f"k = {k} elements = {k * bits / 8:g} bytes", f"{problem.consumer} takes k in steps of 32 bytes",
-            f"Use k = {_up(k, step)}, or consumer=\"ldmatrix\".",
-        )  # fmt: skip
-    multiple = WGMMA_ROWS_OF_A if problem.operand == "A" else SMALLEST_MN
-    if mn % multiple:
-        which = f"operand {problem.operand}" if problem.operand else "an operand"
-        refuse(
-            "plan-tile", "tile", f"mn = {mn}", f"{problem.consumer} takes {which} in multiples of {multiple}",
-            f"Use mn = {_up(mn, multiple)}.",
-        )  # fmt: skip
+    mn = problem.tile[0]
+    if mn % SMALLEST_MN:
+        refuse("plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}.")
     return problems
 
 
@@ -168,7 +159,8 @@ def _counted(access: Access, layout: Layout) -> Wavefronts:
 
 def operand_of(problem: Problem) -> Operand:
     """The operand a tile serves as: as asked, else A where its rows allow it."""
-    return problem.operand or ("A" if problem.tile[0] % WGMMA_ROWS_OF_A == 0 else "B")
+    rows_of_a = LOOPS[problem.consumer].extents(problem.data_type).m[0]
+    return problem.operand or ("A" if problem.tile[0] % rows_of_a == 0 else "B")
 
 
 def descriptors_of(
@@ -182,4 +174,4 @@ def descriptors_of(
             "wgmma and tcgen05 read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
         )])  # fmt: skip
     tile = canonical.tile(problem.tile, atom_order=atom_order, start=smem_address)
-    return WgmmaLoop(tile, operand_of(problem), problem.data_type)
+    return LOOPS[problem.consumer](tile, operand_of(problem), problem.data_type)

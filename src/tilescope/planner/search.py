@@ -9,12 +9,12 @@ swizzle x atom order x box split ──▶ rules of the map, of the consumer, of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tilescope.arch import Arch, ArchName, Basis
-from tilescope.errors import PlanError, RuleError, Violation
+from tilescope.errors import IllegalInstructionError, PlanError, RuleError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout, Major
 from tilescope.planner import reasons
@@ -98,16 +98,16 @@ def planned(problem: Problem) -> PlanReport:
         for atom_order in orders:
             try:
                 layout, canonical = layout_for(problem, swizzle, atom_order)
+                if atom_order == "row" and 1 in layout.atom_grid:
+                    if problem.atom_order is None:
+                        continue  # one atom wide or high: the same as column order
+                    layout, canonical = layout_for(problem, swizzle, "column")
+                counted = consumer_wavefronts(problem, layout)
             except RuleError as error:
                 refused.append(
                     Refusal(swizzle=swizzle, atom_order=atom_order, folded=False, violations=error.violations)
                 )
                 continue
-            if atom_order == "row" and 1 in layout.atom_grid:
-                if problem.atom_order is None:
-                    continue  # one atom wide or high: the same as column order
-                layout, canonical = layout_for(problem, swizzle, "column")
-            counted = consumer_wavefronts(problem, layout)
             for boxes in _ways(problem, layout):
                 candidate = _candidate(problem, layout, canonical, boxes, counted)
                 if isinstance(candidate, Refusal):
@@ -133,6 +133,13 @@ def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
 def _candidate(
     problem: Problem, layout: Layout, canonical: CanonicalLayout | None, boxes: Boxes | None, counted: Wavefronts
 ) -> Plan | Refusal:
+    folded = boxes is not None and boxes.folded
+
+    def refused(violations: Iterable[Violation]) -> Refusal:
+        return Refusal(
+            swizzle=layout.swizzle, atom_order=layout.atom_order, folded=folded, violations=tuple(violations)
+        )
+
     promotion = best_promotion(problem.traffic)
     transaction_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
     violations = list(_shared_memory(problem, layout))
@@ -144,10 +151,7 @@ def _candidate(
         found = TensorMap.check(**arguments, l2_promotion=promotion)
         violations += [each for each in found if each.severity == "error"]
     if violations:
-        folded = boxes is not None and boxes.folded
-        return Refusal(
-            swizzle=layout.swizzle, atom_order=layout.atom_order, folded=folded, violations=tuple(violations)
-        )
+        return refused(violations)
     written = _thread_writes(layout) if boxes is None else UNCOUNTED
     read = counted
     if problem.direction == "store":
@@ -167,7 +171,10 @@ def _candidate(
         problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,
         l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
     )  # fmt: skip
-    prove(candidate)
+    try:
+        prove(candidate)
+    except IllegalInstructionError as error:  # a sound map that the chip does not take for this copy
+        return refused(error.violations)
     return candidate
 
 
