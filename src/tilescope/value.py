@@ -75,6 +75,9 @@ class Value:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        known = Value._kinds.setdefault(cls.kind, cls)
+        same = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)  # slots make a class twice
+        assert same, f"two kinds of value are called {cls.kind}: {known} and {cls}"
         Value._kinds[cls.kind] = cls
 
     def to_dict(self) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def test_the_driver_agrees_with_every_rules_example(card, name, side):
     kind = ts.Im2colMap if "channels_per_pixel" in getattr(rule, side) else ts.TensorMap
     taken = inspect.signature(kind).parameters
     example = {key: value for key, value in getattr(rule, side).items() if key in taken}
-    if "dims" not in example or "lower_width" in getattr(rule, side) or example.get("arch", "sm_90") != "sm_90":
+    needed = {name for name, each in taken.items() if each.default is each.empty}
+    if not needed <= example.keys() or "lower_width" in getattr(rule, side) or example.get("arch", "sm_90") != "sm_90":
         pytest.skip("not a map that an sm_90 driver is asked to encode")
     if named_arguments(kind, example) is None or (example.get("swizzle") or "none") not in (
         "none",
@@ -93,6 +94,33 @@ tiled = st.integers(1, 5).flatmap(
 @thorough
 def test_the_driver_agrees_on_any_tiled_map(card, arguments):
     agrees(card, ts.TensorMap, arguments)
+
+
+extents = st.integers(1, 64) | st.sampled_from(
+    [(1 << 31) - 2, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, (1 << 32) - 1, 1 << 32]
+)
+im2col = st.integers(3, 5).flatmap(
+    lambda rank: st.fixed_dictionaries(
+        {
+            "data_type": st.sampled_from(TYPES),
+            "dims": st.tuples(*[extents] * rank),
+            "strides_bytes": st.tuples(*[st.integers(0, 100000).map(lambda n: n * 32)] * (rank - 1)),
+            "lower_corner": st.tuples(*[st.integers(-18, 18) | st.sampled_from([-129, -128, 127, 128])] * (rank - 2)),
+            "upper_corner": st.tuples(*[st.integers(-18, 18) | st.sampled_from([-129, -128, 127, 128])] * (rank - 2)),
+            "channels_per_pixel": st.integers(0, 270) | st.sampled_from([16, 32, 64, 256]),
+            "pixels_per_column": st.integers(0, 1030),
+            "element_strides": st.tuples(*[st.integers(0, 9) | st.just(1)] * rank),
+            "interleave": st.sampled_from(["none", "none", "16B", "32B"]),
+            "swizzle": st.sampled_from(["none", "32B", "64B", "128B"]),
+        }
+    )
+)
+
+
+@given(arguments=im2col)
+@thorough
+def test_the_driver_agrees_on_any_im2col_map(card, arguments):
+    agrees(card, ts.Im2colMap, arguments)
 
 
 @st.composite

@@ -158,6 +158,10 @@ def test_any_text_gives_128_bytes_or_a_reason(text):
     assert all(len(blob) == 128 for blob in found)
 
 
+def test_beside_marked_numbers_an_unmarked_one_is_decimal():
+    assert descriptor_bytes("{" + "0x10, 10, " * 64 + "}") == bytes([16, 10] * 64)
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

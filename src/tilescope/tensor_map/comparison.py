@@ -14,7 +14,7 @@ CONSEQUENCES = ("smem_bytes", "smem_alignment_bytes", "transaction_bytes", "box_
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Value):
+class MapDifference(Value):
     """One thing that differs, and how each map has it; "-" where a map does not have it at all."""
 
     name: str
@@ -37,9 +37,9 @@ class TensorMapDiff(Value):
 
     one: AnyMap
     other: AnyMap
-    arguments: tuple[Difference, ...]
-    consequences: tuple[Difference, ...]  # sizes that follow from the arguments
-    words: tuple[Difference, ...]  # of the descriptors; none where one of them was never measured
+    arguments: tuple[MapDifference, ...]
+    consequences: tuple[MapDifference, ...]  # sizes that follow from the arguments
+    words: tuple[MapDifference, ...]  # of the descriptors; none where one of them was never measured
 
     @property
     def same(self) -> bool:
@@ -58,10 +58,10 @@ class TensorMapDiff(Value):
         )
 
 
-def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[Difference, ...]:
+def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
     names = dict.fromkeys([*one, *other])
     pairs = ((name, one.get(name, "-"), other.get(name, "-")) for name in names)
-    return tuple(Difference(*each) for each in pairs if each[1] != each[2])
+    return tuple(MapDifference(*each) for each in pairs if each[1] != each[2])
 
 
 def _arguments(tensor_map: AnyMap) -> Iterator[tuple[str, str]]:

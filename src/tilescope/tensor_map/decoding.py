@@ -79,7 +79,7 @@ class Inspection(Value):
     """
 
     fields: tuple[DescriptorField, ...]
-    unknown_bits: tuple[int, ...]  # set, and part of no field; counted through all sixteen words
+    unknown_bits: tuple[int, ...]  # set, and part of no field of this map; counted through all sixteen words
     violations: tuple[Violation, ...]
     tensor_map: TensorMap | Im2colMap | None
 
@@ -101,19 +101,19 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     data = _checked_blob(blob)
     fields = raw_fields(data)
     violations: list[Violation] = []
-    unknown, left_over = unknown_bits(data)
-    if SIZE_FLAG_BIT in unknown:
-        limit = "zero under the driver that was measured"
-        violations.append(descriptor_size_flag.violation("blob", "word 1 bit 21 is set", limit, "Ignore it."))
-        unknown = tuple(bit for bit in unknown if bit != SIZE_FLAG_BIT)
-    if left_over:
-        found = f"{len(left_over)} bits set in fields of dimensions beyond rank {fields['rank'].raw + 1}"
-        violations.append(descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED))
+    beyond, left_over = unknown_bits(data)
+    unknown = [bit for bit in beyond if bit != SIZE_FLAG_BIT]
     if unknown:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in unknown[:4]) + (", …" if unknown[4:] else "")
         found = f"{len(unknown)} unknown bits set: {shown}"
         fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
         violations.append(descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix))
+    if left_over:
+        found = f"{len(left_over)} bits set in fields of dimensions beyond rank {fields['rank'].raw + 1}"
+        violations.append(descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED))
+    if SIZE_FLAG_BIT in beyond:
+        limit = "zero under the driver that was measured"
+        violations.append(descriptor_size_flag.violation("blob", "word 1 bit 21 is set", limit, "Ignore it."))
     tensor_map = None
     arguments, unnamed = _arguments(fields)
     violations.extend(unnamed)
@@ -127,7 +127,8 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
         except RuleError as error:
             violations.extend(error.violations)
     refused = any(each.severity == "error" for each in violations)
-    return Inspection(tuple(fields.values()), unknown, tuple(violations), None if refused else tensor_map)
+    nameless = tuple(sorted((*beyond, *left_over)))
+    return Inspection(tuple(fields.values()), nameless, tuple(violations), None if refused else tensor_map)
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:

@@ -8,7 +8,7 @@ from typing import Any
 from tilescope.errors import Violation
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
-from tilescope.tensor_map.comparison import Difference, TensorMapDiff
+from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
 from tilescope.tensor_map.decoding import Inspection
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.tensor_map.geometry import Im2colGeometry, TiledGeometry, WideGeometry
@@ -225,7 +225,7 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _differences(differences: tuple[Difference, ...], title: str) -> Table:
+def _differences(differences: tuple[MapDifference, ...], title: str) -> Table:
     rows = tuple((each.name, f"`{each.one}`", f"`{each.other}`") for each in differences)
     return Table(rows, ("", "one", "other"), title)
 
