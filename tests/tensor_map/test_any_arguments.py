@@ -100,10 +100,11 @@ def sound_arguments(draw, kind):
         dims, corners = list(given["dims"]), []
         for axis in range(0 if interleaved else 1, rank - 1 if not interleaved else rank - 2):
             counted = dims[axis] - (dims[axis] >> 31 << 32) if dims[axis] < 1 << 32 else 0  # as a signed 32-bit number
-            if not ends[0] - ends[1] < counted <= 1 << 30:  # no corners leave a pixel, or the sum overflows
-                dims[axis] = counted = 1 << 30
+            if counted <= ends[0] - ends[1]:  # no corners leave a pixel
+                dims[axis] = counted = (1 << 31) - 1
             lower = draw(st.integers(ends[0], min(ends[1], ends[1] + counted - 1)))
-            corners.append((lower, draw(st.integers(max(ends[0], 1 - counted + lower), ends[1]))))
+            most = min(ends[1], (1 << 31) - 1 - counted + lower)  # pixels are counted in signed 32 bits
+            corners.append((lower, draw(st.integers(max(ends[0], 1 - counted + lower), most))))
         given["dims"] = tuple(dims)
         given["lower_corner"], given["upper_corner"] = (tuple(each) for each in zip(*corners, strict=True))
         most = min(1024, 233_472 * 8 // (inner * row.bits))
