@@ -68,7 +68,7 @@ def test_fix_searches(capsys):
     data = as_json(capsys, *arguments)
     tile = (32, 32)
     accesses = [Access.transpose(tile, 32), Access.rows(tile, 32, "st.b32")]
-    assert Value.from_dict(data["search"]) == find_layouts(accesses, tile=tile, element_bits=32)
+    assert Value.from_dict(data["extra"]["search"]) == find_layouts(accesses, tile=tile, element_bits=32)
     assert run(["banks", *arguments]) == 0
     out = capsys.readouterr().out
     assert "32-way conflict" in out

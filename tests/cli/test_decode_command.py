@@ -27,7 +27,7 @@ def test_explains_a_wgmma_descriptor(written, capsys):
 def test_lists_the_reads(capsys):
     assert run(["decode", WORD, "--addresses", "--major", "MN", "--rows", "128", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    addresses = found.pop("addresses")
+    addresses = found["extra"]["addresses"]
     descriptor = ts.WgmmaDescriptor.decode(int(WORD, 0))
     assert [[int(each, 0) for each in line] for line in addresses] == descriptor.addresses("MN", 128).tolist()
     assert Value.from_dict(found) == ts.descriptor_readings(int(WORD, 0), major="MN")

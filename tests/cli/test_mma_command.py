@@ -20,9 +20,8 @@ def test_draws_an_operand(capsys):
 def test_marks_an_element(capsys):
     assert run(["mma", "layout", "64x64", "bf16", "--element", "9,16", "--address", "0x400", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["element"], found["address"]) == ([9, 16], hex(0x400 + 1200))
-    plain = {name: value for name, value in found.items() if name not in ("element", "address")}
-    assert Value.from_dict(plain) == ts.canonical_layout("K", "128B", "bf16").tile((64, 64), start=0x400)
+    assert found["extra"] == {"element": [9, 16], "address": hex(0x400 + 1200)}
+    assert Value.from_dict(found) == ts.canonical_layout("K", "128B", "bf16").tile((64, 64), start=0x400)
 
 
 def test_draws_a_fragment(capsys):
@@ -34,7 +33,7 @@ def test_draws_a_fragment(capsys):
 def test_says_what_a_lane_holds_and_who_holds_an_element(capsys):
     arguments = ["mma", "fragment", "mma.m16n8k8", "--operand", "A", "--type", "bf16"]
     assert run([*arguments, "--lane", "22", "--element", "5,5", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["extra"]
     assert found["holds"] == [[5, 4], [5, 5], [13, 4], [13, 5]]
     assert found["holder"] == {"thread": 22, "value": 1}
     assert found["inverse"] == "((8,2),(2,4)):((4,64),(32,1))"
@@ -48,7 +47,7 @@ def test_ldmatrix_needs_neither_operand_nor_type(capsys):
 def test_lists_the_descriptors_of_a_loop(capsys):
     arguments = ["mma", "descriptors", "64x32", "bf16", "--swizzle", "32B", "--atom-order", "row"]
     assert run([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["extra"]
     loop = ts.wgmma_descriptors((64, 32), "bf16", swizzle="32B", atom_order="row")
     assert found["descriptors"] == [[hex(each.encode()) for each in steps] for steps in loop]
     assert found["words"] == list(loop.words)

@@ -202,7 +202,7 @@ def test_several_dumps_are_all_answered(answer):
     assert "Accepted." in out
     assert "Refused: 1 broken rule" in out
     found = json.loads(answer("check", "-", "--json", stdin=both)[1])
-    assert (found["accepted"], [each["accepted"] for each in found["others"]]) == (True, [False])
+    assert (found["accepted"], [each["accepted"] for each in found["extra"]["others"]]) == (True, [False])
 
 
 def test_encode_prints_what_decode_reads(answer, tmp_path):
@@ -216,7 +216,7 @@ def test_encode_prints_what_decode_reads(answer, tmp_path):
     assert (status, out, err) == (0, "", f"wrote {file}\n")
     assert file.read_bytes() == blob
     as_json = answer("encode", *SOUND, "--json")[1]
-    assert json.loads(as_json)["hex"] == blob.hex()
+    assert json.loads(as_json)["extra"]["hex"] == blob.hex()
     for source, stdin in (
         ([blob.hex()], ""),
         ([str(file)], ""),
