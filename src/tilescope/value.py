@@ -251,7 +251,7 @@ def _cut(value: Any, described: Field[Any], room: int) -> str:
 def _cut_sequence(entries: list[str], count: int, room: int) -> str:
     comma = "," if count == 1 else ""
     whole = f"({', '.join(entries)}{comma})"
-    if len(entries) == count and len(whole) <= room:
+    if len(entries) == count and len(whole) <= room and (count <= _ENTRIES_SHOWN or "…" not in whole):
         return whole
     first = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {count - _ENTRIES_SHOWN} more)"
     if count > _ENTRIES_SHOWN and len(first) <= room:
