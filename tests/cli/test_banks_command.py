@@ -99,7 +99,7 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
     [
         ([], "--pattern"),
         (["64x64", "--pattern", "ldmatrix.x4"], "a tile needs the type"),
-        (["64", "bf16", "--pattern", "ldmatrix.x4"], "'64' is not ROWSxCOLUMNS"),
+        (["64", "bf16", "--pattern", "ldmatrix.x4"], "'64' is not a shape"),
         (["64x64", "bf17", "--pattern", "ldmatrix.x4"], "unknown-name: data type bf17"),
         (["64x64", "bf16", "--pattern", "ldmatrx.x4"], "unknown-name"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--swizzle", "129B"], "unknown-name: swizzle 129B"),

@@ -58,7 +58,7 @@ def test_no_equivalent_is_the_answer_no(capsys):
         (["(8,64):(64,1)", "--to", "cute"], "--bits"),
         ([ATOM, "--to", "cutlass"], "cutlass"),
         ([ATOM], "--to"),
-        (["128B", "--bits", "16", "--shape", "8", "--to", "cute"], "write 64x128"),
+        (["128B", "--bits", "16", "--shape", "8", "--to", "cute"], "write 128x64"),
         (["128B", "--bits", "17", "--to", "cute"], "element_bits = 17"),
     ],
 )

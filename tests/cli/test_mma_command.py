@@ -80,7 +80,7 @@ def test_writes_svg(arguments, tmp_path, capsys):
         (["layout", "64x64", "bf61"], "data type"),
         (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),
         (["layout", "64x64", "bf16", "--element", "64,0"], "outside the tile"),
-        (["layout", "64x64", "bf16", "--element", "64"], "is not a shape"),
+        (["layout", "64x64", "bf16", "--element", "64"], "is one number; write two, such as 5,8"),
         (["layout", "64x64", "bf16", "--element", "1,2,3"], "such as 5,8"),
         (["layout", "64x64", "bf16", "--atom-order", "up"], '"column" or "row"'),
         (["fragment", "mma.m16n8k17", "--operand", "A", "--type", "bf16"], "mma.m16n8k16"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from tilescope.cli.map_options import map_options
-from tilescope.cli.map_source import Source, read_source
+from tilescope.cli.map_source import described
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
+from tilescope.errors import TensorMapError
 from tilescope.tensor_map.arguments import MapArguments
 
 
@@ -18,7 +17,7 @@ from tilescope.tensor_map.arguments import MapArguments
 @map_options
 @output_options
 def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -> int:
-    r"""Say whether the driver takes a tensor map, and every reason why not.
+    """Say whether the driver takes a tensor map, and every reason why not.
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
     or Triton print when a map fails, or with the words of a descriptor; - is stdin. Options replace what SOURCE says.
@@ -29,20 +28,10 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
     pbpaste | tilescope check -
 
     Exit status 1: refused.
-    """
-    if not source and asked is None:
-        if sys.stdin.isatty():
-            raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
-        source = ("-",)
-    if source:
-        given = read_source(source)
-        others = {} if asked is None else dict(asked.given)
-        found = Source(given.blob, tuple(each.with_given(others) for each in given.asked))
-        if given.blob is not None and others:
-            raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
-    else:
-        assert asked is not None
-        found = Source(None, (asked,))
+    """  # noqa: D301  click's mark before lines that stay as they are
+    found = described(source, asked)
+    if misnamed := [violation for each in found.asked for violation in each.misnamed()]:
+        raise TensorMapError(misnamed)
     first, *more = found.reports()
     arguments = [each.given for each in found.asked] or [{}]
     output.show(first, extra={"others": [each.to_dict() for each in more]} if more else {}, asked=arguments[0])

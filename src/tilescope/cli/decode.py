@@ -29,7 +29,7 @@ DESCRIPTOR_BITS = 64
 def decode(
     words: tuple[str, ...], major: str, data_type: str, addresses: bool, rows: int, output: Output
 ) -> int | None:
-    r"""Explain WORDS: a tensor map, or a 64-bit wgmma descriptor, field by field.
+    """Explain WORDS: a tensor map, or a 64-bit wgmma descriptor, field by field.
 
     A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
     0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
@@ -41,7 +41,9 @@ def decode(
 
     Majorness and element type of a wgmma descriptor are not in the word; the instruction has them, so say them
     with --major and --type. Exit status 1: the bytes or bits are no descriptor.
-    """
+    """  # noqa: D301  click's mark before lines that stay as they are
+    if rows < 1:
+        raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
     word = descriptor_word(words)
     if word is not None:
         return show_descriptor_word(word, major, data_type, rows if addresses else None, output)

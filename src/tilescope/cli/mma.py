@@ -6,21 +6,11 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import address, extents, number, output_options
+from tilescope.cli.options import extents, number, output_options, pair, smem_address_option
 from tilescope.cli.output import Output
-from tilescope.errors import shortened
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
 from tilescope.mma.wgmma_loop import wgmma_descriptors
-
-
-def coord(text: str) -> tuple[int, ...]:
-    """The two indices of an element: 5,8."""
-    found = extents(text)
-    if len(found) != 2:
-        raise click.BadParameter(f"{shortened(text, 40)!r} has {len(found)} indices; write two, such as 5,8.")
-    return found
-
 
 _LAYOUT_OPTIONS = (
     click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]"),
@@ -29,7 +19,7 @@ _LAYOUT_OPTIONS = (
         "--atom-order", default="column", metavar="ORDER",
         help="column: atoms along the strided dimension follow each other; row: along the contiguous. [default: column]",
     ),
-    click.option("--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"),
+    smem_address_option(),
 )  # fmt: skip
 
 
@@ -39,16 +29,19 @@ def _layout_options(command: Any) -> Any:
     return command
 
 
-@click.group()
-def mma() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def mma(context: click.Context) -> None:
     """Draw what tensor cores read and hold: operands, fragments, descriptors."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @mma.command(short_help="Draw an operand as it lies in shared memory.")
 @click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
-@click.option("--element", type=coord, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
+@click.option("--element", type=pair, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
 @output_options
 def layout(
     tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
@@ -65,7 +58,7 @@ def layout(
 @click.option("--operand", metavar="A|B|C|D", help="Needed for mma and wgmma.")
 @click.option("--type", "data_type", metavar="TYPE", help="The operand's own type, such as bf16, or f32 for D.")
 @click.option("--lane", type=number, metavar="N", help="Mark this thread, and list all that it holds.")
-@click.option("--element", type=coord, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
+@click.option("--element", type=pair, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
 @output_options
 def fragment(
     instruction: str,
