@@ -195,11 +195,11 @@ class Layout(Value):
         else:
             terms = [f"r / {rows} * {below}", f"r % {rows} * {self.pitch_bytes}"]
         bits = self.element_bits
-        element = f"* {bits // 8}" if bits % 8 == 0 else f"* {bits} / 8"
+        element = "" if bits == 8 else f" * {bits // 8}" if bits % 8 == 0 else f" * {bits} / 8"
         if self.atom_grid[1] == 1:
-            terms.append(f"c {element}")
+            terms.append(f"c{element}")
         else:
-            terms += [f"c / {columns} * {beside}", f"c % {columns} {element}"]
+            terms += [f"c / {columns} * {beside}", f"c % {columns}{element}"]
         logical = "base + " + " + ".join(terms)
         return logical if self.swizzle.bits == 0 else f"(a = {logical}, {self.swizzle.c_expression})"
 

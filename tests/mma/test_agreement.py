@@ -54,7 +54,7 @@ def described(case, **options):
 
 @pytest.mark.parametrize("case", list(tile_cases()), ids=str)
 def test_what_belongs_together_agrees(case):
-    instruction, data_type, major, mode, order, tile, address = case
+    _, data_type, major, mode, order, tile, address = case
     a, copies = brought(data_type, major, mode, order, tile)
     for operand in "AB":
         found = compatible(
@@ -104,7 +104,7 @@ def test_plans_agree_with_their_own_descriptors(data):
 
 def judged(case, change, **options):
     """The verdict on the first step's descriptor with a field or two changed, and the right descriptor."""
-    instruction, data_type, major, mode, order, tile, address = case
+    _, data_type, major, mode, order, tile, address = case
     a, copies = brought(data_type, major, mode, order, tile)
     loop = described(case)
     right = loop[0][0]
@@ -117,7 +117,7 @@ def judged(case, change, **options):
     return compatible(a, wrong, **(given_as | options)), right, wrong
 
 
-def assert_cured(found, right, cause, **options):
+def assert_caught(found, cause):
     assert not found
     assert found.cause == cause, str(found)
     assert found.differing > 0
@@ -134,22 +134,22 @@ TWO_STEPS = [case for case in CASES if case[3] == "none" or (case[2] == "MN" and
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("off", [16, 128, -128])
 def test_a_wrong_start_address_is_named(case, off):
-    found, right, wrong = judged(case, lambda right: {"start_address": (right.start_address + off) % 0x40000})
-    assert_cured(found, right, "start-address")
+    found, right, _ = judged(case, lambda right: {"start_address": (right.start_address + off) % 0x40000})
+    assert_caught(found, "start-address")
     assert found.correction == right
     assert f"Use start_address={right.start_address:#x}" in found.sentence
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[3] != "none"], ids=str)
 def test_a_wrong_base_offset_is_named(case):
-    found, right, wrong = judged(case, lambda right: {"base_offset": 1})
-    assert_cured(found, right, "base-offset")
+    found, right, _ = judged(case, lambda _: {"base_offset": 1})
+    assert_caught(found, "base-offset")
     assert found.correction == right
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[3] == "32B"], ids=str)
 def test_a_base_offset_of_a_whole_period_is_harmless(case):
-    found, _, _ = judged(case, lambda right: {"base_offset": 2})
+    found, _, _ = judged(case, lambda _: {"base_offset": 2})
     assert found
 
 
@@ -162,7 +162,7 @@ def test_leading_and_stride_exchanged_is_named(case):
     if found:  # equal, or neither reached by one instruction
         assert (wrong.addresses(case[2], 64, 8, 16) == right.addresses(case[2], 64, 8, 16)).all()
         return
-    assert_cured(found, right, "leading-stride-exchanged")
+    assert_caught(found, "leading-stride-exchanged")
     assert found.correction == right
 
 
@@ -179,8 +179,8 @@ def test_most_tiles_notice_the_exchange():
 def test_another_swizzle_mode_is_named(case, mode):
     if mode == case[3]:
         return
-    found, right, _ = judged(case, lambda right: {"swizzle": mode})
-    assert_cured(found, right, "swizzle-mode")
+    found, _, _ = judged(case, lambda _: {"swizzle": mode})
+    assert_caught(found, "swizzle-mode")
     assert found.correction.swizzle.name == case[3]
     a, copies = brought(*case[1:6])
     loop = described(case)
@@ -200,8 +200,8 @@ def test_another_swizzle_mode_is_named(case, mode):
 @pytest.mark.parametrize("case", [case for case in CASES if case[:2] == ("wgmma", "bf16")], ids=str)
 def test_the_other_majorness_is_named(case):
     other = {"K": "MN", "MN": "K"}[case[2]]
-    found, right, _ = judged(case, lambda right: {}, major=other)
-    assert_cured(found, right, "majorness")
+    found, right, _ = judged(case, lambda _: {}, major=other)
+    assert_caught(found, "majorness")
     assert f'Use major="{case[2]}"' in found.sentence
     assert found.correction == right
 

@@ -292,11 +292,9 @@ def test_an_unreadable_argument_silences_only_the_rules_that_need_it():
     ]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"address": True}, {"dims": (64, True)}, {"box": (64.0, 64)}, {"dims": {64: 64}, "box": 5}]
-)
-def test_truth_values_floats_and_mappings_are_no_integers(wrong):
-    assert "argument-type" in broken(MATRIX | wrong) or "argument-length" in broken(MATRIX | wrong)
+@pytest.mark.parametrize("wrong", [{"address": True}, {"dims": (64, True)}, {"box": (64.0, 64)}, {"box": 64}])
+def test_truth_values_and_floats_are_no_integers(wrong):
+    assert broken(MATRIX | wrong) == {"argument-type"}
 
 
 def test_the_exception_carries_warnings_and_notes_too():

@@ -67,7 +67,7 @@ def banks(
     tilescope banks --pattern "ld.b32: lane * 33 * 4"
 
     Exit status 1: --fix found no layout without conflicts.
-    """  # noqa: D301  click's mark before lines that stay as they are
+    """  # noqa: D301  \b keeps the lines below it apart
     if tile is None:
         if fix:
             raise click.UsageError("--fix needs a tile, such as 64x64 bf16.")

@@ -8,7 +8,6 @@ from tilescope.cli.map_options import map_options
 from tilescope.cli.map_source import described
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
-from tilescope.errors import TensorMapError
 from tilescope.tensor_map.arguments import MapArguments
 
 
@@ -28,10 +27,8 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
     pbpaste | tilescope check -
 
     Exit status 1: refused.
-    """  # noqa: D301  click's mark before lines that stay as they are
+    """  # noqa: D301  \b keeps the lines below it apart
     found = described(source, asked)
-    if misnamed := [violation for each in found.asked for violation in each.misnamed()]:
-        raise TensorMapError(misnamed)
     first, *more = found.reports()
     arguments = [each.given for each in found.asked] or [{}]
     output.show(first, extra={"others": [each.to_dict() for each in more]} if more else {}, asked=arguments[0])

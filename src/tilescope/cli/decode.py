@@ -12,7 +12,9 @@ from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.descriptor_word import inspect_descriptor
+from tilescope.mma.descriptor_word import DescriptorWord
+from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.readings import descriptor_readings
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import pasted_descriptor
 
@@ -29,7 +31,7 @@ DESCRIPTOR_BITS = 64
 def decode(
     words: tuple[str, ...], major: str, data_type: str, addresses: bool, rows: int, output: Output
 ) -> int | None:
-    """Explain WORDS: a tensor map, or a 64-bit wgmma descriptor, field by field.
+    """Explain WORDS: a tensor map, or any descriptor number of a tensor core, field by field.
 
     A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
     0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
@@ -38,10 +40,12 @@ def decode(
     tilescope decode map.bin
     tilescope decode - < words-from-cuda-gdb.txt
     tilescope decode 0x4000004000010040 --major K --type bf16
+    tilescope decode 0x08200490
 
-    Majorness and element type of a wgmma descriptor are not in the word; the instruction has them, so say them
-    with --major and --type. Exit status 1: the bytes or bits are no descriptor.
-    """  # noqa: D301  click's mark before lines that stay as they are
+    A number is read as every descriptor it could be: the 64-bit ones of wgmma and tcgen05 and, up to 32 bits, tcgen05's
+    instruction descriptor of each kind. Majorness and element type of an operand are not in its word; the
+    instruction has them, so say them with --major and --type. Exit status 1: the bytes or bits are no descriptor.
+    """  # noqa: D301  \b keeps the lines below it apart
     if rows < 1:
         raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
     word = descriptor_word(words)
@@ -78,12 +82,13 @@ def descriptor_word(words: tuple[str, ...]) -> int | None:
 
 
 def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None, output: Output) -> int:
-    """Draw a descriptor word, with its reads where `rows` are asked for; 1 where it is no descriptor."""
-    bits = DataType.named(data_type).smem_bits
-    found = inspect_descriptor(word, major=major, element_bits=bits)
+    """Draw what a number could be, with its reads where `rows` are asked for; 1 where it is no descriptor."""
+    found = descriptor_readings(word, major=major, element_bits=DataType.named(data_type).smem_bits)
     extra = {}
-    if rows is not None and found.descriptor is not None:
-        read = found.descriptor.addresses(found.major, rows, 32 * 8 // bits, bits)
+    operands = [each for each in found.possible if isinstance(each, DescriptorWord)]
+    if rows is not None and operands and operands[0].descriptor is not None:
+        bits = operands[0].element_bits
+        read = operands[0].descriptor.addresses(operands[0].major, rows, K_STEP_BYTES * 8 // bits, bits)
         extra = {"addresses": [[hex(address) for address in line] for line in read.tolist()]}
     output.show(found, extra=extra, rows=rows)
-    return 0 if found.descriptor is not None else 1
+    return 0 if found.possible else 1

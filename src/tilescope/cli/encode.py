@@ -39,7 +39,7 @@ def encode(source: tuple[str, ...], asked: MapArguments | None, form: str, out: 
     \b
     tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --c
     tilescope encode map.json --swizzle 128B --out map.bin
-    """  # noqa: D301  click's mark before lines that stay as they are
+    """  # noqa: D301  \b keeps the lines below it apart
     blob = described(source, asked).tensor_map().encode()
     if out is not None:
         out.write_bytes(blob)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 
 from tilescope.cli.map_options import with_strides
-from tilescope.errors import RuleError, broken, shortened
+from tilescope.errors import RuleError, TensorMapError, broken, shortened
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments, MapReport
@@ -60,13 +60,21 @@ def described(words: tuple[str, ...], asked: MapArguments | None) -> Source:
         words = (STDIN,)
     if not words:
         assert asked is not None
-        return Source(None, (with_strides(asked),))
+        return _complete((with_strides(asked),))
     given = read_source(words)
-    if asked is None:
-        return given
-    if given.blob is not None:
+    if given.blob is not None and asked is not None:
         raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
-    return Source(None, tuple(with_strides(asked, each) for each in given.asked))
+    if given.blob is not None:
+        return given
+    return _complete(given.asked if asked is None else tuple(with_strides(asked, each) for each in given.asked))
+
+
+def _complete(asked: tuple[MapArguments, ...]) -> Source:
+    """These arguments, or everything they lack; strides follow from the rest."""
+    lacking = [violation for each in asked for violation in each.misnamed()]
+    if not lacking:
+        return Source(None, asked)
+    raise TensorMapError([each for each in lacking if each.argument != "strides_bytes"] or lacking)
 
 
 def read_source(words: tuple[str, ...]) -> Source:

@@ -6,11 +6,19 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import extents, number, output_options, pair, smem_address_option
+from tilescope.cli.map_options import map_options
+from tilescope.cli.map_source import described
+from tilescope.cli.options import address, extents, number, numbers, output_options, pair, smem_address_option
 from tilescope.cli.output import Output
+from tilescope.errors import RuleError
+from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
+from tilescope.mma.descriptor_word import DescriptorWord
 from tilescope.mma.fragment import fragment as fragment_of
+from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.tcgen05_loop import tcgen05_descriptors
 from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.tensor_map.arguments import MapArguments
 
 _LAYOUT_OPTIONS = (
     click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]"),
@@ -82,19 +90,83 @@ def fragment(
     output.show(found, extra=extra, lane=lane, element=element)
 
 
-@mma.command(short_help="List the wgmma descriptors of a K loop.")
+_DESCRIBED_BY: dict[str, Any] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
+
+
+@mma.command(short_help="List the descriptors of a K loop.")
 @click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
-@click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of 64, B in one n. [default: A]")
+@click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of rows, B in one n. [default: A]")
+@click.option(
+    "--for", "reader", type=click.Choice(list(_DESCRIBED_BY)), default="wgmma", help="Who reads. [default: wgmma]"
+)
 @output_options
 def descriptors(
-    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any,
+    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any, reader: str,
     output: Output,
 ) -> None:  # fmt: skip
-    """List the wgmma descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
-    loop = wgmma_descriptors(
+    """List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
+    loop = _DESCRIBED_BY[reader](
         tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
     )
     words = [[hex(each.encode()) for each in steps] for steps in loop]
     output.show(loop, extra={"descriptors": words, "words": list(loop.words)})
+
+
+def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
+    """Coordinates of a copy and where it goes: 64,0@8192.
+
+    >>> placed_copy("64,0@0x2000")
+    ((64, 0), 8192)
+    """
+    coords, _, offset = text.partition("@")
+    return numbers(coords), number(offset or "0")
+
+
+@mma.command(short_help="Say whether a descriptor reads what TMA wrote.")
+@click.argument("word", type=number)
+@click.argument("source", nargs=-1)
+@map_options
+@click.option("--smem-address", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]")
+@click.option(
+    "--copy",
+    "copies",
+    type=placed_copy,
+    multiple=True,
+    metavar="COORDS@OFFSET",
+    help="A copy that brings the tile, such as 64,0@8192; may be repeated. [default: one, to its start]",
+)
+@click.option("--major", metavar="K|MN", help="How the instruction reads it. [default: K]")
+@click.option("--tile-major", metavar="K|MN", help="Which dimension the map's innermost one is. [default: as --major]")
+@click.option("--rows", type=number, metavar="N", help="mn that the instruction reads. [default: all, up to 256]")
+@click.option("--k", type=number, metavar="N", help="k that the instruction reads. [default: 32 bytes]")
+@click.option(
+    "--origin", type=pair, default="0,0", metavar="MN,K", help="The first element that it reads. [default: 0,0]"
+)
+@click.option("--read-as", metavar="TYPE", help="Element type of the tensor core, where the map has another.")
+@output_options
+def check(
+    word: int, source: tuple[str, ...], asked: MapArguments | None, smem_address: int, copies: Any, major: Any,
+    tile_major: Any, rows: int | None, k: int | None, origin: Any, read_as: str | None, output: Output,
+) -> int:  # fmt: skip
+    """Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
+
+    \b
+    tilescope mma check 0x4000004000010040 map.bin --smem-address 0x400
+    tilescope mma check 0x4000004000010040 --smem-address 0x400 --type bf16 \\
+        --dims 64,64 --box 64,64 --swizzle 128B
+
+    The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
+    """  # noqa: D301  \b keeps the lines below it apart
+    tensor_map = described(source, asked).tensor_map()
+    readings = descriptor_readings(word).readings
+    sound = [each.descriptor for each in readings if isinstance(each, DescriptorWord) and each.sound]
+    if not sound:
+        raise RuleError(each.findings[0] for each in readings if isinstance(each, DescriptorWord))
+    found = compatible(
+        tensor_map, sound[0], major=major, tile_major=tile_major, rows=rows, k=k, origin=origin,
+        smem_address=smem_address, copies=copies or None, data_type=read_as,
+    )  # fmt: skip
+    output.show(found)
+    return 0 if found.agrees else 1

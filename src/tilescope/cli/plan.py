@@ -6,17 +6,22 @@ from typing import Any
 
 import click
 
+from tilescope.arch import Arch
 from tilescope.cli.options import extents, output_options
 from tilescope.cli.output import Output
+from tilescope.errors import PlanError
+from tilescope.planner import best_consumer, plan_gemm
 from tilescope.planner import plan as find_plans
-from tilescope.planner import plan_gemm
 
 
 @click.command()
 @click.argument("tile", type=extents, metavar="MNxK")
 @click.argument("data_type", metavar="TYPE")
 @click.option("--major", default="K", help="K or MN: which dimension is contiguous. [default: K]")
-@click.option("--consumer", default="wgmma", help='wgmma, tcgen05, ldmatrix, or a pattern such as "ld.b128 columns".')
+@click.option(
+    "--consumer",
+    help='wgmma, tcgen05, ldmatrix, or a pattern such as "ld.b128 columns". [default: the best the architecture has]',
+)
 @click.option("--arch", default="sm_90", help="[default: sm_90]")
 @click.option("--swizzle", help="Only this swizzle.")
 @click.option("--atom-order", help="Only this order: column or row.")
@@ -34,7 +39,11 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
     """
-    report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
+    options["consumer"] = options["consumer"] or best_consumer(Arch.named(options["arch"]))
+    try:
+        report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
+    except PlanError as error:
+        return _refused(error)
     output.show(report, why=why)
     return 0 if report.candidates else 1
 
@@ -51,8 +60,19 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
 @click.option("--output-type", help="Type of C. [default: TYPE]")
 @click.option("--sms", type=int, default=132, help="Multiprocessors of the card. [default: 132]")
 @output_options
-def gemm(shape: tuple[int, ...], data_type: str, output: Output, **options: Any) -> None:
+def gemm(shape: tuple[int, ...], data_type: str, output: Output, **options: Any) -> int:
     """Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16."""
     if len(shape) != 3:
         raise click.BadParameter(f"{len(shape)} extents; a product has three: MxNxK.", param_hint="shape")
-    output.show(plan_gemm(*shape, data_type, **options))
+    try:
+        output.show(plan_gemm(*shape, data_type, **options))
+    except PlanError as error:
+        return _refused(error)
+    return 0
+
+
+def _refused(error: PlanError) -> int:
+    """The answer is no: the reasons on stdout, and status 1."""
+    for violation in error.violations:
+        click.echo(violation)
+    return 1

@@ -9,11 +9,13 @@ Numbers are summed exactly enough to compare: integers as such, floats in double
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import ArchName
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, unknown_name
 from tilescope.layout import AtomOrder
@@ -53,8 +55,8 @@ def emulate_mma(
     """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
 
     Both operands lie in shared memory from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
-    `atom_order`. Without `data_type` it is that of the arrays. D is float32, or int32 for integers. What the path does not have (a majorness
-    that the type lacks, a tile that is no whole number of atoms) is refused with its reasons.
+    `atom_order`. Without `data_type` it is that of the arrays. D is float32, or int32 for integers. What the path does not
+    have (a majorness that the type lacks, a tile that is no whole number of atoms) is refused with its reasons.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
@@ -76,12 +78,12 @@ def emulate_mma(
     after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
     second = _tile(right.T.shape, row, b_major, b_swizzle, atom_order, after)
     smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
-    read = _read_fragments if consumer == "ldmatrix" else _read_descriptors
+    read = _read_fragments if consumer == "ldmatrix" else partial(_read_descriptors, consumer)
     operands: list[Matrix] = []
     tiles: tuple[tuple[SmemOperand, OperandTile, Matrix], ...] = (("A", first, left), ("B", second, right.T))
     for operand, tile, elements in tiles:
         _bring(tile, elements, row, smem, smem_address)
-        operands.append(read(consumer, operand, tile, row, smem, smem_address))
+        operands.append(read(operand, tile, row, smem, smem_address))
     one, other = (each.astype(np.float64 if row.is_float else np.int64) for each in operands)
     with np.errstate(over="ignore", invalid="ignore"):
         product: Matrix = (one @ other.T).astype(np.float32 if row.is_float else np.int32)
@@ -126,7 +128,7 @@ def _bring(tile: OperandTile, elements: Matrix, row: DataType, smem: Bytes, smem
     atom_rows, width = layout.atom
     run = rows if layout.atom_order == "column" else atom_rows
     height = max(each for each in range(atom_rows, min(run, _HIGHEST_BOX) + 1, atom_rows) if run % each == 0)
-    arch = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
+    arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
     tensor_map = TensorMap(
         row.tma, (columns, rows), (columns * row.bits // 8,), (width, height), swizzle=layout.swizzle, arch=arch
     )
@@ -152,7 +154,8 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType, major: M
     """The elements at these addresses."""
     if row.bits >= 8:
         element_bytes = row.bits // 8
-        return smem[address[..., None] + np.arange(element_bytes)].reshape(len(address), -1).view(row.numpy)
+        elements: Matrix = smem[address[..., None] + np.arange(element_bytes)].reshape(len(address), -1).view(row.numpy)
+        return elements
     # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte each.
     assert major == "K"
     per_chunk = CHUNK_BYTES * 8 // row.smem_bits
@@ -160,9 +163,7 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType, major: M
     return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
 
 
-def _read_fragments(
-    consumer: Consumer, operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int
-) -> Matrix:
+def _read_fragments(operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int) -> Matrix:
     """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
     instruction = _mma_for(row, tile)
     held = fragment(instruction, operand, row)

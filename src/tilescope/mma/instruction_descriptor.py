@@ -22,12 +22,11 @@ from tilescope.errors import RuleError, Violation
 from tilescope.mma.bits import WordField, WordFormat, plain_int
 from tilescope.mma.canonical import Major, major_named
 from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind, forms_of, shape_problems
-from tilescope.tensor_map.descriptor import DescriptorField
-from tilescope.value import Value, hex_field, row_field
+from tilescope.value import Value, row_field
 
-_ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
+ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
 _SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
-_MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
+MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
 _WIDE_K = 96
 # CuTe names these as the types that may be MN-major; PTX has the same by way of the valid layouts.
 _TRANSPOSABLE = ("float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8")
@@ -179,11 +178,11 @@ class InstructionDescriptor(Value):
         numbers = {
             "m": self.m, "n": self.n, "k": int(self.k == _WIDE_K),
             "a_type": kind.codes[self.a_type.name], "b_type": kind.codes[self.b_type.name],
-            "d_type": _ACCUMULATOR_CODES[self.d_type.name],
+            "d_type": ACCUMULATOR_CODES[self.d_type.name],
             "a_major": int(self.a_major == "MN"), "b_major": int(self.b_major == "MN"),
             "negate_a": int(self.negate_a), "negate_b": int(self.negate_b), "saturate": int(self.saturate),
             "sparse": int(self.sparse), "sparsity_selector": self.sparsity_selector,
-            "max_shift": _MAX_SHIFTS.index(self.max_shift), "scale_type": _SCALE_CODES.get(self.scale_type or "", 0),
+            "max_shift": MAX_SHIFTS.index(self.max_shift), "scale_type": _SCALE_CODES.get(self.scale_type or "", 0),
             "a_scale_id": self.a_scale_id, "b_scale_id": self.b_scale_id,
         }  # fmt: skip
         return word_format(kind).encode(numbers)
@@ -195,10 +194,13 @@ class InstructionDescriptor(Value):
         >>> InstructionDescriptor.decode(0x04110010, "f8f6f4").b_major
         'MN'
         """
-        found = inspect_instruction_descriptor(word, mma_kind)
-        if found.descriptor is None:
-            raise RuleError(found.findings)
-        return found.descriptor
+        kind = Tcgen05Kind.named(mma_kind)
+        form = word_format(kind)
+        word = plain_int(word)
+        problems = form.word_problems(word) or _word_problems(kind, form, word, form.decode(word))
+        if problems:
+            raise RuleError(problems)
+        return cls(kind.name, **_arguments(kind, form.decode(word)))
 
     def __str__(self) -> str:
         more = [
@@ -212,70 +214,6 @@ class InstructionDescriptor(Value):
             f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}, m{self.m} n{self.n} k{self.k}, "
             f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {each}" for each in more)
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionWord(Value):
-    """Everything a 32-bit word says under one kind of tcgen05.mma; `descriptor` is None where it is none.
-
-    >>> word = inspect_instruction_descriptor(0x08400010, "f16")
-    >>> [field.meaning for field in word.fields if field.name in ("m", "n", "d_type")]
-    ['D is float32', '256 columns of B and D', '128 rows of A and D']
-    """
-
-    word: int = hex_field()
-    mma_kind: str
-    fields: tuple[DescriptorField, ...]
-    findings: tuple[Violation, ...]
-    descriptor: InstructionDescriptor | None
-
-    @property
-    def name(self) -> str:
-        """What the word is read as."""
-        return f"tcgen05 instruction descriptor, kind {self.mma_kind}"
-
-    @property
-    def sound(self) -> bool:
-        """Whether it is such a descriptor."""
-        return self.descriptor is not None
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """No field is ignored."""
-        return ()
-
-
-def inspect_instruction_descriptor(word: int, mma_kind: str) -> InstructionWord:
-    """What a 32-bit number means as an instruction descriptor of a kind, field by field, sound or not.
-
-    >>> found = inspect_instruction_descriptor(0x08400010, "tf32")  # its types are code 0; tf32 is 2
-    >>> found.sound, found.findings[0].found
-    (False, 'A type code 0')
-    """
-    kind = Tcgen05Kind.named(mma_kind)
-    form = word_format(kind)
-    word = plain_int(word)
-    problems = form.word_problems(word)
-    if problems:
-        raise RuleError(problems)
-    values = form.decode(word)
-    findings = _word_problems(kind, form, word, values)
-    descriptor = None
-    if not findings:
-        try:
-            descriptor = InstructionDescriptor(kind.name, **_arguments(kind, values))
-        except RuleError as error:
-            findings += error.violations
-    fields = tuple(
-        DescriptorField(
-            each.name, each.low, each.high - each.low + 1, meaning=_meaning(kind, each.name, values[each.name]),
-            raw=values[each.name] // each.unit,
-        )
-        for each in sorted(form.fields, key=lambda each: each.low)
-    )  # fmt: skip
-    return InstructionWord(
-        word=word, mma_kind=kind.name, fields=fields, findings=tuple(findings), descriptor=descriptor
-    )
 
 
 def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[str, int]) -> list[Violation]:
@@ -292,8 +230,8 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[
         if values[f"{letter}_type"] not in kind.codes.values():
             found = f"{letter.upper()} type code {values[f'{letter}_type']}"
             problems.append(_wrong("type", f"{letter}_type", found, f"kind {kind.name} has {known}"))
-    if "d_type" in values and values["d_type"] not in [_ACCUMULATOR_CODES[name] for name in kind.accumulators]:
-        accumulators = ", ".join(f"{_ACCUMULATOR_CODES[name]} {name}" for name in kind.accumulators)
+    if "d_type" in values and values["d_type"] not in [ACCUMULATOR_CODES[name] for name in kind.accumulators]:
+        accumulators = ", ".join(f"{ACCUMULATOR_CODES[name]} {name}" for name in kind.accumulators)
         found = f"D type code {values['d_type']}"
         problems.append(_wrong("type", "d_type", found, f"kind {kind.name} has {accumulators}"))
     return problems
@@ -307,10 +245,10 @@ def _arguments(kind: Tcgen05Kind, values: dict[str, int]) -> dict[str, Any]:
     arguments |= {f"{letter}_type": by_code[values[f"{letter}_type"]] for letter in "ab"}
     arguments |= {f"{letter}_major": "MN" if values[f"{letter}_major"] else "K" for letter in "ab"}
     if not kind.is_scaled:
-        accumulator = {code: name for name, code in _ACCUMULATOR_CODES.items()}
+        accumulator = {code: name for name, code in ACCUMULATOR_CODES.items()}
         return arguments | {
             "d_type": accumulator[values["d_type"]], "saturate": bool(values["saturate"]),
-            "sparsity_selector": values["sparsity_selector"], "max_shift": _MAX_SHIFTS[values["max_shift"]],
+            "sparsity_selector": values["sparsity_selector"], "max_shift": MAX_SHIFTS[values["max_shift"]],
         }  # fmt: skip
     scale = {code: name for name, code in _SCALE_CODES.items()}
     arguments |= {
@@ -353,10 +291,14 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     for letter in "ab":
         row = values[f"{letter}_type"]
         if values[f"{letter}_major"] == "MN" and (row.name not in _TRANSPOSABLE or kind.is_dense_4_bit):
+            found = f"{letter.upper()} MN-major with {row.name}"
             refuse(
-                "major", f"{letter}_major", f"{letter.upper()} MN-major with {row.name}", f"MN-major operands are of {', '.join(_TRANSPOSABLE)}",
+                "major",
+                f"{letter}_major",
+                found,
+                f"MN-major operands are of {', '.join(_TRANSPOSABLE)}",
                 "Use K-major.",
-            )  # fmt: skip
+            )
     transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
     problems += shape_problems(kind, values["m"], values["n"], transposed_bytes=transposed_bytes)
     for name in ("negate_a", "negate_b", "saturate", "sparse"):
@@ -396,45 +338,12 @@ def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, .
     wide = kind.is_dense_4_bit and not values["sparse"]
     return {
         "sparsity_selector": (0, 1, 2, 3) if values["sparse"] and not kind.is_scaled else (0,),
-        "max_shift": (0,) if kind.is_scaled else _MAX_SHIFTS,
+        "max_shift": (0,) if kind.is_scaled else MAX_SHIFTS,
         "scale_type": kind.scales or (None,),
         "a_scale_id": scale_ids,
         "b_scale_id": scale_ids,
         "k": (kind.k, _WIDE_K) if wide else (kind.k,),
     }
-
-
-def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
-    """A field's number in words."""
-    by_code = {code: type_name for type_name, code in kind.codes.items()}
-    letter = name[0].upper() if name[:2] in ("a_", "b_") else name[-1].upper()
-    match name:
-        case "m":
-            return f"{value} rows of A and D"
-        case "n":
-            return f"{value} columns of B and D"
-        case "a_type" | "b_type":
-            return f"{letter} is {by_code.get(value, f'of no type: code {value}')}"
-        case "d_type":
-            accumulators = {code: type_name for type_name, code in _ACCUMULATOR_CODES.items()}
-            return f"D is {accumulators.get(value, f'of no type: code {value}')}"
-        case "a_major" | "b_major":
-            return f"{letter} is {'MN' if value else 'K'}-major"
-        case "negate_a" | "negate_b":
-            return f"{letter} is {'negated' if value else 'taken as it is'}"
-        case "sparse":
-            return "A is sparse" if value else "dense"
-        case "sparsity_selector":
-            return f"sparsity selector {value}"
-        case "saturate":
-            return "sums saturate" if value else "sums wrap"
-        case "max_shift":
-            return f".ws reuses B with shifts of up to {_MAX_SHIFTS[value]}" if value else "no shift"
-        case "scale_type":
-            return f"scale factors are {'ue8m0' if value else 'ue4m3'}"
-        case "k":
-            return "k is 96 (sm_103a)" if value else "k is 64, sparse 128"
-    return f"scale factors of {letter} from byte {value}"
 
 
 def _wrong(rule: str, argument: str, found: str, limit: str, fix: str = "") -> Violation:

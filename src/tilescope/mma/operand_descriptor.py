@@ -48,7 +48,7 @@ class DescriptorForm:
     swizzles: Mapping[int, Swizzle]  # by code
     basis: Basis
     reserved: str  # which bits are zero, in words
-    constants: Mapping[str, int] = field(default_factory=dict)  # fields that always hold one value
+    constants: dict[str, int] = field(default_factory=dict)  # fields that always hold one value
     resembles: str = ""  # what a word with wrong bits may be instead
 
     @property
@@ -166,7 +166,8 @@ class OperandDescriptor(Value):
         if problems:
             raise RuleError(problems)
         logical = self._logical(self.layout(major, element_bits), np.arange(rows)[:, None], np.arange(k)[None, :])
-        return self.physical(logical)
+        addresses: npt.NDArray[np.int64] = self.physical(logical)
+        return addresses
 
     def physical(self, logical: Any) -> Any:
         """Where the bytes before the swizzle lie; its own inverse.

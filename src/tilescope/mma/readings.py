@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilescope.mma.bits import plain_int
 from tilescope.mma.canonical import Major
 from tilescope.mma.descriptor_word import DESCRIPTORS, DescriptorWord, inspect_descriptor
-from tilescope.mma.instruction_descriptor import InstructionWord, inspect_instruction_descriptor
+from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.value import Value, hex_field
 

@@ -96,7 +96,7 @@ class Tcgen05Kind:
 
 
 def _codes(types: str) -> dict[str, int]:
-    """ "f16=0 bf16=1" as a table."""
+    """Types and codes, such as f16=0 bf16=1, as a table."""
     return {DataType.named(name).name: int(code) for name, code in (each.split("=") for each in types.split())}
 
 

@@ -31,11 +31,18 @@ class PlannedTile(Protocol):
     """What a plan has: the copies of one tile and the map they go through."""
 
     @property
-    def problem(self) -> Any: ...
+    def problem(self) -> Any:
+        """Its `tile` (mn, k) and `major`."""
+
     @property
-    def copies(self) -> tuple[Any, ...]: ...
-    def tensor_map(self, address: int, global_shape: Any = None, strides_bytes: Any = None) -> TensorMap: ...
-    def descriptors(self, smem_address: int = 0) -> Any: ...
+    def copies(self) -> tuple[Any, ...]:
+        """Each with `coords` and `smem_offset_bytes`."""
+
+    def tensor_map(self, address: int, global_shape: Any = None, strides_bytes: Any = None) -> TensorMap:
+        """The map of a matrix of `global_shape` (mn, k)."""
+
+    def descriptors(self, smem_address: int = 0) -> Any:
+        """The descriptors that read the tile."""
 
 
 def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:

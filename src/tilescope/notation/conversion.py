@@ -32,7 +32,7 @@ class Notation:
     """
 
     name: str
-    unsaid: tuple[str, ...]
+    unsaid: tuple[str, ...]  # by some text of the notation
     example: str
     spell: Callable[[SharedLayout], str] = field(repr=False, compare=False)
 
@@ -142,7 +142,7 @@ def convert_layout(
     """
     layout = parse_layout(text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start)
     spelled, row = _spelled(layout, notation, "K")
-    return Conversion(text, row.name, spelled, row.unsaid, layout, layout.modes.size, layout.swizzle.basis)
+    return Conversion(text, row.name, spelled, _unsaid(spelled, row), layout, layout.modes.size, layout.swizzle.basis)
 
 
 def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> tuple[str, Notation]:
@@ -153,7 +153,7 @@ def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> t
     if isinstance(layout, Layout):
         layout = SharedLayout.from_tile(layout, major)
     text = row.spell(layout)
-    beside = {name: getattr(layout, name) for name in row.unsaid}
+    beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
     again = parse_layout(text, **beside)
     difference = layout.first_difference(again)
     if difference is not None:
@@ -163,6 +163,12 @@ def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> t
             "Spell it as cute.",
         )
     return text, row
+
+
+def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
+    """What this text leaves unsaid: of Triton's encodings nvmma_shared has the element's bits, swizzled_shared has not."""
+    says_bits = re.search("element_?bit_?width", text, re.IGNORECASE) is not None
+    return tuple(name for name in row.unsaid if not (says_bits and name == "element_bits"))
 
 
 def _reader(text: str) -> Callable[[str, Given], SharedLayout]:

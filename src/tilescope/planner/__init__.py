@@ -3,7 +3,7 @@
 from tilescope.planner.boxes import Boxes, PlannedCopy
 from tilescope.planner.gemm import GemmPlan, plan_gemm
 from tilescope.planner.plans import Costs, Plan, Refusal
-from tilescope.planner.problem import Problem
+from tilescope.planner.problem import Problem, best_consumer
 from tilescope.planner.search import PlanReport, plan, planned
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "PlannedCopy",
     "Problem",
     "Refusal",
+    "best_consumer",
     "plan",
     "plan_gemm",
     "planned",

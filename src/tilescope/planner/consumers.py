@@ -123,6 +123,15 @@ def consumer_wavefronts(problem: Problem, layout: Layout) -> Wavefronts:
     return UNCOUNTED
 
 
+def access_name(problem: Problem) -> str:
+    """The name of the accesses that `consumer_wavefronts` counts."""
+    if problem.direction == "store":
+        return epilogue_pattern(problem).name
+    if isinstance(problem.consumer, Access):
+        return problem.consumer.name
+    return ldmatrix_pattern(problem).name if problem.consumer == "ldmatrix" else problem.consumer
+
+
 def ldmatrix_pattern(problem: Problem) -> Access:
     """The widest ldmatrix walk that fits the tile."""
     tile = (problem.rows, problem.columns)
@@ -167,7 +176,7 @@ def operand_of(problem: Problem) -> Operand:
 
 def descriptors_of(
     problem: Problem, canonical: CanonicalLayout | None, atom_order: AtomOrder, smem_address: int
-) -> WgmmaLoop:
+) -> DescriptorLoop:
     """The descriptors with which a tensor core reads the problem's tile from shared memory."""
     if canonical is None or problem.consumer == "ldmatrix":
         consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name

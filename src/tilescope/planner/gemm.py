@@ -22,7 +22,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, broken
 from tilescope.mma.canonical import Major
 from tilescope.planner.plans import RESERVED_BYTES, Plan
-from tilescope.planner.problem import CONSUMERS
+from tilescope.planner.problem import CONSUMERS, best_consumer
 from tilescope.planner.search import plan
 from tilescope.tensor_map.reading import integer
 from tilescope.value import Value, row_field
@@ -36,6 +36,7 @@ BARRIER_BYTES = 16  # full and empty
 K_TILE_BYTES = 128  # the widest swizzle's span
 EPILOGUE_ROW_BYTES = 128
 H200_SMS = 132
+MOST_SMS = 1024
 FLOPS_16_BIT = 790e12  # bf16 through cuBLAS on an H200
 BYTES_PER_S = 4.55e12
 
@@ -116,10 +117,14 @@ def plan_gemm(
     >>> low_batch.tile[0], low_batch.b.swizzle.name
     (64, '128B')
     """
+    if not 1 <= integer("sms", sms) <= MOST_SMS:
+        raise broken("gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Use 132 for an H200.")
+    if stages is not None and integer("stages", stages) < 1:
+        raise broken("gemm-stages", "stages", f"stages = {stages}", "at least 1", "Leave it out for as many as fit.")
     shape = tuple(_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
     row, target = DataType.named(data_type), Arch.named(arch)
     output = row if output_type is None else DataType.named(output_type)
-    chosen = consumer or next(name for name in ("wgmma", "tcgen05", "ldmatrix") if target.has(name))
+    chosen = consumer or best_consumer(target)
     if chosen not in CONSUMERS:
         raise broken("gemm-consumer", "consumer", repr(consumer), ", ".join(CONSUMERS), "Use one of these, or none.")
     shapes = [_given_tile(tile)] if tile is not None else _ranked_tiles(shape, row, output, sms)
@@ -128,11 +133,11 @@ def plan_gemm(
         try:
             found = _planned(shape, row, output, target, chosen, (a_major, b_major), tile_shape, stages, sms)
         except RuleError as error:
-            refusals.extend(error.violations)
+            refusals = refusals or list(error.violations)  # of the best tile: the others fail for the same or for less
         else:
             others = shapes[position + 1 : position + 4]
             return _with_reasons(found, tuple(_tile_in_words(shape, each, row, output, sms) for each in others))
-    raise PlanError({each.rule + each.found: each for each in refusals}.values())
+    raise PlanError(refusals)
 
 
 def _ranked_tiles(
@@ -224,7 +229,7 @@ def _floor_us(
 
 
 def _arithmetic_us(shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, sms: int) -> float:
-    rate = FLOPS_16_BIT * 16 / max(data_type.smem_bits, 8) / sms
+    rate = FLOPS_16_BIT * 16 / max(data_type.smem_bits, 8) / H200_SMS  # of one SM
     return _rounds(shape, tile, sms) * 2 * tile[0] * tile[1] * shape[2] / rate * 1e6
 
 
@@ -236,10 +241,11 @@ def _with_reasons(best: GemmPlan, others: tuple[str, ...]) -> GemmPlan:
         "arithmetic" if best.floor_us <= _arithmetic_us(best.shape, best.tile, best.data_type, best.sms) else "memory"
     )
     share = f"{full:.0%}".replace("%", " %")
+    rounds = "1 round" if best.rounds == 1 else f"{best.rounds} rounds"
     stage = f"{best.stages} stages of {best.a.stage_bytes} + {best.b.stage_bytes} bytes"
     words = (
-        f"Tile {tile_m} x {tile_n} x {tile_k}: {best.tiles} tiles of C for {best.sms} SMs, {best.rounds} rounds, {share} full.",
-        f"Floor {best.floor_us:.1f} us, bound by {bound}: {2 * m * n * k / 1e9:.1f} GFLOP.",
+        f"Tile {tile_m} x {tile_n} x {tile_k}: {best.tiles} tiles of C for {best.sms} SMs, {rounds}, {share} full.",
+        f"Floor {best.floor_us:.1f} us, bound by {bound} at an H200's rates: {2 * m * n * k / 1e9:.1f} GFLOP.",
         f"{stage} and an epilogue of {best.epilogue.stage_bytes}: {best.smem_bytes} of {best.budget_bytes} bytes.",
         f"K tile of {tile_k}: 128 contiguous bytes a row, one span of the widest swizzle.",
     )

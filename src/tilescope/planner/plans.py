@@ -14,7 +14,7 @@ from tilescope.errors import RuleError, Violation, broken
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
-from tilescope.planner.consumers import descriptors_of
+from tilescope.planner.consumers import access_name, descriptors_of
 from tilescope.planner.problem import Problem
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
@@ -187,6 +187,11 @@ class Plan(Value):
         ['0x4000004000010040', '0x4000004000010042']
         """
         return descriptors_of(self.problem, self.canonical, self.atom_order, smem_address)
+
+    @property
+    def consumer_access(self) -> str:
+        """The accesses whose wavefronts are counted: of the consumer, or for a store of the epilogue."""
+        return access_name(self.problem)
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder
 from tilescope.mma.canonical import Major, major_named, tile_shape
 from tilescope.smem.access import Access
@@ -81,11 +81,12 @@ class Problem(Value):
                 problems.extend(error.violations)
                 value = None
             object.__setattr__(self, name, value)
-        if not problems:
+        understood = not problems
+        if understood:
             problems.extend(_contradictions(self))
             object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
         if problems:
-            raise RuleError(problems)
+            raise (PlanError if understood else RuleError)(problems)
 
     @property
     def rows(self) -> int:
@@ -108,6 +109,15 @@ class Problem(Value):
         return self.direction == "load" and isinstance(self.consumer, str)
 
 
+def best_consumer(arch: Arch) -> str:
+    """The architecture's own tensor-core instruction: wgmma, tcgen05, or mma fed by ldmatrix.
+
+    >>> [best_consumer(Arch.named(name)) for name in ("sm_90", "sm_100", "sm_120")]
+    ['wgmma', 'tcgen05', 'ldmatrix']
+    """
+    return next(name for name in CONSUMERS if arch.has(name))
+
+
 def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     """A consumer that is no tensor core is an access pattern, given as such or by its text."""
     consumer = problem.consumer
@@ -127,7 +137,8 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
 def _contradictions(problem: Problem) -> list[Violation]:
     problems = []
     arch, consumer = problem.arch, problem.consumer
-    if isinstance(consumer, str) and consumer in CONSUMERS and not arch.has(consumer):
+    loads = problem.direction == "load"
+    if loads and isinstance(consumer, str) and consumer in CONSUMERS and not arch.has(consumer):
         here = [name for name in CONSUMERS if arch.has(name)]
         nearest = here[0]
         problems.append(Violation(

@@ -62,11 +62,10 @@ def _prove_store(plan: Plan) -> None:
         for shift in range(0, int(number.max()).bit_length(), bits):
             part = (number >> shift & (1 << bits) - 1).astype(np.uint8)
             smem[address] = part if problem.major == "K" else part.T
-            wrong = np.argwhere(unpacked(_stored(plan, smem), bits) != part)
-            if wrong.size:
-                raise _disproved(
-                    plan, f"row {int(wrong[0][0])}, element {int(wrong[0][1])} of the tile in global memory"
-                )
+            places = np.argwhere(unpacked(_stored(plan, smem), bits) != part)
+            if places.size:
+                row, column = (int(each) for each in places[0])
+                raise _disproved(plan, f"row {row}, element {column} of the tile in global memory")
         return
     smem.view(np.uint32)[address // WORD_BYTES] = _expected(plan)[0]
     memory = _stored(plan, smem).reshape(-1)

@@ -21,6 +21,18 @@ def rank(plan: Plan) -> tuple[float, ...]:
     )  # fmt: skip
 
 
+TERMS = ("conflicts", "bandwidth", "request", "copies", "unused bytes", "alignment")
+
+
+def decisive(plan: Plan, best: Plan) -> int | None:
+    """The first term of `rank` in which `plan` is behind; None where it is not."""
+    for place, (ours, theirs) in enumerate(zip(rank(plan), rank(best), strict=True)):
+        unmeasured = TERMS[place] == "bandwidth" and plan.costs.bandwidth_share is None  # then the request decides
+        if ours != theirs and not unmeasured:
+            return place
+    return None
+
+
 def behind(plan: Plan, best: Plan) -> str:
     """Why `plan` comes after `best`: the first term in which they differ.
 
@@ -29,9 +41,9 @@ def behind(plan: Plan, best: Plan) -> str:
     >>> report.why(report.candidates[-1])
     '44 % of the bandwidth, not 100 %'
     """
-    for ours, theirs, words in zip(rank(plan), rank(best), _terms(plan, best), strict=True):
-        if ours != theirs:
-            return words
+    place = decisive(plan, best)
+    if place is not None:
+        return _terms(plan, best)[place]
     return "first" if plan == best else "equal in every term"
 
 
@@ -102,8 +114,8 @@ def _promotion(plan: Plan) -> str:
 def _wavefronts(plan: Plan) -> list[str]:
     costs, words = plan.costs, []
     for what, taken, ideal in (
-        ("reads", costs.read_wavefronts, costs.read_ideal),
-        ("writes", costs.write_wavefronts, costs.write_ideal),
+        (f"reads ({plan.consumer_access})", costs.read_wavefronts, costs.read_ideal),
+        (f"writes ({plan.consumer_access if plan.boxes else 'st.b128'})", costs.write_wavefronts, costs.write_ideal),
     ):
         if taken is not None and ideal is not None:
             lost = "no conflict" if taken == ideal else f"{taken - ideal} lost to bank conflicts"
@@ -118,7 +130,7 @@ def _budget(plan: Plan) -> str:
     each = f"{stages} x {plan.stage_bytes} = " if stages > 1 else ""
     return (
         f"Shared memory: {each}{plan.total_smem_bytes} bytes, aligned to {plan.smem_alignment_bytes}; "
-        f"{plan.blocks_per_sm} blocks an SM fit."
+        f"blocks that fit an SM: {plan.blocks_per_sm}."
     )
 
 

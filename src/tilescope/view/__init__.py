@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 _DRAWN_BY = {
+    "agreement": "agreement_view:draw_agreement",
     "bank_report": "banks_view:draw_bank_report",
     "canonical_layout": "operand_view:draw_canonical_layout",
     "conversion": "notation_view:draw_conversion",
@@ -25,6 +26,8 @@ _DRAWN_BY = {
     "im2col_map": "tensor_map_view:draw_map",
     "im2col_wide_map": "tensor_map_view:draw_map",
     "inspection": "tensor_map_view:draw_inspection",
+    "instruction_descriptor": "descriptor_view:draw_instruction_descriptor",
+    "instruction_word": "descriptor_view:draw_descriptor_word",
     "layout_search": "banks_view:draw_layout_search",
     "map_report": "tensor_map_view:draw_map_report",
     "operand_tile": "operand_view:draw_operand_tile",
@@ -33,12 +36,15 @@ _DRAWN_BY = {
     "rule": "rule_view:draw_rule",
     "shared_layout": "notation_view:draw_shared_layout",
     "swizzle": "swizzle_view:draw_swizzle",
+    "tcgen05_descriptor": "descriptor_view:draw_operand_descriptor",
+    "tcgen05_loop": "descriptor_view:draw_descriptor_loop",
     "tensor_map": "tensor_map_view:draw_map",
     "tensor_map_diff": "tensor_map_view:draw_diff",
     "tile_report": "banks_view:draw_tile_report",
     "trace": "trace_view:draw_trace",
-    "wgmma_descriptor": "descriptor_view:draw_wgmma_descriptor",
-    "wgmma_loop": "descriptor_view:draw_wgmma_loop",
+    "wgmma_descriptor": "descriptor_view:draw_operand_descriptor",
+    "wgmma_loop": "descriptor_view:draw_descriptor_loop",
+    "word_readings": "descriptor_view:draw_word_readings",
 }
 
 

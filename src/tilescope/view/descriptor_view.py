@@ -1,4 +1,4 @@
-"""The drawing of wgmma descriptors: the word as a bit ruler, the bytes it reads, the words of a K loop."""
+"""The drawing of tensor-core descriptors: a word as a bit ruler, the bytes it reads, the words of a K loop."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from itertools import pairwise
 
 from tilescope.errors import Violation
 from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
-from tilescope.mma.wgmma import WgmmaDescriptor
-from tilescope.mma.wgmma_loop import WgmmaLoop
+from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
+from tilescope.mma.readings import INSTRUCTION_BITS, WordReadings
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
@@ -22,66 +25,130 @@ _SHOWN_NAME = {
     "leading_bytes": "leading",
     "stride_bytes": "stride",
     "base_offset": "base offset",
-    "swizzle": "swizzle",
-}
+    "leading_is_address": "leading mode",
+    "a_type": "A type",
+    "b_type": "B type",
+    "d_type": "D type",
+    "a_major": "A major",
+    "b_major": "B major",
+    "negate_a": "negate A",
+    "negate_b": "negate B",
+    "sparsity_selector": "selector",
+    "max_shift": "max shift",
+    "scale_type": "scale type",
+    "a_scale_id": "A scale",
+    "b_scale_id": "B scale",
+}  # fmt: skip  the other fields are shown by their own names
 
 
-def draw_wgmma_descriptor(descriptor: WgmmaDescriptor) -> Drawing:
+def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
     """The descriptor as a word, read as K-major with 16-bit elements.
 
+    >>> from tilescope.mma.wgmma import WgmmaDescriptor
     >>> descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
-    >>> draw_wgmma_descriptor(descriptor).title
+    >>> draw_operand_descriptor(descriptor).title
     'wgmma descriptor 0x4000004000010040'
     """
-    return draw_descriptor_word(inspect_descriptor(descriptor.encode()))
+    return draw_descriptor_word(inspect_descriptor(descriptor.encode(), instruction=descriptor.form.instruction))
 
 
-def draw_descriptor_word(word: DescriptorWord, rows: int | None = None) -> Drawing:
+def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
+    """The descriptor as a word of its kind."""
+    return draw_descriptor_word(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
+
+
+def draw_descriptor_word(word: DescriptorWord | InstructionWord, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
-    parts: list[Part] = []
-    if word.descriptor is None:
-        parts.append(Paragraph("Not a wgmma descriptor: reserved bits are set. As one, it would say:"))
+    bits = INSTRUCTION_BITS if isinstance(word, InstructionWord) else 64
+    return Drawing(f"{word.name} {word.word:#0{bits // 4 + 2}x}", tuple(_word_parts(word, rows)))
+
+
+def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
+    """What a number could be: every kind with its verdict, and the fields of those that it can be.
+
+    >>> from tilescope.mma.readings import descriptor_readings
+    >>> draw_word_readings(descriptor_readings(0x4000404000010040)).title
+    '0x4000404000010040: a tcgen05 descriptor'
+    """
+    possible = found.possible
+    if len(possible) == 1:
+        title = f"a {possible[0].name}"
     else:
+        title = f"could be {len(possible)} kinds of descriptor" if possible else "no descriptor"
+    verdicts = Table(
+        tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings),
+        ("read as", "", "what it says, or why it is none"),
+    )
+    parts: list[Part] = [verdicts]
+    for reading in possible or found.readings[:1]:
+        if len(possible) > 1:
+            parts.append(Paragraph(f"As a {reading.name}:"))
+        parts += _word_parts(reading, rows)
+    return Drawing(f"{found.word:#x}: {title}", tuple(parts))
+
+
+def _verdict(reading: DescriptorWord | InstructionWord) -> str:
+    return str(reading.descriptor) if reading.sound else f"{reading.findings[0].found}; {reading.findings[0].limit}"
+
+
+def _word_parts(word: DescriptorWord | InstructionWord, rows: int | None) -> list[Part]:
+    parts: list[Part] = []
+    if not word.sound:
+        parts.append(Paragraph(f"Not a {word.name}. As one, it would say:"))
+    elif isinstance(word, DescriptorWord):
         said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
         parts.append(Paragraph(said))
-    parts.append(_ruler(word))
+    elif word.descriptor is not None:
+        parts.append(Paragraph(f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."))
+    parts.append(word_ruler(word))
     if word.findings:
         parts.append(_findings(word.findings))
-    if rows is not None and word.descriptor is not None:
+    if rows is not None and isinstance(word, DescriptorWord) and word.descriptor is not None:
         parts += _addresses(word.descriptor, word, rows)
-    return Drawing(f"wgmma descriptor {word.word:#018x}", tuple(parts))
+    return parts
 
 
-def draw_wgmma_loop(loop: WgmmaLoop) -> Drawing:
+def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     """What leading and stride connect, the first descriptor, and the start of every other."""
     tile = loop.tile
     mn, k = tile.shape
     layout = tile.canonical
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     sentence = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
-    first = inspect_descriptor(loop[0][0].encode(), major=layout.major, element_bits=layout.element_bits)
+    first = inspect_descriptor(
+        loop[0][0].encode(),
+        major=layout.major,
+        element_bits=layout.element_bits,
+        instruction=loop.described.form.instruction,
+    )
     facts = Table(tuple((name, said) for name, _, said in (words.partition(" = ") for words in loop.words)))
-    return Drawing(title, (Paragraph(sentence), facts, _ruler(first, "The first descriptor"), _steps(loop)))
+    return Drawing(title, (Paragraph(sentence), facts, word_ruler(first, "The first descriptor"), _steps(loop)))
 
 
-def _ruler(word: DescriptorWord, title: str = "") -> BitRuler:
+def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:
+    """The fields of a word to scale; those named in `wrong` are marked."""
+    bits = INSTRUCTION_BITS if isinstance(word, InstructionWord) else 64
     fields = [
         BitField(
             field.bit,
             field.bit + field.width_bits - 1,
-            _SHOWN_NAME[field.name],
+            _SHOWN_NAME.get(field.name, field.name),
             hex(field.raw),
             field.meaning,
             "unused" if field.name in word.ignored else number,
+            "collision" if field.name in wrong else "",
         )
         for number, field in enumerate(word.fields)
     ]
     covered = {bit for field in fields for bit in range(field.low, field.high + 1)}
-    reserved = [bit for bit in range(64) if word.word >> bit & 1 and bit not in covered]
+    reserved = [bit for bit in range(bits) if word.word >> bit & 1 and bit not in covered]
     fields += [BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in reserved]
-    return BitRuler(
-        title, tuple(fields), notes=("Start, leading and stride are stored divided by 16; unnamed bits are 0.",)
+    scaled = (
+        "n is stored divided by 8, m by 16 or 128"
+        if bits == INSTRUCTION_BITS
+        else "Start, leading and stride are stored divided by 16"
     )
+    return BitRuler(title, tuple(fields), bits=bits, row_bits=bits, notes=(f"{scaled}; unnamed bits are 0.",))
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:
@@ -89,7 +156,7 @@ def _findings(findings: tuple[Violation, ...]) -> Table:
     return Table(rows, title="What to look at")
 
 
-def _addresses(descriptor: WgmmaDescriptor, word: DescriptorWord, rows: int) -> list[Part]:
+def _addresses(descriptor: OperandDescriptor, word: DescriptorWord, rows: int) -> list[Part]:
     layout = CanonicalLayout(word.major, descriptor.swizzle, word.element_bits)
     k = 32 * 8 // word.element_bits
     addresses = descriptor.addresses(word.major, rows, k, word.element_bits)
@@ -120,7 +187,7 @@ def _address_cell(address: int) -> Cell:
     return Cell(f"{address:#06x}", place, title=title)
 
 
-def _steps(loop: WgmmaLoop) -> Table:
+def _steps(loop: DescriptorLoop) -> Table:
     rows = []
     for block, descriptors in enumerate(loop):
         starts = [each.start_address for each in descriptors]

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tilescope.planner.gemm import GemmPlan
 from tilescope.planner.plans import Plan
+from tilescope.planner.reasons import TERMS, decisive
 from tilescope.planner.search import PlanReport
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
@@ -59,11 +60,18 @@ def draw_gemm_plan(gemm: GemmPlan) -> Drawing:
             Table((
                 ("shared memory", f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"),
                 ("stages", str(gemm.stages)),
-                ("mbarrier expects", f"{gemm.a.transaction_bytes + gemm.b.transaction_bytes} bytes a stage"),
+                _stage_completion(gemm),
                 ("next best tiles", "; ".join(gemm.others) or "none"),
             ), title="Budget"),
         ),
     )  # fmt: skip
+
+
+def _stage_completion(gemm: GemmPlan) -> tuple[str, str]:
+    moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
+    if gemm.a.boxes is None:
+        return "a stage", f"{moved} bytes by {gemm.a.problem.copy}"
+    return "mbarrier expects", f"{moved} bytes a stage"
 
 
 def _operand_row(name: str, plan: Plan, starts: tuple[int, ...]) -> tuple[str, ...]:
@@ -94,16 +102,23 @@ def _facts(plan: Plan) -> Table:
         box = " x ".join(map(str, plan.boxes.box))
         rows += [
             ("TMA", f"{plan.tma_instructions} x box {box} (innermost first), L2 promotion {plan.l2_promotion}"),
-            ("mbarrier expects", f"{plan.transaction_bytes} bytes a tile"),
+            _completion(plan),
             ("copies", _copies(plan)),
         ]
     else:
         rows.append(("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"))
     rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
-    rows.append(("element (r, c)", f"`{plan.c_expression}`"))
+    names = "(mn, k)" if plan.problem.major == "K" else "(k, mn)"
+    rows.append((f"{names} = (r, c) at", f"`{plan.c_expression}`"))
     if plan.canonical is not None and plan.problem.consumer != "ldmatrix":
         rows += _descriptor_facts(plan)
     return Table(tuple(rows), title="The plan")
+
+
+def _completion(plan: Plan) -> tuple[str, str]:
+    if plan.problem.direction == "store":
+        return "completes by", "cp.async.bulk.commit_group and wait_group"
+    return "mbarrier expects", f"{plan.transaction_bytes} bytes a tile"
 
 
 def _copies(plan: Plan) -> str:
@@ -117,10 +132,15 @@ def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
     first = loop[0][0]
     steps = [after.start_address - before.start_address for before, after in pairwise(loop[0])]
     advance = ", ".join(f"+{step}" for step in dict.fromkeys(steps)) or "one step"
+    steps_in_words, blocks = _plural(len(loop[0]), "step"), _plural(len(loop), "block")
     return [
         ("descriptor", f"`{first.encode():#018x}` at address 0: leading {first.leading_bytes}, stride {first.stride_bytes} bytes"),
-        ("K loop", f"{len(loop[0])} steps, start address {advance} bytes; {len(loop)} blocks of {loop.block_mn} along mn"),
+        ("K loop", f"{steps_in_words}, start address {advance} bytes; {blocks} of {loop.block_mn} along mn"),
     ]  # fmt: skip
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _tile_grid(plan: Plan) -> Grid:
@@ -148,7 +168,7 @@ def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
     if plan.boxes is None:
         return Cell(f"{offset:#x}", offset // plan.layout.atom_bytes, title=f"starts at +{offset:#x}")
     if plan.folded:
-        return Cell("0", offset // plan.layout.atom_bytes, title=f"copy 0, atom at +{offset:#x}")
+        return Cell("0", 0, title=f"copy 0, atom at +{offset:#x}")
     numbers = [number for number, copy in enumerate(plan.copies) if copy.smem_offset_bytes <= offset]
     number = max(numbers, key=lambda each: plan.copies[each].smem_offset_bytes)
     return Cell(str(number), number, title=f"copy {number} to +{plan.copies[number].smem_offset_bytes:#x}")
@@ -175,7 +195,7 @@ def _chunk_cell(number: int, chunks: int) -> Cell:
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
-    headings = ("", "swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "why not first")
+    headings = ("", "swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
     rows = []
     for each in plans:
         costs = each.costs
@@ -184,9 +204,14 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
             str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
             "-" if each.box is None else "x".join(map(str, each.box)), str(each.tma_instructions),
             f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
-            "-" if taken is None else str(taken), "" if each is report.best else report.why(each),
+            "-" if taken is None else str(taken), _decisive(each, report.best),
         ))  # fmt: skip
     return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
+
+
+def _decisive(plan: Plan, best: Plan) -> str:
+    place = decisive(plan, best)
+    return "" if place is None else TERMS[place]
 
 
 def _refusals(report: PlanReport) -> Table:
@@ -198,5 +223,7 @@ def _refusals(report: PlanReport) -> Table:
         names = by_reason.setdefault(reason, [])
         if name not in names:
             names.append(name)
-    rows = tuple((", ".join(names), reason) for reason, names in by_reason.items())
-    return Table(rows, ("candidates", "why not"), title="Refused")
+    rows = tuple(
+        (str(place), f"{', '.join(names)}: {reason}") for place, (reason, names) in enumerate(by_reason.items(), 1)
+    )
+    return Table(rows, title="Refused")
