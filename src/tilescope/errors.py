@@ -20,7 +20,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 Severity = Literal["error", "warning", "note"]
 
@@ -30,11 +30,14 @@ class Violation:
     """One broken rule: its name, the value that broke it, the limit, and the nearest thing that works.
 
     `severity` is "error" (the hardware or driver refuses), "warning" (accepted, but wrong or forbidden
-    by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does.
+    by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does; sequences in it
+    are tuples.
 
     >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Give 1 to 5 dims."))
     rank: 0 dimensions; a tiled map has 1 to 5. Give 1 to 5 dims.
     """
+
+    kind: ClassVar[str] = "violation"
 
     rule: str
     severity: Severity
@@ -43,6 +46,10 @@ class Violation:
     limit: str
     fix: str
     change: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.change is not None:
+            object.__setattr__(self, "change", _frozen(self.change))
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.found}; {self.limit}. {self.fix}"
@@ -54,31 +61,48 @@ class Violation:
         'rank'
         """
         return {
-            "kind": "violation",
+            "kind": self.kind,
             "rule": self.rule,
             "severity": self.severity,
             "argument": self.argument,
             "found": self.found,
             "limit": self.limit,
             "fix": self.fix,
-            "change": None if self.change is None else dict(self.change),
+            "change": _plain(self.change),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
-        given = {name: value for name, value in data.items() if name != "kind"} if isinstance(data, Mapping) else {}
+        given = dict(data) if isinstance(data, Mapping) else {}
+        if (kind := given.pop("kind", cls.kind)) != cls.kind:
+            raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
         known = [each.name for each in fields(cls)]
         if strange := [name for name in given if name not in known]:
             raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
         if missing := [name for name in known[:-1] if name not in given]:
             raise missing_fields("violation", missing)
-        if given.get("change") is not None:
-            given["change"] = MappingProxyType(dict(given["change"]))
+        if not isinstance(given.get("change"), Mapping | None):
+            found = shortened(repr(given["change"]))
+            raise broken("change", "change", found, "arguments by name, or None", "Give what to_dict() gave.")
         return cls(**given)
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
+
+
+def _frozen(value: Any) -> Any:
+    """Read-only mappings and tuples all the way down."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: _frozen(item) for name, item in value.items()})
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    """Dicts and lists all the way down."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return list(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 class TilescopeError(Exception):
@@ -169,7 +193,7 @@ def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) 
         f"{what} {shortened(shown)}",
         "known: " + ", ".join(names),
         fix,
-        None if nearest is None else MappingProxyType({argument: nearest}),
+        None if nearest is None else {argument: nearest},
     )
 
 

@@ -5,6 +5,9 @@
 
 Addresses and descriptor words become hexadecimal strings, because JavaScript rounds integers above
 2^53; rows of tables (`Swizzle`, `DataType`, `Arch`) become their names; arrays become nested lists.
+
+    repr(value)   one short line: rows as their names, inner values and long sequences cut
+    str(value)    its drawing, where its kind has one
 """
 
 from __future__ import annotations
@@ -13,12 +16,23 @@ import inspect
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import MISSING, Field, field, fields
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tilescope.errors import RuleError, Violation, broken, missing_fields, shortened, unknown_name
+
+# The modules that, with what they import, define every kind of value. All of them import this one, so they are
+# imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
+_HOMES = (
+    "layout", "tensor_map", "tma", "mma.agreement", "mma.readings", "mma.tcgen05_loop", "mma.wgmma_loop",
+    "smem.search", "smem.report", "notation", "planner", "cli.topics",
+)  # fmt: skip
+EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
+_ROOMS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400
+_ENTRIES_SHOWN = 4  # of a long sequence
 
 
 def hex_field(**options: Any) -> Any:
@@ -79,6 +93,9 @@ class Value:
         same = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)  # slots make a class twice
         assert same, f"two kinds of value are called {cls.kind}: {known} and {cls}"
         Value._kinds[cls.kind] = cls
+        for base in cls.__mro__[1:]:  # what other kinds derive from is no kind itself
+            Value._kinds.pop(base.__dict__.get("kind", ""), None)
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # the class's own: dataclass leaves that alone
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
@@ -91,13 +108,15 @@ class Value:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value that `to_dict` described; on `Value` itself, of whatever kind it was."""
         found = data.get("kind", cls.__dict__.get("kind")) if isinstance(data, Mapping) else None
-        chosen = Value._kinds.get(found) if isinstance(found, str) else None
+        if cls is Value and found == Violation.kind:
+            return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
+        chosen = _kind_called(found) if isinstance(found, str) else None
         if chosen is None or not issubclass(chosen, cls):
-            known = [kind for kind, each in Value._kinds.items() if issubclass(each, cls)]
+            known = sorted(kind for kind, each in Value._kinds.items() if issubclass(each, cls))
             raise RuleError([unknown_name("kind", "kind", found, known)])
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
-        data = {name: value for name, value in data.items() if name not in chosen._derived}
+        data = {name: value for name, value in data.items() if name not in (*chosen._derived, EXTRA)}
         known_fields = {each.name: each for each in _fields(chosen) if each.init}
         if strange := [name for name in data if name != "kind" and name not in known_fields]:
             raise RuleError(unknown_name(f"field of {chosen.kind}", "data", name, known_fields) for name in strange)
@@ -113,6 +132,24 @@ class Value:
 
     def __hash__(self) -> int:
         return hash(tuple(_hashable(getattr(self, each.name)) for each in _fields(self)))
+
+    def __repr__(self) -> str:
+        """The call that makes the value, defaults left out; what is long is cut until the whole is short."""
+        parameters = inspect.signature(type(self)).parameters
+        shown = [
+            each for each in _fields(self)
+            if each.repr and each.name in parameters and not _is_default(self, each, parameters[each.name].default)
+        ]  # fmt: skip
+        whole = ""
+        for room in _ROOMS:
+            parts = (f"{each.name}={_cut(getattr(self, each.name), each, room)}" for each in shown)
+            whole = f"{type(self).__name__}({', '.join(parts)})"
+            if len(whole) <= _ROOMS[0]:
+                break
+        return whole
+
+    def __str__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         """The value drawn with characters, without colour."""
@@ -150,12 +187,66 @@ class Row(Value):
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return type(self).named, (self.name,)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.named({self.name!r})"
+
 
 _PROPERTY: Field[Any] = field()  # stands for a property: a field without marks
 
 
 def _fields(value: Any) -> tuple[Field[Any], ...]:
     return fields(value)  # every subclass is a dataclass
+
+
+def _kind_called(kind: str) -> type[Value] | None:
+    """The class of that kind; modules that define kinds are imported until one of them does."""
+    for home in _HOMES:
+        if kind in Value._kinds:
+            break
+        import_module(f"tilescope.{home}")
+    return Value._kinds.get(kind)
+
+
+def _is_default(value: Value, described: Field[Any], default: Any) -> bool:
+    found = getattr(value, described.name)
+    if described.default_factory is not MISSING:
+        default = described.default_factory()
+    return _same(found.name if isinstance(found, Row) and isinstance(default, str) else found, default)
+
+
+def _cut(value: Any, described: Field[Any], room: int) -> str:
+    """`value` in about `room` characters: whole, or its first entries and a count, or what it is."""
+    if isinstance(value, Row):
+        return repr(value.name)
+    if isinstance(value, np.ndarray):
+        if value.size <= _ENTRIES_SHOWN:
+            return f"{value.tolist()}"
+        first = ", ".join(_cut(entry, described, room) for entry in value.ravel()[:_ENTRIES_SHOWN].tolist())
+        return f"<{' x '.join(map(str, value.shape))} {value.dtype}: {first}, …>"
+    if isinstance(value, Value | Violation):
+        whole = repr(value)
+        return whole if len(whole) <= room else f"{type(value).__name__}(…)"
+    if isinstance(value, tuple | list):
+        entries = [_cut(entry, described, room // _ENTRIES_SHOWN) for entry in value[:64]]
+        return _cut_sequence(entries, len(value), room)
+    if isinstance(value, Mapping):
+        whole = "{" + ", ".join(f"{key!r}: {_cut(entry, described, room)}" for key, entry in value.items()) + "}"
+        return whole if len(whole) <= room else f"{{… {len(value)} entries}}"
+    if isinstance(value, int) and not isinstance(value, bool) and described.metadata.get("hex"):
+        return hex(value)
+    whole = repr(value)
+    return whole if len(whole) <= room else shortened(whole, max(room, 24))
+
+
+def _cut_sequence(entries: list[str], count: int, room: int) -> str:
+    comma = "," if count == 1 else ""
+    whole = f"({', '.join(entries)}{comma})"
+    if len(entries) == count and len(whole) <= room:
+        return whole
+    first = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {count - _ENTRIES_SHOWN} more)"
+    if count > _ENTRIES_SHOWN and len(first) <= room:
+        return first
+    return f"(… {count} {'entry' if count == 1 else 'entries'})"
 
 
 def _plain(value: Any, described: Field[Any]) -> Any:
@@ -179,9 +270,7 @@ def _plain(value: Any, described: Field[Any]) -> Any:
 def _revived(value: Any, described: Field[Any]) -> Any:
     if "dtype" in described.metadata:
         return None if value is None else _revived_array(value, described)
-    if isinstance(value, Mapping) and value.get("kind") == "violation":
-        return Violation.from_dict(value)
-    if isinstance(value, Mapping) and value.get("kind") in Value._kinds:
+    if isinstance(value, Mapping) and isinstance(value.get("kind"), str):
         return Value.from_dict(value)
     if isinstance(value, tuple | list):
         return tuple(_revived(item, described) for item in value)

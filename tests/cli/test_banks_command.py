@@ -68,7 +68,7 @@ def test_fix_searches(capsys):
     data = as_json(capsys, *arguments)
     tile = (32, 32)
     accesses = [Access.transpose(tile, 32), Access.rows(tile, 32, "st.b32")]
-    assert Value.from_dict(data["search"]) == find_layouts(accesses, tile=tile, element_bits=32)
+    assert Value.from_dict(data["extra"]["search"]) == find_layouts(accesses, tile=tile, element_bits=32)
     assert run(["banks", *arguments]) == 0
     out = capsys.readouterr().out
     assert "32-way conflict" in out
@@ -124,3 +124,21 @@ def test_what_is_not_understood_is_said_on_stderr(capsys, arguments, reason):
     assert reason in captured.err
     assert captured.out == ""
     assert "Traceback" not in captured.err
+
+
+def test_an_unused_half_of_the_banks_is_left_out(capsys):
+    for first, kept, left_out in ((0, "12  13  14  15", "16-31"), (64, "28  29  30  31", "0-15")):
+        assert run(["banks", "--pattern", f"ld.b32: {first} + lane % 16 * 4"]) == 0
+        shown = capsys.readouterr().out
+        assert " ".join(kept.split()) in " ".join(shown.split())
+        assert f"No lane wants banks {left_out}." in shown
+        assert shown.count("line  bank") == 1
+    assert run(["banks", "--pattern", "ld.b32: lane * 4"]) == 0
+    assert "No lane wants" not in capsys.readouterr().out
+
+
+def test_the_counter_is_one_line(capsys):
+    assert run(["banks", "32x32", "f32", "--pattern", "transpose"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nCounted by l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum\n" in shown
+    assert "Nsight" not in shown

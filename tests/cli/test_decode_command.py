@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import view
@@ -17,26 +19,58 @@ WORD = "0x4000004000010040"
 )
 def test_explains_a_wgmma_descriptor(written, capsys):
     assert run(["decode", written]) == 0
-    assert capsys.readouterr().out == view.text(ts.inspect_descriptor(int(WORD, 0))) + "\n"
+    shown = capsys.readouterr().out
+    assert shown == view.text(ts.descriptor_readings(int(WORD, 0))) + "\n"
+    assert shown.startswith("0x4000004000010040: a wgmma descriptor\n")
 
 
 def test_lists_the_reads(capsys):
     assert run(["decode", WORD, "--addresses", "--major", "MN", "--rows", "128", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    addresses = found.pop("addresses")
+    addresses = found["extra"]["addresses"]
     descriptor = ts.WgmmaDescriptor.decode(int(WORD, 0))
     assert [[int(each, 0) for each in line] for line in addresses] == descriptor.addresses("MN", 128).tolist()
-    assert Value.from_dict(found) == ts.inspect_descriptor(int(WORD, 0), major="MN")
+    assert Value.from_dict(found) == ts.descriptor_readings(int(WORD, 0), major="MN")
+    assert Value.from_dict(found["readings"][0]) == ts.inspect_descriptor(int(WORD, 0), major="MN")
     assert run(["decode", WORD, "--addresses", "--type", "s8"]) == 0
     assert "64 x 32 elements" in capsys.readouterr().out
 
 
 def test_says_no_to_a_word_that_is_none(capsys):
-    assert run(["decode", "0x4000404000010040", "--addresses"]) == 1
+    assert run(["decode", "0x4000c04000010040", "--addresses"]) == 1
     shown = capsys.readouterr()
+    assert shown.out.startswith("0x4000c04000010040: no descriptor\n")
     assert "Not a wgmma descriptor" in shown.out
-    assert "tcgen05" in shown.out
+    assert "bits 46, 47 set" in shown.out
     assert shown.err == ""
+
+
+def test_says_which_kinds_a_number_could_be(capsys):
+    assert run(["decode", "0x4000404000010040"]) == 0
+    assert capsys.readouterr().out.startswith("0x4000404000010040: a tcgen05 descriptor\n")
+    assert run(["decode", "0x08200490"]) == 0
+    shown = capsys.readouterr().out
+    assert "could be 3 kinds of descriptor" in shown
+    assert "B is bfloat16" in shown  # kind f16
+    assert "B is e5m2" in shown  # kind f8f6f4
+    assert run(["decode", "0x2000404000200040", "--addresses", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["readings"][0]["instruction"] == "tcgen05"
+    assert len(found["extra"]["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
+
+
+@given(st.integers(0, (1 << 64) - 1) | st.integers(0, (1 << 32) - 1))
+@settings(max_examples=60)
+def test_every_number_is_read_as_all_it_could_be(word):
+    found = ts.descriptor_readings(word)
+    assert len(found.readings) == (2 if word >> 32 else 2 + 7)
+    for reading in found.possible:
+        assert reading.descriptor.encode() == word
+    assert [reading.sound for reading in found.readings] == sorted(
+        (reading.sound for reading in found.readings), reverse=True
+    )
+    assert Value.from_dict(found.to_dict()) == found
+    assert view.text(found).startswith(f"{word:#x}: ")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +86,8 @@ def test_says_no_to_a_word_that_is_none(capsys):
         ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
         ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major elements of 16 bits"),
         ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
+        ([WORD, "--rows", "0"], "at least 1"),
+        ([WORD, "--rows", "-5"], "at least 1"),
         ([], "Missing argument"),
     ],
 )

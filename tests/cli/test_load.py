@@ -111,3 +111,51 @@ def test_refuses_files_that_hold_no_array(tmp_path, capsys):
         assert reason in capsys.readouterr().err, name
     assert run(["load", "--swizzle", "128B", "--npy", str(tmp_path / "small.npy")]) == 2
     assert "--npy needs --box" in capsys.readouterr().err
+
+
+def test_single_options_replace_single_values_of_an_array(tmp_path, capsys):
+    path = str(tmp_path / "a.npy")
+    np.save(path, np.arange(8 * 128, dtype=np.float16).reshape(8, 128))
+    for options, dims, strides in (
+        (["--dims", "100,8", "--box", "64,4"], [100, 8], [256]),  # as many dims: the array's own strides
+        (["--dims", "100", "--box", "64"], [100], []),
+        (["--dims", "32,4,8", "--box", "8,4,1"], [32, 4, 8], [64, 256]),  # others: dense
+        (["--strides", "512", "--box", "64,4"], [128, 8], [512]),
+        (["--dims", "100,8", "--strides", "512", "--box", "64,2"], [100, 8], [512]),
+    ):
+        assert run(["load", "--npy", path, *options, "--json"]) == 0, options
+        found = json.loads(capsys.readouterr().out)["tensor_map"]
+        assert (found["data_type"], found["dims"], found["strides_bytes"]) == ("float16", dims, strides)
+    assert run(["load", "--npy", path, "--dims", "100", "--box", "64,4"]) == 2
+    shown = capsys.readouterr().err
+    assert "no data_type" not in shown
+    assert "2 entries for rank 1" in shown
+
+
+def test_takes_the_map_from_a_descriptor_or_a_pipe(tmp_path, capsys, monkeypatch):
+    blob = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").encode()
+    (tmp_path / "map.bin").write_bytes(blob)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(blob), encoding="utf-8"))
+    shown = []
+    for source in (str(tmp_path / "map.bin"), blob.hex(), "-"):
+        assert run(["load", source, "--coords", "0,8"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert run(["load", *MAP, "--coords", "0,8"]) == 0
+    assert shown == [capsys.readouterr().out] * 3
+
+
+def test_says_what_lies_outside_in_rows_and_in_bytes(capsys):
+    def said(*coords, box="64,8"):
+        assert (
+            run(["load", "--type", "bf16", "--dims", "64,64", "--box", box, f"--coords={','.join(map(str, coords))}"])
+            == 0
+        )
+        return capsys.readouterr().out
+
+    both = said(-8, -2)
+    assert "outside   2 of 8 rows and 16 bytes of the other 6: filled\n" in both
+    assert " (box)  the part of the copy that lies outside the tensor\n" in both
+    assert "outside   16 bytes of every row: filled\n" in said(8, 0)
+    assert "outside   2 of 8 rows: filled\n" in said(0, -2)
+    assert "outside   8 of 8 rows: filled\n" in said(64, 0)
+    assert "outside " not in said(0, 0).split("tensor  ")[1]

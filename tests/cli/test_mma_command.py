@@ -20,9 +20,8 @@ def test_draws_an_operand(capsys):
 def test_marks_an_element(capsys):
     assert run(["mma", "layout", "64x64", "bf16", "--element", "9,16", "--address", "0x400", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["element"], found["address"]) == ([9, 16], hex(0x400 + 1200))
-    plain = {name: value for name, value in found.items() if name not in ("element", "address")}
-    assert Value.from_dict(plain) == ts.canonical_layout("K", "128B", "bf16").tile((64, 64), start=0x400)
+    assert found["extra"] == {"element": [9, 16], "address": hex(0x400 + 1200)}
+    assert Value.from_dict(found) == ts.canonical_layout("K", "128B", "bf16").tile((64, 64), start=0x400)
 
 
 def test_draws_a_fragment(capsys):
@@ -34,7 +33,7 @@ def test_draws_a_fragment(capsys):
 def test_says_what_a_lane_holds_and_who_holds_an_element(capsys):
     arguments = ["mma", "fragment", "mma.m16n8k8", "--operand", "A", "--type", "bf16"]
     assert run([*arguments, "--lane", "22", "--element", "5,5", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["extra"]
     assert found["holds"] == [[5, 4], [5, 5], [13, 4], [13, 5]]
     assert found["holder"] == {"thread": 22, "value": 1}
     assert found["inverse"] == "((8,2),(2,4)):((4,64),(32,1))"
@@ -48,7 +47,7 @@ def test_ldmatrix_needs_neither_operand_nor_type(capsys):
 def test_lists_the_descriptors_of_a_loop(capsys):
     arguments = ["mma", "descriptors", "64x32", "bf16", "--swizzle", "32B", "--atom-order", "row"]
     assert run([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["extra"]
     loop = ts.wgmma_descriptors((64, 32), "bf16", swizzle="32B", atom_order="row")
     assert found["descriptors"] == [[hex(each.encode()) for each in steps] for steps in loop]
     assert found["words"] == list(loop.words)
@@ -99,3 +98,74 @@ def test_refuses_with_the_reason_on_stderr(arguments, said, capsys):
     shown = capsys.readouterr()
     assert said in shown.err
     assert shown.out == ""
+
+
+MAP = ["--type", "bf16", "--dims", "128,64", "--box", "64,64", "--swizzle", "128B"]
+WORD = "0x4000004000010040"
+
+
+def test_lists_the_descriptors_for_tcgen05(capsys):
+    arguments = ["mma", "descriptors", "128x256", "e2m1", "--for", "tcgen05", "--address", "0x400", "--json"]
+    assert run(arguments) == 0
+    loop = ts.tcgen05_descriptors((128, 256), "e2m1", swizzle="128B", smem_address=0x400)
+    assert json.loads(capsys.readouterr().out)["extra"]["descriptors"] == [[hex(each.encode()) for each in loop[0]]]
+
+
+def test_says_that_a_descriptor_reads_what_was_written(capsys, tmp_path):
+    picture = tmp_path / "agreement.svg"
+    arguments = ["mma", "check", WORD, *MAP, "--smem-address", "0x400"]
+    assert run([*arguments, "--svg", str(picture)]) == 0
+    assert capsys.readouterr().out.startswith("Copies and descriptor agree\n")
+    ET.parse(picture)
+    assert run([*arguments, "--json"]) == 0
+    found = Value.from_dict(json.loads(capsys.readouterr().out))
+    assert found.agrees
+    assert found.shape == (64, 16)
+
+
+def test_says_why_a_descriptor_reads_something_else(capsys):
+    arguments = ["mma", "check", WORD, *MAP, "--smem-address", "0x400", "--copy", "0,0@0", "--copy", "64,0@0x2000"]
+    assert run([*arguments, "--origin", "0,64", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["cause"], found["difference"]["written_address"]) == ("start-address", "0x2400")
+    assert found["correction"]["start_address"] == "0x2400"
+    assert run([*arguments, "--major", "MN", "--tile-major", "K"]) == 1
+    assert "majorness" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_takes_tcgen05_words_too(capsys):
+    blackwell = hex(ts.Tcgen05Descriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B").encode())
+    assert run(["mma", "check", blackwell, *MAP, "--read-as", "f16", "--rows", "64", "--k", "16"]) == 0
+    assert "documented" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([WORD, "nosuch.json"], "no such file: nosuch.json"),
+        (["0x4000c04000010040", *MAP], "a wgmma descriptor keeps bits"),
+        ([str(1 << 64), *MAP], "64 bits"),
+        ([WORD, *MAP, "--copy", "0,0@here"], "here"),
+        ([WORD, *MAP, "--smem-address", "64"], "128"),
+        ([WORD, *MAP, "--origin", "5,6,7"], "write two"),
+        ([WORD, *MAP, "--rows", "300"], "1 to 256"),
+        ([WORD, *MAP, "--box", "128,64"], "swizzle-span"),
+    ],
+)
+def test_check_refuses_with_the_reason_on_stderr(arguments, said, capsys):
+    assert run(["mma", "check", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert said.casefold() in shown.err.casefold()
+    assert shown.out == ""
+
+
+def test_alone_it_shows_its_help(capsys):
+    assert run(["mma"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: tilescope mma")
+
+
+def test_an_unknown_operand_is_told_in_a_sentence(capsys):
+    assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "Z", "--type", "bf16"]) == 2
+    assert capsys.readouterr().err == (
+        "error: unknown-name: operand Z; known: A, B, C, D. Give one of these operand names.\n"
+    )

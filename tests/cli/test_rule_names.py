@@ -51,8 +51,13 @@ def names_in(module):
             continue
         parameters = [each.arg for each in node.args.args if each.arg not in ("self", "cls")]
         if parameters[:1] in (["rule"], ["what"]):
-            inner = [each for each in ast.walk(node) if isinstance(each, ast.Call) and called(each) in ("Violation", "broken", "_wrong")]
-            makers |= {node.name: each.args[0] for each in inner[:1]}
+            inner = [
+                each
+                for each in ast.walk(node)
+                if isinstance(each, ast.Call) and called(each) in ("Violation", "broken", "_wrong")
+            ]
+            if inner:
+                makers[node.name] = inner[0].args[0]
     for call in calls:
         if called(call) in ("Violation", "broken") and not (
             isinstance(call.args[0], ast.JoinedStr) and "{rule}" in ast.unparse(call.args[0])
@@ -60,12 +65,18 @@ def names_in(module):
             found |= spelled(call.args[0])
         elif called(call) in makers and isinstance(call.args[0], ast.Constant):
             spelling = makers[called(call)]
+            if isinstance(spelling, ast.Constant):  # the parameter is no rule after all
+                continue
             while isinstance(spelling, ast.Name) and "_wrong" in makers and called(call) != "_wrong":
                 spelling = makers["_wrong"]  # passed on once more
             given = call.args[0].value
             found |= spelled(spelling, rule=[given]) if isinstance(spelling, ast.JoinedStr) else {given}
     for node in ast.walk(module):
-        if isinstance(node, ast.For) and isinstance(node.target, ast.Tuple) and ast.unparse(node.target.elts[0]) == "rule":
+        if (
+            isinstance(node, ast.For)
+            and isinstance(node.target, ast.Tuple)
+            and ast.unparse(node.target.elts[0]) == "rule"
+        ):
             found |= {row.elts[0].value for row in node.iter.elts}
     return found
 
@@ -83,7 +94,8 @@ def test_the_source_gives_the_names_that_are_printed():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_name_is_explained(name, capsys):
     assert run(["explain", name]) == 0
-    assert capsys.readouterr().out.startswith(f"{name}\n")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{name}\n") or name not in RULES.keys() | RULE_NAMES.keys()  # a term may bear the name
 
 
 def test_the_table_has_no_other_names():

@@ -70,7 +70,7 @@ def test_json_gives_the_value_back(mode, capsys):
 
 def test_json_with_an_address_says_the_base_offset(capsys):
     assert run(["swizzle", "128B", "--address", "0x480", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(capsys.readouterr().out)["extra"]
     assert (data["address"], data["base_offset"]) == ("0x480", 1)
 
 

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import struct
 import sys
+import threading
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -159,8 +161,8 @@ def test_im2col_and_im2col_wide(answer):
 
 
 def test_missing_and_unknown_arguments_are_reasons(answer):
-    for given in (["--type", "bf16"], ["--dims", "64,64"]):
-        status, out, err = answer("check", *given)
+    for options in (["--type", "bf16"], ["--dims", "64,64"]):
+        status, out, err = answer("check", *options)
         assert (status, out) == (2, "")
         assert "no box" in err
     status, _, err = answer("check", "-", stdin='{"dims": [64], "boxes": [64]}')
@@ -202,7 +204,7 @@ def test_several_dumps_are_all_answered(answer):
     assert "Accepted." in out
     assert "Refused: 1 broken rule" in out
     found = json.loads(answer("check", "-", "--json", stdin=both)[1])
-    assert (found["accepted"], [each["accepted"] for each in found["others"]]) == (True, [False])
+    assert (found["accepted"], [each["accepted"] for each in found["extra"]["others"]]) == (True, [False])
 
 
 def test_encode_prints_what_decode_reads(answer, tmp_path):
@@ -216,7 +218,7 @@ def test_encode_prints_what_decode_reads(answer, tmp_path):
     assert (status, out, err) == (0, "", f"wrote {file}\n")
     assert file.read_bytes() == blob
     as_json = answer("encode", *SOUND, "--json")[1]
-    assert json.loads(as_json)["hex"] == blob.hex()
+    assert json.loads(as_json)["extra"]["hex"] == blob.hex()
     for source, stdin in (
         ([blob.hex()], ""),
         ([str(file)], ""),
@@ -351,3 +353,63 @@ def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
     status, _, err = answer("explain", "box-rnage")
     assert status == 2
     assert "box-range" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "said"),
+    [
+        (["check", "nosuch.json"], "", "no such file: nosuch.json"),
+        (["check", "no such file.bin"], "", "no such file: no such file.bin"),
+        (["decode", "nosuch.bin"], "", "no such file: nosuch.bin"),
+        (["diff", MATRIX.encode().hex(), "nosuch"], "", "no such file: nosuch"),
+        (["check", "."], "", ". is a directory"),
+        (["check"], "", "stdin is empty"),
+        (["check", "-"], " \n", "stdin is empty"),
+        (["encode"], "", "stdin is empty"),
+        (["diff", "-", "-"], "", "- can be given once"),
+        (["check", "-", "-"], "", "2 sources"),
+        (["check", "[1,2"], "", "no JSON"),
+        (["check", "-"], '{"dims": [64', "no JSON"),
+        (["check", "-"], "{dims: 64}", "no JSON"),
+        (["check", "-"], bytes(200), "200 bytes that are no text"),
+        (["check", "--type", "bf16", "--dims", "64,,64", "--box", "8,8"], "", "a comma without a number"),
+        (["encode", "-"], CUTLASS + CUTLASS.replace("(64,64", "(64,32"), "the arguments of 2 maps"),
+    ],
+)
+def test_what_is_no_map_is_told_what_it_is(arguments, stdin, said, answer):
+    status, out, err = answer(*arguments, stdin=stdin)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "0 numbers" not in err
+
+
+def test_a_pipe_is_as_good_as_a_file(tmp_path, answer):
+    for command in (["check"], ["decode"], ["diff", MATRIX.encode().hex()]):
+        pipe = tmp_path / f"pipe-{command[0]}"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(MATRIX.encode(),))
+        writer.start()
+        assert answer(*command, str(pipe))[0] == 0
+        writer.join()
+
+
+def test_encode_takes_what_check_takes(tmp_path, answer):
+    file = tmp_path / "map.json"
+    file.write_text(json.dumps(MATRIX.to_dict()))
+    for source, stdin in (([str(file)], ""), (["-"], MATRIX.encode()), ([], MATRIX.encode()), ([str(file)], "")):
+        assert answer("encode", *source, stdin=stdin)[1] == MATRIX.encode().hex() + "\n"
+    smaller = MATRIX.with_fields(box=(64, 8))
+    assert answer("encode", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
+
+
+def test_names_may_stand_for_the_numbers_of_a_dump(answer):
+    named = CUTLASS.replace("format         9", "format         CU_TENSOR_MAP_DATA_TYPE_BFLOAT16")
+    named = named.replace("swizzle        3", "swizzle        CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B")
+    named = named.replace(
+        "l2Promotion    2", "l2Promotion    <CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B: 2>"
+    )
+    assert named.count("CU_TENSOR_MAP") == 3
+    assert answer("check", "-", stdin=named) == answer("check", "-", stdin=CUTLASS)
+    status, out, _ = answer("check", "-", stdin=named.replace("SWIZZLE_128B", "SWIZZLE_129B"))
+    assert status == 1
+    assert "CU_TENSOR_MAP_SWIZZLE_129B" in out

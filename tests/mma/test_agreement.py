@@ -270,7 +270,7 @@ def test_elements_that_no_copy_brings_are_named():
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B"), rows=64)
     assert found.cause == "not-written"
     assert (found.difference.mn, found.difference.k, found.difference.written_address) == (32, 0, None)
-    assert "no copy brings it" in found.sentence
+    assert "no copy leaves it in shared memory" in found.sentence
 
 
 def test_a_copy_that_overwrites_another_is_seen():
@@ -278,7 +278,9 @@ def test_a_copy_that_overwrites_another_is_seen():
     loop = wgmma_descriptors((64, 128), "bf16", swizzle="128B")
     assert compatible(a, loop, copies=[((0, 0), 0), ((64, 0), 8192)])
     found = compatible(a, loop, copies=[((0, 0), 0), ((64, 0), 4096)])
-    assert found.cause in ("not-written", "start-address", "several")
+    assert not found
+    gone = compatible(a, loop[0][0], copies=[((0, 0), 0), ((64, 0), 0)])
+    assert (gone.cause, gone.difference.written_address, gone.difference.found) == ("not-written", None, (0, 64))
 
 
 def test_two_mistakes_are_both_told():

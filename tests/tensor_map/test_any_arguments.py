@@ -103,7 +103,7 @@ def sound_arguments(draw, kind):
             if counted <= ends[0] - ends[1]:  # no corners leave a pixel
                 dims[axis] = counted = (1 << 31) - 1
             lower = draw(st.integers(ends[0], min(ends[1], ends[1] + counted - 1)))
-            most = min(ends[1], (1 << 31) - 1 - counted + lower)  # pixels are counted in signed 32 bits
+            most = min(ends[1], (1 << 31) - 1 - counted)  # the end of the box is kept in signed 32 bits
             corners.append((lower, draw(st.integers(max(ends[0], 1 - counted + lower), most))))
         given["dims"] = tuple(dims)
         given["lower_corner"], given["upper_corner"] = (tuple(each) for each in zip(*corners, strict=True))

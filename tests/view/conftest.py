@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilescope import canonical_layout, fragment, inspect_descriptor, view, wgmma_descriptors
+from tilescope import (
+    InstructionDescriptor,
+    TensorMap,
+    WgmmaDescriptor,
+    canonical_layout,
+    compatible,
+    descriptor_readings,
+    fragment,
+    inspect_descriptor,
+    tcgen05_descriptors,
+    view,
+    wgmma_descriptors,
+)
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
@@ -69,6 +81,10 @@ def spanning():
     return Grid("Spans", tiers, rows, ("row", "byte"))
 
 
+MATRIX = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
+PLAIN = TensorMap("bf16", (64, 64), (128,), (64, 64))
+
+
 def tensor_core_drawings():
     """Operands, fragments and descriptors."""
     layout = canonical_layout("K", "128B", "bf16")
@@ -82,6 +98,14 @@ def tensor_core_drawings():
         "wgmma descriptor": view.draw(inspect_descriptor(0x4000404000010040)),
         "reads": view.draw(inspect_descriptor(0x4000004000010040), rows=64),
         "loop": view.draw(wgmma_descriptors((128, 128), "bf16", swizzle="128B")),
+        "blackwell loop": view.draw(tcgen05_descriptors((128, 32), "tf32", major="MN", swizzle="128B_ATOM_32B")),
+        "readings": view.draw(descriptor_readings(0x08200490)),
+        "no reading": view.draw(descriptor_readings(0x4000C04000010040)),
+        "block-scaled": view.draw(InstructionDescriptor("mxf4nvf4", 256, 256, scale_type="ue4m3", k=96)),
+        "bytes transposed": view.draw(fragment("ldmatrix.m16n16.x2.trans.b8")),
+        "agreement": view.draw(compatible(MATRIX, WgmmaDescriptor.decode(0x4000004000010000))),
+        "wrong stride": view.draw(compatible(MATRIX, WgmmaDescriptor.decode(0x4000002000010000))),
+        "core matrices of plain rows": view.draw(compatible(PLAIN, WgmmaDescriptor.decode(0x0000000800400000))),
     }
 
 

@@ -4,7 +4,20 @@ import re
 
 import pytest
 
-from tilescope import WgmmaDescriptor, canonical_layout, fragment, inspect_descriptor, view, wgmma_descriptors
+from tilescope import (
+    InstructionDescriptor,
+    Tcgen05Descriptor,
+    TensorMap,
+    WgmmaDescriptor,
+    canonical_layout,
+    compatible,
+    descriptor_readings,
+    fragment,
+    inspect_descriptor,
+    tcgen05_descriptors,
+    view,
+    wgmma_descriptors,
+)
 from tilescope.errors import RuleError
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Table
@@ -227,3 +240,73 @@ def test_a_loop_lists_every_descriptor():
 def test_a_long_loop_is_cut():
     loop = wgmma_descriptors((256, 512), "bf16", swizzle="32B")
     assert "The first 64 of 128." in view.text(loop)
+
+
+INSTRUCTION_TEXT = """\
+tcgen05 instruction descriptor, kind mxf4 0x88400880
+
+kind mxf4: e2m1 x e2m1 -> float32, m128 n256 k96, A K-major, B K-major, scales
+ue8m0, ids 0 and 0; for cta_group::1, cta_group::2."""
+
+
+def test_an_instruction_descriptor_is_drawn_as_its_word():
+    descriptor = InstructionDescriptor("mxf4", 128, 256, k=96)
+    text = view.text(descriptor)
+    assert text.startswith(INSTRUCTION_TEXT.replace("0x88400880", f"{descriptor.encode():#010x}"))
+    ruler = only(view.draw(descriptor), BitRuler)
+    assert (ruler.bits, ruler.row_bits) == (32, 32)
+    fields = {field.name: (field.low, field.high, field.meaning) for field in ruler.fields}
+    assert fields["M"] == (27, 28, "128 rows of A and D")
+    assert fields["K"] == (31, 31, "k is 96 (sm_103a)")
+    assert fields["scale type"] == (23, 23, "scale factors are ue8m0")
+
+
+def test_a_tcgen05_descriptor_is_drawn_as_its_word():
+    descriptor = Tcgen05Descriptor(
+        0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle="128B", leading_is_address=True
+    )
+    fields = {field.name: field for field in only(view.draw(descriptor), BitRuler).fields}
+    assert fields["leading"].meaning.startswith("0x4000: where k goes on")
+    assert fields["leading"].colour != "unused"
+    assert (fields["leading mode"].low, fields["leading mode"].value) == (52, "0x1")
+
+
+def test_readings_name_every_kind_and_draw_the_possible_ones():
+    found = descriptor_readings(0x08200490)
+    drawing = view.draw(found)
+    verdicts = drawing.parts[0]
+    assert [row[:2] for row in verdicts.rows] == [
+        (reading.name, "yes" if reading.sound else "no") for reading in found.readings
+    ]
+    assert len([part for part in drawing.parts if isinstance(part, BitRuler)]) == len(found.possible) == 3
+
+
+def test_an_agreement_marks_the_fields_that_are_wrong():
+    a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
+    wrong = WgmmaDescriptor(0x80, leading_bytes=16, stride_bytes=512, swizzle="128B")
+    given, right = [part for part in view.draw(compatible(a, wrong)).parts if isinstance(part, BitRuler)]
+    assert [field.name for field in given.fields if field.mark] == ["start", "stride"]
+    assert [field.name for field in right.fields if field.mark] == []
+    assert {field.name: field.value for field in right.fields}["stride"] == "0x40"
+
+
+def test_an_agreement_without_a_right_descriptor_shows_the_given_one():
+    a = TensorMap("bf16", (64, 64), (128,), (64, 64))
+    found = compatible(a, WgmmaDescriptor(0, leading_bytes=128, stride_bytes=256, swizzle="none"))
+    drawing = view.draw(found)
+    assert drawing.title == "The descriptor reads something else: none-against-none"
+    assert not [field for field in only(drawing, BitRuler).fields if field.mark]
+
+
+def test_majorness_alone_is_no_wrong_field():
+    a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
+    right = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    found = compatible(a, right, major="MN", tile_major="K")
+    assert found.cause == "majorness"
+    assert not [field for field in only(view.draw(found), BitRuler).fields if field.mark]
+
+
+def test_a_blackwell_loop_lists_every_descriptor():
+    loop = tcgen05_descriptors((128, 32), "tf32", major="MN", swizzle="128B_ATOM_32B")
+    listed = next(part for part in view.draw(loop).parts if isinstance(part, Table) and part.headings)
+    assert [line[-1] for line in listed.rows] == [f"{each.encode():#018x}" for steps in loop for each in steps]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from tilescope.cli.options import output_options, rows_and_columns, smem_address_option
 from tilescope.cli.output import STDOUT, Output
 from tilescope.errors import RuleError
-from tilescope.notation import NOTATION, convert_layout
+from tilescope.notation import NOTATION, NoEquivalent, convert_layout
 
 
 @click.command()
@@ -45,10 +43,8 @@ def convert(
     except RuleError as refused:
         if any(violation.rule != "no-equivalent" for violation in refused.violations):
             raise
-        violations = [violation.to_dict() for violation in refused.violations]
-        click.echo(
-            json.dumps({"kind": "violations", "violations": violations}, indent=2) if output.as_json else str(refused)
-        )
+        reason = NoEquivalent(refused.violations)
+        Output(as_json=True).show(reason) if output.as_json else click.echo(str(reason))
         return 1
     if not output.as_json and output.svg_path != STDOUT:
         click.echo(f"{found.result}\n")  # whole, on a line of its own, however narrow the terminal

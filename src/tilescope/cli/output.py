@@ -14,6 +14,7 @@ import click
 
 from tilescope import view
 from tilescope.errors import broken
+from tilescope.value import EXTRA
 
 if TYPE_CHECKING:
     from tilescope.value import Value
@@ -40,10 +41,10 @@ class Output:
         """Print `value` as JSON or drawn, and write its SVG where one was asked for.
 
         `options` go to the drawing function of its kind; a value drawn otherwise brings its `drawing`.
-        `extra` joins the value's own plain data in JSON.
+        `extra` stands beside the value's own plain data in JSON, under a key that `Value.from_dict` passes over.
         """
         if self.as_json:
-            click.echo(json.dumps(value.to_dict() | (extra or {}), indent=2))
+            click.echo(json.dumps(value.to_dict() | ({EXTRA: extra} if extra else {}), indent=2))
             if self.svg_path is None:
                 return
         drawn = drawing or view.draw(value, **options)

@@ -1,11 +1,18 @@
 """Tensor cores: how operands lie in shared memory and in registers, and what a descriptor reads.
 
-canonical.py      the shared-memory layouts that tensor cores read, and tiles made of them
-wgmma.py          the 64-bit matrix descriptor of Hopper: encode, decode, which bytes it reads
-wgmma_loop.py     the descriptors of a whole K loop over a tile
-instruction.py    the table of mma and wgmma: shapes, types, how many elements fill a register
-fragment.py       which lane holds which element of an operand in registers
-ldmatrix.py       shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays
-shape_stride.py   CuTe's shape:stride, in which fragments are written down
-bits.py           words of bit fields, in which descriptors are written down
+canonical.py                 the shared-memory layouts that tensor cores read, and tiles made of them
+operand_descriptor.py        what the 64-bit descriptors share: fields, and the bytes they read
+wgmma.py, tcgen05.py         those of Hopper and of Blackwell
+descriptor_loop.py           the descriptors of a whole K loop over a tile: wgmma_loop.py, tcgen05_loop.py
+tcgen05_kind.py              the kinds of tcgen05.mma: types, codes, shapes
+instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
+descriptor_word.py           any word explained field by field; instruction_word.py; readings.py: all it could be
+written.py, agreement.py     where copies leave a tile, and whether a descriptor reads it there; diagnosis.py: why not
+emulation.py                 a matrix product by the whole path
+instruction.py               mma and wgmma instructions: shapes and types
+fragment.py                  which lane holds which element of an operand in registers
+ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays; matrix_form.py: their forms
+packed.py                    values narrower than a byte, dense or one to a byte
+shape_stride.py              CuTe's shape:stride, in which fragments are written down
+bits.py                      words of bit fields, in which descriptors are written down
 """

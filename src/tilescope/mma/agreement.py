@@ -222,5 +222,5 @@ def _in_words(difference: Difference) -> str:
     )
     read = f"is read at {difference.read_address:#x}, where {there} lies"
     if difference.written_address is None:
-        return f"{place} {read}, but no copy brings it"
+        return f"{place} {read}, but no copy leaves it in shared memory"
     return f"{place} was written at {difference.written_address:#x} and {read}"

@@ -16,6 +16,7 @@ modes.py           mode names, the driver, PTX, Layout(...)   conversion.py   fr
 from tilescope.notation.conversion import (
     NOTATION,
     Conversion,
+    NoEquivalent,
     Notation,
     NotationName,
     convert_layout,
@@ -27,6 +28,7 @@ from tilescope.notation.shared_layout import SharedLayout
 __all__ = [
     "NOTATION",
     "Conversion",
+    "NoEquivalent",
     "Notation",
     "NotationName",
     "SharedLayout",

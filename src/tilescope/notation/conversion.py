@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, unknown_name
+from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.layout import Layout
 from tilescope.mma.canonical import Major
 from tilescope.notation import cute, cute_atom, modes, mosaic, triton
@@ -87,6 +87,21 @@ class Conversion(Value):
 
     def __str__(self) -> str:
         return self.result
+
+
+@dataclass(frozen=True, slots=True)
+class NoEquivalent(Value):
+    """Why a layout has no text in a notation.
+
+    >>> found = NoEquivalent((Violation("no-equivalent", "error", "layout", "128B", "no such name", "Use cute."),))
+    >>> print(found)
+    no-equivalent: 128B; no such name. Use cute.
+    """
+
+    violations: tuple[Violation, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.violations))
 
 
 def parse_layout(

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Required, TypedDict, Unpack
 
 from tilescope.arch import Basis, architectures_with
 from tilescope.errors import RuleError, Severity, Violation, unknown_name
-from tilescope.value import Value
+from tilescope.value import Row
 
 # The kinds of map, and the other things that rules speak of.
 Subject = Literal[
@@ -48,8 +48,8 @@ class Breach(NamedTuple):
 Check = Callable[[Any], Sequence[Breach]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Value):
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule(Row):
     """One rule: its demand in a sentence, its source, and an example that keeps it and one that breaks it.
 
     >>> box_range = Rule.named("box-range")
@@ -85,27 +85,15 @@ class Rule(Value):
         self, argument: str, found: str, limit: str, fix: str, change: Mapping[str, Any] | None = None
     ) -> Violation:
         """A violation of this rule."""
-        frozen = None if change is None else MappingProxyType(dict(change))
-        return Violation(self.name, self.severity, argument, found, limit, fix, frozen)
+        return Violation(self.name, self.severity, argument, found, limit, fix, change)
 
     def broken_by(self, subject: Any) -> list[Violation]:
         """What the rule's check finds in a map or a copy; nothing for a rule without a check."""
         return [] if self.check is None else [self.violation(*each) for each in self.check(subject)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; the check itself stays behind."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "severity": self.severity,
-            "demand": self.demand,
-            "source": self.source,
-            "basis": self.basis,
-            "subjects": list(self.subjects),
-            "architectures": list(self.architectures),
-            "passing": dict(self.passing),
-            "failing": dict(self.failing),
-        }
+        """Plain values for JSON; the check, and what it reads, stay behind."""
+        return {name: value for name, value in Row.to_dict(self).items() if name not in ("reads", "check")}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:

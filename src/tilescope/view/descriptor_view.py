@@ -26,6 +26,9 @@ _SHOWN_NAME = {
     "stride_bytes": "stride",
     "base_offset": "base offset",
     "leading_is_address": "leading mode",
+    "m": "M",
+    "n": "N",
+    "k": "K",
     "a_type": "A type",
     "b_type": "B type",
     "d_type": "D type",
@@ -144,7 +147,7 @@ def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: t
     reserved = [bit for bit in range(bits) if word.word >> bit & 1 and bit not in covered]
     fields += [BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in reserved]
     scaled = (
-        "n is stored divided by 8, m by 16 or 128"
+        "N is stored divided by 8, M by 16 or 128"
         if bits == INSTRUCTION_BITS
         else "Start, leading and stride are stored divided by 16"
     )

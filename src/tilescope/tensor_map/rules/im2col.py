@@ -27,13 +27,13 @@ def corner_range(rank: int) -> tuple[int, int]:
 
 
 def pixels_between(extent: int, lower: int, upper: int) -> int:
-    """Pixels of the bounding box along one dim; the driver keeps its last pixel in signed 32 bits.
+    """Pixels of the bounding box along one dim; the driver keeps its end, dim + upper, in signed 32 bits.
 
     >>> pixels_between(32, -1, -1), pixels_between((1 << 32) - 1, 0, 0)
     (32, -1)
     """
-    last = (extent - 1 + upper + (1 << 31)) % (1 << 32) - (1 << 31)
-    return last - lower + 1
+    end = (extent + upper + (1 << 31)) % (1 << 32) - (1 << 31)
+    return end - lower
 
 
 def _opened(extent: int, lower: int, upper: int, limits: tuple[int, int]) -> tuple[int, int] | None:

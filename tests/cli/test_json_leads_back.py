@@ -1,0 +1,70 @@
+"""What a command prints with --json is a value: `Value.from_dict` takes it back, whatever was added beside it."""
+
+import json
+
+import pytest
+
+from tilescope.cli import COMMANDS, run
+from tilescope.cli.mma import mma
+from tilescope.value import EXTRA, Value
+
+MAP = ["--type", "bf16", "--dims", "256,256", "--box", "64,64", "--swizzle", "128B"]
+IM2COL = ["--type", "f16", "--dims", "64,14,14,8", "--lower=-1,-1", "--upper=-1,-1",
+          "--channels", "64", "--pixels", "64"]  # fmt: skip
+ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
+TWO_MAPS = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [64, 64]}'
+
+# command line: the kind that it prints, and what stands beside it
+PRINTED = [
+    (["plan", "128x64", "bf16"], "plan_report", []),
+    (["plan", "128x64", "bf16", "--fold", "--why"], "plan_report", []),
+    (["plan", "128x64", "bf16", "--swizzle", "96B"], "plan_report", []),
+    (["gemm", "4096x4096x4096", "bf16"], "gemm_plan", []),
+    (["check", *MAP], "map_report", []),
+    (["check", *MAP, "--box", "128,64"], "map_report", []),
+    (["encode", *MAP], "inspection", ["hex", "words"]),
+    (["encode", *IM2COL], "inspection", ["hex", "words"]),
+    (["decode", 256 * "f"], "inspection", []),
+    (["decode", "0x4000004000010040"], "word_readings", []),
+    (["decode", "0x4000004000010040", "--addresses"], "word_readings", ["addresses"]),
+    (["decode", "0x4000004000010040", "--addresses", "--rows", "8", "--major", "MN"], "word_readings", ["addresses"]),
+    (["diff", TWO_MAPS, TWO_MAPS.replace("128]", "256]")], "tensor_map_diff", []),
+    (["load", *MAP, "--coords", "224,0"], "trace", []),
+    (["load", *IM2COL, "--coords", "0,-1,-1,0"], "trace", []),
+    (["swizzle", "128B"], "swizzle", []),
+    (["swizzle", "xor:2,4,3", "--address", "0x480"], "swizzle", ["address", "base_offset"]),
+    (["banks", "--pattern", "ld.b32: lane * 33 * 4"], "tile_report", []),
+    (["banks", "32x32", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows"], "tile_report", []),
+    (["banks", "32x32", "f32", "--pattern", "transpose", "--fix"], "tile_report", ["search"]),
+    (["mma", "layout", "128x64", "bf16"], "operand_tile", []),
+    (["mma", "layout", "128x64", "bf16", "--element", "9,8"], "operand_tile", ["element", "address"]),
+    (["mma", "fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16"], "fragment", ["inverse"]),
+    (["mma", "fragment", "ldmatrix.x4", "--lane", "3"], "fragment", ["inverse", "lane", "holds"]),
+    (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "words"]),
+    (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x400"], "agreement", []),
+    (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x800"], "agreement", []),
+    (["convert", ATOM, "--to", "triton"], "conversion", []),
+    (["convert", 'Layout((60, 60), 16, padding_bytes=8)', "--to", "triton"], "no_equivalent", []),
+    (["explain"], "topic_index", []),
+    (["explain", "base", "offset"], "topic", []),
+    (["explain", "bf16"], "topic", []),
+    (["explain", "lower_corner[i]"], "topic", []),
+    (["explain", "box-range"], "rule", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "kind", "beside"), PRINTED, ids=lambda given: " ".join(given)[:60])
+def test_what_a_command_prints_leads_back_to_its_value(arguments, kind, beside, capsys):
+    assert run([*arguments, "--json"]) in (0, 1)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], list(printed.get(EXTRA, ()))) == (kind, beside)
+    found = Value.from_dict(printed)
+    assert type(found) is Value._kinds[kind]
+    printed.pop(EXTRA, None)
+    assert found.to_dict() == printed
+    assert Value.from_dict(found.to_dict()) == found
+
+
+def test_every_command_is_among_them():
+    assert {arguments[0] for arguments, _, _ in PRINTED} == set(COMMANDS)
+    assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma.commands)
