@@ -12,7 +12,10 @@ from tilescope.notation import NOTATION, NoEquivalent, convert_layout
 
 @click.command()
 @click.argument("text")
-@click.option("--to", "notation", required=True, type=click.Choice(list(NOTATION)), help="The notation of the answer.")
+@click.option(
+    "--to", "notation", required=True, type=click.Choice(list(NOTATION)), metavar="NOTATION",
+    help=f"The notation of the answer: {', '.join(NOTATION)}.",
+)  # fmt: skip
 @click.option("--bits", type=int, help="Bits of an element, where TEXT does not say.")
 @click.option("--shape", type=rows_and_columns, metavar="MNxK", help="The tile in elements, where TEXT does not say.")
 @click.option(
