@@ -56,7 +56,7 @@ def test_says_which_kinds_a_number_could_be(capsys):
     assert run(["decode", "0x2000404000200040", "--addresses", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["readings"][0]["instruction"] == "tcgen05"
-    assert len(found["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
+    assert len(found["extra"]["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
 
 
 @given(st.integers(0, (1 << 64) - 1) | st.integers(0, (1 << 32) - 1))
@@ -80,12 +80,14 @@ def test_every_number_is_read_as_all_it_could_be(word):
         (["-1"], "No such option"),
         (["--", "-1"], "at most 64 bits"),
         (["12", "34"], "at most 64 bits"),
-        (["twelve"], "at most 64 bits"),
+        (["twelve"], "no such file: twelve"),
         ([WORD, "--major", "row"], "known: K, MN"),
         ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),
         ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
         ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major elements of 16 bits"),
         ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
+        ([WORD, "--rows", "0"], "at least 1"),
+        ([WORD, "--rows", "-5"], "at least 1"),
         ([], "Missing argument"),
     ],
 )
