@@ -56,7 +56,7 @@ def test_says_which_kinds_a_number_could_be(capsys):
     assert run(["decode", "0x2000404000200040", "--addresses", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["readings"][0]["instruction"] == "tcgen05"
-    assert len(found["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
+    assert len(found["extra"]["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
 
 
 @given(st.integers(0, (1 << 64) - 1) | st.integers(0, (1 << 32) - 1))
