@@ -28,6 +28,7 @@ from tilescope.mma.bits import WordField, WordFormat
 from tilescope.mma.canonical import CanonicalLayout, Major
 from tilescope.mma.operand_descriptor import DescriptorForm, OperandDescriptor
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
+from tilescope.value import is_one_of
 
 # PTX ISA, "Shared memory descriptor" of tcgen05; CuTe calls bits 46-47 the version.
 # fmt: off
@@ -81,7 +82,7 @@ class Tcgen05Descriptor(OperandDescriptor):
         leading_is_address: bool = False,
     ) -> None:
         given: object = leading_is_address
-        if not isinstance(given, bool | np.bool_):
+        if not isinstance(given, bool | np.bool_) and not is_one_of(given, (0, 1)):  # a word's bit is 0 or 1
             found = f"leading_is_address = {printed(given)}"
             raise broken("argument-type", "leading_is_address", found, "True or False", "Give a bool.")
         self._fill(
