@@ -3,6 +3,8 @@
 import copy
 import json
 import pickle
+import subprocess
+import sys
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -10,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tilescope as ts
 from tilescope.arch import ARCH, Arch
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, Violation
 from tilescope.layout import Layout
+from tilescope.mma.readings import descriptor_readings
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.value import Row, Value, array_field, hex_field, plain_int, read_only, row_field
 
@@ -261,3 +265,150 @@ def test_plain_int_takes_integers_alone(given_value, plain):
     found = plain_int(given_value)
     assert found == plain
     assert type(found) is type(plain)
+
+
+EVERY_KIND = """
+import json
+from tilescope.value import Value, _kind_called
+
+_kind_called("no such kind")
+print(json.dumps(sorted(Value._kinds)))
+"""
+IN_THEIR_MODULES = """
+import importlib, json, pkgutil
+import tilescope
+from tilescope.value import Value
+
+for module in pkgutil.walk_packages(tilescope.__path__, "tilescope.", onerror=lambda name: None):
+    if not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except ImportError:  # an extra that is not installed; such modules define no kinds
+            pass
+print(json.dumps(sorted(Value._kinds)))
+"""
+ALONE = """
+import json, sys
+import tilescope as ts
+
+for kind in json.loads(sys.stdin.read()):
+    for module in [name for name in sys.modules if name.startswith("tilescope.")]:
+        del sys.modules[module]  # as fresh as when the process began
+    from tilescope.value import Value
+    from tilescope.errors import RuleError
+    try:
+        Value.from_dict({"kind": kind, "no such field": 1})
+    except RuleError as error:
+        assert "no such field" in str(error) or "without" in str(error) or "rule" in str(error), (kind, str(error))
+"""
+
+
+def program(source, given=""):
+    return subprocess.run(
+        [sys.executable, "-c", source], input=given, text=True, capture_output=True, check=True
+    ).stdout
+
+
+def test_a_fresh_process_knows_every_kind():
+    every = json.loads(program(IN_THEIR_MODULES))
+    assert json.loads(program(EVERY_KIND)) == every
+    assert not {"row", "value", "option", "any_map", "geometry", "operand_descriptor", "descriptor_loop"} & set(every)
+    program(ALONE, json.dumps(every))
+
+
+def test_a_fresh_process_reads_what_another_wrote():
+    plans = ts.plan((128, 64), "bf16").to_dict()
+    back = "import sys, json, tilescope as ts; print(ts.Value.from_dict(json.load(sys.stdin)).best.swizzle.name)"
+    assert program(back, json.dumps(plans)) == "128B\n"
+
+
+def test_a_violation_is_read_by_its_kind_too():
+    found = ts.TensorMap.check("bf16", (64, 64), (128,), (64, 512))
+    assert tuple(Value.from_dict(json.loads(json.dumps(each.to_dict()))) for each in found) == found
+
+
+def test_what_stands_beside_a_value_is_passed_over():
+    layout = Layout((8, 64), 16)
+    assert Value.from_dict(layout.to_dict() | {"extra": {"anything": 1}}) == layout
+
+
+@pytest.mark.parametrize("rule", ts.RULES.values(), ids=lambda rule: rule.name)
+def test_rules_travel(rule):
+    for back in (pickle.loads(pickle.dumps(rule)), copy.copy(rule), copy.deepcopy(rule)):
+        assert back is rule
+    assert Value.from_dict(json.loads(json.dumps(rule.to_dict()))) is rule
+    assert {rule: 1}[rule] == 1
+
+
+MAP = ts.TensorMap("bf16", (256, 256), (512,), (64, 64), swizzle="128B")
+LDMATRIX = ts.Access.named("ldmatrix.x4", (64, 64), 16)
+GEMM = ts.plan_gemm(4096, 4096, 4096, "bf16")
+RESULTS = [
+    GEMM, GEMM.a, GEMM.a.problem, GEMM.a.boxes, GEMM.a.costs, GEMM.a.canonical, MAP, ts.plan((128, 64), "bf16"),
+    ts.plan((128, 64), "bf16", swizzle="96B"), ts.trace(MAP, (224, 0)), ts.trace(MAP, (224, 0)).runs[0],
+    ts.inspect_tensor_map(MAP.encode()), ts.inspect_tensor_map(bytes(range(128))), ts.inspect_descriptor(0x4000004000010040),
+    descriptor_readings(0x8400010), descriptor_readings(0x4000004000010040), LDMATRIX,
+    ts.tile_report(LDMATRIX, Layout((64, 64), 16)),
+    ts.find_layouts(LDMATRIX, tile=(64, 64), element_bits=16), ts.bank_report("ld.b32", np.arange(32) * 128),
+    ts.fragment("mma.m16n8k16", "A", "bf16"), ts.fragment("wgmma.m64n256k16", "D", "f32"),
+    ts.wgmma_descriptors((128, 64), "bf16", swizzle="128B"), ts.tcgen05_descriptors((128, 64), "bf16", swizzle="128B"),
+    ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), ts.convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "triton"),
+    ts.compatible(MAP, ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B"), smem_address=0x800),
+    *ts.RULES.values(), *ts.SMEM_OP.values(),
+]  # fmt: skip
+
+
+def all_within(value):
+    """The value and every value in its fields."""
+    yield value
+    for each in fields(value):
+        inner = getattr(value, each.name)
+        for item in inner if isinstance(inner, tuple) else (inner,):
+            if isinstance(item, Value):
+                yield from all_within(item)
+
+
+@pytest.mark.parametrize("value", [*RESULTS, *CORE_VALUES], ids=ids)
+def test_reprs_are_short_and_begin_with_the_class(value):
+    for each in all_within(value):
+        assert repr(each).startswith((f"{type(each).__name__}(", f"{type(each).__name__}.named("))
+        assert len(repr(each)) < 600
+        assert "\n" not in repr(each)
+        assert each._repr_mimebundle_()["text/plain"] == repr(each)
+
+
+def test_reprs_are_calls_where_they_are_short():
+    names = {
+        "Layout": Layout,
+        "Swizzle": Swizzle,
+        **{name: getattr(ts, name) for name in ("WgmmaDescriptor", "TensorMap", "Arch")},
+    }
+    for value in (
+        Layout((64, 64), 16, swizzle="128B", start=0x400),
+        ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B"),
+        MAP,
+        SWIZZLE["64B"],
+        Swizzle.xor(5, 2, 5),
+        ARCH["sm_90"],
+    ):
+        assert eval(repr(value), names) == value
+
+
+def test_what_is_long_is_cut():
+    assert repr(Layout((64, 64), 16, swizzle="128B", start=0x400)) == (
+        "Layout(shape=(64, 64), element_bits=16, atom=(64, 64), swizzle='128B', start=0x400)"
+    )
+    shown = repr(sample(table=read_only(np.arange(600).reshape(2, 300)), parts=100 * (SamplePart((7,)),)))
+    assert "table=<2 x 300 int64: 0, 1, 2, 3, …>" in shown
+    assert "swizzle='64B'" in shown
+    assert "start=0x8000000000000400" in shown
+    assert ", … 96 more)" in shown
+    assert "candidates=(Plan(…), Plan(…), Plan(…), Plan(…), … 7 more)" in repr(ts.plan((128, 64), "bf16"))
+
+
+def test_str_is_the_drawing_where_there_is_one():
+    report = ts.plan((128, 64), "bf16")
+    assert str(report) == report.text() != repr(report)
+    assert str(ts.RULES["box-range"]) == ts.RULES["box-range"].text()
+    assert str(ARCH["sm_90"]) == repr(ARCH["sm_90"]) == "Arch.named('sm_90')"
+    assert str(SWIZZLE["128B"]) == "128B"  # has a __str__ of its own

@@ -107,7 +107,7 @@ def _from_array_type(given: object) -> DataType | None:
         return _BY_NAME.get(str(given).removeprefix("torch."))
     try:
         name = np.dtype(given).name  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  numpy looks at `given`, which may raise whatever it likes
         return None
     return None if given is None else _BY_NAME.get(name)
 

@@ -83,7 +83,7 @@ class Violation:
         if missing := [name for name in known[:-1] if name not in given]:
             raise missing_fields("violation", missing)
         if not isinstance(given.get("change"), Mapping | None):
-            found = shortened(repr(given["change"]))
+            found = printed(given["change"])
             raise broken("change", "change", found, "arguments by name, or None", "Give what to_dict() gave.")
         return cls(**given)
 
@@ -183,14 +183,14 @@ def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) 
     unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
     """
     names = list(known)
-    shown = str(found) if isinstance(found, str) else f"{found!r} ({type(found).__name__})"
+    shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
     nearest = nearest_name(found, names) if isinstance(found, str) else None
     fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
     return Violation(
         "unknown-name",
         "error",
         argument,
-        f"{what} {shortened(shown)}",
+        f"{what} {shortened(shown, 120)}",
         "known: " + ", ".join(names),
         fix,
         None if nearest is None else {argument: nearest},
@@ -222,3 +222,26 @@ def shortened(text: str, limit: int = 80) -> str:
     """`text` on one line of at most `limit` characters, so that a pasted file does not fill an error."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def printed(value: object, limit: int = 80) -> str:
+    """`value` as errors show it: its repr on one short line, or what can be said where that is too much.
+
+    >>> printed("K-major"), printed(1 << 5000)
+    ("'K-major'", 'an integer of 5001 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return shortened(repr(value), limit)
+    except Exception:  # noqa: BLE001  the repr of a foreign object may raise whatever it likes
+        return "an object that cannot be printed"
+
+
+def printed_hex(value: int) -> str:
+    """An address or a descriptor word as errors show it.
+
+    >>> printed_hex(1024), printed_hex(1 << 5000)
+    ('0x400', 'an integer of 5001 bits')
+    """
+    return printed(value) if value.bit_length() > 256 else hex(value)

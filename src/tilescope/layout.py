@@ -23,7 +23,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.errors import RuleError, Violation, broken, printed, printed_hex
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, plain_int, row_field
 
@@ -129,7 +129,7 @@ class Layout(Value):
         """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
         if isinstance(row, int) and isinstance(column, int):
             if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
-                raise self._outside(f"({row}, {column}) outside the tile")
+                raise self._outside(f"({printed(row)}, {printed(column)}) outside the tile")
         else:
             row, column = self._indices(row, column)
         below, beside = self.atom_strides_bytes
@@ -165,7 +165,7 @@ class Layout(Value):
         """
         place = plain_int(address)
         if place is None or place < 0:
-            found = shortened(repr(address))
+            found = printed(address)
             raise broken("address", "address", found, "an integer of at least 0", "Give a byte address.")
         offset = self.swizzle.apply(place) - self.start
         if not 0 <= offset < self.size_bytes:
@@ -231,7 +231,7 @@ def _pair(argument: str, given: Any) -> tuple[int, int]:
         rows = columns = None
     if rows is None or columns is None or min(rows, columns) < 1:
         raise broken(
-            "layout", argument, f"{argument} = {shortened(repr(given))}", "two integers of at least 1: rows, columns",
+            "layout", argument, f"{argument} = {printed(given)}", "two integers of at least 1: rows, columns",
             "Give (rows, columns) in elements.",
         )  # fmt: skip
     return rows, columns
@@ -247,7 +247,7 @@ def _problems(
 
     bits, padding, address = plain_int(element_bits), plain_int(padding_bytes), plain_int(start)
     if bits not in (1, 2, 4, 6, 8, 16, 32, 64, 128):
-        found = f"{shortened(repr(element_bits))} bits"
+        found = f"{printed(element_bits)} bits"
         refuse("element_bits", found, "1, 2, 4, 6, 8, 16, 32, 64 or 128", "Give the element's bits.")
     elif atom[1] * bits % 8:
         refuse("atom", f"a row of {atom[1]} elements of {bits} bits", "rows are whole bytes", "Widen the atom.")
@@ -258,14 +258,14 @@ def _problems(
             f"{-(-shape[1] // atom[1]) * atom[1]}.",
         )  # fmt: skip
     if not isinstance(atom_order, str) or atom_order not in ATOM_ORDERS:
-        refuse("atom_order", shortened(repr(atom_order)), '"column" or "row"', 'Use "column" unless you know better.')
+        refuse("atom_order", printed(atom_order), '"column" or "row"', 'Use "column" unless you know better.')
     if padding is None or padding < 0:
-        refuse("padding_bytes", shortened(repr(padding_bytes)), "an integer of at least 0", "Use padding_bytes=0.")
+        refuse("padding_bytes", printed(padding_bytes), "an integer of at least 0", "Use padding_bytes=0.")
     if address is None or address < 0:
-        refuse("start", shortened(repr(start)), "an integer of at least 0", "Give a shared address.")
+        refuse("start", printed(start), "an integer of at least 0", "Give a shared address.")
     if not problems and bits and padding is not None and address is not None:
         size_bytes = shape[0] * shape[1] // atom[1] * (atom[1] * bits // 8 + padding)
         if address + size_bytes > _WINDOW_BYTES:
-            found = f"{size_bytes} bytes from {address:#x}"
+            found = f"{printed(size_bytes)} bytes from {printed_hex(address)}"
             refuse("shape", found, "shared addresses have 32 bits", "Make the tile smaller.")
     return problems

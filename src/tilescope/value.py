@@ -15,14 +15,14 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import MISSING, Field, field, fields
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, broken, missing_fields, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, broken, missing_fields, printed, shortened, unknown_name
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
@@ -66,8 +66,18 @@ def plain_int(given: object) -> int | None:
         return None
     try:
         return operator.index(given)  # type: ignore[arg-type]
-    except TypeError:
+    except Exception:  # noqa: BLE001  __index__ of a foreign object may raise whatever it likes
         return None
+
+
+def is_one_of(given: object, known: Container[Any]) -> bool:
+    """Whether `given` is one of these names or integers; whatever else it is, it is not compared with them.
+
+    >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
+    (True, True, False)
+    """
+    plain = given if isinstance(given, str) else plain_int(given)
+    return plain is not None and plain in known
 
 
 class Value:
@@ -241,7 +251,7 @@ def _cut(value: Any, described: Field[Any], room: int) -> str:
 def _cut_sequence(entries: list[str], count: int, room: int) -> str:
     comma = "," if count == 1 else ""
     whole = f"({', '.join(entries)}{comma})"
-    if len(entries) == count and len(whole) <= room:
+    if len(entries) == count and len(whole) <= room and (count <= _ENTRIES_SHOWN or "…" not in whole):
         return whole
     first = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {count - _ENTRIES_SHOWN} more)"
     if count > _ENTRIES_SHOWN and len(first) <= room:
@@ -279,7 +289,7 @@ def _revived(value: Any, described: Field[Any]) -> Any:
             return int(value, 0)
         except ValueError:
             raise broken(
-                "number", described.name, shortened(repr(value)), "an integer such as 1024 or 0x400", "Correct it."
+                "number", described.name, printed(value), "an integer such as 1024 or 0x400", "Correct it."
             ) from None
     if isinstance(value, str) and "named" in described.metadata:
         return described.metadata["named"](value)
@@ -291,7 +301,7 @@ def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
     try:
         return read_only(np.array(value, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
-        found, limit = shortened(repr(value)), f"nested lists of {dtype}"
+        found, limit = printed(value), f"nested lists of {dtype}"
         raise broken("array", described.name, found, limit, "Give what to_dict() gave.") from None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import broken
+from tilescope.errors import broken, printed
 from tilescope.mma.canonical import Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.diagnosis import Cause, Read, diagnosed
@@ -25,6 +25,7 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
 from tilescope.tensor_map import AnyMap
+from tilescope.tensor_map.reading import integer
 from tilescope.value import Value, hex_field
 
 _MOST_ROWS = 256
@@ -104,12 +105,13 @@ def compatible(
     Element (mn 0, k 0) was written at 0x490 and is read at 0x480, where (mn 0, k 8) lies; 1024 of 1024 elements differ. \
 Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says 1. Use base_offset=0.
     """
+    smem_address = integer("smem_address", smem_address)
     tensor_map, brought, data_major, descriptor = _tile(tensor_map_or_plan, descriptor, copies, smem_address)
     data_major = data_major if tile_major is None else major_named(tile_major)
     if isinstance(descriptor, DescriptorLoop):
         major = descriptor.tile.canonical.major if major is None else major_named(major)
     else:
-        major = major_named(major or data_major or "K")
+        major = major_named((data_major or "K") if major is None else major)
     row = tensor_map.data_type if data_type is None else DataType.named(data_type)
     written = written_addresses(
         tensor_map, brought, smem_address=smem_address, major=data_major or major, data_type=row
@@ -196,7 +198,7 @@ def _reads(
         mn_first = -1
     if mn_first < 0 or k_first < 0 or mn_first >= written.shape[0] or k_first >= written.shape[1]:
         raise broken(
-            "origin", "origin", repr(origin), f"an element (mn, k) of the {written.shape[0]} x {written.shape[1]} that the copies bring",
+            "origin", "origin", printed(origin), f"an element (mn, k) of the {written.shape[0]} x {written.shape[1]} that the copies bring",
             "Use (0, 0) for the first.",
         )  # fmt: skip
     rows = min(_MOST_ROWS, written.shape[0] - mn_first) if rows is None else rows

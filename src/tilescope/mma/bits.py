@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
-from tilescope.errors import Violation
+from tilescope.errors import Violation, printed, printed_hex
+from tilescope.value import plain_int as value_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class WordField:
         """Why the field cannot hold `value`; empty when it can."""
         bits = f"bits {self.low}-{self.high}"
         if not isinstance(value, int) or isinstance(value, bool):
-            found, fix = repr(value), "Give an integer."
+            found, fix = printed(value), "Give an integer."
         elif not 0 <= value <= self.limit:
-            found, fix = f"{value:#x}", f"Stay between 0 and {self.limit:#x}."
+            found, fix = printed_hex(value), f"Stay between 0 and {self.limit:#x}."
         elif value % self.unit:
             found, fix = (
                 f"{value:#x}",
@@ -100,7 +100,7 @@ class WordFormat:
         """Why `word` is no such word at all: no integer, too long."""
         if isinstance(word, int) and not isinstance(word, bool) and 0 <= word < 1 << self.bits:
             return []
-        found = f"{word:#x}" if isinstance(word, int) and not isinstance(word, bool) else repr(word)
+        found = printed_hex(word) if isinstance(word, int) and not isinstance(word, bool) else printed(word)
         limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
         return [Violation("descriptor-word", "error", "word", found, limit, f"Give one {self.bits}-bit word.")]
 
@@ -121,7 +121,5 @@ def plain_int(value: Any) -> Any:
     >>> plain_int(numpy.int64(16)), plain_int("16")
     (16, '16')
     """
-    try:
-        return value if isinstance(value, bool) else index(value)
-    except TypeError:
-        return value
+    found = value_int(value)
+    return value if found is None else found

@@ -32,11 +32,11 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, row_field
+from tilescope.value import Value, hex_field, is_one_of, row_field
 
 Major = Literal["K", "MN"]
 MAJORS: tuple[Major, ...] = ("K", "MN")
@@ -94,8 +94,8 @@ class CanonicalLayout(Value):
         problems = []
         if swizzle.name not in _MODES[major]:
             problems.append(_no_such_mode(major, swizzle))
-        if element_bits not in ELEMENT_BITS:
-            problems.append(_no_such_element(f"{element_bits!r} bits"))
+        if not is_one_of(element_bits, ELEMENT_BITS):
+            problems.append(_no_such_element(f"{printed(element_bits)} bits"))
         if problems:
             raise RuleError(problems)
         for name, value in (("major", major), ("swizzle", swizzle), ("element_bits", element_bits)):
@@ -267,6 +267,10 @@ class OperandTile(Value):
     layout: Layout = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        given: object = self.canonical
+        if not isinstance(given, CanonicalLayout):
+            found = printed(given)
+            raise broken("argument-type", "canonical", found, "a CanonicalLayout", "Make one with canonical_layout.")
         canonical = self.canonical
         shape = tile_shape(self.shape)
         _require_whole_atoms(shape, canonical)
@@ -399,7 +403,7 @@ def tile_shape(shape: Any) -> tuple[int, int]:
         exact = False
     if not exact or min(mn, k) < 1:
         raise broken(
-            "tile-shape", "tile", repr(shape), "two integers of at least 1: mn, k", "Give (mn, k) in elements."
+            "tile-shape", "tile", printed(shape), "two integers of at least 1: mn, k", "Give (mn, k) in elements."
         )
     return mn, k
 

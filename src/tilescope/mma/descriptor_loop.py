@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.canonical import READERS, CanonicalLayout, OperandTile
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
-from tilescope.value import Value, row_field
+from tilescope.value import Value, is_one_of, row_field
 
 SmemOperand = Literal["A", "B"]
 
@@ -160,8 +160,10 @@ class DescriptorLoop(Value):
         def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
             problems.append(Violation(f"{name}-{rule}", "error", argument, found, limit, fix))
 
-        if operand not in ("A", "B"):
-            refuse("operand", "operand", repr(operand), f"{name} has operands A and B in shared memory", "Use A or B.")
+        if not is_one_of(operand, ("A", "B")):
+            refuse(
+                "operand", "operand", printed(operand), f"{name} has operands A and B in shared memory", "Use A or B."
+            )
         if data_type.smem_bits != canonical.element_bits:
             refuse(
                 "element", "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
@@ -175,8 +177,9 @@ class DescriptorLoop(Value):
                 f"{limit}; elements below 8 bits K-major alone" if narrow else limit,
                 "Use K-major, or transpose while copying." if canonical.major == "MN" else "Use 128B.",
             )  # fmt: skip
+        is_a = is_one_of(operand, ("A",))
         for letter, extent, multiple in (
-            ("m" if operand == "A" else "n", shape[0], (extents.m if operand == "A" else extents.n)[0]),
+            ("m" if is_a else "n", shape[0], (extents.m if is_a else extents.n)[0]),
             ("k", shape[1], extents.k),
         ):
             if extent % multiple:

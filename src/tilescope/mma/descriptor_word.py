@@ -12,7 +12,7 @@ from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.wgmma import WgmmaDescriptor
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DescriptorField
-from tilescope.value import Value, hex_field
+from tilescope.value import Value, hex_field, is_one_of
 
 DESCRIPTORS: dict[str, type[OperandDescriptor]] = {"wgmma": WgmmaDescriptor, "tcgen05": Tcgen05Descriptor}
 
@@ -68,7 +68,7 @@ def inspect_descriptor(
     >>> print(inspect_descriptor(0x4000404000010040, instruction="tcgen05").descriptor)
     start 0x400, leading 16 bytes, stride 1024 bytes, 128B
     """
-    if instruction not in DESCRIPTORS:
+    if not is_one_of(instruction, DESCRIPTORS):
         raise RuleError([unknown_name("instruction", "instruction", instruction, DESCRIPTORS)])
     described = DESCRIPTORS[instruction]
     word = plain_int(word)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tilescope.arch import ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import AtomOrder
 from tilescope.mma.canonical import Major, OperandTile, canonical_layout, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
@@ -30,6 +30,7 @@ from tilescope.mma.wgmma_loop import wgmma_descriptors
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
+from tilescope.value import is_one_of
 
 Consumer = Literal["wgmma", "tcgen05", "ldmatrix"]
 CONSUMERS: tuple[Consumer, ...] = ("wgmma", "tcgen05", "ldmatrix")
@@ -64,7 +65,7 @@ def emulate_mma(
     >>> bool((d == a @ b).all())
     True
     """
-    if consumer not in CONSUMERS:
+    if not is_one_of(consumer, CONSUMERS):
         raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMERS)])
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
     left, right = (_elements(name, given, row) for name, given in (("a", a), ("b", b)))
@@ -111,7 +112,7 @@ def _tile(
         raise broken(
             "smem-alignment",
             "smem_address",
-            repr(smem_address),
+            printed(smem_address),
             "TMA writes to multiples of 128 bytes",
             "Align the buffer.",
         )

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.mma.instruction import Instruction, instruction_n, instructions
 from tilescope.mma.matrix_form import named_form
 from tilescope.mma.shape_stride import ShapeStride
@@ -188,7 +188,7 @@ class Fragment(Value):
     def _require(self, name: str, given: Any, extent: int) -> None:
         if not isinstance(given, int | np.integer) or isinstance(given, bool) or not 0 <= given < extent:
             raise broken(
-                "fragment-index", name, f"{name} {given!r}",
+                "fragment-index", name, f"{name} {printed(given)}",
                 f"{self.instruction} operand {self.operand} has {name} 0 to {extent - 1}", "Stay inside.",
             )  # fmt: skip
 
@@ -335,6 +335,8 @@ _HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": (
 
 
 def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:
+    if not isinstance(operand, str):
+        operand = None if operand is None else printed(operand)
     for known in _HELD[family]:
         if operand == known:
             return known

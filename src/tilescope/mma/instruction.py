@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from tilescope.data_type import DataType
-from tilescope.errors import broken
+from tilescope.errors import broken, printed
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
@@ -128,7 +128,7 @@ def instructions(name: str) -> tuple[Instruction, ...]:
     raise broken(
         "instruction",
         "instruction",
-        repr(name),
+        printed(name),
         f"there are {', '.join(dict.fromkeys(row.name for row in INSTRUCTIONS))} "
         "(N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
         "and ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans",

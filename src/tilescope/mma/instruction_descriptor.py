@@ -18,7 +18,7 @@ from typing import Any
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.bits import WordField, WordFormat, plain_int
 from tilescope.mma.canonical import Major, major_named
 from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind, forms_of, shape_problems
@@ -303,7 +303,7 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     problems += shape_problems(kind, values["m"], values["n"], transposed_bytes=transposed_bytes)
     for name in ("negate_a", "negate_b", "saturate", "sparse"):
         if not isinstance(values[name], bool):
-            refuse("flag", name, f"{name} = {values[name]!r}", "True or False", "Give a bool.")
+            refuse("flag", name, f"{name} = {printed(values[name])}", "True or False", "Give a bool.")
         elif values[name] and (
             (name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")
         ):
@@ -317,7 +317,13 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     for name, allowed in _limits(kind, values).items():
         if values[name] not in allowed or isinstance(values[name], bool):
             listed = ", ".join(map(str, allowed))
-            refuse("field", name, f"{name} = {values[name]!r}", f"kind {kind.name} has {listed}", f"Use {allowed[0]}.")
+            refuse(
+                "field",
+                name,
+                f"{name} = {printed(values[name])}",
+                f"kind {kind.name} has {listed}",
+                f"Use {allowed[0]}.",
+            )
     if values["max_shift"] and not any(
         form.form.endswith(".ws") and values["m"] in form.m and values["n"] in form.n for form in kind.shapes
     ):

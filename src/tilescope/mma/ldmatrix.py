@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
 from tilescope.mma.packed import unpacked
+from tilescope.tensor_map.reading import integer
 from tilescope.tma.buffers import readable, writeable
 
 _LANES = 32
@@ -131,21 +132,23 @@ def _row_offsets(
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
     address = as_array("lane_address", lane_address)
-    if not isinstance(smem_address, int) or smem_address < 0:
-        raise broken("address", "smem_address", repr(smem_address), "an integer of at least 0", "Give a byte address.")
+    first_address = integer("smem_address", smem_address)
+    if not 0 <= first_address < 1 << 32:
+        found = f"smem_address = {printed(first_address)}"
+        raise broken("address", "smem_address", found, "0 to 2^32 - 1", "Give a shared-memory address.")
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
         raise broken(
             "matrix-lanes", "lane_address", f"an array of shape {address.shape} and type {address.dtype}",
             "32 integer addresses, one per lane", "Give the address of a row for each lane (lanes beyond the rows: any).",
         )  # fmt: skip
     used = address[..., :rows].astype(np.int64)
-    offset = used - smem_address
+    offset = used - first_address
     problems = []
     for rule, wrong, limit, fix in (
         ("matrix-alignment", used % ROW_BYTES != 0, "row addresses are multiples of 16", "Align the rows."),
         (
             "matrix-range", (offset < 0) | (offset > memory.size - ROW_BYTES),
-            f"smem holds {smem_address:#x} to {smem_address + memory.size:#x}, and a row is 16 bytes", "Stay inside.",
+            f"smem holds {first_address:#x} to {first_address + memory.size:#x}, and a row is 16 bytes", "Stay inside.",
         ),
     ):  # fmt: skip
         if wrong.any():

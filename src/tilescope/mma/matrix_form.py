@@ -18,8 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.value import is_one_of
 
 ROW_BYTES = 16
 MatrixFormName = Literal[
@@ -116,18 +119,21 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
 
     if not forms:
         known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
-        refuse("matrix-form", "form", f"{name!r}", f"{direction} has {', '.join(known)}", "Use one of these.")
+        refuse("matrix-form", "form", f"{printed(name)}", f"{direction} has {', '.join(known)}", "Use one of these.")
         raise RuleError(problems)
-    if isinstance(count, bool) or count not in forms[0].counts:
+    if not is_one_of(count, forms[0].counts):
         listed = " or ".join(map(str, forms[0].counts)) if len(forms[0].counts) < 3 else "1, 2 or 4"
-        refuse("matrix-count", "count", f"{count!r} matrices", f"{direction} moves {listed}", f"Use {listed}.")
-    chosen = [form for form in forms if form.transposed == bool(transpose)]
+        refuse("matrix-count", "count", f"{printed(count)} matrices", f"{direction} moves {listed}", f"Use {listed}.")
+    if not isinstance(transpose, bool | np.bool_):
+        refuse("matrix-trans", "transpose", f"transpose = {printed(transpose)}", "True or False", "Give a bool.")
+        raise RuleError(problems)
+    chosen = [form for form in forms if form.transposed == transpose]
     if not chosen:
         has = "always transposes" if forms[0].transposed else "never transposes"
         refuse(
             "matrix-trans",
             "transpose",
-            f"transpose = {transpose!r}",
+            f"transpose = {printed(transpose)}",
             f"{name} {has}",
             f"Use transpose={forms[0].transposed}.",
         )
@@ -150,7 +156,7 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     name = f"{shape}.{element}"
     if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
         raise broken(
-            "instruction", "instruction", repr(opcode),
+            "instruction", "instruction", printed(opcode),
             "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
             "Write such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",

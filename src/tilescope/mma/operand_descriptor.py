@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.bits import WordFormat, plain_int
 from tilescope.mma.canonical import READERS, CanonicalLayout, Major, major_named
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, row_field
+from tilescope.value import Value, hex_field, is_one_of, row_field
 
 _MOST_K_BYTES = 2 * K_STEP_BYTES  # a sparse one, of B
 _MAX_ROWS = 256
@@ -191,21 +191,21 @@ class OperandDescriptor(Value):
         name = self.form.instruction
 
         def refuse(argument: str, found: Any, limit: str, fix: str) -> None:
-            problems.append(Violation(f"{name}-read", "error", argument, f"{argument} = {found!r}", limit, fix))
+            problems.append(Violation(f"{name}-read", "error", argument, f"{argument} = {printed(found)}", limit, fix))
 
         widths = readable_bits(name, major, self.swizzle)
         if not widths:
             refuse("major", major, f"{name} reads no {major}-major operand with {self.mode}", 'Use major="MN".')
             return problems
-        if element_bits not in widths:
+        if not is_one_of(element_bits, widths):
             listed = ", ".join(map(str, widths))
             limit = f"{name} reads {major}-major elements of {listed} bits"
             refuse("element_bits", element_bits, limit, f"Use {widths[-1]}.")
             return problems
         limit_k = _MOST_K_BYTES * 8 // element_bits
-        if not isinstance(rows, int) or not 1 <= rows <= _MAX_ROWS:
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= _MAX_ROWS:
             refuse("rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", "Use 64 for A, n for B.")
-        if not isinstance(k, int) or not 1 <= k <= limit_k:
+        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= limit_k:
             refuse(
                 "k", k, f"one instruction reads {limit_k // 2} elements of {element_bits} bits along k (sparse: {limit_k} of B)",
                 f"Take the descriptor of each K step: {name}_descriptors.",

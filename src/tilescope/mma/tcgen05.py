@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.bits import WordField, WordFormat
 from tilescope.mma.canonical import CanonicalLayout, Major
 from tilescope.mma.operand_descriptor import DescriptorForm, OperandDescriptor
@@ -80,9 +80,13 @@ class Tcgen05Descriptor(OperandDescriptor):
         base_offset: int = 0,
         leading_is_address: bool = False,
     ) -> None:
+        given: object = leading_is_address
+        if not isinstance(given, bool | np.bool_):
+            found = f"leading_is_address = {printed(given)}"
+            raise broken("argument-type", "leading_is_address", found, "True or False", "Give a bool.")
         self._fill(
             start_address=start_address, leading_bytes=leading_bytes, stride_bytes=stride_bytes,
-            base_offset=base_offset, swizzle=swizzle, leading_is_address=int(leading_is_address is True),
+            base_offset=base_offset, swizzle=swizzle, leading_is_address=int(leading_is_address),
         )  # fmt: skip
         object.__setattr__(self, "leading_is_address", bool(leading_is_address))
         if self.leading_is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
@@ -104,7 +108,7 @@ class Tcgen05Descriptor(OperandDescriptor):
         problems = OperandDescriptor._read_problems(self, major, rows, k, element_bits)
         if self.leading_is_address and major != "K":
             problems.append(Violation(
-                "tcgen05-read", "error", "major", f"major = {major!r}", "a leading address exists for K-major operands alone",
+                "tcgen05-read", "error", "major", f"major = {printed(major)}", "a leading address exists for K-major operands alone",
                 'Use major="K".',
             ))  # fmt: skip
         return problems

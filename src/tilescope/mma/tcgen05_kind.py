@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 
 _EVERY_8 = tuple(range(8, 257, 8))
 _EVERY_16 = tuple(range(16, 257, 16))
@@ -169,7 +169,7 @@ def shape_problems(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool)
         fix = f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
     where = ", and B MN-major of 8 bits" if transposed_bytes else ""
     return [Violation(
-        "tcgen05-shape", "error", "m, n", f"m = {m!r}, n = {n!r}{where}", f"kind {kind.name} has {'; '.join(known)}", fix,
+        "tcgen05-shape", "error", "m, n", f"m = {printed(m)}, n = {printed(n)}{where}", f"kind {kind.name} has {'; '.join(known)}", fix,
     )]  # fmt: skip
 
 

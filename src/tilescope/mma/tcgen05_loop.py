@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.layout import AtomOrder
 from tilescope.mma.canonical import CanonicalLayout, Major, canonical_layout, tile_shape
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
@@ -23,6 +23,7 @@ from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.swizzle import Swizzle, SwizzleName
+from tilescope.value import is_one_of
 
 WIDE_STEP_BYTES = 48
 
@@ -110,19 +111,16 @@ def tcgen05_descriptors(
 
 
 def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> list[Violation]:
-    if step_bytes == K_STEP_BYTES:
+    if is_one_of(step_bytes, (K_STEP_BYTES,)):
         return []
-    wide = (step_bytes, canonical.major, canonical.swizzle.name, canonical.element_bits) == (
-        WIDE_STEP_BYTES,
-        "K",
-        "128B",
-        4,
-    )
+    layout = canonical.major, canonical.swizzle.name, canonical.element_bits
+    wide = is_one_of(step_bytes, (WIDE_STEP_BYTES,)) and layout == ("K", "128B", 4)
     step_k = WIDE_STEP_BYTES * 2
     if wide and k % step_k == 0:
         return []
     return [Violation(
         "tcgen05-step", "error", "k_step_bytes",
-        f"k_step_bytes = {step_bytes!r} with {canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}",
+        f"k_step_bytes = {printed(step_bytes)} with {canonical.element_bits}-bit elements, {canonical.major}-major "
+        f"{canonical.mode}, k = {k}",
         f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {step_k} (sm_103a)", "Use 32.",
     )]  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import broken
+from tilescope.errors import broken, printed
 from tilescope.mma.canonical import Major
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma.placement import placement
@@ -52,12 +52,15 @@ def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
             (each.coords, each.smem_offset_bytes) if hasattr(each, "smem_offset_bytes") else tuple(each)
             for each in given
         ]
-        return tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
-    except (TypeError, ValueError):
+        found = tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
+    except (TypeError, ValueError, OverflowError):
+        found = ()
+    if not found:
         raise broken(
-            "copies", "copies", f"a {type(given).__name__}", "pairs of coordinates and offset in shared memory",
+            "copies", "copies", printed(given), "pairs of coordinates and offset in shared memory",
             "Give such as [((0, 0), 0), ((64, 0), 8192)].",
-        ) from None  # fmt: skip
+        )  # fmt: skip
+    return found
 
 
 def written_addresses(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import Layout
-from tilescope.mma.canonical import Major
+from tilescope.mma.canonical import Major, major_named
 from tilescope.notation import cute, cute_atom, modes, mosaic, triton
 from tilescope.notation.given import Given, Unit
 from tilescope.notation.shared_layout import SharedLayout, no_equivalent
@@ -166,7 +166,11 @@ def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> t
     if row is None:
         raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
     if isinstance(layout, Layout):
-        layout = SharedLayout.from_tile(layout, major)
+        layout = SharedLayout.from_tile(layout, major_named(major))
+    if not isinstance(layout, SharedLayout):
+        raise broken(
+            "argument-type", "layout", printed(layout), "a Layout or a SharedLayout", "Use parse_layout first."
+        )
     text = row.spell(layout)
     beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
     again = parse_layout(text, **beside)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.canonical import Major
 from tilescope.notation.shared_layout import ELEMENT_BITS
+from tilescope.value import is_one_of
 
 Unit = Literal["bytes", "elements"]
 
@@ -31,16 +32,16 @@ class Given:
         problems = []
 
         def refuse(argument: str, limit: str, fix: str) -> None:
-            found = f"{argument} = {getattr(self, argument)!r}"
+            found = f"{argument} = {printed(getattr(self, argument))}"
             problems.append(Violation("notation-argument", "error", argument, found, limit, fix))
 
-        if self.element_bits is not None and self.element_bits not in ELEMENT_BITS:
+        if self.element_bits is not None and not is_one_of(self.element_bits, ELEMENT_BITS):
             refuse("element_bits", f"one of {', '.join(map(str, ELEMENT_BITS))}", "Give the element's bits.")
         if self.shape is not None and not _is_pair(self.shape):
             refuse("shape", "two integers from 1 to 2^20", "Give (mn, k) or (rows, columns) in elements.")
-        if self.major not in (None, "K", "MN"):
+        if self.major is not None and not is_one_of(self.major, ("K", "MN")):
             refuse("major", '"K" (second index contiguous) or "MN" (the first)', 'Use "K".')
-        if self.unit not in (None, "bytes", "elements"):
+        if self.unit is not None and not is_one_of(self.unit, ("bytes", "elements")):
             refuse("unit", '"bytes" or "elements"', 'Use "bytes" for layouts of a shared pointer.')
         if not isinstance(self.start, int) or self.start < 0:
             refuse("start", "an address of at least 0", "Give a shared address.")

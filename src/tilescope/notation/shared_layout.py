@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import Layout
 from tilescope.mma.canonical import Major
 from tilescope.mma.shape_stride import IntTree, ShapeStride
@@ -80,9 +80,9 @@ class SharedLayout(Value):
             refuse("modes", f"{self.modes.cosize} elements apart", "addresses below 2^48", "Use smaller strides.")
         if self.element_bits not in ELEMENT_BITS:
             known = ", ".join(map(str, ELEMENT_BITS))
-            refuse("element_bits", f"{self.element_bits!r} bits", f"one of {known}", "Give the element's bits.")
+            refuse("element_bits", f"{printed(self.element_bits)} bits", f"one of {known}", "Give the element's bits.")
         if not isinstance(self.start, int) or not 0 <= self.start < 2**48:
-            refuse("start", repr(self.start), "an address from 0 to 2^48", "Give a shared address.")
+            refuse("start", printed(self.start), "an address from 0 to 2^48", "Give a shared address.")
         if problems:
             raise RuleError(problems)
 

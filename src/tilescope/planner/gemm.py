@@ -19,13 +19,13 @@ from typing import Any
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, broken
+from tilescope.errors import PlanError, RuleError, Violation, broken, printed
 from tilescope.mma.canonical import Major
 from tilescope.planner.plans import RESERVED_BYTES, Plan
 from tilescope.planner.problem import CONSUMERS, best_consumer
 from tilescope.planner.search import plan
 from tilescope.tensor_map.reading import integer
-from tilescope.value import Value, row_field
+from tilescope.value import Value, is_one_of, row_field
 
 TILE_M = (64, 128, 256)
 TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
@@ -124,9 +124,9 @@ def plan_gemm(
     shape = tuple(_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
     row, target = DataType.named(data_type), Arch.named(arch)
     output = row if output_type is None else DataType.named(output_type)
-    chosen = consumer or best_consumer(target)
-    if chosen not in CONSUMERS:
-        raise broken("gemm-consumer", "consumer", repr(consumer), ", ".join(CONSUMERS), "Use one of these, or none.")
+    chosen = best_consumer(target) if consumer is None else consumer
+    if not is_one_of(chosen, CONSUMERS):
+        raise broken("gemm-consumer", "consumer", printed(consumer), ", ".join(CONSUMERS), "Use one of these, or none.")
     shapes = [_given_tile(tile)] if tile is not None else _ranked_tiles(shape, row, output, sms)
     refusals: list[Violation] = []
     for position, tile_shape in enumerate(shapes):
@@ -261,5 +261,5 @@ def _extent(name: str, given: Any) -> int:
 
 def _given_tile(tile: Any) -> tuple[int, int, int]:
     if not isinstance(tile, list | tuple) or len(tile) != 3:
-        raise broken("gemm-tile", "tile", repr(tile), "three extents: m, n, k", "Give (128, 256, 64), say.")
+        raise broken("gemm-tile", "tile", printed(tile), "three extents: m, n, k", "Give (128, 256, 64), say.")
     return _extent("tile m", tile[0]), _extent("tile n", tile[1]), _extent("tile k", tile[2])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
@@ -145,7 +145,7 @@ class Plan(Value):
         shape = self.problem.global_shape if global_shape is None else integers("global_shape", global_shape)
         if shape is None or len(shape) != 2:
             raise broken(
-                "plan-shape", "global_shape", repr(global_shape), "(mn, k) of the whole matrix", "Give two extents."
+                "plan-shape", "global_shape", printed(global_shape), "(mn, k) of the whole matrix", "Give two extents."
             )
         strides = self.problem.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes)
         whole = (shape[0], shape[1])

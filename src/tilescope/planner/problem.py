@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder
 from tilescope.mma.canonical import Major, major_named, tile_shape
 from tilescope.smem.access import Access
@@ -211,7 +211,7 @@ def _consumer(given: Any) -> Any:
 def _flag(given: Any) -> bool:
     if isinstance(given, bool):
         return given
-    raise RuleError([Violation("argument-type", "error", "fold", repr(given), "True or False", "Use fold=True.")])
+    raise RuleError([Violation("argument-type", "error", "fold", printed(given), "True or False", "Use fold=True.")])
 
 
 _READERS: dict[str, Any] = {

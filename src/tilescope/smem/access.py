@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import Layout
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
@@ -178,7 +178,7 @@ class Access(Value):
         words = text.split() or [""]
         if tile is None:
             raise broken(
-                "pattern-tile", "tile", f"pattern {text!r} without a tile", "rows, columns and walks need a tile",
+                "pattern-tile", "tile", f"pattern {printed(text)} without a tile", "rows, columns and walks need a tile",
                 "Give the tile, such as 64x64 bf16, or a pattern such as 'ld.b32: lane * 4'.",
             )  # fmt: skip
         if words == ["transpose"]:
@@ -301,9 +301,7 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
 
 def _trans(transpose: Any) -> str:
     if not isinstance(transpose, bool):
-        raise broken(
-            "transpose", "transpose", shortened(repr(transpose)), "True or False", "Use True for MN-major tiles."
-        )
+        raise broken("transpose", "transpose", printed(transpose), "True or False", "Use True for MN-major tiles.")
     return ".trans" if transpose else ""
 
 
@@ -311,7 +309,7 @@ def _element_load(element_bits: Any) -> SmemOp:
     op = SMEM_OP.get(f"ld.b{element_bits}")
     if op is None:
         raise broken(
-            "element-load", "element_bits", f"{element_bits!r} bits", "a lane loads 8, 16, 32, 64 or 128 bits",
+            "element-load", "element_bits", f"{printed(element_bits)} bits", "a lane loads 8, 16, 32, 64 or 128 bits",
             "Transpose elements of whole bytes.",
         )  # fmt: skip
     return op

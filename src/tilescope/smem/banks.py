@@ -23,7 +23,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.smem import fast
 from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
@@ -187,7 +187,7 @@ def _address_array(lane_address: Any) -> Addresses:
         problem = "lanes of different lengths"
     else:
         if address.dtype.kind not in "iu":
-            problem = f"{shortened(repr(lane_address), 40)} ({address.dtype})"
+            problem = f"{printed(lane_address, 40)} ({address.dtype})"
         elif address.dtype == np.uint64 and address.size and address.max() >= 1 << 63:
             problem = f"address {int(address.max()):#x}"
     if problem is not None:
@@ -206,11 +206,11 @@ def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
     try:
         given = np.asarray(active)
         mask = np.broadcast_to(given.astype(np.bool_), shape)
-    except (ValueError, TypeError, OverflowError):
+    except Exception:  # noqa: BLE001  the truth value of a foreign object may raise whatever it likes
         given, mask = np.zeros(0), np.zeros(0, np.bool_)
     if given.dtype.kind not in "biu" or given.shape[-1:] != (WARP_LANES,) or (given != mask).any():
         raise broken(
-            "active-lanes", "active", shortened(repr(active), 60),
+            "active-lanes", "active", printed(active, 60),
             f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32",
             "Use None for a full warp.",
         )  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from tilescope.errors import broken, shortened
+from tilescope.errors import broken, printed
 from tilescope.layout import Layout
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import Addresses, Mask, count_ideal, count_wavefronts
@@ -128,7 +128,7 @@ def find_layouts(
     tile_bytes(tile, element_bits)
     if not isinstance(max_padding_bytes, int) or not 0 <= max_padding_bytes <= _MOST_PADDING_BYTES:
         raise broken(
-            "padding", "max_padding_bytes", shortened(repr(max_padding_bytes)), f"an integer from 0 to {_MOST_PADDING_BYTES}",
+            "padding", "max_padding_bytes", printed(max_padding_bytes), f"an integer from 0 to {_MOST_PADDING_BYTES}",
             "Use 128, a whole line: beyond that, paddings repeat themselves.",
         )  # fmt: skip
     for access in patterns:

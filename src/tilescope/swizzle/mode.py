@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis, architectures_with
-from tilescope.errors import RuleError, broken, shortened, unknown_name
+from tilescope.errors import RuleError, broken, printed, shortened, unknown_name
 from tilescope.swizzle.permutation import permuted
 from tilescope.value import Row, plain_int
 
@@ -107,7 +107,7 @@ class Swizzle(Row):
         numbers = [number for number in map(plain_int, (bits, base, shift)) if number is not None]
         if len(numbers) < 3:
             raise broken(
-                "xor-swizzle", "bits, base, shift", shortened(f"({bits!r}, {base!r}, {shift!r})"), "three integers",
+                "xor-swizzle", "bits, base, shift", shortened(f"({printed(bits)}, {printed(base)}, {printed(shift)})"), "three integers",
                 "Give bits, base and shift as integers.",
             )  # fmt: skip
         bits, base, shift = numbers
@@ -116,7 +116,7 @@ class Swizzle(Row):
             raise broken(
                 "xor-swizzle",
                 "bits, base, shift",
-                f"xor:{bits},{base},{shift} uses address bits {base} to {top}",
+                f"xor:{printed(bits)},{printed(base)},{printed(shift)} uses address bits {printed(base)} to {printed(top)}",
                 f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
                 "Choose bits >= 0, base >= 0 and a shift that stays among them.",
             )
@@ -153,7 +153,7 @@ class Swizzle(Row):
         raise broken(
             "ptx-swizzle-pair",
             "mode, atomicity",
-            f"swizzle mode {shortened(repr(mode))} with atomicity {shortened(repr(atomicity))}",
+            f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
             f"PTX's table of valid combinations has {valid}",
             "Use one of these pairs: only the 128B mode has a choice of atoms.",
         )
@@ -366,7 +366,7 @@ def _counted(what: str, given: object, count: int | None = None) -> int:
     number = plain_int(given)
     if number is None or number < 0 or (count is not None and number >= count):
         limit = "an integer of at least 0" if count is None else f"an integer from 0 to {count - 1}"
-        raise broken(what, what, f"{what} {shortened(repr(given))}", limit, f"Count {what}s from 0.")
+        raise broken(what, what, f"{what} {printed(given)}", limit, f"Count {what}s from 0.")
     return number
 
 
@@ -378,7 +378,7 @@ def _checked_address(given: object) -> int:
 
 
 def _not_an_address(found: object) -> RuleError:
-    shown = shortened(repr(found)) if isinstance(found, int | float | str | None) else f"a {type(found).__name__}"
+    shown = printed(found) if isinstance(found, int | float | str | None) else f"a {type(found).__name__}"
     return broken(
         "address", "address", shown, "an integer of at least 0, or an integer array of such", "Give a byte address."
     )

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.value import plain_int, read_only
 
 Bytes = npt.NDArray[np.uint8]
@@ -72,11 +72,11 @@ def permuted(address_map: AddressMap, data: Any, address: Any, *, out: Any, thre
     problems = [] if out is None else _out_problems(out, source.nbytes)
     workers = plain_int(threads)
     if workers is None or workers < 1:
-        given = shortened(repr(threads))
+        given = printed(threads)
         problems.append(Violation("threads", "error", "threads", given, "an integer of at least 1", "Use threads=1."))
     start = plain_int(address)
     if start is None or start < 0:
-        given = shortened(repr(address))
+        given = printed(address)
         problems.append(Violation("address", "error", "address", given, "an integer of at least 0", "Use address=0."))
     else:
         problems += _closure_problems(address_map, start, source.nbytes)

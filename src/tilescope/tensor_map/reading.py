@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, printed, unknown_name
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.rule import noticed
@@ -160,12 +160,5 @@ def _named(find: Callable[[Any], Named], argument: str, given: Any) -> Named:
 
 
 def _mistyped(argument: str, given: Any, wanted: str) -> RuleError:
-    found = f"{argument} = {_printable(given)} ({type(given).__name__})"
+    found = f"{argument} = {printed(given)} ({type(given).__name__})"
     return RuleError([argument_type.violation(argument, found, f"{argument} is {wanted}", f"Give {wanted}.")])
-
-
-def _printable(given: Any) -> str:
-    try:
-        return shortened(repr(given))
-    except Exception:  # noqa: BLE001  as above
-        return "an object that cannot be printed"

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import broken, shortened
+from tilescope.errors import broken, printed
 from tilescope.tensor_map import TensorMap
 from tilescope.tma.buffers import Bytes, readable, writeable
 from tilescope.tma.placement import Placement, placement
@@ -53,7 +53,7 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
         )  # fmt: skip
     workers = plain_int(threads)
     if workers is None or workers < 1:
-        raise broken("threads", "threads", shortened(repr(threads)), "an integer of at least 1", "Use threads=1.")
+        raise broken("threads", "threads", printed(threads), "an integer of at least 1", "Use threads=1.")
     source = readable("memory", memory)
     tiling = _Tiling.of(tensor_map)
     tiling.require_memory(source)

@@ -27,7 +27,7 @@ from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.placement import placement
 from tilescope.tma.request import requested
 from tilescope.tma.walk import Walk, row_coords, walk
-from tilescope.value import Value, hex_field, read_only
+from tilescope.value import Value, hex_field, is_one_of, read_only
 
 Operation = Literal["load", "store", "gather4", "scatter4"]
 OPERATIONS: tuple[Operation, ...] = ("load", "store", "gather4", "scatter4")
@@ -90,7 +90,7 @@ class Trace(Value):
     source_offset: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.operation not in OPERATIONS:
+        if not is_one_of(self.operation, OPERATIONS):
             raise RuleError([unknown_name("operation", "operation", self.operation, OPERATIONS)])
         copy = requested(
             self.tensor_map,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, broken, shortened
+from tilescope.errors import RuleError, Violation, broken, printed, shortened
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
 from tilescope.tensor_map.reading import integer, integers
@@ -149,7 +149,11 @@ def load_multicast(
     [0, 7, 0, 7]
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)
-    blocks = tuple(smems)
+    try:
+        blocks = tuple(smems)
+    except TypeError:
+        limit = "a sequence of arrays, one for each block of the cluster"
+        raise broken("array", "smems", printed(smems), limit, "Give a list of arrays.") from None
     receivers = _receivers(cta_mask, len(blocks))
     source = readable("memory", memory)
     for rank in receivers:  # refuse before anything is written
