@@ -387,7 +387,7 @@ def test_a_pipe_is_as_good_as_a_file(tmp_path, answer):
     for command in (["check"], ["decode"], ["diff", MATRIX.encode().hex()]):
         pipe = tmp_path / f"pipe-{command[0]}"
         os.mkfifo(pipe)
-        writer = threading.Thread(target=pipe.write_bytes, args=(MATRIX.encode(),))
+        writer = threading.Thread(target=pipe.write_bytes, args=(MATRIX.encode(),), daemon=True)
         writer.start()
         assert answer(*command, str(pipe))[0] == 0
         writer.join()
