@@ -41,7 +41,7 @@ ACCESS = ts.Access("ld.b32", LANES)
 DESCRIPTOR = ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
 SMEM = ts.load(MAP, MEMORY, (0, 0))
 WORD = DESCRIPTOR.encode()
-MATRIX = np.ones((64, 16), np.float32)
+MATRIX = np.ones((64, 64), np.float32)
 NONE: dict[str, object] = {}
 
 # function: arguments that it takes; each is replaced by junk in turn, as are those that are left out
