@@ -41,7 +41,7 @@ ACCESS = ts.Access("ld.b32", LANES)
 DESCRIPTOR = ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
 SMEM = ts.load(MAP, MEMORY, (0, 0))
 WORD = DESCRIPTOR.encode()
-MATRIX = np.ones((64, 16), np.float32)
+MATRIX = np.ones((64, 64), np.float32)
 NONE: dict[str, object] = {}
 
 # function: arguments that it takes; each is replaced by junk in turn, as are those that are left out
@@ -74,7 +74,7 @@ CALLS = {
     ts.TensorMap: {"data_type": "bf16", "dims": (64, 64), "strides_bytes": (128,), "box": (64, 8)},
     ts.TensorMap.check: {"data_type": "bf16", "dims": (64, 64), "strides_bytes": (128,), "box": (64, 8)},
     ts.TensorMap.from_array: {"array": MEMORY.reshape(64, 64), "box_shape": (8, 64)},
-    MAP.with_fields: {"swizzle": "64B"},
+    MAP.with_fields: {"swizzle": "none"},
     MAP.replace: {"address": 0x1000},
     ts.Value.from_dict: {"data": MAP.to_dict()},
     ts.Violation.from_dict: {"data": ts.TensorMap.check("bf16", (64, 64), (128,), (64, 512))[0].to_dict()},

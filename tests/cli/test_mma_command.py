@@ -108,7 +108,7 @@ def test_lists_the_descriptors_for_tcgen05(capsys):
     arguments = ["mma", "descriptors", "128x256", "e2m1", "--for", "tcgen05", "--address", "0x400", "--json"]
     assert run(arguments) == 0
     loop = ts.tcgen05_descriptors((128, 256), "e2m1", swizzle="128B", smem_address=0x400)
-    assert json.loads(capsys.readouterr().out)["descriptors"] == [[hex(each.encode()) for each in loop[0]]]
+    assert json.loads(capsys.readouterr().out)["extra"]["descriptors"] == [[hex(each.encode()) for each in loop[0]]]
 
 
 def test_says_that_a_descriptor_reads_what_was_written(capsys, tmp_path):
