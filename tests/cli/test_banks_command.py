@@ -99,7 +99,7 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
     [
         ([], "--pattern"),
         (["64x64", "--pattern", "ldmatrix.x4"], "a tile needs the type"),
-        (["64", "bf16", "--pattern", "ldmatrix.x4"], "'64' is not ROWSxCOLUMNS"),
+        (["64", "bf16", "--pattern", "ldmatrix.x4"], "'64' is not a shape"),
         (["64x64", "bf17", "--pattern", "ldmatrix.x4"], "unknown-name: data type bf17"),
         (["64x64", "bf16", "--pattern", "ldmatrx.x4"], "unknown-name"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--swizzle", "129B"], "unknown-name: swizzle 129B"),
@@ -124,3 +124,21 @@ def test_what_is_not_understood_is_said_on_stderr(capsys, arguments, reason):
     assert reason in captured.err
     assert captured.out == ""
     assert "Traceback" not in captured.err
+
+
+def test_an_unused_half_of_the_banks_is_left_out(capsys):
+    for first, kept, left_out in ((0, "12  13  14  15", "16-31"), (64, "28  29  30  31", "0-15")):
+        assert run(["banks", "--pattern", f"ld.b32: {first} + lane % 16 * 4"]) == 0
+        shown = capsys.readouterr().out
+        assert " ".join(kept.split()) in " ".join(shown.split())
+        assert f"No lane wants banks {left_out}." in shown
+        assert shown.count("line  bank") == 1
+    assert run(["banks", "--pattern", "ld.b32: lane * 4"]) == 0
+    assert "No lane wants" not in capsys.readouterr().out
+
+
+def test_the_counter_is_one_line(capsys):
+    assert run(["banks", "32x32", "f32", "--pattern", "transpose"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nCounted by l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum\n" in shown
+    assert "Nsight" not in shown

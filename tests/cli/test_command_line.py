@@ -205,3 +205,71 @@ def test_the_commands_import_neither_rich_nor_each_other():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("arguments", "status"), [("plan 128x64 bf16", 0), ("swizzle 129B", 2)])
+def test_closed_streams_are_no_mistake(arguments, status, closed):
+    command = f"'{sys.executable}' -m tilescope {arguments} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status
+    assert "mistake" not in done.stderr
+
+
+def every_command():
+    """(name, command) of each command and each command of a group."""
+    for name in COMMANDS:
+        command = tilescope.cli.tilescope.get_command(None, name)
+        yield [name], command
+        for inner, each in getattr(command, "commands", {}).items():
+            yield [name, inner], each
+
+
+@pytest.mark.parametrize("words", [words for words, _ in every_command()], ids=" ".join)
+def test_help_keeps_its_lines_apart_and_fits_80_columns(words, capsys):
+    assert run([*words, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "\\b" not in shown
+    assert "\b" not in shown
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+    examples = [line for line in shown.splitlines() if line.count("tilescope ") > 1 and "Usage" not in line]
+    assert examples == []
+
+
+def test_json_and_svg_do_not_share_stdout(capsys):
+    assert run(["swizzle", "128B", "--json", "--svg", "-"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "both write to stdout" in shown.err
+
+
+@pytest.mark.parametrize("width", [40, 60])
+@pytest.mark.parametrize(
+    "arguments",
+    [["explain", "swizzle"], ["explain", "box-range"], ["load", "--type", "bf16", "--dims", "64,64", "--box", "64,4"]],
+)
+def test_a_narrow_terminal_gets_narrow_text(arguments, width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(arguments) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+
+
+def test_no_terminal_is_narrower_than_40_columns(monkeypatch, capsys):
+    shown = set()
+    for width in ("1", "40"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert run(["explain", "swizzle"]) == 0
+        shown.add(capsys.readouterr().out)
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["swizzle", "128B"], ["mma", "layout", "64x64", "bf16"], ["banks", "64x64", "bf16", "--pattern", "ldmatrix.x4"]],
+)
+def test_a_shared_address_has_one_name(command, capsys):
+    shown = set()
+    for option in ("--smem-address", "--address"):
+        assert run([*command, option, "0x400", "--json"]) == 0
+        shown.add(capsys.readouterr().out)
+    assert len(shown) == 1

@@ -58,7 +58,7 @@ def test_no_equivalent_is_the_answer_no(capsys):
         (["(8,64):(64,1)", "--to", "cute"], "--bits"),
         ([ATOM, "--to", "cutlass"], "cutlass"),
         ([ATOM], "--to"),
-        (["128B", "--bits", "16", "--shape", "8", "--to", "cute"], "write 64x128"),
+        (["128B", "--bits", "16", "--shape", "8", "--to", "cute"], "write 128x64"),
         (["128B", "--bits", "17", "--to", "cute"], "element_bits = 17"),
     ],
 )
@@ -67,3 +67,15 @@ def test_what_is_not_understood_ends_with_status_2(arguments, reason, capsys):
     printed = capsys.readouterr()
     assert reason in printed.err
     assert printed.out == ""
+
+
+@pytest.mark.parametrize("notation", ["triton", "gluon"])
+def test_what_the_text_says_is_not_called_unsaid(notation, capsys):
+    assert run(["convert", ATOM, "--to", notation]) == 0
+    assert "unsaid there  shape = (8, 64)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("shape", "said"), [("99999999999x64", "is too large"), ("9999999x64", "1 to 2^20")])
+def test_a_shape_that_is_too_large_is_called_so(shape, said, capsys):
+    assert run(["convert", "128B", "--bits", "16", "--to", "cute", "--shape", shape]) == 2
+    assert said in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 from tilescope.arch import ARCH
 from tilescope.cli import map_topics, run, topics
 from tilescope.cli.glossary import TERMS
+from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE
@@ -24,7 +25,7 @@ def explained(*words):
 def test_all_topics_are_listed(capsys):
     explained()
     listed = " ".join(capsys.readouterr().out.split())
-    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, map_topics.names())
+    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, RULE_NAMES, map_topics.names())
     assert len(NAMES) == sum(map(len, tables))
     assert all(name in listed for name in NAMES)
 
@@ -35,7 +36,7 @@ def test_every_topic_listed_is_found_by_its_name(name, capsys):
     shown = capsys.readouterr().out
     title, blank, *text = shown.splitlines()
     assert (title, blank) == (name, "")
-    assert 2 <= len(text) <= (20 if name not in RULES and name != map_topics.REPLACE else 50)
+    assert 1 <= len(text) <= (20 if name not in RULES and name != map_topics.REPLACE else 50)
     assert [line for line in text if len(line) > 80 and len(line.split()) > 3] == []  # a long word stands alone
 
 
@@ -60,6 +61,37 @@ def test_other_spellings_lead_to_the_same_topic(alias, name):
 )
 def test_case_and_separators_do_not_matter(spelled, name):
     assert topics.find(spelled).name == name
+
+
+@pytest.mark.parametrize(
+    ("argument", "field"),
+    [
+        ("globalDim", "dims[i]"),
+        ("globaldim[1]", "dims[i]"),
+        ("globalStrides", "strides_bytes[i]"),
+        ("tensorRank", "rank"),
+        ("tensorDataType", "data_type"),
+        ("globalAddress", "address"),
+        ("pixelBoxLowerCorner", "lower_corner[i]"),
+        ("pixelBoxUpperCorner", "upper_corner[i]"),
+        ("channelsPerPixel", "channels_per_pixel"),
+    ],
+)
+def test_the_arguments_of_the_driver_lead_to_their_fields(argument, field):
+    assert topics.find(argument).name == f"field {field}"
+
+
+@pytest.mark.parametrize(
+    ("argument", "term"),
+    [
+        ("boxDim", "box"),
+        ("elementStrides", "element stride"),
+        ("l2Promotion", "L2 promotion"),
+        ("oobFill", "out-of-bounds fill"),
+    ],
+)
+def test_other_arguments_of_the_driver_are_terms(argument, term):
+    assert topics.find(argument).name == term
 
 
 def test_words_need_no_quotes(capsys):

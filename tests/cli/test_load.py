@@ -1,6 +1,8 @@
 """`tilescope load`: what it prints, writes and refuses."""
 
+import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -37,10 +39,7 @@ def test_takes_the_map_from_json(tmp_path, capsys):
     a = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(-1, -1), upper_corner=(-1, -1),
                      channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
     (tmp_path / "map.json").write_text(json.dumps(a.to_dict()))
-    assert (
-        run(["load", "--from-json", str(tmp_path / "map.json"), "--coords", "0,-1,-1,0", "--offsets", "1,1", "--json"])
-        == 0
-    )
+    assert run(["load", str(tmp_path / "map.json"), "--coords", "0,-1,-1,0", "--offsets", "1,1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["offsets"] == [1, 1]
 
 
@@ -48,7 +47,7 @@ def test_takes_the_map_from_json(tmp_path, capsys):
 def test_carries_the_copy_out_on_a_file_and_writes_the_result(operation, tmp_path, capsys):
     matrix = np.random.default_rng(0).integers(0, 1 << 16, (128, 64), dtype=np.uint16)
     np.save(tmp_path / "matrix.npy", matrix)
-    options = ["--npy", str(tmp_path / "matrix.npy"), "--output", str(tmp_path / "smem.npy"), "--operation", operation]
+    options = ["--npy", str(tmp_path / "matrix.npy"), "--out", str(tmp_path / "smem.npy"), "--operation", operation]
     if operation == "load":
         options += ["--box", "64,8", "--swizzle", "128B", "--coords", "0,16", "--smem-address", "128"]
         a = ts.TensorMap.from_array(matrix, (8, 64), swizzle="128B", address=0)
@@ -64,7 +63,7 @@ def test_carries_the_copy_out_on_a_file_and_writes_the_result(operation, tmp_pat
 
 def test_dims_beside_a_file_describe_its_bytes(tmp_path, capsys):
     np.save(tmp_path / "bytes.npy", np.arange(4096, dtype=np.uint8))
-    options = ["--npy", str(tmp_path / "bytes.npy"), "--output", str(tmp_path / "smem.npy")]
+    options = ["--npy", str(tmp_path / "bytes.npy"), "--out", str(tmp_path / "smem.npy")]
     assert run(["load", *options, "--type", "f16", "--dims", "64,32", "--box", "8,2", "--coords", "8,1"]) == 0
     assert np.load(tmp_path / "smem.npy").tolist() == [*range(144, 160), *[value % 256 for value in range(272, 288)]]
     capsys.readouterr()
@@ -76,12 +75,12 @@ def test_draws_so_many_lines(capsys):
 
 
 REFUSED = {
-    "no map": ([], "Describe the tensor map"),
+    "no map": ([], "stdin is empty"),
     "a broken map": (["--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"], "swizzle-span"),
     "a coordinate": ([*MAP, "--coords", "4,0"], "inner-coordinate"),
     "a shared address": ([*MAP, "--smem-address", "64"], "smem-address"),
     "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
-    "a result without a tensor": ([*MAP, "--output", "x.npy"], "--output needs --npy"),
+    "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs --npy"),
     "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
     "no lines": ([*MAP, "--lines", "0"], "at least 1"),
 }
@@ -89,6 +88,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refuses_with_the_reason_on_stderr(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     monkeypatch.chdir(tmp_path)
     options, reason = REFUSED[name]
     assert run(["load", *options]) == 2
@@ -111,3 +111,51 @@ def test_refuses_files_that_hold_no_array(tmp_path, capsys):
         assert reason in capsys.readouterr().err, name
     assert run(["load", "--swizzle", "128B", "--npy", str(tmp_path / "small.npy")]) == 2
     assert "--npy needs --box" in capsys.readouterr().err
+
+
+def test_single_options_replace_single_values_of_an_array(tmp_path, capsys):
+    path = str(tmp_path / "a.npy")
+    np.save(path, np.arange(8 * 128, dtype=np.float16).reshape(8, 128))
+    for options, dims, strides in (
+        (["--dims", "100,8", "--box", "64,4"], [100, 8], [256]),  # as many dims: the array's own strides
+        (["--dims", "100", "--box", "64"], [100], []),
+        (["--dims", "32,4,8", "--box", "8,4,1"], [32, 4, 8], [64, 256]),  # others: dense
+        (["--strides", "512", "--box", "64,4"], [128, 8], [512]),
+        (["--dims", "100,8", "--strides", "512", "--box", "64,2"], [100, 8], [512]),
+    ):
+        assert run(["load", "--npy", path, *options, "--json"]) == 0, options
+        found = json.loads(capsys.readouterr().out)["tensor_map"]
+        assert (found["data_type"], found["dims"], found["strides_bytes"]) == ("float16", dims, strides)
+    assert run(["load", "--npy", path, "--dims", "100", "--box", "64,4"]) == 2
+    shown = capsys.readouterr().err
+    assert "no data_type" not in shown
+    assert "2 entries for rank 1" in shown
+
+
+def test_takes_the_map_from_a_descriptor_or_a_pipe(tmp_path, capsys, monkeypatch):
+    blob = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").encode()
+    (tmp_path / "map.bin").write_bytes(blob)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(blob), encoding="utf-8"))
+    shown = []
+    for source in (str(tmp_path / "map.bin"), blob.hex(), "-"):
+        assert run(["load", source, "--coords", "0,8"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert run(["load", *MAP, "--coords", "0,8"]) == 0
+    assert shown == [capsys.readouterr().out] * 3
+
+
+def test_says_what_lies_outside_in_rows_and_in_bytes(capsys):
+    def said(*coords, box="64,8"):
+        assert (
+            run(["load", "--type", "bf16", "--dims", "64,64", "--box", box, f"--coords={','.join(map(str, coords))}"])
+            == 0
+        )
+        return capsys.readouterr().out
+
+    both = said(-8, -2)
+    assert "outside   2 of 8 rows and 16 bytes of the other 6: filled\n" in both
+    assert " (box)  the part of the copy that lies outside the tensor\n" in both
+    assert "outside   16 bytes of every row: filled\n" in said(8, 0)
+    assert "outside   2 of 8 rows: filled\n" in said(0, -2)
+    assert "outside   8 of 8 rows: filled\n" in said(64, 0)
+    assert "outside " not in said(0, 0).split("tensor  ")[1]

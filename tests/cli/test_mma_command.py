@@ -79,7 +79,7 @@ def test_writes_svg(arguments, tmp_path, capsys):
         (["layout", "64x64", "bf61"], "data type"),
         (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),
         (["layout", "64x64", "bf16", "--element", "64,0"], "outside the tile"),
-        (["layout", "64x64", "bf16", "--element", "64"], "is not a shape"),
+        (["layout", "64x64", "bf16", "--element", "64"], "is one number; write two, such as 5,8"),
         (["layout", "64x64", "bf16", "--element", "1,2,3"], "such as 5,8"),
         (["layout", "64x64", "bf16", "--atom-order", "up"], '"column" or "row"'),
         (["fragment", "mma.m16n8k17", "--operand", "A", "--type", "bf16"], "mma.m16n8k16"),
@@ -142,7 +142,7 @@ def test_takes_tcgen05_words_too(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([WORD], "Describe the tensor map"),
+        ([WORD, "nosuch.json"], "no such file: nosuch.json"),
         (["0x4000c04000010040", *MAP], "a wgmma descriptor keeps bits"),
         ([str(1 << 64), *MAP], "64 bits"),
         ([WORD, *MAP, "--copy", "0,0@here"], "here"),
@@ -157,3 +157,15 @@ def test_check_refuses_with_the_reason_on_stderr(arguments, said, capsys):
     shown = capsys.readouterr()
     assert said.casefold() in shown.err.casefold()
     assert shown.out == ""
+
+
+def test_alone_it_shows_its_help(capsys):
+    assert run(["mma"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: tilescope mma")
+
+
+def test_an_unknown_operand_is_told_in_a_sentence(capsys):
+    assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "Z", "--type", "bf16"]) == 2
+    assert capsys.readouterr().err == (
+        "error: unknown-name: operand Z; known: A, B, C, D. Give one of these operand names.\n"
+    )

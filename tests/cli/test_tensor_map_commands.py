@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import struct
 import sys
+import threading
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -159,11 +161,13 @@ def test_im2col_and_im2col_wide(answer):
 
 
 def test_missing_and_unknown_arguments_are_reasons(answer):
-    status, out, _ = answer("check", "--type", "bf16")
-    assert status == 1
-    assert "no dims" in out
-    assert "no box" in out
-    assert answer("check", "--from-json", "-", stdin='{"dims": [64], "boxes": [64]}')[0] == 1
+    for options in (["--type", "bf16"], ["--dims", "64,64"]):
+        status, out, err = answer("check", *options)
+        assert (status, out) == (2, "")
+        assert "no box" in err
+    status, _, err = answer("check", "-", stdin='{"dims": [64], "boxes": [64]}')
+    assert status == 2
+    assert "boxes" in err
 
 
 def test_json_from_a_file_stdin_and_what_json_printed(answer, tmp_path):
@@ -171,10 +175,8 @@ def test_json_from_a_file_stdin_and_what_json_printed(answer, tmp_path):
     file.write_text(json.dumps(MATRIX.to_dict()))
     for arguments, stdin in (
         (["check", str(file)], ""),
-        (["check", "--from-json", str(file)], ""),
         (["check", "-"], file.read_text()),
         (["check"], file.read_text()),
-        (["check", "--from-json", "-"], file.read_text()),
         (["check", file.read_text()], ""),
     ):
         status, out, _ = answer(*arguments, "--json", stdin=stdin)
@@ -247,7 +249,7 @@ def test_bytes_that_are_no_map_are_answered_with_no(answer):
     assert "descriptor-bits" in out
 
 
-@pytest.mark.parametrize("words", [["abc"], ["0x1", "0x2"], ["0x" + "1" * 17], ["no such file.bin"], [""]])
+@pytest.mark.parametrize("words", [["abc"], ["0x1", "0x2"], ["0x" + "1" * 17], [""]])
 def test_what_is_not_understood_is_refused(words, answer):
     status, out, err = answer("decode", *words)
     assert (status, out) == (2, "")
@@ -304,7 +306,7 @@ def test_drawings_are_written_as_svg(command, answer, tmp_path):
         ["encode"],
         ["check", "--dims", "a,b"],
         ["check", "--address", "1.5"],
-        ["check", "--from-json", "/no/such/file"],
+        ["check", "/no/such/file"],
         ["diff", "abc"],
         ["decode"],
         ["encode", "--type", "bf16", "--dims", "64", "--box", "9"],
@@ -351,3 +353,63 @@ def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
     status, _, err = answer("explain", "box-rnage")
     assert status == 2
     assert "box-range" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "said"),
+    [
+        (["check", "nosuch.json"], "", "no such file: nosuch.json"),
+        (["check", "no such file.bin"], "", "no such file: no such file.bin"),
+        (["decode", "nosuch.bin"], "", "no such file: nosuch.bin"),
+        (["diff", MATRIX.encode().hex(), "nosuch"], "", "no such file: nosuch"),
+        (["check", "."], "", ". is a directory"),
+        (["check"], "", "stdin is empty"),
+        (["check", "-"], " \n", "stdin is empty"),
+        (["encode"], "", "stdin is empty"),
+        (["diff", "-", "-"], "", "- can be given once"),
+        (["check", "-", "-"], "", "2 sources"),
+        (["check", "[1,2"], "", "no JSON"),
+        (["check", "-"], '{"dims": [64', "no JSON"),
+        (["check", "-"], "{dims: 64}", "no JSON"),
+        (["check", "-"], bytes(200), "200 bytes that are no text"),
+        (["check", "--type", "bf16", "--dims", "64,,64", "--box", "8,8"], "", "a comma without a number"),
+        (["encode", "-"], CUTLASS + CUTLASS.replace("(64,64", "(64,32"), "the arguments of 2 maps"),
+    ],
+)
+def test_what_is_no_map_is_told_what_it_is(arguments, stdin, said, answer):
+    status, out, err = answer(*arguments, stdin=stdin)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "0 numbers" not in err
+
+
+def test_a_pipe_is_as_good_as_a_file(tmp_path, answer):
+    for command in (["check"], ["decode"], ["diff", MATRIX.encode().hex()]):
+        pipe = tmp_path / f"pipe-{command[0]}"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(MATRIX.encode(),), daemon=True)
+        writer.start()
+        assert answer(*command, str(pipe))[0] == 0
+        writer.join()
+
+
+def test_encode_takes_what_check_takes(tmp_path, answer):
+    file = tmp_path / "map.json"
+    file.write_text(json.dumps(MATRIX.to_dict()))
+    for source, stdin in (([str(file)], ""), (["-"], MATRIX.encode()), ([], MATRIX.encode()), ([str(file)], "")):
+        assert answer("encode", *source, stdin=stdin)[1] == MATRIX.encode().hex() + "\n"
+    smaller = MATRIX.with_fields(box=(64, 8))
+    assert answer("encode", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
+
+
+def test_names_may_stand_for_the_numbers_of_a_dump(answer):
+    named = CUTLASS.replace("format         9", "format         CU_TENSOR_MAP_DATA_TYPE_BFLOAT16")
+    named = named.replace("swizzle        3", "swizzle        CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B")
+    named = named.replace(
+        "l2Promotion    2", "l2Promotion    <CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B: 2>"
+    )
+    assert named.count("CU_TENSOR_MAP") == 3
+    assert answer("check", "-", stdin=named) == answer("check", "-", stdin=CUTLASS)
+    status, out, _ = answer("check", "-", stdin=named.replace("SWIZZLE_128B", "SWIZZLE_129B"))
+    assert status == 1
+    assert "CU_TENSOR_MAP_SWIZZLE_129B" in out

@@ -61,12 +61,15 @@ def test_every_lane_stands_in_the_bank_and_line_it_wants(op, stride):
     address = LANES * stride * row.access_bytes
     report = bank_report(op, address, 0x7FFF7FFF)
     grid = bank_grid(report)
-    assert grid.columns == 128 // row.cell_bytes
+    unused_half = any(note.startswith("No lane wants") for note in grid.notes)
+    assert grid.columns == (16 if unused_half else 128 // row.cell_bytes)
+    assert not unused_half or row.cell_bytes == 4
+    first_bank = int(grid.tiers[-1].headers[0].short)
     found = {}
     for line in grid.rows:
         for column, cell in enumerate(line.cells):
             if cell.text:
-                found[int(line.labels[-1], 0) + column * row.cell_bytes, line.labels[0]] = cell
+                found[int(line.labels[-1], 0) + first_bank * 4 + column * row.cell_bytes, line.labels[0]] = cell
     for group in report.groups:
         waiting = {at for collision in group.collisions for at in collision.addresses}
         label = next(
@@ -97,7 +100,7 @@ def test_a_tile_report_has_a_table_and_the_worst_instruction_of_what_collides():
         "pattern       instructions  wavefronts  ideal  excess  verdict",
         "st.b128 rows             4          16     16       0  no conflict",
         "ldmatrix.x4              4         128     16     112  8-way conflict",
-        "Nsight Compute counts these wavefronts in",
+        "Counted by l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum and",
     ]
     assert "Worst instruction of ldmatrix.x4: 32 wavefronts" in text
     assert "st.b128 rows:" not in text

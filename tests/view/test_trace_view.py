@@ -38,6 +38,7 @@ def test_a_copy_cut_by_both_edges_whole():
 
          0.0  row 0; every row has its colour, and a cell says row.chunk
          fill  outside the tensor: filled with zero
+         (2.0)  the part of the copy that lies outside the tensor
          0.0~  the tensor ends within the chunk; the rest is outside
          -  not part of the copy: keeps its bytes
 
@@ -45,7 +46,7 @@ def test_a_copy_cut_by_both_edges_whole():
         copy      3 rows of 32 bytes, 64 bytes apart
         mbarrier  expect_tx 96 bytes
         written   96 bytes of shared memory
-        outside   1 of 3 rows: filled
+        outside   1 of 3 rows and 8 bytes of the other 2: filled
         basis     measured
         """).splitlines()
 

@@ -91,6 +91,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     0
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _stand_in_for_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters still gets the rest
@@ -100,6 +101,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         return explained(error)
     return status if isinstance(status, int) else 0
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Python has None for a stream that the shell closed (`>&-`): nothing is read there, and what is written is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  open to the end
 
 
 def main() -> NoReturn:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from tilescope import view
-from tilescope.cli.options import address, output_options
+from tilescope.cli.options import address, output_options, rows_and_columns, smem_address_option
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
-from tilescope.errors import shortened
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.smem.access import Access
 from tilescope.smem.search import find_layouts
@@ -20,27 +17,20 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part
 
 
-def extents(text: str) -> tuple[int, int]:
-    """Rows and columns as people write them: 64x64, 128x64."""
-    found = re.fullmatch(r"\s*(\d{1,6})\s*[xX*,]\s*(\d{1,6})\s*", text)
-    if found is None:
-        raise click.BadParameter(f"{shortened(text, 40)!r} is not ROWSxCOLUMNS; write 64x64.")
-    return int(found[1]), int(found[2])
-
-
 @click.command()
-@click.argument("tile", type=extents, required=False)
+@click.argument("tile", type=rows_and_columns, required=False)
 @click.argument("data_type", metavar="[TYPE]", required=False)
 @click.option("--pattern", "patterns", multiple=True, required=True, metavar="P", help="An access; may be repeated.")
 @click.option("--swizzle", default="none", metavar="MODE", help="Swizzle of the tile. [default: none]")
 @click.option("--pad", type=address, metavar="BYTES", help="Padding after each row of an atom.")
 @click.option(
-    "--atom", type=extents, metavar="RxC", help="Stored whole, in elements. [default: columns of the mode's span]"
+    "--atom",
+    type=rows_and_columns,
+    metavar="RxC",
+    help="Stored whole, in elements. [default: columns of the mode's span]",
 )
 @click.option("--atom-order", type=click.Choice(ATOM_ORDERS), default="column", show_default=True)
-@click.option(
-    "--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"
-)
+@smem_address_option()
 @click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
 @click.option(
     "--max-padding", type=address, default="128", metavar="BYTES", help="Widest padding to try. [default: 128]"
@@ -63,15 +53,16 @@ def banks(
 
     \b
     A pattern is one of
-      "st.b128 rows", "ld.b32 columns"     lanes beside or below each other
-      transpose                            single elements, column by column
-      ldmatrix.x4, ldmatrix.x2.trans       a walk over the tile
-      stmatrix.x4                          an epilogue
-      "mma.m16n8k16 A bf16"                registers loaded straight from the tile (A.trans: MN-major)
-      "ld.b32: lane * 33 * 4"              an expression of lane; it needs no tile
+      "st.b128 rows", "ld.b32 columns"   lanes beside or below each other
+      transpose                          single elements, column by column
+      ldmatrix.x4, ldmatrix.x2.trans     a walk over the tile
+      stmatrix.x4                        an epilogue
+      "mma.m16n8k16 A bf16"              registers loaded straight from the tile
+                                         (A.trans: MN-major)
+      "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile
 
     \b
-    tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4 --pattern "st.b128 rows"
+    tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
     tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
     tilescope banks --pattern "ld.b32: lane * 33 * 4"
 

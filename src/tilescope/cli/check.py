@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from tilescope.cli.map_options import map_options
-from tilescope.cli.map_source import Source, read_source
+from tilescope.cli.map_source import described
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
 from tilescope.tensor_map.arguments import MapArguments
@@ -30,19 +28,7 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
 
     Exit status 1: refused.
     """  # noqa: D301  \b keeps the lines below it apart
-    if not source and asked is None:
-        if sys.stdin.isatty():
-            raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
-        source = ("-",)
-    if source:
-        given = read_source(source)
-        others = {} if asked is None else dict(asked.given)
-        found = Source(given.blob, tuple(each.with_given(others) for each in given.asked))
-        if given.blob is not None and others:
-            raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
-    else:
-        assert asked is not None
-        found = Source(None, (asked,))
+    found = described(source, asked)
     first, *more = found.reports()
     arguments = [each.given for each in found.asked] or [{}]
     output.show(first, extra={"others": [each.to_dict() for each in more]} if more else {}, asked=arguments[0])

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
-from tilescope.cli.options import address, output_options
+from tilescope.cli.options import output_options, rows_and_columns, smem_address_option
 from tilescope.cli.output import STDOUT, Output
-from tilescope.errors import RuleError, shortened
+from tilescope.errors import RuleError
 from tilescope.notation import NOTATION, NoEquivalent, convert_layout
-
-
-def tile_shape(text: str) -> tuple[int, int]:
-    """Two extents as people write them: 64x128, 64,128 or (64, 128)."""
-    found = re.fullmatch(r"\s*\(?\s*(\d{1,7})\s*[x,]\s*(\d{1,7})\s*\)?\s*", text)
-    if found is None:
-        raise click.BadParameter(f"{shortened(text, 40)!r} is not a shape; write 64x128.")
-    return int(found[1]), int(found[2])
 
 
 @click.command()
 @click.argument("text")
-@click.option("--to", "notation", required=True, type=click.Choice(list(NOTATION)), help="The notation of the answer.")
+@click.option(
+    "--to", "notation", required=True, type=click.Choice(list(NOTATION)), metavar="NOTATION",
+    help=f"The notation of the answer: {', '.join(NOTATION)}.",
+)  # fmt: skip
 @click.option("--bits", type=int, help="Bits of an element, where TEXT does not say.")
-@click.option("--shape", type=tile_shape, metavar="MNxK", help="The tile in elements, where TEXT does not say.")
+@click.option("--shape", type=rows_and_columns, metavar="MNxK", help="The tile in elements, where TEXT does not say.")
 @click.option(
     "--major", type=click.Choice(["K", "MN"]), help="The contiguous index, where TEXT does not say. [default: K]"
 )
@@ -33,9 +26,7 @@ def tile_shape(text: str) -> tuple[int, int]:
     type=click.Choice(["bytes", "elements"]),
     help="What CuTe's Python form of a swizzle counts. [default: bytes]",
 )
-@click.option(
-    "--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"
-)
+@smem_address_option()
 @click.option("--draw", is_flag=True, help="Draw both layouts side by side.")
 @output_options
 def convert(

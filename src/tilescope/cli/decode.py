@@ -46,6 +46,8 @@ def decode(
     instruction descriptor of each kind. Majorness and element type of an operand are not in its word; the
     instruction has them, so say them with --major and --type. Exit status 1: the bytes or bits are no descriptor.
     """  # noqa: D301  \b keeps the lines below it apart
+    if rows < 1:
+        raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
     word = descriptor_word(words)
     if word is not None:
         return show_descriptor_word(word, major, data_type, rows if addresses else None, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tilescope.cli.map_source import read_source
+from tilescope.cli.map_source import STDIN, read_source
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
 from tilescope.tensor_map.comparison import TensorMapDiff
@@ -21,6 +21,8 @@ def diff(one: str, other: str, output: Output) -> int:
 
     Exit status 1: they differ.
     """
+    if one == other == STDIN:
+        raise click.UsageError("- can be given once: stdin holds one map.")
     found = TensorMapDiff.of(read_source((one,)).tensor_map(), read_source((other,)).tensor_map())
     output.show(found)
     return 0 if found.same else 1

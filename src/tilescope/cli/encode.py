@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tilescope.cli.map_options import map_options
+from tilescope.cli.map_source import described
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
 from tilescope.tensor_map.arguments import MapArguments
@@ -17,6 +18,7 @@ _WORDS_PER_LINE = 4
 
 
 @click.command()
+@click.argument("source", nargs=-1)
 @map_options
 @click.option(
     "--hex", "form", flag_value="hex", default="hex", help="Print 256 hexadecimal digits, in memory order. [default]"
@@ -26,18 +28,19 @@ _WORDS_PER_LINE = 4
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the 128 bytes to a file."
 )
 @output_options
-def encode(asked: MapArguments | None, form: str, out: Path | None, output: Output) -> None:
+def encode(source: tuple[str, ...], asked: MapArguments | None, form: str, out: Path | None, output: Output) -> None:
     """Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
+
+    The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text.
 
     The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
     the driver.
 
     \b
-    tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --swizzle 128B --c
+    tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --c
+    tilescope encode map.json --swizzle 128B --out map.bin
     """  # noqa: D301  \b keeps the lines below it apart
-    if asked is None:
-        raise click.UsageError("describe a map: --type, --dims and --box, or --from-json.")
-    blob = asked.tensor_map().encode()
+    blob = described(source, asked).tensor_map().encode()
     if out is not None:
         out.write_bytes(blob)
         click.echo(f"wrote {out}", err=True)

@@ -8,12 +8,15 @@ from typing import Any
 import click
 import numpy as np
 
-from tilescope.cli.map_options import map_options, numbers
-from tilescope.cli.options import address, number, output_options
+from tilescope.cli.map_options import map_options, with_strides
+from tilescope.cli.map_source import described
+from tilescope.cli.options import address, number, numbers, output_options
 from tilescope.cli.output import Output
 from tilescope.errors import broken, shortened
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.array import metadata
 from tilescope.tma import gather4, trace
 from tilescope.tma import load as loaded
 from tilescope.tma.tracing import OPERATIONS, Trace
@@ -28,6 +31,7 @@ def _positive(text: str) -> int:
 
 
 @click.command()
+@click.argument("source", nargs=-1)
 @map_options
 @click.option("--coords", type=numbers, metavar="N,…", help="Where the box starts, innermost first. [default: 0,0,…]")
 @click.option("--offsets", type=numbers, default="", metavar="N,…", help="Im2col: W, H, D; im2col-wide: halo, offset.")
@@ -36,25 +40,25 @@ def _positive(text: str) -> int:
 @click.option("--lines", type=_positive, metavar="N", help="Draw so many lines of shared memory. [default: 32]")
 @click.option("--npy", type=click.Path(exists=True, dir_okay=False), help="An array as the tensor; its type, dims and "
               "strides need no options.")  # fmt: skip
-@click.option(
-    "--output", "result_file", type=click.Path(dir_okay=False), help="Write what shared memory holds, as .npy."
-)
+@click.option("--out", "result_file", type=click.Path(dir_okay=False), help="Write what shared memory holds, as .npy.")
 @output_options
 def load(
-    asked: MapArguments | None, coords: tuple[int, ...] | None, offsets: tuple[int, ...], smem_address: int,
-    operation: Any, lines: int | None, npy: str | None, result_file: str | None, output: Output,
+    source: tuple[str, ...], asked: MapArguments | None, coords: tuple[int, ...] | None, offsets: tuple[int, ...],
+    smem_address: int, operation: Any, lines: int | None, npy: str | None, result_file: str | None, output: Output,
 ) -> None:  # fmt: skip
     """Show what one copy does: the box in the tensor, and shared memory line by line.
 
-    gather4 and scatter4 take the column and four rows as --coords. With --npy the copy is carried out, and --output
-    FILE writes the bytes that it leaves in shared memory.
+    The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text. An array
+    (--npy) brings type, dims and strides of its own; options replace them one by one.
+
+    gather4 and scatter4 take the column and four rows as --coords. With --npy the copy is carried out, and --out FILE
+    writes the bytes that it leaves in shared memory.
     """
-    if asked is None:
-        raise click.UsageError(
-            "Describe the tensor map: --type, --dims, --box … or --from-json; --npy FILE needs --box."
-        )
     array = None if npy is None else _mapped(npy)
-    tensor_map = asked.tensor_map() if array is None or "dims" in asked.given else _map_of(array, asked)
+    if array is None or source:
+        tensor_map = described(source, asked).tensor_map()
+    else:
+        tensor_map = _map_of(array, asked)
     found = trace(
         tensor_map, (0,) * tensor_map.rank if coords is None else coords, offsets=offsets, smem_address=smem_address,
         operation=operation,
@@ -84,18 +88,22 @@ def _mapped(path: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _map_of(array: np.ndarray[Any, Any], asked: MapArguments) -> TensorMap:
+def _map_of(array: np.ndarray[Any, Any], asked: MapArguments | None) -> AnyMap:
     """The map of an array, with the options that were given beside it."""
-    options = dict(asked.given)
-    box = options.pop("box", None)
-    if box is None:
+    options = {} if asked is None else dict(asked.given)
+    if asked is None or (asked.map_class is TensorMap and "box" not in options):
         raise click.UsageError("--npy needs --box, innermost first: the extents of one copy.")
-    return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | options))
+    if "dims" not in options and asked.map_class is TensorMap:
+        box = options.pop("box")
+        return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | options))
+    found = metadata(array)
+    own = {"data_type": found.data_type, "dims": found.shape[::-1], "strides_bytes": found.strides_bytes[-2::-1]}
+    return with_strides(asked, MapArguments(asked.map_class, own)).tensor_map()
 
 
 def _carried_out(found: Trace, array: np.ndarray[Any, Any] | None) -> Any:
     if array is None or not found.is_load:
-        raise click.UsageError("--output needs --npy FILE, the tensor, and a load.")
+        raise click.UsageError("--out needs --npy FILE, the tensor, and a load.")
     if found.operation == "gather4":
         column, *rows = found.coords
         return gather4(found.tensor_map, array, column, rows, smem_address=found.smem_address)

@@ -5,38 +5,23 @@
     @output_options
     def check(asked: MapArguments | None, output: Output) -> int | None: …
 
-`asked` holds the arguments as given, sound or not: `asked.check()` says what the rules find,
-`asked.tensor_map()` makes the map or raises. It is None where no option was given.
+`asked` holds the arguments as given, sound or not, and is None where no option was given. `with_strides` adds what
+they leave to a file, an array or a default: `check()` of that says what the rules find, `tensor_map()` makes the map.
 """
 
 from __future__ import annotations
 
-import re
 from functools import wraps
 from typing import Any
 
 import click
 
-from tilescope.cli.options import Command, number
+from tilescope.cli.options import Command, number, numbers
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, broken
+from tilescope.errors import RuleError
 from tilescope.tensor_map import reading
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.option import Interleave
-
-LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far smaller
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Numbers, innermost first: 4096,4096 or 4096x4096 or "64 32 32 8".
-
-    >>> numbers("4096,0x40"), numbers("64x32"), numbers("")
-    ((4096, 64), (64, 32), ())
-    """
-    plain = text.strip().strip("()[]{}")
-    pieces = plain.split("x") if re.fullmatch(r"[1-9]\d*(x\d+)+", plain) else re.split(r"[\s,]+", plain)
-    return tuple(number(piece) for piece in pieces if piece)
-
 
 # argument of a map: (option, how it is read, its metavar, what --help says)
 _OPTIONS: dict[str, tuple[str, Any, str, str]] = {
@@ -63,38 +48,45 @@ def map_options(command: Command) -> Command:
     """Give a command the options of a map; it receives them as one argument, `asked`."""
 
     @wraps(command)
-    def with_map(*args: Any, from_json: str | None, **options: Any) -> Any:
+    def with_map(*args: Any, **options: Any) -> Any:
         given = {name: options.pop(name) for name in _OPTIONS}
         given = {name: value for name, value in given.items() if value is not None}
-        if from_json is not None:
-            base = MapArguments.from_json(read_input(from_json))
-            given = {"kind": base.map_class.kind} | dict(base.given) | given
         return command(*args, asked=asked_for(given) if given else None, **options)
 
     wrapped: Command = with_map
-    saying = "Take the arguments from JSON, as --json prints them; - is stdin. Other options replace them."
-    wrapped = click.option("--from-json", metavar="FILE", help=saying)(wrapped)
     for name, (option, read, metavar, help_text) in reversed(_OPTIONS.items()):
         wrapped = click.option(option, name, type=read, metavar=metavar, help=help_text)(wrapped)
     return wrapped
 
 
-def read_input(source: str) -> bytes:
-    """What a file holds, or stdin for "-"; more than a tensor map could need is refused."""
-    with click.open_file(source, "rb") as file:
-        content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
-    if len(content) > LARGEST_INPUT_BYTES:
-        raise broken("input-size", source, "more than 1 MiB", "a tensor map is 128 bytes", "Give the map alone.")
-    return content
-
-
 def asked_for(given: dict[str, Any]) -> MapArguments:
-    """The map that options describe: dense strides where none are given, single corners for im2col-wide."""
-    if "mode" in given:  # the corners of an im2col-wide map are single numbers
+    """The arguments that options give; the corners of an im2col-wide map are single numbers."""
+    if "mode" in given:
         for name, width in (("lower_corner", "lower_width"), ("upper_corner", "upper_width")):
             if name in given:
                 corner = given.pop(name)
                 given[width] = corner[0] if len(corner) == 1 else corner
+    return MapArguments.of(given)
+
+
+def with_strides(asked: MapArguments, base: MapArguments | None = None) -> MapArguments:
+    """The arguments asked for, the rest from `base`; strides that nobody gives are dense.
+
+    The strides of `base` hold for as many dims as it has:
+
+    >>> base = MapArguments.of({"data_type": "bf16", "dims": (100, 8), "strides_bytes": (256,), "box": (8, 8)})
+    >>> with_strides(MapArguments.of({"dims": (64, 8)}), base).given["strides_bytes"]
+    (256,)
+    >>> with_strides(MapArguments.of({"dims": (64, 4, 2)}), base).given["strides_bytes"]
+    (128, 512)
+    """
+    given = dict(asked.given)
+    if base is not None:
+        rank = len(given["dims"]) if "dims" in given else None
+        known = dict(base.given)
+        if rank is not None and rank != len(known.get("dims", ())):
+            known.pop("strides_bytes", None)
+        given = {"kind": base.map_class.kind} | known | given
     if "dims" in given and "strides_bytes" not in given:
         dense = _dense_strides(given)
         if dense is not None:

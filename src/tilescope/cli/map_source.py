@@ -1,12 +1,21 @@
-"""Where a tensor map comes from: a file, stdin, or text on the command line; as bytes, JSON or a pasted dump."""
+"""Where a tensor map comes from: a file, stdin, or text on the command line; as bytes, JSON or a pasted dump.
+
+tilescope check SOURCE --box 64,8        options replace what SOURCE says
+tilescope encode --type bf16 --dims …    or say it all
+dump | tilescope load - --coords 0,128
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tilescope.cli.map_options import read_input
+import click
+
+from tilescope.cli.map_options import with_strides
+from tilescope.errors import RuleError, TensorMapError, broken, shortened
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments, MapReport
@@ -14,7 +23,12 @@ from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.paste import descriptor_bytes
 
+STDIN = "-"
+LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far smaller
 _DUMP = re.compile(r"globalDim\b|gmem_address|elemType=|shape=\[|Failed to (?:initialize|create)|Triton Error")
+_JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
+_TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
+_NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
 
 class Source(NamedTuple):
@@ -32,30 +46,98 @@ class Source(NamedTuple):
 
     def tensor_map(self) -> AnyMap:
         """The one map, or its violations raised."""
+        if len(self.asked) > 1:
+            found = f"the arguments of {len(self.asked)} maps"
+            raise broken("one-map", "source", found, "one map at a time", "Leave the others out.")
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
+
+
+def described(words: tuple[str, ...], asked: MapArguments | None) -> Source:
+    """The map that SOURCE gives, with the options' arguments in place of its own; without both, what stdin gives."""
+    if not words and asked is None:
+        if sys.stdin.isatty():
+            raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
+        words = (STDIN,)
+    if not words:
+        assert asked is not None
+        return _complete((with_strides(asked),))
+    given = read_source(words)
+    if given.blob is not None and asked is not None:
+        raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
+    if given.blob is not None:
+        return given
+    return _complete(given.asked if asked is None else tuple(with_strides(asked, each) for each in given.asked))
+
+
+def _complete(asked: tuple[MapArguments, ...]) -> Source:
+    """These arguments, or everything they lack; strides follow from the rest."""
+    lacking = [violation for each in asked for violation in each.misnamed()]
+    if not lacking:
+        return Source(None, asked)
+    raise TensorMapError([each for each in lacking if each.argument != "strides_bytes"] or lacking)
 
 
 def read_source(words: tuple[str, ...]) -> Source:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
     content = _content(words)
     text = content.decode("utf-8", errors="replace")
-    if len(content) == DESCRIPTOR_BYTES and not re.fullmatch(r"[\x09-\x0d\x20-\x7e]*", text):
+    is_text = _TEXT.fullmatch(text) is not None and "\ufffd" not in text
+    if not is_text and (len(content) == DESCRIPTOR_BYTES or _is_given_by_name(words)):
+        if len(content) != DESCRIPTOR_BYTES:
+            found = f"{len(content)} bytes that are no text"
+            raise broken("input-binary", "source", found, "the bytes of a descriptor are 128", "Give the map alone.")
         return Source(content)
-    if text.lstrip().startswith("{") and '"' in text:
+    if _JSON.match(text):
         return Source(None, (MapArguments.from_json(text),))
     if _DUMP.search(text):
         return Source(None, dumped_arguments(text))
-    return Source(descriptor_bytes(text))
+    try:
+        return Source(descriptor_bytes(text))
+    except RuleError:
+        if text.lstrip().startswith("[") and "x" not in text:  # a list of too few words, or JSON
+            return Source(None, (MapArguments.from_json(text),))
+        if not _is_given_by_name(words):
+            _refuse_names(words)
+        raise
 
 
 def _content(words: tuple[str, ...]) -> bytes:
-    if len(words) == 1 and (words[0] == "-" or _is_file(words[0])):
-        return read_input(words[0])
-    return " ".join(words).encode("utf-8", errors="replace")
+    if not _is_given_by_name(words):
+        return " ".join(words).encode("utf-8", errors="replace")
+    content = read_input(words[0])
+    if not content.strip():
+        which = "stdin" if words[0] == STDIN else words[0]
+        raise broken("input-empty", "source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
+    return content
 
 
-def _is_file(word: str) -> bool:
+def read_input(source: str) -> bytes:
+    """What a file holds, or stdin for "-"; more than a tensor map could need is refused."""
+    with click.open_file(source, "rb") as file:
+        content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
+    if len(content) > LARGEST_INPUT_BYTES:
+        raise broken("input-size", source, "more than 1 MiB", "a tensor map is 128 bytes", "Give the map alone.")
+    return content
+
+
+def _is_given_by_name(words: tuple[str, ...]) -> bool:
+    """Whether the words are "-" or the path of something that can be read: a file, a pipe, a device."""
+    if len(words) != 1:
+        return False
     try:
-        return Path(word).is_file()
+        return words[0] == STDIN or (Path(words[0]).exists() and not Path(words[0]).is_dir())
     except (OSError, ValueError):  # a text that no file could be called
         return False
+
+
+def _refuse_names(words: tuple[str, ...]) -> None:
+    """Say of words that show no map why they name none."""
+    limit = "SOURCE is one file, - for stdin, or a map as text"
+    for word in words:
+        if word == STDIN or (len(words) > 1 and _is_given_by_name((word,))):
+            raise broken("input-file", "source", f"{len(words)} sources", limit, "Give one.")
+    name = shortened(" ".join(words))
+    if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():
+        raise broken("input-file", "source", f"{name} is a directory", limit, "Name a file in it.")
+    if _NAME.fullmatch(" ".join(words)):
+        raise broken("input-file", "source", f"no such file: {name}", limit, "Check the path.")

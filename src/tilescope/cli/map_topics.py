@@ -37,6 +37,23 @@ _FIELDS = {
 }
 
 
+# What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col call their arguments, where it is no term: the field of each.
+_DRIVER_ARGUMENTS = {
+    "tensorDataType": "data_type",
+    "tensorRank": "rank",
+    "globalAddress": "address",
+    "globalDim": "dims[i]",
+    "globalStrides": "strides_bytes[i]",
+    "pixelBoxLowerCorner": "lower_corner[i]",
+    "pixelBoxUpperCorner": "upper_corner[i]",
+    "pixelBoxLowerCornerWidth": "lower_corner[i]",
+    "pixelBoxUpperCornerWidth": "upper_corner[i]",
+    "channelsPerPixel": "channels_per_pixel",
+    "pixelsPerColumn": "pixels_per_column",
+}
+_FIELD_OF_ARGUMENT = {name.casefold(): field for name, field in _DRIVER_ARGUMENTS.items()}
+
+
 class MapTopic(NamedTuple):
     """A field, or the instruction that edits fields."""
 
@@ -53,17 +70,18 @@ def names() -> list[str]:
 
 def spellings() -> dict[str, str]:
     """Other spellings of them."""
-    return {"replace": REPLACE, "cuTensorMapReplaceAddress": REPLACE, "fence.proxy.tensormap": REPLACE} | {
-        name: PREFIX + name for name in _FIELDS
-    }
+    instruction = {"replace": REPLACE, "cuTensorMapReplaceAddress": REPLACE, "fence.proxy.tensormap": REPLACE}
+    fields = {name: PREFIX + name for name in _FIELDS}
+    return instruction | fields | {name: PREFIX + field for name, field in _DRIVER_ARGUMENTS.items()}
 
 
 def find(name: str) -> MapTopic | None:
-    """The topic of that name: "field box[1]", "box[1]", "tensormap.replace"."""
+    """The topic of that name: "field box[1]", "box[1]", "globalDim", "tensormap.replace"."""
     asked = " ".join(name.casefold().split())
     if asked in {REPLACE, *(each.casefold() for each, topic in spellings().items() if topic == REPLACE)}:
         return _replace()
     general = re.sub(r"\[\d\]", "[i]", asked.removeprefix(PREFIX).replace("-", "_"))
+    general = _FIELD_OF_ARGUMENT.get(general.removesuffix("[i]"), general)
     if general not in _FIELDS:
         return None
     facts = tuple(

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from tilescope.cli.map_options import map_options, numbers
-from tilescope.cli.options import address, extents, number, output_options
+from tilescope.cli.map_options import map_options
+from tilescope.cli.map_source import described
+from tilescope.cli.options import address, extents, number, numbers, output_options, pair, smem_address_option
 from tilescope.cli.output import Output
-from tilescope.errors import RuleError, shortened
+from tilescope.errors import RuleError
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.descriptor_word import DescriptorWord
@@ -19,15 +20,6 @@ from tilescope.mma.tcgen05_loop import tcgen05_descriptors
 from tilescope.mma.wgmma_loop import wgmma_descriptors
 from tilescope.tensor_map.arguments import MapArguments
 
-
-def coord(text: str) -> tuple[int, ...]:
-    """The two indices of an element: 5,8."""
-    found = extents(text)
-    if len(found) != 2:
-        raise click.BadParameter(f"{shortened(text, 40)!r} has {len(found)} indices; write two, such as 5,8.")
-    return found
-
-
 _LAYOUT_OPTIONS = (
     click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]"),
     click.option("--swizzle", default="128B", metavar="MODE", help="none, 32B, 64B, 128B, 128B_ATOM_32B. [default: 128B]"),
@@ -35,7 +27,7 @@ _LAYOUT_OPTIONS = (
         "--atom-order", default="column", metavar="ORDER",
         help="column: atoms along the strided dimension follow each other; row: along the contiguous. [default: column]",
     ),
-    click.option("--address", "start", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]"),
+    smem_address_option(),
 )  # fmt: skip
 
 
@@ -45,16 +37,19 @@ def _layout_options(command: Any) -> Any:
     return command
 
 
-@click.group()
-def mma() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def mma(context: click.Context) -> None:
     """Draw what tensor cores read and hold: operands, fragments, descriptors."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @mma.command(short_help="Draw an operand as it lies in shared memory.")
 @click.argument("tile", type=extents)
 @click.argument("data_type", metavar="TYPE")
 @_layout_options
-@click.option("--element", type=coord, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
+@click.option("--element", type=pair, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
 @output_options
 def layout(
     tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
@@ -71,7 +66,7 @@ def layout(
 @click.option("--operand", metavar="A|B|C|D", help="Needed for mma and wgmma.")
 @click.option("--type", "data_type", metavar="TYPE", help="The operand's own type, such as bf16, or f32 for D.")
 @click.option("--lane", type=number, metavar="N", help="Mark this thread, and list all that it holds.")
-@click.option("--element", type=coord, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
+@click.option("--element", type=pair, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
 @output_options
 def fragment(
     instruction: str,
@@ -131,6 +126,7 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
 
 @mma.command(short_help="Say whether a descriptor reads what TMA wrote.")
 @click.argument("word", type=number)
+@click.argument("source", nargs=-1)
 @map_options
 @click.option("--smem-address", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]")
 @click.option(
@@ -146,29 +142,30 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
 @click.option("--rows", type=number, metavar="N", help="mn that the instruction reads. [default: all, up to 256]")
 @click.option("--k", type=number, metavar="N", help="k that the instruction reads. [default: 32 bytes]")
 @click.option(
-    "--origin", type=coord, default="0,0", metavar="MN,K", help="The first element that it reads. [default: 0,0]"
+    "--origin", type=pair, default="0,0", metavar="MN,K", help="The first element that it reads. [default: 0,0]"
 )
 @click.option("--read-as", metavar="TYPE", help="Element type of the tensor core, where the map has another.")
 @output_options
 def check(
-    word: int, asked: MapArguments | None, smem_address: int, copies: Any, major: Any, tile_major: Any, rows: int | None,
-    k: int | None, origin: Any, read_as: str | None, output: Output,
+    word: int, source: tuple[str, ...], asked: MapArguments | None, smem_address: int, copies: Any, major: Any,
+    tile_major: Any, rows: int | None, k: int | None, origin: Any, read_as: str | None, output: Output,
 ) -> int:  # fmt: skip
     """Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
 
     \b
-    tilescope mma check 0x4000004000010040 --type bf16 --dims 64,64 --box 64,64 --swizzle 128B --smem-address 0x400
+    tilescope mma check 0x4000004000010040 map.bin --smem-address 0x400
+    tilescope mma check 0x4000004000010040 --smem-address 0x400 --type bf16 \\
+        --dims 64,64 --box 64,64 --swizzle 128B
 
-    The tensor map is described as for `tilescope check`. Exit status 1: they do not agree.
+    The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
     """  # noqa: D301  \b keeps the lines below it apart
-    if asked is None:
-        raise click.UsageError("Describe the tensor map: --type, --dims, --box, --swizzle, or --from-json FILE.")
+    tensor_map = described(source, asked).tensor_map()
     readings = descriptor_readings(word).readings
-    described = [each.descriptor for each in readings if isinstance(each, DescriptorWord) and each.sound]
-    if not described:
+    sound = [each.descriptor for each in readings if isinstance(each, DescriptorWord) and each.sound]
+    if not sound:
         raise RuleError(each.findings[0] for each in readings if isinstance(each, DescriptorWord))
     found = compatible(
-        asked.tensor_map(), described[0], major=major, tile_major=tile_major, rows=rows, k=k, origin=origin,
+        tensor_map, sound[0], major=major, tile_major=tile_major, rows=rows, k=k, origin=origin,
         smem_address=smem_address, copies=copies or None, data_type=read_as,
     )  # fmt: skip
     output.show(found)

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias, overload
 
 import click
 
-from tilescope.cli.output import Output
+from tilescope.cli.output import STDOUT, Output
 from tilescope.errors import shortened
 
 Command: TypeAlias = Callable[..., Any]
+LARGEST_EXTENT = 1 << 32  # of a tensor
 
 
 def number(text: str) -> int:
@@ -36,15 +37,60 @@ def address(text: str) -> int:
     return found
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """Numbers as people list them: 4096,4096 or 4096x4096 or (64, 8) or "64 32 32 8".
+
+    >>> numbers("4096,0x40"), numbers("64 x 32"), numbers("(64,)"), numbers("")
+    ((4096, 64), (64, 32), (64,), ())
+    """
+    plain = text.strip().strip("()[]{}").strip()
+    if re.fullmatch(r"[1-9]\d*(\s*[xX*]\s*\d+)+", plain):
+        pieces = re.split(r"\s*[xX*]\s*", plain)
+    else:
+        pieces = re.split(r"\s*,\s*|\s+", re.sub(r"\s*,$", "", plain)) if plain else []
+    if "" in pieces:
+        raise click.BadParameter(f"{shortened(text, 40)!r} has a comma without a number.")
+    return tuple(number(piece) for piece in pieces)
+
+
+def pair(text: str) -> tuple[int, int]:
+    """Two indices: 5,8."""
+    found = numbers(text)
+    if len(found) != 2:
+        count = "is one number" if len(found) == 1 else f"has {len(found)} numbers"
+        raise click.BadParameter(f"{shortened(text, 40)!r} {count}; write two, such as 5,8.")
+    return found[0], found[1]
+
+
 def extents(text: str) -> tuple[int, ...]:
     """Extents as people write a tile or a shape: 128x64, 4096x4096x4096.
 
     >>> extents("128x64"), extents("4096 x 4096 x 64")
     ((128, 64), (4096, 4096, 64))
     """
-    if re.fullmatch(r"\s*\d{1,12}(\s*[xX*,]\s*\d{1,12})+\s*", text) is None:
+    try:
+        found = numbers(re.sub("[xX*]", ",", text))  # never hexadecimal: 0x64 has no rows
+    except click.BadParameter:
+        found = ()
+    if len(found) < 2 or min(found) < 0:
         raise click.BadParameter(f"{shortened(text, 40)!r} is not a shape; write 128x64.")
-    return tuple(int(piece) for piece in re.findall(r"\d+", text))
+    if max(found) > LARGEST_EXTENT:
+        raise click.BadParameter(f"{shortened(text, 40)!r} is too large; an extent is at most 2^32.")
+    return found
+
+
+def rows_and_columns(text: str) -> tuple[int, int]:
+    """The two extents of a tile: 64x64, 128x64."""
+    found = extents(text)
+    if len(found) != 2:
+        raise click.BadParameter(f"{shortened(text, 40)!r} has {len(found)} extents; write two, such as 64x64.")
+    return found[0], found[1]
+
+
+def smem_address_option(default: str | None = "0") -> Callable[[Command], Command]:
+    """--smem-address A, which the command receives as `start`; where only shared memory has addresses, --address too."""
+    saying = "Shared address of the tile. [default: 0]"
+    return click.option("--smem-address", "--address", "start", type=address, default=default, metavar="A", help=saying)
 
 
 def svg_file(text: str) -> Path:
@@ -74,6 +120,8 @@ def output_options(command: Command | None = None, *, svg: bool = True) -> Comma
 def _with_output(command: Command, svg: bool) -> Command:
     @wraps(command)
     def with_output(*args: Any, as_json: bool, svg_path: Path | None = None, **options: Any) -> Any:
+        if as_json and svg_path == STDOUT:
+            raise click.UsageError("--json and --svg - both write to stdout; give --svg a file.")
         return command(*args, output=Output(as_json, svg_path), **options)
 
     wrapped: Command = with_output

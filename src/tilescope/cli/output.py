@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tilescope.view.drawing import Drawing
 
 STDOUT = Path("-")
+NARROWEST_COLUMNS = 40  # of a terminal for which drawings are laid out
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def _write(svg: str, path: Path) -> None:
 
 def print_drawing(drawing: Drawing) -> None:
     """Print a drawing as wide as the terminal, in colour where it is one."""
-    width = shutil.get_terminal_size().columns
+    width = max(NARROWEST_COLUMNS, shutil.get_terminal_size().columns)
     if not wants_colour():
         click.echo(drawing.text(width))
         return

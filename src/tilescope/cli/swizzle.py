@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import click
 
-from tilescope.cli.options import address, output_options
+from tilescope.cli.options import output_options, smem_address_option
 from tilescope.cli.output import Output
 from tilescope.swizzle import Swizzle
 
 
 @click.command()
 @click.argument("mode")
-@click.option(
-    "--address", "start", type=address, metavar="A", help="Shared address at which the table starts. [default: 0]"
-)
+@smem_address_option(default=None)
 @output_options
 def swizzle(mode: str, start: int | None, output: Output) -> None:
     """Show the swizzle MODE: where each chunk of a line lies, the rule, limits, codes and sources.

@@ -345,7 +345,7 @@ def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:
             "fragment-operand", "operand", f"B of {instruction}", "wgmma reads B from shared memory, not from registers",
             "See wgmma_descriptors for what it reads there.",
         )  # fmt: skip
-    raise RuleError([unknown_name(f"register operand of {instruction}:", "operand", operand, _HELD[family])])
+    raise RuleError([unknown_name("operand", "operand", operand, _HELD[family])])
 
 
 def _chosen_type(instruction: str, operand: Operand, data_type: Any, known: Iterable[str]) -> DataType:

@@ -32,7 +32,7 @@ class Notation:
     """
 
     name: str
-    unsaid: tuple[str, ...]
+    unsaid: tuple[str, ...]  # by some text of the notation
     example: str
     spell: Callable[[SharedLayout], str] = field(repr=False, compare=False)
 
@@ -157,7 +157,7 @@ def convert_layout(
     """
     layout = parse_layout(text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start)
     spelled, row = _spelled(layout, notation, "K")
-    return Conversion(text, row.name, spelled, row.unsaid, layout, layout.modes.size, layout.swizzle.basis)
+    return Conversion(text, row.name, spelled, _unsaid(spelled, row), layout, layout.modes.size, layout.swizzle.basis)
 
 
 def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> tuple[str, Notation]:
@@ -172,7 +172,7 @@ def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> t
             "argument-type", "layout", printed(layout), "a Layout or a SharedLayout", "Use parse_layout first."
         )
     text = row.spell(layout)
-    beside = {name: getattr(layout, name) for name in row.unsaid}
+    beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
     again = parse_layout(text, **beside)
     difference = layout.first_difference(again)
     if difference is not None:
@@ -182,6 +182,12 @@ def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> t
             "Spell it as cute.",
         )
     return text, row
+
+
+def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
+    """What this text leaves unsaid: of Triton's encodings nvmma_shared has the element's bits, swizzled_shared has not."""
+    says_bits = re.search("element_?bit_?width", text, re.IGNORECASE) is not None
+    return tuple(name for name in row.unsaid if not (says_bits and name == "element_bits"))
 
 
 def _reader(text: str) -> Callable[[str, Given], SharedLayout]:

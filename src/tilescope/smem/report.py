@@ -20,7 +20,7 @@ from tilescope.smem.op import BANK_BYTES, WARP_LANES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field, row_field
 
-_CAVEAT = (
+COUNTER_CAVEAT = (
     "Compare the wavefront counter first: the conflict counter also takes in waiting for other traffic, and counters "
     "without _op_ld or _op_st count one more for the launch. Nsight Compute's n-way is wavefronts per instruction, so a "
     "16-byte load or an ldmatrix.x4 without any conflict shows as 4-way."
@@ -145,7 +145,9 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
     )
     wavefronts = sum(group.wavefronts for group in groups)
     ideal = sum(1 for group in groups if group.lanes)
-    notes = (_MERGED,) * merged + (_ALIGNED.format(row.name),) * (row.is_matrix and mask is not None) + (_CAVEAT,)
+    notes = (
+        (_MERGED,) * merged + (_ALIGNED.format(row.name),) * (row.is_matrix and mask is not None) + (COUNTER_CAVEAT,)
+    )
     shown = [place if taken else None for place, taken in zip(places, used, strict=True)]
     return BankReport(
         op=row,

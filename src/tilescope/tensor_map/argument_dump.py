@@ -10,14 +10,16 @@
     boxDim         (64,128,1,1,1)
     …
 
-All print the driver's numbers, innermost first. They differ in the strides: CUTLASS prints five, TileLang one
-for each dimension, and both begin with the innermost, which the driver is not told; Triton prints what it passes.
+All print the driver's numbers, innermost first; names such as CU_TENSOR_MAP_SWIZZLE_128B may stand for them. They differ
+in the strides: CUTLASS prints five, TileLang one for each dimension, and both begin with the innermost, which the driver
+is not told; Triton prints what it passes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
@@ -71,7 +73,8 @@ _LISTS = ("dims", "all_strides", "strides_bytes", "box", "element_strides", "low
 _START = re.compile(r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b")
 _PAIR = re.compile(
     rf"\b({'|'.join(sorted(_NAMES, key=len, reverse=True))})(?:\s*[=:]\s*|[ \t]+)"
-    r"(\([-\d, ]{0,200}\)|\[[-\d, ]{0,200}\]|0x[0-9a-fA-F]{1,40}|-?\d{1,40}(?!\w))"
+    r"(<?(?:CUtensorMap\w{1,40}(?:\.|::))?CU_TENSOR_MAP_\w{1,80}"
+    r"|\([-\d, ]{0,200}\)|\[[-\d, ]{0,200}\]|0x[0-9a-fA-F]{1,40}|-?\d{1,40}(?!\w))"
 )
 
 
@@ -106,7 +109,9 @@ def _arguments(pairs: Iterable[tuple[str, str]]) -> MapArguments | None:
         if value[0] in "([":
             if ours in _LISTS:
                 given.setdefault(ours, tuple(int(each) for each in re.findall(r"-?\d+", value)))
-        elif ours not in _LISTS:
+        elif ours in _TABLES and (named := re.search("CU_TENSOR_MAP_.*", value)):
+            given.setdefault(ours, named[0])
+        elif ours not in _LISTS and value[0] in "-0123456789":
             given.setdefault(ours, int(value, 0 if value.startswith("0x") else 10))
     if "data_type" not in given or "dims" not in given:
         return None
@@ -121,8 +126,13 @@ def _arguments(pairs: Iterable[tuple[str, str]]) -> MapArguments | None:
     return MapArguments.of(given)
 
 
-def _row_name(table: dict[str, Any], number: int) -> str:
-    return next((row.name for row in table.values() if row.driver_code == number), f"number {number}")
+def _row_name(table: dict[str, Any], given: int | str) -> str:
+    """The name of the row that the driver numbers or calls so; an unknown one stays, for a rule to name it."""
+    if isinstance(given, str):
+        with suppress(RuleError):
+            return str(type(next(iter(table.values()))).named(given).name)
+        return given
+    return next((row.name for row in table.values() if row.driver_code == given), f"number {given}")
 
 
 def _cut_to_rank(given: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ class MapArguments:
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""
-        wrong = self._misnamed()
+        wrong = self.misnamed()
         if wrong:
             return wrong
         found: tuple[Violation, ...] = self.map_class.check(**self.given)  # type: ignore[attr-defined]
@@ -126,12 +126,13 @@ class MapArguments:
 
     def tensor_map(self) -> AnyMap:
         """The map, or TensorMapError with every violation."""
-        wrong = self._misnamed()
+        wrong = self.misnamed()
         if wrong:
             raise TensorMapError(wrong)
         return self.map_class(**self.given)
 
-    def _misnamed(self) -> tuple[Violation, ...]:
+    def misnamed(self) -> tuple[Violation, ...]:
+        """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
         parameters = signature(self.map_class).parameters
         wrong = [unknown_name("argument", str(name), name, parameters) for name in self.given if name not in parameters]
         for name, parameter in parameters.items():

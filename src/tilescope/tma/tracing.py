@@ -126,7 +126,14 @@ class Trace(Value):
     @property
     def filled_rows(self) -> int:
         """Rows that lie outside the tensor altogether: filled by a load, dropped by a store."""
-        return int((~self._walk.inside).sum())
+        found = self._walk
+        return found.rows if found.high_bytes <= found.low_bytes else int((~found.inside).sum())
+
+    @property
+    def outside_bytes(self) -> int:
+        """Bytes outside the tensor in each of the other rows, at its ends."""
+        found = self._walk
+        return 0 if self.filled_rows == found.rows else found.row_bytes - (found.high_bytes - found.low_bytes)
 
     @property
     def overrun_bytes(self) -> int:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from tilescope.layout import Layout
 from tilescope.smem.op import BANK_BYTES, BANKS
-from tilescope.smem.report import BankGroup, BankReport
+from tilescope.smem.report import COUNTER_CAVEAT, BankGroup, BankReport
 from tilescope.smem.search import FAMILIES, FoundLayout, LayoutSearch
 from tilescope.smem.tile import TileReport
 from tilescope.swizzle import SMEM_LINE_BYTES
@@ -63,7 +63,7 @@ def draw_tile_report(report: TileReport) -> Drawing:
         ),
         ("pattern", "instructions", "wavefronts", "ideal", "excess", "verdict"),
         align="lrrrrl",
-        notes=(f"Nsight Compute counts these wavefronts in {_counter_words(report)}.",),
+        notes=(f"Counted by {_counter_words(report)}",),
     )
     explained = [(cost, cost.worst) for cost in report.costs if cost.worst is not None]
     drawn = [(cost, worst) for cost, worst in explained if worst.excess] or explained[:1]
@@ -73,7 +73,7 @@ def draw_tile_report(report: TileReport) -> Drawing:
         parts.append(bank_grid(worst, f"{which}{cost.name}: {_count(worst.wavefronts, 'wavefront')}"))
         parts.append(Paragraph(_verdict(worst)))
     parts += [_WAITING] if report.excess else []
-    parts += [part for _, worst in drawn[:1] for part in _notes(worst)]
+    parts += [part for _, worst in drawn[:1] for part in _notes(worst) if part != Paragraph(COUNTER_CAVEAT)]
     title = (
         "Shared-memory accesses" if report.layout is None else f"Shared-memory accesses to {_described(report.layout)}"
     )
@@ -119,7 +119,20 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
         for line, cells in lines.items():
             labels = (_lane_words(group.lanes), f"{line:#06x}")[not several :]
             rows.append(Row(labels, tuple(cells), ruled=number > 0 and line == next(iter(lines))))
-    return Grid(title, tiers, tuple(rows), ("lanes", "line")[not several :], _cell_notes(rows))
+    notes = _cell_notes(rows)
+    if width == 1 and (unused := _unused_half(rows)) is not None:  # a grid of 32 columns is wide
+        kept = slice(16, 32) if unused == 0 else slice(0, 16)
+        rows = [Row(row.labels, row.cells[kept], row.ruled) for row in rows]
+        chunks = range(4, 8) if unused == 0 else range(4)
+        tiers = (Tier.of("chunk", chunks, span=4), Tier("bank", tuple(headers[kept])))
+        notes = (*notes, f"No lane wants banks {unused}-{unused + 15}.")
+    return Grid(title, tiers, tuple(rows), ("lanes", "line")[not several :], notes)
+
+
+def _unused_half(rows: list[Row]) -> int | None:
+    """The first bank of the 16 that no row uses, if there are such."""
+    used = [any(row.cells[bank].text for row in rows) for bank in range(BANKS)]
+    return 16 if not any(used[16:]) else 0 if not any(used[:16]) else None
 
 
 def _lines(report: BankReport, group: BankGroup) -> dict[int, list[Cell]]:
@@ -188,7 +201,7 @@ def _counters(report: BankReport) -> Table:
 
 def _counter_words(report: TileReport) -> str:
     used = sorted({cost.op.counter for cost in report.costs})
-    return " and ".join(f"`l1tex__data_pipe_lsu_wavefronts_mem_shared_{each}.sum`" for each in used)
+    return " and by ".join(f"`l1tex__data_pipe_lsu_wavefronts_mem_shared_{each}.sum`" for each in used)
 
 
 def _notes(report: BankReport) -> list[Part]:

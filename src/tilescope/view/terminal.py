@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import MARK_SIGN, Tint
-from tilescope.view.parts import Beside, Legend, Paragraph, Table, plain
+from tilescope.view.parts import Beside, Legend, Paragraph, Table, plain, word_length, words
 from tilescope.view.ruler import BitRuler
 from tilescope.view.spans import Line, Span, line_width, titled, wrapped
 from tilescope.view.terminal_grid import grid_lines
@@ -16,7 +16,7 @@ from tilescope.view.terminal_ruler import ruler_lines
 
 _GUTTER = 3  # columns between parts that stand side by side
 _WIDEST = 96  # prose in longer lines is hard to follow
-_NARROWEST = 12  # the last column of a table keeps this width even where the terminal has less
+_NARROWEST = 12  # columns of a table keep this width even where the terminal has less
 
 
 @singledispatch
@@ -80,40 +80,54 @@ def _abreast(blocks: list[list[Line]]) -> list[Line]:
 def _legend(part: Legend, width: int) -> list[Line]:
     lines: list[Line] = [[Span(f"{part.title}  ", "title")] if part.title else []]
     for entry in part.entries:
-        sample = f"{entry.sample}{MARK_SIGN[entry.mark]}" or " "
-        item = [Span(f" {sample} ", entry.colour), Span(f" {plain(entry.text)}   ")]
+        sample = f" {entry.sample}{MARK_SIGN[entry.mark]} " if entry.sample or MARK_SIGN[entry.mark] else "   "
+        first, *more = wrapped(plain(entry.text), max(_NARROWEST, width - len(sample) - 1)) or [[]]
+        item = [Span(sample, entry.colour), Span(" "), *first, Span("   ")]
         if lines[-1] and line_width([*lines[-1], *item]) - 3 > width:
             lines.append([])
         lines[-1] += item
+        lines += [[Span(" " * (len(sample) + 1)), *line] for line in more]
     return lines
 
 
 @lines_of.register
 def _table(part: Table, width: int) -> list[Line]:
     rows = [*([part.headings] if part.headings else []), *part.rows]
-    widths = [max((len(plain(row[column])) for row in rows), default=0) for column in range(part.columns)]
-    before = sum(each + 2 for each in widths[:-1])
-    last = max(_NARROWEST, min(width - before, _WIDEST))
+    widths = _column_widths(rows, part.columns, width)
     lines: list[Line] = []
     for row in rows:
         tint: Tint | None = "header" if row is part.headings else None
-        line: Line = []
-        for column, text in enumerate(row[:-1]):
-            names_a_fact = column == 0 and not part.headings
-            line += [
-                *_aligned(text, widths[column], part.right(column), "header" if names_a_fact else tint),
-                Span("  "),
-            ]
-        final = [
-            _padded(each, min(last, widths[-1]), part.right(part.columns - 1)) for each in wrapped(row[-1], last, tint)
-        ]
-        lines.append([*line, *(final[0] if final else [])])
-        lines += [[Span(" " * before), *each] for each in final[1:]]
+        cells = []
+        for column, text in enumerate(row):
+            names_a_fact = column == 0 and not part.headings and part.columns > 1
+            broken = wrapped(text, widths[column], "header" if names_a_fact else tint) or [[]]
+            cells.append([_padded(each, widths[column], part.right(column)) for each in broken])
+        for pieces in zip_longest(*cells):
+            line: Line = []
+            for column, piece in enumerate(pieces):
+                line += [*([Span("  ")] if column else []), *(piece or [Span(" " * widths[column])])]
+            lines.append(line)
     return titled(part.title, lines, part.notes, width)
 
 
-def _aligned(text: str, width: int, right: bool, tint: Tint | None) -> Line:
-    return _padded([span for line in wrapped(text, 1 << 20, tint) for span in line], width, right)
+def _column_widths(rows: Sequence[tuple[str, ...]], columns: int, width: int) -> list[int]:
+    """As wide as their texts; in a narrow terminal the last column gives way first, then the widest other ones."""
+    if not rows:
+        return [0] * columns
+    widths = [max(len(plain(row[column])) for row in rows) for column in range(columns)]
+    *before, last = widths
+    last = min(last, max(_NARROWEST, min(width - sum(each + 2 for each in before), _WIDEST)))
+    longest_word = [max(map(_longest_word, (row[column] for row in rows))) for column in range(columns - 1)]
+    while sum(each + 2 for each in before) + last > width:
+        can_shrink = [column for column, each in enumerate(before) if each > max(_NARROWEST, longest_word[column])]
+        if not can_shrink:
+            break
+        before[max(can_shrink, key=before.__getitem__)] -= 1
+    return [*before, last]
+
+
+def _longest_word(text: str) -> int:
+    return max(map(word_length, words(text)), default=0)
 
 
 def _padded(line: Line, width: int, right: bool) -> Line:

@@ -34,8 +34,9 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     direction = "to" if trace.is_load else "from"
     title = f"{_VERB[trace.operation]} of {_what(trace)} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
     shared = _shared_memory(trace, lines)
-    pictures: list[Part] = [picture for picture in (plane(trace),) if picture is not None]
-    return Drawing(title, (Beside((*pictures, shared)), _legend(trace), Table(tuple(_facts(trace)))))
+    tensor = plane(trace)
+    pictures: list[Part] = [] if tensor is None else [tensor]
+    return Drawing(title, (Beside((*pictures, shared)), _legend(trace, tensor), Table(tuple(_facts(trace)))))
 
 
 def _what(trace: Trace) -> str:
@@ -115,7 +116,7 @@ def _span(held: list[Origin]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _legend(trace: Trace) -> Legend:
+def _legend(trace: Trace, tensor: Grid | None) -> Legend:
     """What the cells mean, as far as the copy has such cells."""
     runs = trace.runs
     holds = {run.holds for run in runs}
@@ -124,6 +125,9 @@ def _legend(trace: Trace) -> Legend:
         value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
         what = f"filled with {value}" if trace.is_load else "dropped"
         entries.append(Entry(f"outside the tensor: {what}", "fill", sample="fill" if trace.is_load else "drop"))
+    cells = [] if tensor is None else [cell.text for row in tensor.rows for cell in row.cells]
+    if beyond := next((text for text in cells if text.startswith("(")), None):
+        entries.append(Entry("the part of the copy that lies outside the tensor", "fill", sample=beyond))
     if any(run.holds == "fill" and run.length_bytes % CHUNK_BYTES for run in runs):
         entries.append(Entry("the tensor ends within the chunk; the rest is outside", 0, sample="0.0~"))
     if "gap" in holds:
@@ -143,8 +147,8 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "mbarrier", f"expect_tx {trace.transaction_bytes} bytes"
     written = "shared" if trace.is_load else "global"
     yield "written", f"{trace.written_bytes} bytes of {written} memory"
-    if trace.filled_rows:
-        yield "outside", f"{trace.filled_rows} of {trace.rows} rows: {'filled' if trace.is_load else 'dropped'}"
+    if trace.filled_rows or trace.outside_bytes:
+        yield "outside", _outside(trace)
     if trace.overrun_bytes:
         yield (
             "overrun",
@@ -154,3 +158,13 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     if offset:
         yield "base offset", f"{offset}: the buffer starts on line {offset} of the swizzle's pattern"
     yield "basis", trace.basis
+
+
+def _outside(trace: Trace) -> str:
+    """How much of the copy is outside the tensor: whole rows, and bytes of the others."""
+    whole, rows = trace.filled_rows, trace.rows
+    which = [f"{whole} of {rows} rows"] if whole else []
+    if trace.outside_bytes:
+        others = f"the other {rows - whole}" if whole else "every row" if rows > 1 else "the row"
+        which.append(f"{trace.outside_bytes} bytes of {others}")
+    return f"{' and '.join(which)}: {'filled' if trace.is_load else 'dropped'}"
