@@ -230,11 +230,11 @@ def printed(value: object, limit: int = 80) -> str:
     >>> printed("K-major"), printed(1 << 5000)
     ("'K-major'", 'an integer of 5001 bits')
     """
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"an integer of {value.bit_length()} bits"
     try:
+        if isinstance(value, int) and value.bit_length() > 256:
+            return f"an integer of {value.bit_length()} bits"
         return shortened(repr(value), limit)
-    except Exception:  # noqa: BLE001  the repr of a foreign object may raise whatever it likes
+    except Exception:  # noqa: BLE001  the __class__ or repr of a foreign object may raise whatever it likes
         return "an object that cannot be printed"
 
 

@@ -139,7 +139,7 @@ def good(**changes):
         ({"lane_address": 0}, "32 integer addresses"),
         ({"lane_address": [[0], [0, 1]]}, "equally long"),
         ({"lane_address": np.arange(32) * 16.0}, "32 integer addresses"),
-        ({"smem_address": -1}, "at least 0"),
+        ({"smem_address": -1}, "0 to 2"),
         ({"smem_address": 0x400}, "smem holds 0x400 to 0x800"),
         ({"smem": np.zeros((32, 64), np.uint8)[:, :32]}, "C-contiguous"),
         ({"smem": np.zeros(4, object)}, "array of object"),
