@@ -56,7 +56,7 @@ _FEATURES = {
 # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Arch(Row):
     """One GPU architecture.
 

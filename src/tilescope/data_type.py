@@ -32,7 +32,7 @@ DataTypeName = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DataType(Row):
     """One element type.
 

@@ -184,7 +184,10 @@ class Value:
 
 
 class Row(Value):
-    """A row of one of tilescope's tables; inside other values' plain data, and pickled, it is its name."""
+    """A row of one of tilescope's tables; inside other values' plain data, and pickled, it is its name.
+
+    A row class is declared with `eq=False`, so that its hash is this one.
+    """
 
     __slots__ = ()
     name: str
@@ -193,6 +196,9 @@ class Row(Value):
     def named(cls, name: Any) -> Self:
         """The row called `name`."""
         raise NotImplementedError
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # as quick as can be: maps of rows are keys of caches
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return type(self).named, (self.name,)

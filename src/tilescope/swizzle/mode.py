@@ -43,7 +43,7 @@ _ADDRESS_BITS = 32  # widest XOR swizzle worth describing
 Addresses = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Swizzle(Row):
     """A shared-memory swizzle: `bits` address bits at `base` are XORed with those `shift` above them.
 

@@ -18,7 +18,7 @@ L2PromotionName = Literal["none", "64B", "128B", "256B"]
 OobFillName = Literal["zero", "nan"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Option(Row):
     """A row of one of these enumerations: its name, the driver's number and the driver's name."""
 
@@ -50,7 +50,7 @@ class Option(Row):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Interleave(Option):
     """How channels lie in global memory; `slice_bytes` of one pixel stand together."""
 
@@ -58,14 +58,14 @@ class Interleave(Option):
     slice_bytes: int | None = None  # None: channels are simply the innermost dimension
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class L2Promotion(Option):
     """How many bytes of DRAM a miss fetches into L2."""
 
     argument: ClassVar[str] = "l2_promotion"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OobFill(Option):
     """What a load writes for elements outside the tensor."""
 
