@@ -13,7 +13,7 @@ from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 
 pytestmark = pytest.mark.gpu
 TYPES = [row.name for row in ts.DATA_TYPE.values() if row.driver_code is not None and row.driver_code < 13]
-MEMORY_BYTES = 1 << 16
+MEMORY_BYTES = 1 << 18  # more than the largest tensor of `small_maps`
 thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
