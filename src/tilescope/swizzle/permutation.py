@@ -13,17 +13,21 @@ than the cache this costs more than the permutation; `streaming` writes past it,
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.value import plain_int, read_only
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -241,12 +245,22 @@ def _in_shares(work: Callable[[int, int], object], begin: int, end: int, unit_by
         if units:
             work(begin, end)
         return
+    edges = [begin + units * share // shares * unit_bytes for share in range(shares + 1)]
+    others = [_pool(shares - 1).submit(work, low, high) for low, high in itertools.pairwise(edges[:-1])]
+    work(edges[-2], edges[-1])  # the caller's own share, while the others run
+    for done in others:
+        done.result()
+
+
+@lru_cache(maxsize=4)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that are kept: starting them for every call costs as much as a megabyte."""
     from concurrent.futures import ThreadPoolExecutor
 
-    edges = [begin + units * share // shares * unit_bytes for share in range(shares + 1)]
-    with ThreadPoolExecutor(shares) as pool:
-        for done in [pool.submit(work, low, high) for low, high in itertools.pairwise(edges)]:
-            done.result()
+    return ThreadPoolExecutor(threads, thread_name_prefix="tilescope-swizzle")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 @cache
