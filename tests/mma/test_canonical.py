@@ -3,12 +3,11 @@
 import itertools
 
 import numpy as np
+import pycute
 import pytest
 
 import tilescope as ts
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
-
-pycute = pytest.importorskip("pycute", reason="pycute comes with the nvidia-cutlass wheel")
 
 XOR_MODES = ("none", "32B", "64B", "128B")
 LAYOUTS = [(major, mode) for major in ("K", "MN") for mode in XOR_MODES] + [("MN", "128B_ATOM_32B")]

@@ -1,14 +1,13 @@
 """Fragments against the formulas of the PTX manual, CuTe's layouts (pycute, tensor-layouts), and themselves turned round."""
 
 import numpy as np
+import pycute
 import pytest
+from tensor_layouts import atoms_nv
 
 import tilescope as ts
 from tilescope import fragment
 from tilescope.mma.instruction import INSTRUCTIONS
-
-pycute = pytest.importorskip("pycute", reason="pycute comes with the nvidia-cutlass wheel")
-atoms_nv = pytest.importorskip("tensor_layouts.atoms_nv", reason="an oracle from the tensor-layouts package")
 
 EIGHTS = tuple(range(8, 257, 8))
 INTEGER_N = (8, 16, 24, 32, *range(48, 257, 16))

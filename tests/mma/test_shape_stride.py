@@ -1,14 +1,13 @@
 """Hierarchical layouts against NVIDIA's pycute."""
 
 import numpy as np
+import pycute
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.mma.shape_stride import ShapeStride
-
-pycute = pytest.importorskip("pycute", reason="pycute comes with the nvidia-cutlass wheel")
 
 LEAF = st.tuples(st.integers(1, 6), st.sampled_from([0, 1, 2, 3, 4, 6, 8, 12, 24, 64]))
 TREE = st.recursive(
