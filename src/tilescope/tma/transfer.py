@@ -291,10 +291,7 @@ def _batches_without_overlap(starts: Any, row_bytes: int) -> list[Any]:
 
 def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int) -> None:
     """Refuse an array that ends before what the copy touches; filled and dropped elements need no memory."""
-    ends = found.starts + reach_bytes
-    if not found.all_inside:
-        ends = ends[found.inside]
-    if not len(ends) or ends.max() <= memory_bytes:
+    if found.last_start < 0 or found.last_start + reach_bytes <= memory_bytes:
         return
     tensor_map: AnyMap = copy.tensor_map
     all_coords = row_coords(copy)

@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,13 +42,13 @@ HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
 _FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass takes four times as long to make
     """The rows of one copy, in the order in which they lie in shared memory."""
 
     starts: Offsets  # (rows,): byte offset of each row from the tensor's first byte; meaningless where not inside
     inside: Flags  # (rows,): every coordinate but the inner one is in the tensor
     all_inside: bool
+    last_start: int  # the farthest of the rows inside; -1 where none is
     low_bytes: int  # the part of each row that is in the tensor …
     high_bytes: int  # … as bytes of the dense row
     row_bytes: int  # of a dense row, as it lies in global memory
@@ -84,17 +85,20 @@ def walk(copy: Copy) -> Walk:
         low = min(max(0, -first), inner) * bits // 8
         high = min(max(0, a.dims[0] - first), inner) * bits // 8
         first_outer = 1
-    near = source_offset(a, a.dims) < _FAR_BYTES
-    if near and low < high and isinstance(a, TensorMap) and not copy.rows4:
+    if low < high and isinstance(a, TensorMap) and not copy.rows4:
         steps = _box_steps(a)
-        if steps.all_inside(copy.coords, a.dims, first_outer):  # the common case, and a quick one
-            return Walk(steps.offsets_bytes + source_offset(a, copy.coords), steps.ones, True, low, high, row_bytes)
+        if steps.near and steps.all_inside(copy.coords, a.dims, first_outer):  # the common case, and a quick one
+            first_start = source_offset(a, copy.coords)
+            starts = steps.offsets_bytes + first_start
+            return Walk(starts, steps.ones, True, first_start + steps.farthest_bytes, low, high, row_bytes)
     coords = row_coords(copy)
     outer = coords[:, first_outer:]
     inside: Flags = np.all((outer >= 0) & (outer < a.dims[first_outer:]), axis=1)
     if low >= high:
         inside = np.zeros_like(inside)
-    return Walk(_starts(a, coords, near), inside, bool(inside.all()), low, high, row_bytes)
+    starts = _starts(a, coords)
+    last_start = int(starts[inside].max(initial=-1))
+    return Walk(starts, inside, bool(inside.all()), last_start, low, high, row_bytes)
 
 
 def row_coords(copy: Copy) -> Offsets:
@@ -119,8 +123,13 @@ def source_offset(tensor_map: AnyMap, coords: tuple[int, ...]) -> int:
     return offset
 
 
-def _starts(tensor_map: AnyMap, coords: Offsets, near: bool) -> Offsets:
-    if not near:  # offsets that 64 bits do not hold, of a tensor that no memory holds
+def _is_near(tensor_map: AnyMap) -> bool:
+    """Whether 64 bits hold the offset of every element; else no memory holds the tensor."""
+    return source_offset(tensor_map, tensor_map.dims) < _FAR_BYTES
+
+
+def _starts(tensor_map: AnyMap, coords: Offsets) -> Offsets:
+    if not _is_near(tensor_map):
         exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
         return np.array([min(max(offset, -_FAR_BYTES), _FAR_BYTES) for offset in exact], np.int64)
     starts: Offsets = coords[:, 0] * _inner_bits(tensor_map) // 8
@@ -141,7 +150,9 @@ class _BoxSteps:
     indices: Offsets  # (rows, rank)
     offsets_bytes: Offsets  # (rows,)
     last: tuple[int, ...]  # the farthest in each dimension
+    farthest_bytes: int  # of `offsets_bytes`
     ones: Flags
+    near: bool  # the tensor's offsets fit 64 bits
 
     def all_inside(self, coords: tuple[int, ...], dims: tuple[int, ...], first_outer: int) -> bool:
         """Whether every row is in the tensor when the box starts at `coords`."""
@@ -166,7 +177,7 @@ def _box_steps(a: TensorMap) -> _BoxSteps:
     ones = np.ones(len(indices), np.bool_)
     for array in (indices, offsets_bytes, ones):
         array.flags.writeable = False
-    return _BoxSteps(indices, offsets_bytes, last, ones)
+    return _BoxSteps(indices, offsets_bytes, last, int(offsets_bytes.max()), ones, _is_near(a))
 
 
 def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
