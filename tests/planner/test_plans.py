@@ -147,6 +147,76 @@ def test_stores_count_the_writes_and_name_the_fence():
     assert plain.costs.excess_wavefronts > 0
 
 
+def d_fragment_stores(tile, bits, major):
+    """Lane addresses of an epilogue written out: lane 4 g + t of a warp holds rows g and g + 8, columns 2 t and 2 t + 1
+    of each 16 x 8 block (f64: rows g of an 8 x 8 block); neighbours in memory go in one store."""
+    height, halves = (8, 1) if bits == 64 else (16, 2)
+    m, n = tile
+    pitch = (n if major == "K" else m) * bits // 8
+    together = 2 if major == "K" else 1
+    found = []
+    for row in range(0, m, height):
+        for column in range(0, n, 8):
+            for half in range(halves):
+                for value in range(0, 2, together):
+                    lanes = []
+                    for lane in range(32):
+                        mn, k = row + lane // 4 + 8 * half, column + lane % 4 * 2 + value
+                        r, c = (mn, k) if major == "K" else (k, mn)
+                        lanes.append(r * pitch + c * bits // 8)
+                    found.append(lanes)
+    return f"st.b{together * bits}", found
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize("data_type", ["e4m3", "f32", "f64"])
+def test_an_epilogue_is_written_as_the_accumulators_lie_in_registers(data_type, major):
+    tile = (64, 128)
+    report = ts.plan(tile, data_type, direction="store", major=major)
+    best = report.best
+    op, lanes = d_fragment_stores(tile, best.layout.element_bits, major)
+    assert best.consumer_access.startswith(op + " mma.")
+    for each in report.candidates:  # every swizzle, conflicts and all
+        placed = ts.Access(op, lanes).on(each.layout)
+        assert each.costs.write_wavefronts == ts.wavefronts(op, placed.lane_address).sum()
+    assert len({each.costs.write_wavefronts for each in report.candidates}) > 1
+
+
+def test_blackwell_writes_a_row_of_the_accumulator_from_each_lane():
+    best = ts.plan((128, 32), "f32", direction="store", arch="sm_100").best
+    lanes = [
+        [row * 128 + chunk * 16 for row in range(first, first + 32)] for chunk in range(8) for first in (0, 32, 64, 96)
+    ]
+    placed = ts.Access("st.b128", lanes).on(best.layout)
+    assert best.costs.write_wavefronts == ts.wavefronts("st.b128", placed.lane_address).sum() == best.costs.write_ideal
+    assert best.swizzle.name == "128B"
+
+
+def test_half_bytes_are_not_stored_one_by_one():
+    with pytest.raises(ts.PlanError, match=r"element-load: single elements of 4 bits.*Use the K-major tile"):
+        _ = ts.plan((128, 64), "e2m1", direction="store", arch="sm_100", major="MN").best
+
+
+def test_the_writer_of_a_store_may_be_given_and_must_write():
+    best = ts.plan((64, 64), "f32", direction="store", consumer="st.b128 columns").best
+    assert best.consumer_access == "st.b128 columns"
+    assert best.swizzle.name == "128B"  # the D fragment's own 8-byte stores would conflict there
+    for direction, consumer in (("store", "ld.b128 rows"), ("load", "st.b128 rows")):
+        with pytest.raises(ts.PlanError, match="plan-pattern"):
+            ts.plan((64, 64), "f32", direction=direction, consumer=consumer)
+
+
+@pytest.mark.parametrize("k", range(8, 272, 8))
+def test_plain_rows_are_named_where_ldmatrix_reads_them_freely(k):
+    report = ts.plan((64, k), "bf16", consumer="ldmatrix")
+    offered = [each for each in report.best.reasons if each.startswith("Plain rows")]
+    walk = "ldmatrix.x4" if k % 16 == 0 else "ldmatrix.x1"
+    plain = ts.plan((64, k), "bf16", consumer=walk, swizzle="none").best
+    free = plain.costs.excess_wavefronts == 0 and plain.tma_instructions == 1
+    assert bool(offered) == (free and k > 8)
+    assert all(f'consumer="{walk}"' in each for each in offered)
+
+
 def test_tensor_core_reads_have_no_counted_wavefronts():
     costs = ts.plan((64, 64), "bf16").best.costs
     assert costs.read_wavefronts is None

@@ -19,7 +19,7 @@ problems = st.fixed_dictionaries(
         ),
         "data_type": st.sampled_from(["bf16", "f16", "tf32", "e4m3", "s8", "f32", "f64", "e2m1", "u8"]),
         "major": st.sampled_from(["K", "MN"]),
-        "consumer": st.sampled_from(["wgmma", "ldmatrix", "ld.b128 columns", "ld.b32 rows"]),
+        "consumer": st.sampled_from(["wgmma", "ldmatrix", "ld.b128 columns", "ld.b32 rows", "st.b128 rows"]),
         "swizzle": st.sampled_from([None, None, None, "none", "32B", "64B", "128B", "128B_ATOM_32B"]),
         "atom_order": st.sampled_from([None, None, "column", "row"]),
         "operand": st.sampled_from([None, "A", "B"]),
@@ -42,6 +42,7 @@ def check(problem):
     if best is None:
         assert reasons
         assert [each for each in reasons if not (each.found and each.limit and each.fix)] == []
+        assert "plan-proof" not in {each.rule for each in reasons}  # no plan may be wrong, only impossible
         return
     proof.prove(best)
     assert report.candidates == tuple(sorted(report.candidates, key=rank))

@@ -126,7 +126,8 @@ RULE_NAMES = {
     "tiles-map": "Tiles are cut by a tiled map, whose grid steps by the box.",
     "tiles-extent": "All tiles together fit into memory.",
     # plans
-    "plan-consumer": "The consumer exists on the architecture, or is a pattern of loads.",
+    "plan-consumer": "The consumer exists on the architecture, or is an access pattern.",
+    "plan-pattern": "The pattern of a load's consumer reads shared memory; that of a store's producer writes it.",
     "plan-copy": "Tiles are copied by tma, cp.async or ld.global; only TMA reads a tensor map.",
     "plan-type": "The consumer takes the type, on this architecture.",
     "plan-tile": "The tile is a whole number of what the consumer takes.",

@@ -3,7 +3,7 @@
 wgmma, tcgen05     the tensor core reads shared memory by descriptor: canonical atoms, no counted wavefronts
 ldmatrix           a warp reads 8 rows x 16 bytes at a time: canonical atoms, counted
 an access pattern  threads read as they like: rows as TMA leaves them, counted
-a store            registers are written by stmatrix or st.shared, and TMA takes the tile from there
+a store            threads write their results by stmatrix or st.shared, and TMA takes the tile from there
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilescope.arch import architectures_with
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, broken
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
@@ -21,6 +21,7 @@ from tilescope.mma.tcgen05_loop import Tcgen05Loop
 from tilescope.mma.wgmma_loop import WgmmaLoop
 from tilescope.planner.problem import Operand, Problem
 from tilescope.smem.access import Access
+from tilescope.smem.op import SMEM_OP
 from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -140,14 +141,46 @@ def ldmatrix_pattern(problem: Problem) -> Access:
     ))  # fmt: skip
 
 
+def reads_plain_rows_freely(problem: Problem) -> bool:
+    """Whether ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks each.
+
+    >>> [reads_plain_rows_freely(Problem((64, k), "bf16", consumer="ldmatrix")) for k in (64, 72)]
+    [False, True]
+    """
+    if problem.columns > LARGEST_PLAIN_ROW:
+        return False
+    plain = _counted(ldmatrix_pattern(problem), Layout((problem.rows, problem.columns), problem.data_type.smem_bits))
+    return plain.taken == plain.ideal
+
+
 def epilogue_pattern(problem: Problem) -> Access:
-    """How a tile of results leaves the registers: stmatrix for 16 bits, vector stores of a fragment otherwise."""
+    """How a tile of results leaves the registers; an access pattern given as consumer is that of the writer.
+
+    16 bits                stmatrix                       eight rows of 16 bytes at a time
+    64 bits                mma's D fragment               two neighbours a lane
+    tcgen05 (32x32b loads) a lane holds a row of the tile 16 bytes a lane, lanes below each other
+    mma, wgmma             the D fragment, converted      two neighbours a lane: 16 bits of 8-bit results
+
+    In an MN-major tile a lane's neighbours are far apart: single elements.
+    """
+    if isinstance(problem.consumer, Access):
+        return problem.consumer
     tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
+    transposed = problem.major == "MN"
+    if transposed and bits < 8:
+        raise broken(
+            "element-load", "major", f"single elements of {bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
+            "Use the K-major tile, where neighbours share a byte.",
+        )  # fmt: skip
     if bits == 16 and problem.arch.has("stmatrix"):
-        return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=problem.major == "MN"))
-    if bits == 32 and problem.rows % 16 == 0 and problem.columns % 8 == 0 and problem.major == "K":
-        return Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile)
-    return Access.rows(tile, bits, "st.b128")
+        return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed))
+    if bits == 64:
+        return Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed)
+    if problem.arch.has("tcgen05"):
+        if transposed:
+            return Access.rows(tile, bits, SMEM_OP[f"st.b{bits}"])
+        return Access.columns(tile, bits, "st.b128")
+    return Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile, transpose=transposed, element_bits=bits)
 
 
 def _widest(make: Any) -> Access:

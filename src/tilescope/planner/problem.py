@@ -119,19 +119,31 @@ def best_consumer(arch: Arch) -> str:
 
 
 def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
-    """A consumer that is no tensor core is an access pattern, given as such or by its text."""
+    """A consumer that is no tensor core is an access pattern, given as such or by its text.
+
+    It reads a loaded tile, and writes one that is stored.
+    """
     consumer = problem.consumer
-    if isinstance(consumer, Access) or consumer in CONSUMERS:
-        return consumer
-    try:
-        return Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
-    except RuleError as error:
-        known = (*CONSUMERS, "ldmatrix.x4", "ld.b128 columns")
-        if error.violations[0].rule == "unknown-name":
-            problems.append(unknown_name("consumer", "consumer", consumer, known))
-        else:
-            problems.extend(error.violations)
-        return consumer
+    if isinstance(consumer, str):
+        if consumer in CONSUMERS:
+            return consumer
+        try:
+            consumer = Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
+        except RuleError as error:
+            known = (*CONSUMERS, "ldmatrix.x4", "ld.b128 columns")
+            if error.violations[0].rule == "unknown-name":
+                problems.append(unknown_name("consumer", "consumer", problem.consumer, known))
+            else:
+                problems.extend(error.violations)
+            return problem.consumer
+    if consumer.op.is_load != (problem.direction == "load"):
+        does, wants = ("reads", "writes") if consumer.op.is_load else ("writes", "reads")
+        fitting = "st.b128 rows" if consumer.op.is_load else "ld.b128 rows"
+        problems.append(Violation(
+            "plan-pattern", "error", "consumer", f"{consumer.name} for a {problem.direction}",
+            f"{consumer.op.name} {does} shared memory; what this plan needs {wants} it", f'Use consumer="{fitting}", say.',
+        ))  # fmt: skip
+    return consumer
 
 
 def _contradictions(problem: Problem) -> list[Violation]:

@@ -67,7 +67,9 @@ def _prove_store(plan: Plan) -> None:
                 row, column = (int(each) for each in places[0])
                 raise _disproved(plan, f"row {row}, element {column} of the tile in global memory")
         return
-    smem.view(np.uint32)[address // WORD_BYTES] = _expected(plan)[0]
+    first_word = _expected(plan)[0]
+    for word in range(-(-_bits(plan) // (8 * WORD_BYTES))):  # an element of 64 bits is two words
+        smem.view(np.uint32)[address // WORD_BYTES + word] = first_word + word
     memory = _stored(plan, smem).reshape(-1)
     wrong = np.flatnonzero(memory.view(np.uint32) != np.arange(memory.size // WORD_BYTES))
     if wrong.size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilescope.planner.bandwidth import BEST_GB_PER_S
+from tilescope.planner.consumers import reads_plain_rows_freely
 from tilescope.planner.plans import Plan
 
 
@@ -72,7 +73,7 @@ def explained(plan: Plan, best: Plan) -> Plan:
         words.append(
             f"{plan.problem.copy}: each thread moves 16 bytes, 8 threads a line of 128; requests of {plan.gmem_request_bytes} bytes."
         )
-    words += [*_wavefronts(plan), _budget(plan), *_store(plan)]
+    words += [*_wavefronts(plan), *_plain_rows(plan), _budget(plan), *_store(plan)]
     words += [f"Edge: {each}." for each in plan.edge()]
     if plan is not best and behind(plan, best) != "equal in every term":
         words.append(f"Not first: {behind(plan, best)}.")
@@ -123,6 +124,16 @@ def _wavefronts(plan: Plan) -> list[str]:
     if not words:
         words.append("TMA writes and tensor-core reads have no counted wavefronts; canonical atoms are made for them.")
     return words
+
+
+def _plain_rows(plan: Plan) -> list[str]:
+    """That rows of an odd number of chunks would do as they are: ldmatrix is planned for canonical atoms."""
+    problem = plan.problem
+    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None and plan.layout.atom_grid[1] > 1
+    if problem.consumer != "ldmatrix" or not in_core_matrices or not reads_plain_rows_freely(problem):
+        return []
+    rows = f"Plain rows of {problem.row_bytes} bytes have no conflict either, and longer requests"
+    return [f'{rows}: plan for consumer="{plan.consumer_access}".']
 
 
 def _budget(plan: Plan) -> str:

@@ -130,15 +130,20 @@ class Access(Value):
         return cls._matrices("stmatrix", tile, element_bits, count, transpose)
 
     @classmethod
-    def fragment(cls, fragment: Fragment, tile: tuple[int, int], *, transpose: bool = False) -> Access:
+    def fragment(
+        cls, fragment: Fragment, tile: tuple[int, int], *, transpose: bool = False, element_bits: int | None = None
+    ) -> Access:
         """The registers of an mma operand loaded (D: stored) straight from a tile of its elements.
 
-        A and B lie K-major, C and D as M x N; `transpose` for the other way round.
+        A and B lie K-major, C and D as M x N; `transpose` for the other way round. Results (D) that are converted
+        before they are stored have `element_bits` in the tile.
 
         >>> from tilescope.mma.fragment import fragment
         >>> a = Access.fragment(fragment("mma.m16n8k16", "A", "bf16"), (64, 64))
         >>> a.name, a.instructions
         ('ld.b32 mma.m16n8k16 A', 64)
+        >>> Access.fragment(fragment("mma.m16n8k16", "D", "f32"), (64, 64), element_bits=8).name  # two of fp8 a lane
+        'st.b16 mma.m16n8k16 D'
         """
         if not isinstance(fragment, Fragment):
             raise broken(
@@ -146,7 +151,14 @@ class Access(Value):
                 'Use fragment("mma.m16n8k16", "A", "bf16").',
             )  # fmt: skip
         trans = _trans(transpose)
-        row, offsets = pattern.fragments(fragment, tile, transpose)
+        bits = fragment.element_bits if element_bits is None else element_bits
+        if fragment.operand != "D" and bits != fragment.element_bits:
+            raise broken(
+                "fragment-tile", "element_bits", f"operand {fragment.operand} as {printed(element_bits)} bits",
+                f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
+                "Leave element_bits out.",
+            )  # fmt: skip
+        row, offsets = pattern.fragments(fragment, tile, transpose, bits)
         return cls(row, *offsets, f"{row.name} {fragment.instruction} {fragment.operand}{trans}")
 
     @classmethod

@@ -103,11 +103,13 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
     return np.concatenate([offset, unasked], axis=1), None
 
 
-def fragments(fragment: Fragment, tile: Any, transpose: bool) -> tuple[SmemOp, Offsets]:
+def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tuple[SmemOp, Offsets]:
     """Loads (stores for D) of an operand's registers straight from the tile, as wide as its values lie together.
 
+    `bits` of an element in the tile: the operand's own, but results may be converted on their way.
+
     >>> from tilescope.mma.fragment import fragment
-    >>> op, (offsets, _) = fragments(fragment("mma.m16n8k16", "A", "bf16"), (16, 64), False)
+    >>> op, (offsets, _) = fragments(fragment("mma.m16n8k16", "A", "bf16"), (16, 64), False, 16)
     >>> op.name, offsets.shape, offsets[0, :6].tolist()  # 4 registers of each of 4 blocks; 4 lanes to a row
     ('ld.b32', (16, 32), [0, 4, 8, 12, 128, 132])
     """
@@ -116,7 +118,6 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool) -> tuple[SmemOp, O
             "fragment-tile", "fragment", f"{fragment.instruction} holds {fragment.matrices} matrices",
             "a tile is read as blocks of one operand", "Use Access.ldmatrix or Access.stmatrix.",
         )  # fmt: skip
-    bits = fragment.element_bits
     rows, row_bytes = tile_bytes(tile, bits)
     _, down, across = fragment.indices()
     if (fragment.operand == "B") != transpose:  # a K-major B lies as n rows of k
