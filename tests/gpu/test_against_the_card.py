@@ -4,11 +4,11 @@ import inspect
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.tensor_map import RULES
+from tilescope.tensor_map import REDUCTIONS, RULES
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 
 pytestmark = pytest.mark.gpu
@@ -172,6 +172,77 @@ def test_stores_leave_the_same_bytes(card, case, seed):
     found = card.store("store", tensor_map, smem, memory, coords, smem_offset=start)
     ts.store(tensor_map, smem[start:], memory, coords, smem_address=start)
     assert np.array_equal(found, memory), first_difference(found, memory)
+
+
+reductions = [(op, row) for op in REDUCTIONS for row in TYPES if row in REDUCTIONS[op]]
+
+
+@given(case=small_maps(), reduction=st.sampled_from(reductions), seed=st.integers(0, 1000))
+@thorough
+def test_reductions_leave_the_same_bytes(card, case, reduction, seed):
+    tensor_map, coords, start = case
+    op, name = reduction
+    assume(ts.DataType.named(name).bits == tensor_map.data_type.bits)
+    tensor_map = tensor_map.with_fields(data_type=name, oob_fill="zero")
+    coords = tuple(max(0, place) for place in coords)
+    memory, smem = noise(seed, MEMORY_BYTES), noise(seed + 1, 40960)
+    found = card.store(op, tensor_map, smem, memory, coords, smem_offset=start)
+    ts.store(tensor_map, smem[start:], memory, coords, reduce=op, smem_address=start)
+    assert np.array_equal(found, memory), (op, name, first_difference(found, memory))
+
+
+@st.composite
+def small_columns(draw):
+    """A sound im2col map over small images, with a base pixel in its bounding box and a filter tap."""
+    interleave = Interleave.named(draw(st.sampled_from(["none", "none", "none", "16B", "32B"])))
+    sliced = interleave.slice_bytes or 0
+    data_type = ts.DataType.named(draw(st.sampled_from(TYPES)))
+    size = data_type.bits // 8
+    swizzle = "32B" if sliced == 32 else draw(st.sampled_from(["none", "32B", "64B", "128B"]))
+    spatial = draw(st.integers(1, 3))
+    extents = [draw(st.integers(1, 9)) for _ in range(spatial)]
+    quantum = max(1, 16 // size)
+    channels = quantum * draw(st.integers(1, 64 // quantum or 1))
+    span = ts.Swizzle.named(swizzle).span_bytes or 256
+    channels_per_pixel = sliced // size if sliced else min(channels, span // size)
+    dims = (*extents, 3, draw(st.integers(1, 3))) if sliced else (channels, *extents, draw(st.integers(1, 3)))
+    if len(dims) > 5:
+        dims = (*dims[:2], *dims[-2:]) if sliced else (*dims[:3], dims[-1])
+    spatial = len(dims) - 2
+    strides, step = [], sliced or -(-channels * size // 16) * 16
+    for extent in dims[0 if sliced else 1 :][: len(dims) - 1]:
+        strides.append(step)
+        step *= extent
+    first = 0 if sliced else 1
+    lower = tuple(draw(st.integers(-3, 2)) for _ in range(spatial))
+    upper = tuple(draw(st.integers(-3, 2)) for _ in range(spatial))
+    arguments = {
+        "data_type": data_type, "dims": dims, "strides_bytes": tuple(strides), "lower_corner": lower, "upper_corner": upper,
+        "channels_per_pixel": channels_per_pixel, "pixels_per_column": draw(st.integers(1, 90)), "interleave": interleave,
+        "swizzle": swizzle, "element_strides": tuple(draw(st.integers(1, 3)) for _ in dims), "address": 1 << 30,
+    }  # fmt: skip
+    assume(not any(each.severity == "error" for each in ts.Im2colMap.check(**arguments)))
+    base = []
+    for axis in range(spatial):
+        highest = dims[first + axis] - 1 + upper[axis]
+        assume(lower[axis] <= highest)
+        base.append(draw(st.integers(lower[axis], highest)))
+    image = draw(st.integers(-1, dims[-1]))
+    coords = (*base, draw(st.integers(0, 3)), image) if sliced else (draw(st.integers(-1, 2)) * quantum, *base, image)
+    offsets = tuple(draw(st.integers(0, 4)) for _ in range(spatial))
+    return ts.Im2colMap(**arguments), coords, offsets, 128 * draw(st.integers(0, 8))
+
+
+@given(case=small_columns(), seed=st.integers(0, 1000))
+@thorough
+def test_im2col_loads_leave_the_same_bytes(card, case, seed):
+    tensor_map, coords, offsets, start = case
+    memory = noise(seed, MEMORY_BYTES)
+    found, arrived = card.load("im2col", tensor_map, memory, coords, offsets=offsets, smem_offset=start)
+    smem = np.full(found.size, 0xEE, np.uint8)
+    ts.load(tensor_map, memory, coords, offsets=offsets, smem=smem[start:], smem_address=start)
+    assert arrived, "the barrier counts other bytes than transaction_bytes"
+    assert np.array_equal(found, smem), first_difference(found, smem)
 
 
 def test_every_plan_lands_on_the_card_as_it_was_proven(card):
