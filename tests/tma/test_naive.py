@@ -65,7 +65,7 @@ def visited(a, coords, offsets):
                 break
             base[axis] = a.lower_corner[axis - first]
         else:
-            base[-1] += 1
+            base[-1] += a.element_strides[-1]
     return found
 
 
@@ -81,7 +81,7 @@ def visited_wide(a, coords, offsets):
         base[1] += a.element_strides[1]
         if base[1] >= a.dims[1] + a.upper_width + shift:
             base[1] = a.lower_width + shift
-            base[-1] += 1
+            base[-1] += a.element_strides[-1]
     return found
 
 
@@ -338,7 +338,7 @@ def wide_maps(draw):
         data_type, dims, strides(draw, dims, dims[0] * BITS[data_type] / 8, 16), lower_width=lower,
         upper_width=draw(st.integers(max(-2, lower - dims[1] + 1), 2)), channels_per_pixel=unit * draw(st.integers(1, 4)),
         pixels_per_column=draw(st.integers(1, 40)), mode=draw(st.sampled_from(["W", "W128"])), arch="sm_100",
-        element_strides=[1, draw(st.integers(1, 3)), *[1] * (rank - 2)],
+        element_strides=[1, draw(st.integers(1, 3)), *[1] * (rank - 3), draw(st.integers(1, 3))],
         swizzle=draw(st.sampled_from(["64B", "128B", "128B_ATOM_32B"])),
     )  # fmt: skip
 

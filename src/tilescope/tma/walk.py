@@ -183,6 +183,8 @@ def _box_steps(a: TensorMap) -> _BoxSteps:
 def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ...]) -> Offsets:
     """The base pixel walks W, then H, then D, then N; a pixel is base + offset.
 
+    Each moves by its own element stride, N too; N never comes round.
+
     With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N.
     """
     first_spatial = 0 if a.interleave.slice_bytes else 1
@@ -199,7 +201,7 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
             a.element_strides[axis],
         )
         found[:, axis] += offset
-    found[:, -1] += advances  # N simply grows
+    found[:, -1] += advances * a.element_strides[-1]
     return found
 
 
@@ -218,7 +220,7 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
     main[:, 1], laps = _cycled(
         coords[1] + shift, np.arange(pixels), a.lower_width + shift, a.dims[1] + a.upper_width + shift, step
     )
-    main[:, -1] += laps
+    main[:, -1] += laps * a.element_strides[-1]
     if not halo:
         return main
     group = HALO_EVERY_PIXELS if a.mode == "W128" else pixels
