@@ -1,39 +1,230 @@
-"""A GEMM's three plans share one budget, and its tiles follow the work there is."""
+"""A GEMM's plans share one budget, its tiles follow the work there is, and what cannot be says what to change."""
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilescope as ts
+from tilescope.arch import ARCH
+from tilescope.data_type import DATA_TYPE
+from tilescope.value import Value
 
 
-def test_large_products_take_large_tiles_and_all_stages_that_fit():
+def outcome(*shape, **options):
+    """(the plan, no violations) or (None, the violations)."""
+    try:
+        return ts.plan_gemm(*shape, **options), ()
+    except ts.PlanError as error:
+        return None, error.violations
+
+
+def refusal(*shape, **options):
+    gemm, violations = outcome(*shape, **options)
+    assert gemm is None
+    return violations
+
+
+# Tiles
+
+
+def naive_costs(shape, tile, bits, sms=132):
+    """(floor in us, bytes of the busiest SM), term by term as gemm_tiles.py describes them."""
+    m, n, k = shape
+    tiles = -(-m // tile[0]) * -(-n // tile[1])
+    rounds = -(-tiles // sms)
+    arithmetic = rounds * tile[0] * tile[1] * k * 2 / (790e12 * 16 / bits / 132)
+    memory = (m * k + n * k + m * n) * bits / 8 / 4.55e12
+    fetched = (min(m, tile[0]) + min(n, tile[1])) * k * bits // 8
+    return max(arithmetic, memory) * 1e6, rounds * fetched
+
+
+def wgmma_count(tile):
+    return tile[0] // 64  # n up to 256 in one instruction
+
+
+PRODUCTS = [
+    ((4096, 4096, 4096), "bf16", 16, (128, 256, 64)),
+    ((16, 4096, 4096), "bf16", 16, (64, 32, 64)),
+    ((8192, 8192, 512), "e4m3", 8, (128, 256, 128)),
+    ((1024, 1024, 1024), "f16", 16, (64, 128, 64)),
+]
+
+
+@pytest.mark.parametrize(("shape", "data_type", "bits", "expected"), PRODUCTS)
+def test_tiles_are_ranked_by_floor_then_bytes_then_instructions(shape, data_type, bits, expected):
+    gemm = ts.plan_gemm(*shape, data_type)
+    costs = {each.tile: naive_costs(shape, each.tile, bits) for each in gemm.ranked}
+    for each in gemm.ranked:
+        assert (each.floor_us, each.busiest_bytes) == pytest.approx(costs[each.tile])
+        assert each.instructions == wgmma_count(each.tile)
+    near = 1.1 * min(floor for floor, _ in costs.values())
+    keys = [(max(costs[each.tile][0], near), costs[each.tile][1], wgmma_count(each.tile)) for each in gemm.ranked]
+    assert keys == sorted(keys)
+    assert gemm.tile == gemm.ranked[0].tile == expected
+    assert gemm.floor_us == gemm.ranked[0].floor_us
+
+
+@pytest.mark.parametrize(("shape", "data_type", "bits", "expected"), PRODUCTS[:2])
+def test_every_other_tile_says_in_which_term_it_is_behind(shape, data_type, bits, expected):
+    gemm = ts.plan_gemm(*shape, data_type)
+    best_floor, best_bytes = naive_costs(shape, expected, bits)
+    lowest = min(naive_costs(shape, each.tile, bits)[0] for each in gemm.ranked)
+    assert (gemm.ranked[0].behind_in, gemm.others) == ("", gemm.ranked[1:])
+    for each in gemm.others:
+        floor, fetched = naive_costs(shape, each.tile, bits)
+        term = "floor" if floor > 1.1 * lowest else "bytes" if fetched > best_bytes else "instructions"
+        assert each.behind_in == term
+        said = {"floor": f"{lowest:#.5g}"[:4], "bytes": f"{best_bytes / 1e6:#.3g} MB", "instructions": "not 2"}[term]
+        assert said in each.why
+    assert best_floor <= 1.1 * lowest
+
+
+def test_ties_are_explained():
+    by_wgmma = ts.plan_gemm(4096, 4096, 4096, "bf16")
+    assert (by_wgmma.others[0].tile, by_wgmma.others[0].why) == ((256, 128, 64), "4 instructions a K step, not 2")
+    assert any("256 x 128 x 64 ties: 4 instructions a K step, not 2" in reason for reason in by_wgmma.reasons)
+    by_mma = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_80").others[0]
+    assert (by_mma.tile, by_mma.behind_in) == ((256, 128, 64), "order")
+    assert by_mma.why == "equal in every term; fewer rows come first"
+
+
+@pytest.mark.parametrize("arch", ["sm_120", "sm_100"])
+def test_tiles_that_were_not_chosen_are_what_they_would_be_if_asked_for(arch):
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch=arch)
+    tried = {(m, n) for m in (64, 128, 256) for n in (8, 16, 32, 64, 96, 128, 192, 256) if m * n <= 128 * 256}
+    assert sorted(each.tile[:2] for each in (*gemm.ranked, *gemm.refused)) == sorted(tried)
+    assert gemm.refused
+    for each in gemm.refused:
+        asked = refusal(4096, 4096, 4096, "bf16", arch=arch, tile=each.tile)
+        assert [(one.rule, one.found) for one in asked] == [(one.rule, one.found) for one in each.violations]
+    for each in gemm.others[:3]:
+        assert ts.plan_gemm(4096, 4096, 4096, "bf16", arch=arch, tile=each.tile).stages == each.stages
+
+
+def test_a_better_tile_that_does_not_fit_is_named():
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120")
+    assert gemm.tile == (128, 128, 64)
+    assert [each.tile for each in gemm.refused if each.would_lead] == [(128, 256, 64), (256, 128, 64)]
+    assert not ts.plan_gemm(4096, 4096, 4096, "bf16").refused
+    [said] = [reason for reason in gemm.reasons if reason.startswith("128 x 256 x 64 would come first")]
+    assert "2 stages of 16384 + 32768 bytes and an epilogue of 16384 = 114720 bytes" in said
+    assert "a block of sm_120 has 101376 bytes" in said
+
+
+def test_a_given_tile_is_not_compared():
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", tile=(64, 64, 64))
+    assert (len(gemm.ranked), gemm.others, gemm.refused) == (1, (), ())
+
+
+# Shared memory
+
+
+def pieces(gemm):
+    """(name, start, bytes, alignment) of everything in shared memory, from the plans themselves."""
+    offsets = gemm.smem_offsets()
+    plans = {"a": gemm.a, "b": gemm.b} | ({} if gemm.epilogue is None else {"epilogue": gemm.epilogue})
+    found = [
+        (name, start, plan.smem_bytes, plan.smem_alignment_bytes) for name, plan in plans.items() for start in offsets[name]
+    ]  # fmt: skip
+    assert all(len(offsets[name]) == (1 if name == "epilogue" else gemm.stages) for name in plans)
+    by_tma = gemm.arch.has("tma")
+    assert len(offsets.get("barriers", ())) == (2 * gemm.stages if by_tma else 0)
+    assert set(offsets) == {*plans, *(["barriers"] if by_tma else [])}
+    return found + [("barriers", start, 8, 8) for start in offsets.get("barriers", ())]
+
+
+def check_shared_memory(gemm):
+    found = sorted(pieces(gemm), key=lambda piece: piece[1])
+    assert found[0][1] == 0
+    for (_, start, size, _), (_, after, _, _) in pairwise(found):
+        assert start + size <= after
+    assert all(start % alignment == 0 for _, start, _, alignment in found)
+    assert all(gemm.smem_alignment_bytes % alignment == 0 for *_, alignment in found)
+    _, last, size, _ = found[-1]
+    assert 0 <= gemm.smem_bytes - (last + size) < 1024  # a stage is rounded up to its alignment
+    if gemm.arch.has("tma"):
+        assert gemm.smem_bytes == last + size
+    assert gemm.smem_bytes <= gemm.budget_bytes == gemm.arch.smem_per_block_bytes
+
+
+gemms = st.fixed_dictionaries(
+    {
+        "data_type": st.sampled_from(["bf16", "f16", "tf32", "e4m3", "s8"]),
+        "arch": st.sampled_from(["sm_80", "sm_90", "sm_90", "sm_100", "sm_120"]),
+        "consumer": st.sampled_from([None, None, "ldmatrix"]),
+        "a_major": st.sampled_from(["K", "K", "MN"]),
+        "b_major": st.sampled_from(["K", "K", "MN"]),
+        "output_type": st.sampled_from([None, "f32", "bf16"]),
+        "tile": st.tuples(
+            st.sampled_from([8, 16, 24, 64, 128, 192]),
+            st.sampled_from([8, 16, 24, 40, 64, 96, 256]),
+            st.sampled_from([8, 16, 32, 48, 64, 128]),
+        ),
+        "stages": st.sampled_from([None, 1, 2, 3, 5]),
+    }
+)
+
+
+def planned_or_refused(options):
+    gemm, violations = outcome(960, 480, 256, **options)
+    assert all(each.found and each.limit and each.fix for each in violations)
+    return gemm
+
+
+@given(gemms)
+@settings(max_examples=100)
+def test_regions_are_aligned_apart_and_within_the_budget(options):
+    gemm = planned_or_refused(options)
+    if gemm is not None:
+        check_shared_memory(gemm)
+        assert gemm.stages == (options["stages"] or gemm.stages)
+
+
+@pytest.mark.slow
+@given(gemms)
+@settings(max_examples=1500)
+def test_many_more_gemms_are_laid_out_without_overlap(options):
+    gemm = planned_or_refused(options)
+    if gemm is not None:
+        check_shared_memory(gemm)
+
+
+def test_small_regions_leave_the_next_one_aligned():
+    gemm = ts.plan_gemm(
+        64, 64, 64, "bf16", tile=(8, 64, 16), consumer="ldmatrix", b_major="MN", stages=3
+    )  # A: 3 x 256 bytes in all, then B, which needs 1024  # fmt: skip
+    assert gemm.smem_offsets() == {
+        "a": (0, 256, 512), "b": (1024, 3072, 5120), "epilogue": (7168,),
+        "barriers": (8192, 8200, 8208, 8216, 8224, 8232),
+    }  # fmt: skip
+    assert gemm.smem_bytes == 8240
+
+
+@pytest.mark.parametrize("options", [{}, {"arch": "sm_80"}, {"arch": "sm_100", "output_type": "f32"}])
+def test_as_many_stages_as_fit(options):
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", **options)
+    check_shared_memory(gemm)
+    more = {"tile": gemm.tile, "stages": gemm.stages + 1}
+    assert [each.rule for each in refusal(4096, 4096, 4096, "bf16", **options, **more)] == ["gemm-smem"]
+    assert ts.plan_gemm(4096, 4096, 4096, "bf16", **options, tile=gemm.tile, stages=gemm.stages).stages == gemm.stages
+    assert ts.plan_gemm(16, 64, 64, "bf16").stages == 8  # never more than eight
+
+
+def test_large_products_take_large_tiles():
     gemm = ts.plan_gemm(4096, 4096, 4096, "bf16")
-    assert gemm.tile == (128, 256, 64)
-    assert gemm.stages == 4
-    assert gemm.smem_bytes <= gemm.budget_bytes
-    assert gemm.smem_bytes + gemm.a.stage_bytes + gemm.b.stage_bytes > gemm.budget_bytes
+    assert (gemm.tile, gemm.stages, gemm.smem_bytes) == ((128, 256, 64), 4, 4 * (16384 + 32768) + 16384 + 64)
 
 
 def test_low_batch_products_give_every_sm_a_tile():
     gemm = ts.plan_gemm(16, 4096, 4096, "bf16")
-    assert gemm.tile[0] == 64
-    assert gemm.tiles > 100
-    assert gemm.rounds == 1
+    assert (gemm.tile[0], gemm.tiles, gemm.rounds) == (64, 128, 1)
 
 
-def test_shared_memory_is_laid_out_without_overlap_and_aligned():
-    gemm = ts.plan_gemm(1000, 1000, 1000, "f16")
-    places = sorted(
-        [(start, gemm.a) for start in gemm.smem_offsets()["a"]]
-        + [(start, gemm.b) for start in gemm.smem_offsets()["b"]]
-        + [(start, gemm.epilogue) for start in gemm.smem_offsets()["epilogue"]],
-        key=lambda each: each[0],
-    )
-    for (start, plan), (after, _) in pairwise(places):
-        assert start + plan.smem_bytes <= after
-    assert all(start % plan.smem_alignment_bytes == 0 for start, plan in places)
-    assert places[-1][0] + places[-1][1].smem_bytes <= gemm.smem_bytes
+# Maps, descriptors, epilogues
 
 
 def test_the_maps_of_a_gemm_are_sound():
@@ -41,26 +232,302 @@ def test_the_maps_of_a_gemm_are_sound():
     assert gemm.a.tensor_map(0).dims == (1024, 4096)
     assert gemm.b.tensor_map(0).dims == (1024, 2048)
     assert gemm.epilogue.tensor_map(0).dims == (2048, 4096)
+    assert gemm.slices * gemm.epilogue.problem.columns == gemm.tile[1]
 
 
-def test_cards_without_tma_copy_with_threads():
-    gemm = ts.plan_gemm(4096, 4096, 4096, "f16", arch="sm_80")
-    assert (gemm.a.problem.copy, gemm.a.problem.consumer) == ("cp.async", "ldmatrix")
+def test_without_tma_accumulators_go_straight_to_global_memory():
+    gemm = ts.plan_gemm(4096, 4098, 4096, "f16", arch="sm_80")  # rows of C may be any number of bytes
+    assert (gemm.a.problem.copy, gemm.a.problem.consumer, gemm.epilogue, gemm.slices) == (
+        "cp.async",
+        "ldmatrix",
+        None,
+        0,
+    )
+    assert set(gemm.smem_offsets()) == {"a", "b"}
+    assert "Without TMA the accumulators are stored straight from registers: no shared memory for C." in gemm.reasons
+
+
+# Types: what mma multiplies with 32-bit registers, by architecture (PTX, "Matrix multiply-accumulate using mma").
+SINCE_SM_80 = {"float16", "bfloat16", "tfloat32", "int8", "uint8", "int4", "uint4", "b1"}
+FP8 = {"e4m3", "e5m2"}
+NARROW = {"e2m3", "e3m2", "e2m1", "16u4_align8b", "16u4_align16b", "16u6_align16b"}
+MULTIPLIED = {
+    "sm_80": SINCE_SM_80,
+    "sm_86": SINCE_SM_80,
+    "sm_89": SINCE_SM_80 | FP8,
+    "sm_90": (SINCE_SM_80 | FP8) - {"int4", "uint4", "b1"},  # its TMA moves whole bytes
+    "sm_100": (SINCE_SM_80 | FP8) - {"b1"},
+    "sm_120": (SINCE_SM_80 | FP8 | NARROW) - {"b1"},
+}
+
+
+@pytest.mark.parametrize("arch", MULTIPLIED)
+def test_mma_multiplies_what_ptx_lists_and_nothing_else(arch):
+    taken = set()
+    for name, row in DATA_TYPE.items():
+        tile = (16, 16, 1024 // row.smem_bits)
+        options = {"arch": arch, "consumer": "ldmatrix", "tile": tile, "output_type": "f32"}
+        gemm, violations = outcome(128, 128, 1024, row, **options)
+        assert [each.rule for each in violations] == ([] if gemm else ["gemm-type"]), name
+        taken |= {name} if gemm else set()
+    assert taken == MULTIPLIED[arch]
+
+
+@pytest.mark.parametrize("arch", ARCH)
+def test_float32_is_sent_to_tfloat32(arch):
+    [found] = refusal(64, 64, 64, "f32", arch=arch)
+    assert found.fix == "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+    assert ts.plan_gemm(64, 64, 64, "tf32", arch=arch, tile=(64, 64, 32))
+
+
+def test_a_type_of_a_later_architecture_names_it():
+    [found] = refusal(64, 64, 64, "e4m3", arch="sm_80")
+    assert (found.found, found.argument) == ("e4m3 on sm_80", "data_type")
+    assert "multiplies float16, int8, uint8, int4, uint4, b1, tfloat32, bfloat16" in found.limit
+    assert found.fix == 'Use one of these, or arch="sm_89".'
+    assert refusal(64, 64, 64, "e2m3", consumer="ldmatrix")[0].fix == 'Use one of these, or arch="sm_120".'
+    assert refusal(64, 64, 64, "u16", arch="sm_120")[0].fix == "Use one of these."
+    assert refusal(64, 64, 64, "s8", arch="sm_103")[0].fix == 'Use consumer="ldmatrix", or arch="sm_100".'
+
+
+# Tiles that cannot be
+
+
+@pytest.mark.parametrize(
+    ("data_type", "k", "kind"), [("bf16", 64, "f16"), ("tf32", 32, "tf32"), ("e4m3", 128, "f8f6f4")]
+)
+def test_instructions_of_128_rows_take_n_in_steps_of_16(data_type, k, kind):
+    options = {"arch": "sm_100", "output_type": "f32"}
+    for m, n, near in ((128, 8, 16), (128, 24, 32), (256, 40, 48), (128, 272, 288)):
+        [found] = refusal(512, 512, 512, data_type, tile=(m, n, k), **options)
+        assert (found.rule, found.argument) == ("gemm-tile", "tile")
+        assert f"n = {n}" in found.found
+        assert f"kind {kind} beside 128 rows" in found.limit
+        assert found.fix == f"Use n = {near}, or m = 64."
+        ts.plan_gemm(512, 512, 512, data_type, tile=(m, near, k), stages=1, **options)
+    for m, n in ((64, 8), (192, 24), (128, 16)):
+        ts.plan_gemm(512, 512, 512, data_type, tile=(m, n, k), stages=1, **options)
+    searched = ts.plan_gemm(512, 8, 512, data_type, **options)
+    assert all(each.tile[0] == 64 or each.tile[1] >= 16 for each in searched.ranked)
+    assert {each.tile[:2] for each in searched.refused} == {(128, 8), (256, 8)}
+
+
+def test_steps_of_16_are_not_asked_of_other_kinds():
+    options = {"arch": "sm_100", "output_type": "f32", "stages": 1}
+    assert ts.plan_gemm(512, 512, 512, "s8", tile=(128, 8, 128), **options)
+    assert ts.plan_gemm(512, 512, 512, "e2m1", tile=(128, 8, 256), **options)
+
+
+ACCUMULATORS = [  # tile that fits, tile that does not, options
+    ((128, 504, 16), (128, 512, 16), {}),
+    ((256, 248, 16), (256, 256, 16), {}),
+    ((64, 1016, 16), (64, 1024, 16), {}),
+    ((128, 504, 16), (128, 512, 16), {"arch": "sm_80"}),
+    ((256, 256, 16), (256, 272, 16), {"arch": "sm_100"}),
+    ((128, 512, 16), (256, 512, 16), {"arch": "sm_100"}),
+]
+
+
+@pytest.mark.parametrize(("fits", "does_not", "options"), ACCUMULATORS)
+def test_accumulators_fit_into_registers_or_tensor_memory(fits, does_not, options):
+    [found] = refusal(1024, 1024, 1024, "bf16", tile=does_not, **options)
+    m, n, _ = does_not
+    assert found.rule == "gemm-accumulators"
+    assert f"{m} x {n} accumulators of 4 bytes = {4 * m * n} bytes" in found.found
+    held = "512 columns of 128 lanes x 4 bytes" if "sm_100" in options.values() else f"hold {256 * 255 * 4} bytes"
+    assert held in found.limit
+    _, violations = outcome(1024, 1024, 1024, "bf16", tile=fits, stages=1, **options)
+    assert {each.rule for each in violations} <= {"gemm-smem"}  # its epilogue may be too large
+
+
+def test_scale_factors_need_tensor_memory_too():
+    [found] = refusal(512, 512, 512, "e2m1", arch="sm_100", tile=(256, 256, 64), output_type="bf16")
+    assert found.rule == "gemm-accumulators"
+    assert "the scale factors need some of them" in found.limit
+    gemm = ts.plan_gemm(512, 512, 512, "e2m1", arch="sm_100", tile=(128, 256, 64), output_type="bf16")
+    assert any("scale factors: their memory is not planned" in reason for reason in gemm.reasons)
+    assert not any("scale factors" in reason for reason in ts.plan_gemm(512, 512, 512, "e4m3", arch="sm_100").reasons)
+
+
+def test_mma_takes_whole_instructions_with_a_and_b_either_way():
+    options = {"consumer": "ldmatrix", "output_type": "f32"}
+    assert ts.plan_gemm(64, 64, 64, "bf16", tile=(16, 8, 16), **options)
+    exchanged = ts.plan_gemm(64, 128, 64, "bf16", tile=(8, 64, 16), **options)
+    assert any(reason.startswith("A and B are exchanged") for reason in exchanged.reasons)
+    assert (exchanged.epilogue.problem.tile, exchanged.epilogue.problem.major, exchanged.slices) == ((32, 8), "MN", 2)
+    assert exchanged.epilogue.tensor_map(0).dims == (128, 64)  # n contiguous, as C always lies
+    [found] = refusal(64, 64, 64, "bf16", tile=(8, 8, 16), **options)
+    assert (found.rule, found.fix) == ("gemm-tile", "Use 16 x 8 x 16.")
+
+
+def test_one_stage_is_planned_when_asked_for():
+    [found] = refusal(512, 512, 512, "bf16", tile=(256, 128, 256))
+    assert found.found == (
+        f"2 stages of 131072 + 65536 bytes and an epilogue of 32768 = {2 * 196608 + 32768 + 32} bytes with barriers"
+    )
+    assert "at least 2 stages are planned unless stages=1 is asked for" in found.limit
+    assert found.fix == "Use stages=1 (copy and product take turns) or a smaller tile."
+    assert ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 128, 256), stages=1).stages == 1
+    [found] = refusal(512, 512, 512, "bf16", tile=(128, 128, 64), stages=99)
+    assert found.fix == "Use stages=6 or a smaller tile."
+    [found] = refusal(512, 512, 512, "bf16", tile=(256, 128, 512))
+    assert (found.rule, found.found, found.fix) == (
+        "gemm-smem", "tiles of A and B of 393216 bytes together", "Use a smaller tile.",
+    )  # fmt: skip
+
+
+# Refusals name the matrix, and what cures them is an argument of the call
+
+
+PADDED = [
+    ((64, 100, 64, "bf16"), {}, [("C", "n", 104)]),
+    ((64, 64, 63, "bf16"), {}, [("A", "k", 64), ("B", "k", 64)]),
+    ((63, 64, 64, "bf16"), {"a_major": "MN"}, [("A", "m", 64)]),
+    ((64, 60, 64, "bf16"), {"b_major": "MN"}, [("B", "n", 64), ("C", "n", 64)]),
+    ((64, 64, 100, "e4m3"), {}, [("A", "k", 112), ("B", "k", 112)]),
+    ((64, 6, 64, "bf16"), {"output_type": "f32"}, [("C", "n", 8)]),
+    ((64, 64, 60, "bf16"), {"arch": "sm_80"}, [("A", "k", 64), ("B", "k", 64)]),
+    ((128, 128, 200, "e2m3"), {"arch": "sm_100"}, [("A", "k", 256), ("B", "k", 256)]),
+]
+
+
+@pytest.mark.parametrize(("shape", "options", "expected"), PADDED)
+def test_rows_out_of_step_name_the_matrix_and_the_extent_to_pad(shape, options, expected):
+    found = refusal(*shape, **options)
+    assert [each.rule for each in found] == ["gemm-rows"] * len(expected)
+    asked = dict(zip("mnk", shape[:3], strict=True))
+    for violation, (matrix, extent, up) in zip(found, expected, strict=True):
+        assert violation.argument == extent
+        assert violation.found.startswith(f"{extent} = {asked[extent]}: rows of {matrix} are ")
+        assert f"Use {extent} = {up}, with rows of {matrix} padded to " in violation.fix
+        assert dict(violation.change) == {extent: up}
+    padded = asked | {key: up for violation in found for key, up in violation.change.items()}
+    assert ts.plan_gemm(**padded, data_type=shape[3], **options)
+
+
+def test_a_tile_that_one_matrix_cannot_have_names_the_matrix():
+    assert [(each.rule, each.found, each.fix) for each in refusal(64, 64, 64, "bf16", tile=(60, 64, 64))] == [
+        ("wgmma-tile", "A: m = 60", "Use 64.")
+    ]
+    assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["B: n = 60"]
+    assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["A: k = 24", "B: k = 24"]
+    [found] = refusal(64, 64, 128, "e4m3", tile=(64, 8, 128))
+    assert (found.found, found.fix) == ("C: n = 8 elements of 8 bits = 8 contiguous bytes", "Use n = 16.")
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, "wgmma reads MN-major elements of 16 bits"),
+        ({"consumer": "ldmatrix"}, "ldmatrix.trans reads MN-major elements of 16 bits"),
+        ({"arch": "sm_80"}, "ldmatrix.trans reads MN-major elements of 16 bits"),
+    ],
+)
+def test_a_majorness_that_is_not_read_names_the_operand(options, limit):
+    [found] = refusal(64, 64, 128, "s8", b_major="MN", **options)
+    assert (found.rule, found.argument, found.found, found.limit) == (
+        "gemm-major", "b_major", "B MN-major, of int8", limit,
+    )  # fmt: skip
+    assert dict(found.change) == {"b_major": "K"}
+    both = refusal(64, 64, 128, "s8", a_major="MN", b_major="MN", **options)
+    assert [each.argument for each in both] == ["a_major", "b_major"]
+
+
+def test_tcgen05_reads_more_majornesses():
+    assert ts.plan_gemm(128, 128, 128, "e4m3", arch="sm_100", a_major="MN", b_major="MN", tile=(128, 64, 64))
+    assert ts.plan_gemm(128, 128, 128, "tf32", arch="sm_100", a_major="MN", tile=(128, 64, 64))
+    [found] = refusal(128, 128, 128, "e2m3", arch="sm_100", a_major="MN")
+    assert (found.rule, found.limit) == ("gemm-major", "tcgen05 reads MN-major elements of 8, 16 and 32 bits")
+
+
+def test_the_commonest_reason_is_given_where_no_tile_can_be():
+    [found] = refusal(512, 512, 512, "bf16", stages=99)
+    assert (found.rule, found.argument) == ("gemm-smem", "stages")
+    assert "smaller tile" not in found.fix  # every tile was tried
 
 
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
         (((0, 64, 64, "bf16"), {}), "gemm-shape"),
-        (((64, 64, 63, "bf16"), {}), "stride-alignment"),
         (((64, 64, 64, "bf16"), {"tile": (64, 64)}), "gemm-tile"),
-        (((64, 64, 64, "bf16"), {"stages": 99}), "gemm-smem"),
+        (((64, 64, 64, "bf16"), {"stages": 0}), "gemm-stages"),
+        (((64, 64, 64, "bf16"), {"sms": 0}), "gemm-sms"),
         (((64, 64, 64, "bf16"), {"consumer": "magic"}), "gemm-consumer"),
-        (((64, 64, 64, "f64"), {}), "canonical-element"),
+        (((64, 64, 64, "bf16"), {"consumer": "tcgen05"}), "gemm-consumer"),
+        (((64, 64, 64, "bf16"), {"a_major": "Q"}), "unknown-name"),
+        (((64, 64, 64, "f64"), {}), "wgmma-type"),
+        (((64, 64, 64, "f64"), {"arch": "sm_100"}), "tcgen05-type"),
     ],
 )
 def test_nonsense_is_refused_with_a_rule(asked, rule):
     shape, options = asked
     with pytest.raises(ts.RuleError) as refused:
         ts.plan_gemm(*shape, **options)
-    assert rule in {each.rule for each in refused.value.violations}
+    assert [each.rule for each in refused.value.violations] == [rule]
+    assert all(each.fix for each in refused.value.violations)
+
+
+# Words
+
+
+def test_reasons_name_the_card_whose_rates_they_use():
+    here = ts.plan_gemm(4096, 4096, 4096, "bf16").reasons[1]
+    assert here.startswith(
+        "Floor 179.4 us, bound by arithmetic: 137.4 GFLOP in 4 rounds take 179.4 us at 790 TFLOP/s (cuBLAS)"
+    )
+    assert here.endswith("all bytes once 22.1 us at 4.55 TB/s: rates measured on an H200.")
+    elsewhere = ts.plan_gemm(16, 4096, 4096, "e4m3", arch="sm_100").reasons[1]
+    assert "bound by memory" in elsewhere
+    assert "1580 TFLOP/s (cuBLAS, from 790 of 16-bit types)" in elsewhere
+    assert elsewhere.endswith("rates measured on an H200, not on sm_100.")
+
+
+@pytest.mark.parametrize(
+    ("data_type", "options", "expected"),
+    [
+        ("bf16", {"tile": (64, 64, 64)}, ["Rows of A and B, 64 k contiguous: 128 bytes in shared memory, 1 span of 128B."]),
+        ("bf16", {"tile": (64, 64, 128)}, ["Rows of A and B, 128 k contiguous: 256 bytes in shared memory, 2 spans of 128B."]),
+        ("bf16", {"tile": (128, 32, 64), "a_major": "MN", "b_major": "MN"}, [
+            "Rows of A, 128 m contiguous: 256 bytes in shared memory, 2 spans of 128B.",
+            "Rows of B, 32 n contiguous: 64 bytes in shared memory, 1 span of 64B.",
+        ]),
+        ("e2m1", {"tile": (128, 64, 256), "arch": "sm_100"}, [
+            "Rows of A and B, 256 k contiguous: 128 bytes in shared memory, 1 span of 128B.",
+        ]),
+        ("e2m3", {"tile": (128, 128, 128), "arch": "sm_100"}, [
+            "Rows of A and B, 128 k contiguous: 128 bytes in shared memory, 1 span of 128B.",
+        ]),
+        ("bf16", {"tile": (16, 8, 8), "consumer": "ldmatrix"}, [
+            "Rows of A and B, 8 k contiguous: 16 bytes in shared memory, core matrices of 8 x 16 bytes.",
+        ]),
+    ],
+)  # fmt: skip
+def test_rows_are_described_as_they_are(data_type, options, expected):
+    gemm = ts.plan_gemm(1024, 1024, 1024, data_type, **options)
+    assert [reason for reason in gemm.reasons if reason.startswith("Rows of ")] == expected
+
+
+def test_accumulators_are_weighed_against_where_they_lie():
+    said = "Accumulators, 128 x 256 of 4 bytes: "
+    assert f"{said}131072 of the 262144 bytes of an SM's registers." in ts.plan_gemm(4096, 4096, 4096, "bf16").reasons
+    blackwell = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100")
+    assert f"{said}256 of 512 columns of tensor memory." in blackwell.reasons
+
+
+def test_edges_are_named_by_the_extents_of_the_product():
+    gemm = ts.plan_gemm(1000, 200, 1000, "bf16", tile=(128, 64, 64))
+    assert [reason for reason in gemm.reasons if reason.startswith("Edge")] == [
+        "Edge, m: 8 tiles of 128, the last with 104 of 128: 24 filled.",
+        "Edge, n: 4 tiles of 64, the last with 8 of 64: 56 filled.",
+        "Edge, k: 16 tiles of 64, the last with 40 of 64: 24 filled.",
+    ]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_a_plan_survives_json(arch):
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch=arch)
+    data = json.loads(json.dumps(gemm.to_dict()))
+    assert (data["smem_bytes"], data["floor_us"], data["tiles"]) == (gemm.smem_bytes, gemm.floor_us, gemm.tiles)
+    assert Value.from_dict(data) == gemm
+    assert replace(gemm, ranked=gemm.ranked[:1]) != gemm

@@ -15,6 +15,7 @@ from tilescope import (
     descriptor_readings,
     fragment,
     inspect_descriptor,
+    plan_gemm,
     tcgen05_descriptors,
     view,
     wgmma_descriptors,
@@ -109,6 +110,16 @@ def tensor_core_drawings():
     }
 
 
+def gemm_drawings():
+    """Products with and without TMA, with many stages, many copies, and every refusal."""
+    return {
+        "gemm": view.draw(plan_gemm(4096, 4096, 4096, "bf16")),
+        "gemm without TMA": view.draw(plan_gemm(4096, 4096, 4096, "f16", arch="sm_80")),
+        "gemm on sm_120": view.draw(plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN"), why=True),
+        "gemm of many copies": view.draw(plan_gemm(1024, 1024, 1024, "bf16", tile=(256, 96, 128), output_type="f32")),
+    }
+
+
 def addresses():
     """Cells with more than a few characters, roomy and dense."""
     cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
@@ -144,7 +155,7 @@ def sample_drawings():
         samples[f"swizzle {mode} at {address:#x}"] = view.draw(Swizzle.named(mode), address=address)
     for name in ("xor:5,2,5", "xor:3,4,-3", "xor:2,7,3", "xor:3,0,4", "xor:7,2,7", "xor:0,4,3"):
         samples[f"swizzle {name}"] = view.draw(Swizzle.named(name))
-    samples |= tensor_core_drawings()
+    samples |= tensor_core_drawings() | gemm_drawings()
     samples["descriptors"] = Drawing("Descriptors", (descriptor(), instruction()))
     words = Paragraph("Words beside a grid & <others>, which wrap to a column of their own and go on for a while.")
     samples["banks"] = Drawing("Banks", (legend, Beside((banks(), words)), table))

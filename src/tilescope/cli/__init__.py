@@ -29,7 +29,7 @@ from tilescope.errors import nearest_name
 # command: (module and function, what the list of commands says)
 COMMANDS = {
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
-    "gemm": ("plan:gemm", "Plan the operands, stages and epilogue of a GEMM."),
+    "gemm": ("gemm:gemm", "Plan the operands, stages and epilogue of a GEMM."),
     "check": ("check:check", "Say why a tensor map is refused, or what it does."),
     "encode": ("encode:encode", "Print the 128 bytes of a tensor map."),
     "decode": ("decode:decode", "Explain a tensor map or a descriptor word, field by field."),

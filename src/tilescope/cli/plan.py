@@ -1,4 +1,4 @@
-"""`tilescope plan` and `tilescope gemm`: what to do with a tile, or with a whole product."""
+"""`tilescope plan`: what to do with a tile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilescope.arch import Arch
 from tilescope.cli.options import extents, output_options
 from tilescope.cli.output import Output
 from tilescope.errors import PlanError
-from tilescope.planner import best_consumer, plan_gemm
+from tilescope.planner import best_consumer
 from tilescope.planner import plan as find_plans
 
 
@@ -46,29 +46,6 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
         return _refused(error)
     output.show(report, why=why)
     return 0 if report.candidates else 1
-
-
-@click.command()
-@click.argument("shape", type=extents, metavar="MxNxK")
-@click.argument("data_type", metavar="TYPE")
-@click.option("--arch", default="sm_90", help="[default: sm_90]")
-@click.option("--consumer", help="wgmma, tcgen05 or ldmatrix. [default: the best the architecture has]")
-@click.option("--tile", type=extents, metavar="MxNxK", help="This tile instead of the best.")
-@click.option("--stages", type=int, help="[default: as many as fit, at most 8]")
-@click.option("--a-major", default="K", help="K or MN. [default: K]")
-@click.option("--b-major", default="K", help="K or MN. [default: K]")
-@click.option("--output-type", help="Type of C. [default: TYPE]")
-@click.option("--sms", type=int, default=132, help="Multiprocessors of the card. [default: 132]")
-@output_options
-def gemm(shape: tuple[int, ...], data_type: str, output: Output, **options: Any) -> int:
-    """Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16."""
-    if len(shape) != 3:
-        raise click.BadParameter(f"{len(shape)} extents; a product has three: MxNxK.", param_hint="shape")
-    try:
-        output.show(plan_gemm(*shape, data_type, **options))
-    except PlanError as error:
-        return _refused(error)
-    return 0
 
 
 def _refused(error: PlanError) -> int:

@@ -141,10 +141,14 @@ RULE_NAMES = {
     "plan-stages": "Stages are 1 to 1024.",
     "plan-proof": "The emulated copies bring every element where its consumer reads it.",
     "gemm-shape": "m, n and k of a product are 1 to 2^32.",
-    "gemm-tile": "A tile of a product has three extents, m, n and k, which the consumer takes.",
-    "gemm-consumer": "A product is computed by wgmma, tcgen05 or ldmatrix with mma.",
-    "gemm-smem": "All stages and the epilogue of a GEMM fit into the shared memory of a block.",
+    "gemm-type": "The tensor core multiplies the type on this architecture, and the copies move it.",
+    "gemm-major": "The tensor core reads A and B with mn contiguous only where their elements have certain widths.",
+    "gemm-rows": "Rows of A, B and C in global memory are multiples of 16 bytes; of C only where TMA stores them.",
+    "gemm-tile": "A tile of a product has three extents, m, n and k, which are whole multiples of an instruction's.",
+    "gemm-accumulators": "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
+    "gemm-consumer": "A product is computed by wgmma, tcgen05 or ldmatrix with mma, where the architecture has it.",
+    "gemm-smem": "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
     "gemm-stages": "A GEMM has at least one stage.",
-    "gemm-sms": "The multiprocessors of a card are a number of at least 1.",
+    "gemm-sms": "The multiprocessors of a card are a number from 1 to 1024.",
 }
 # fmt: on

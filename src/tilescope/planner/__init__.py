@@ -1,7 +1,9 @@
 """The planner, for the question "what should I do with this tile?"."""
 
 from tilescope.planner.boxes import Boxes, PlannedCopy
-from tilescope.planner.gemm import GemmPlan, plan_gemm
+from tilescope.planner.gemm import plan_gemm
+from tilescope.planner.gemm_plan import GemmPlan, RefusedGemm
+from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
 from tilescope.planner.plans import Costs, Plan, Refusal
 from tilescope.planner.problem import Problem, best_consumer
 from tilescope.planner.search import PlanReport, plan, planned
@@ -14,7 +16,10 @@ __all__ = [
     "PlanReport",
     "PlannedCopy",
     "Problem",
+    "RankedTile",
     "Refusal",
+    "RefusedGemm",
+    "RefusedTile",
     "best_consumer",
     "plan",
     "plan_gemm",

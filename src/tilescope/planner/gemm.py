@@ -1,97 +1,61 @@
 """A GEMM tile planned whole: A, B and the epilogue, how many stages fit, and how well the tiles fill the card.
 
     for each k tile:  A (tile_m x tile_k) ─┐
-                                           ├─▶ tensor core ─▶ accumulators ─▶ epilogue tile ─▶ C
+                                           ├─▶ tensor core ─▶ accumulators ─▶ slices of the tile ─▶ C
                       B (tile_n x tile_k) ─┘
 
-    shared memory = stages x (A + B) + epilogue + one mbarrier pair a stage
-
-A tile shape is judged by its floor, the larger of arithmetic (in whole rounds of the card) and memory time, both
-at rates measured on an H200. Among shapes within a tenth of the best floor, the one whose busiest SM fetches the
-fewest operand bytes wins: large tiles for large matrices, and enough tiles for all SMs where there is little work.
+Every tile shape worth trying is planned. The cheapest is the plan (gemm_tiles.py says what cheap means); the others are
+kept with the reason why they come after it, and those that cannot be with what they break.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, broken, printed
-from tilescope.mma.canonical import Major
-from tilescope.planner.plans import RESERVED_BYTES, Plan
-from tilescope.planner.problem import CONSUMERS, best_consumer
-from tilescope.planner.search import plan
+from tilescope.mma.canonical import Major, major_named
+from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
+from tilescope.planner.gemm_reasons import gemm_reasons, in_number
+from tilescope.planner.gemm_tiles import (
+    H200_SMS,
+    RankedTile,
+    RefusedTile,
+    TileCosts,
+    behind,
+    rank,
+    tile_costs,
+    tile_grid,
+    tile_rounds,
+    tile_shapes,
+)
+from tilescope.planner.plans import Plan
+from tilescope.planner.problem import CONSUMERS, Operand, best_consumer
+from tilescope.planner.product import (
+    Product,
+    Tile,
+    is_exchanged,
+    narrow_instruction,
+    of_matrix,
+    product_problems,
+    tile_problems,
+)
+from tilescope.planner.search import PlanReport, plan
 from tilescope.tensor_map.reading import integer
-from tilescope.value import Value, is_one_of, row_field
+from tilescope.value import is_one_of
 
-TILE_M = (64, 128, 256)
-TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
-LARGEST_ACCUMULATOR = 128 * 256  # elements: two warpgroups of 64 x 256 in registers, or all of tensor memory
 MOST_STAGES = 8
-FEWEST_STAGES = 2
-BARRIER_BYTES = 16  # full and empty
-K_TILE_BYTES = 128  # the widest swizzle's span
+FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
-H200_SMS = 132
 MOST_SMS = 1024
-FLOPS_16_BIT = 790e12  # bf16 through cuBLAS on an H200
-BYTES_PER_S = 4.55e12
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GemmPlan(Value):
-    """C = A x B for one block's tile: three plans, their stages, and the shared memory they share.
-
-    >>> best = plan_gemm(4096, 4096, 4096, "bf16")
-    >>> best.tile, best.stages, best.a.swizzle.name
-    ((128, 256, 64), 4, '128B')
-    """
-
-    shape: tuple[int, int, int]
-    data_type: DataType = row_field(DataType.named)
-    tile: tuple[int, int, int]
-    stages: int
-    a: Plan
-    b: Plan
-    epilogue: Plan
-    sms: int
-    floor_us: float  # no kernel with these tiles is faster
-    reasons: tuple[str, ...]
-    others: tuple[str, ...]  # tile shapes that came after, each with its floor
-
-    @property
-    def smem_bytes(self) -> int:
-        """Shared memory of a block: all stages of A and B, the epilogue's slice, the barriers."""
-        return self.stages * (self.a.stage_bytes + self.b.stage_bytes + BARRIER_BYTES) + self.epilogue.stage_bytes
-
-    @property
-    def budget_bytes(self) -> int:
-        """What a block can have."""
-        return self.a.problem.arch.smem_per_block_bytes
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of C."""
-        return -(-self.shape[0] // self.tile[0]) * -(-self.shape[1] // self.tile[1])
-
-    @property
-    def rounds(self) -> int:
-        """How often every SM takes a tile, the last round perhaps not full."""
-        return _rounds(self.shape, self.tile, self.sms)
-
-    def smem_offsets(self) -> dict[str, tuple[int, ...]]:
-        """Where each stage of A and of B, and the epilogue, start in an aligned block of shared memory.
-
-        >>> plan_gemm(4096, 4096, 4096, "bf16").smem_offsets()["b"]
-        (65536, 98304, 131072, 163840)
-        """
-        a = tuple(stage * self.a.stage_bytes for stage in range(self.stages))
-        start = self.stages * self.a.stage_bytes
-        b = tuple(start + stage * self.b.stage_bytes for stage in range(self.stages))
-        return {"a": a, "b": b, "epilogue": (start + self.stages * self.b.stage_bytes,)}
+PlanOrRefusal = Plan | tuple[Violation, ...]
+Planner = Callable[..., PlanOrRefusal]
 
 
 def plan_gemm(
@@ -111,7 +75,8 @@ def plan_gemm(
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
-    The consumer is the architecture's best (tcgen05, wgmma, ldmatrix) unless given; `sms` is the card's.
+    The consumer is the architecture's best (tcgen05, wgmma, ldmatrix) unless given, C of the operands' type (of b1: int32);
+    `sms` is the card's. PlanError says what of the product, or of a given tile, cannot be.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile[0], low_batch.b.swizzle.name
@@ -121,135 +86,171 @@ def plan_gemm(
         raise broken("gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Use 132 for an H200.")
     if stages is not None and integer("stages", stages) < 1:
         raise broken("gemm-stages", "stages", f"stages = {stages}", "at least 1", "Leave it out for as many as fit.")
-    shape = tuple(_extent(name, value) for name, value in (("m", m), ("n", n), ("k", k)))
     row, target = DataType.named(data_type), Arch.named(arch)
-    output = row if output_type is None else DataType.named(output_type)
+    output = DataType.named(("s32" if row.name == "b1" else row) if output_type is None else output_type)
     chosen = best_consumer(target) if consumer is None else consumer
     if not is_one_of(chosen, CONSUMERS):
         raise broken("gemm-consumer", "consumer", printed(consumer), ", ".join(CONSUMERS), "Use one of these, or none.")
-    shapes = [_given_tile(tile)] if tile is not None else _ranked_tiles(shape, row, output, sms)
-    refusals: list[Violation] = []
-    for position, tile_shape in enumerate(shapes):
+    extents = _extent("m", m), _extent("n", n), _extent("k", k)
+    majors = _major("a_major", a_major), _major("b_major", b_major)
+    product = Product(extents, row, output, target, chosen, *majors, sms)
+    given = None if tile is None else _given_tile(tile)
+    problems = product_problems(product)
+    if problems:
+        raise PlanError(problems)
+    return _best(product, list(tile_shapes(product)) if given is None else [given], stages)
+
+
+def _best(product: Product, shapes: list[Tile], stages: int | None) -> GemmPlan:
+    """The plan of the cheapest of these shapes; PlanError with the commonest reasons where none can be."""
+    plans = cache(partial(_operand_plan, product)), cache(partial(_result_plan, product))  # tiles share them
+    planned: dict[Tile, _Planned] = {}
+    refused: dict[Tile, tuple[Violation, ...]] = {}
+    for shape in shapes:
         try:
-            found = _planned(shape, row, output, target, chosen, (a_major, b_major), tile_shape, stages, sms)
+            planned[shape] = _planned(product, shape, stages, *plans, is_given=len(shapes) == 1)
         except RuleError as error:
-            refusals = refusals or list(error.violations)  # of the best tile: the others fail for the same or for less
-        else:
-            others = shapes[position + 1 : position + 4]
-            return _with_reasons(found, tuple(_tile_in_words(shape, each, row, output, sms) for each in others))
-    raise PlanError(refusals)
+            refused[shape] = error.violations
+    costs = {shape: tile_costs(product, shape) for shape in shapes}
+    lowest_us = min(costs[shape].floor_us for shape in planned or refused)
+
+    def by_rank(shape: Tile) -> TileCosts:
+        return rank(costs[shape], lowest_us)
+
+    if not planned:
+        raise PlanError(_commonest([refused[shape] for shape in sorted(refused, key=by_rank)]))
+    first, *others = sorted(planned, key=by_rank)
+
+    def ranked(shape: Tile) -> RankedTile:
+        behind_in, why = ("", "first") if shape == first else behind(costs[shape], costs[first], lowest_us)
+        down, across = tile_grid(product.shape, shape)
+        return RankedTile(
+            tile=shape, stages=planned[shape].stages, tiles=down * across,
+            rounds=tile_rounds(product.shape, shape, product.sms), **costs[shape]._asdict(), behind_in=behind_in, why=why,
+        )  # fmt: skip
+
+    found = planned[first]
+    best = GemmPlan(
+        shape=product.shape, data_type=product.data_type, output_type=product.output_type, tile=first, stages=found.stages,
+        a=found.a, b=found.b, epilogue=found.epilogue, sms=product.sms, reasons=(),
+        ranked=tuple(map(ranked, (first, *others))),
+        refused=tuple(
+            RefusedTile(tile=shape, violations=refused[shape], would_lead=by_rank(shape) < by_rank(first))
+            for shape in sorted(refused, key=by_rank)
+        ),
+    )  # fmt: skip
+    return replace(best, reasons=gemm_reasons(product, best, is_given=len(shapes) == 1))
 
 
-def _ranked_tiles(
-    shape: tuple[int, ...], data_type: DataType, output: DataType, sms: int
-) -> list[tuple[int, int, int]]:
-    tiles = list(_tile_shapes(shape, data_type))
-    floors = {tile: _floor_us(shape, tile, data_type, output, sms) for tile in tiles}
-    near = 1.1 * min(floors.values())
-    return sorted(tiles, key=lambda tile: (max(floors[tile], near), _busiest_bytes(shape, tile, data_type, sms)))
+def _commonest(refusals: list[tuple[Violation, ...]]) -> tuple[Violation, ...]:
+    """Of the reasons against each tile, best first, the first of the sort that stands against most of them."""
+
+    def laws(refusal: tuple[Violation, ...]) -> tuple[str, ...]:
+        return tuple(each.rule for each in refusal)
+
+    (most, _), *_ = Counter(map(laws, refusals)).most_common(1)
+    return next(refusal for refusal in refusals if laws(refusal) == most)
 
 
-def _busiest_bytes(shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, sms: int) -> float:
-    """Operand bytes that the SM with the most tiles fetches; rows beyond the matrix are filled, not fetched."""
-    rounds = _rounds(shape, tile, sms)
-    return rounds * (min(shape[0], tile[0]) + min(shape[1], tile[1])) * shape[2] * data_type.bits / 8
-
-
-def _rounds(shape: tuple[int, ...], tile: tuple[int, int, int], sms: int) -> int:
-    return -(-(-(-shape[0] // tile[0]) * -(-shape[1] // tile[1])) // sms)
-
-
-def _tile_in_words(
-    shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, output: DataType, sms: int
-) -> str:
-    floor = _floor_us(shape, tile, data_type, output, sms)
-    busiest = _busiest_bytes(shape, tile, data_type, sms)
-    return f"{' x '.join(map(str, tile))}: floor {floor:.1f} us, {busiest / 1e6:.1f} MB for the busiest SM"
-
-
-def _tile_shapes(shape: tuple[int, ...], data_type: DataType) -> Iterator[tuple[int, int, int]]:
-    tile_k = K_TILE_BYTES * 8 // data_type.smem_bits
-    for tile_m in TILE_M:
-        for tile_n in TILE_N:
-            too_tall = tile_m > TILE_M[0] and tile_m >= 2 * shape[0]
-            too_wide = tile_n > TILE_N[0] and tile_n >= 2 * shape[1]
-            if tile_m * tile_n <= LARGEST_ACCUMULATOR and not too_tall and not too_wide:
-                yield tile_m, tile_n, tile_k
+class _Planned(NamedTuple):
+    stages: int
+    a: Plan
+    b: Plan
+    epilogue: Plan | None
 
 
 def _planned(
-    shape: tuple[int, ...], data_type: DataType, output: DataType, arch: Arch, consumer: str, majors: tuple[Major, Major],
-    tile: tuple[int, int, int], stages: int | None, sms: int,
-) -> GemmPlan:  # fmt: skip
+    product: Product, tile: Tile, stages: int | None, operand_plan: Planner, result_plan: Planner, *, is_given: bool
+) -> _Planned:
+    problems = tile_problems(product, tile)
+    if problems:
+        raise PlanError(problems)
     tile_m, tile_n, tile_k = tile
-    copy: Any = "tma" if arch.has("tma") else "cp.async"
-    common: dict[str, Any] = {"consumer": consumer, "arch": arch, "copy": copy}
-    a = plan(
-        (tile_m, tile_k), data_type, major=majors[0], operand="A", global_shape=(shape[0], shape[2]), **common
-    ).best
-    b = plan(
-        (tile_n, tile_k), data_type, major=majors[1], operand="B", global_shape=(shape[1], shape[2]), **common
-    ).best
-    epilogue = _epilogue((tile_m, tile_n), output, arch, (shape[0], shape[1]))
-    stage = a.stage_bytes + b.stage_bytes + BARRIER_BYTES
-    fitting = (arch.smem_per_block_bytes - epilogue.stage_bytes) // stage
-    wanted = min(MOST_STAGES, fitting) if stages is None else stages
-    if wanted > fitting or wanted < (1 if stages else FEWEST_STAGES):
-        raise PlanError([Violation(
-            "gemm-smem", "error", "stages", f"{wanted} stages of {stage} bytes and an epilogue of {epilogue.stage_bytes}",
-            f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes ({RESERVED_BYTES} more are reserved)",
-            f"Use {fitting} stages or a smaller tile." if fitting > 0 else "Use a smaller tile.",
-        )])  # fmt: skip
-    floor = _floor_us(shape, tile, data_type, output, sms)
-    return GemmPlan(
-        shape=(shape[0], shape[1], shape[2]), data_type=data_type, tile=tile, stages=wanted, a=a, b=b, epilogue=epilogue,
-        sms=sms, floor_us=floor, reasons=(), others=(),
-    )  # fmt: skip
+    a, b = operand_plan("A", (tile_m, tile_k)), operand_plan("B", (tile_n, tile_k))
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        raise PlanError([each for refusal in (a, b) if isinstance(refusal, tuple) for each in refusal])
+    if product.consumer == "tcgen05":
+        problems = narrow_instruction(product, tile, b.descriptors().block_mn)
+        if problems:
+            raise PlanError(problems)
+    epilogue: PlanOrRefusal | None = None
+    if product.by_tma:
+        epilogue = result_plan((tile_m, _slice_width(tile_n, product.output_type)), is_exchanged(product, tile))
+    if isinstance(epilogue, tuple):
+        raise PlanError(epilogue)
+    return _Planned(_stages(product, (a, b, epilogue), stages, is_given=is_given), a, b, epilogue)
 
 
-def _epilogue(tile: tuple[int, int], output: DataType, arch: Arch, shape: tuple[int, int]) -> Plan:
-    """A slice of the result tile, one swizzle span wide, through shared memory; slices take turns.
+def _operand_plan(product: Product, matrix: Operand, tile: tuple[int, int]) -> PlanOrRefusal:
+    """The best plan of A's or B's tile, or what stands against it."""
+    is_a = matrix == "A"
+    options: dict[str, Any] = {
+        "major": product.a_major if is_a else product.b_major, "copy": "tma" if product.by_tma else "cp.async",
+        "global_shape": (product.shape[0 if is_a else 1], product.shape[2]),
+    }  # fmt: skip
+    try:
+        report = plan(
+            tile, product.data_type, operand=matrix, consumer=product.consumer, arch=product.arch, **options
+        )  # fmt: skip
+    except RuleError as error:
+        return of_matrix(matrix, error.violations)
+    return report.best if report.candidates else of_matrix(matrix, _against_most(report))
 
-    On cards without TMA the plan is of the layout alone.
+
+def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> PlanOrRefusal:
+    """The best plan of a slice of C, or what stands against it.
+
+    With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
+    shape, major = product.shape[:2], "K"
+    if exchanged:
+        tile, shape, major = (tile[1], tile[0]), (shape[1], shape[0]), "MN"
+    options: dict[str, Any] = {"major": major, "global_shape": shape}
+    try:
+        report = plan(
+            tile, product.output_type, direction="store", consumer="ldmatrix", arch=product.arch, **options
+        )  # fmt: skip
+    except RuleError as error:
+        return of_matrix("C", error.violations, transposed=exchanged)
+    return report.best if report.candidates else of_matrix("C", _against_most(report), transposed=exchanged)
+
+
+def _against_most(report: PlanReport) -> list[Violation]:
+    """What refuses the most candidates: every one, where something does."""
+    found = [{(each.rule, each.found): each for each in refusal.violations} for refusal in report.refused]
+    counts = Counter(law for refusal in found for law in refusal)
+    distinct = {law: each for refusal in found for law, each in refusal.items()}
+    return [each for law, each in distinct.items() if counts[law] == max(counts.values())]
+
+
+def _slice_width(tile_n: int, output: DataType) -> int:
+    """Columns of C that are stored at a time: one swizzle span where the tile is a whole number of them."""
     span = EPILOGUE_ROW_BYTES * 8 // output.smem_bits
-    tile = (tile[0], span if tile[1] % span == 0 else tile[1])
-    if arch.has("tma"):
-        return plan(tile, output, direction="store", arch=arch, consumer="ldmatrix", global_shape=shape).best
-    return plan(tile, output, copy="cp.async", arch=arch, consumer="ldmatrix").best
+    return span if tile_n % span == 0 else tile_n
 
 
-def _floor_us(
-    shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, output: DataType, sms: int
-) -> float:
-    """Microseconds below which these tiles cannot go: arithmetic in whole rounds, or every byte moved once."""
-    m, n, k = shape
-    moved = (m + n) * k * data_type.bits / 8 + m * n * output.bits / 8
-    return max(_arithmetic_us(shape, tile, data_type, sms), moved / BYTES_PER_S * 1e6)
-
-
-def _arithmetic_us(shape: tuple[int, ...], tile: tuple[int, int, int], data_type: DataType, sms: int) -> float:
-    rate = FLOPS_16_BIT * 16 / max(data_type.smem_bits, 8) / H200_SMS  # of one SM
-    return _rounds(shape, tile, sms) * 2 * tile[0] * tile[1] * shape[2] / rate * 1e6
-
-
-def _with_reasons(best: GemmPlan, others: tuple[str, ...]) -> GemmPlan:
-    m, n, k = best.shape
-    tile_m, tile_n, tile_k = best.tile
-    full = best.tiles / (best.rounds * best.sms)
-    bound = (
-        "arithmetic" if best.floor_us <= _arithmetic_us(best.shape, best.tile, best.data_type, best.sms) else "memory"
-    )
-    share = f"{full:.0%}".replace("%", " %")
-    rounds = "1 round" if best.rounds == 1 else f"{best.rounds} rounds"
-    stage = f"{best.stages} stages of {best.a.stage_bytes} + {best.b.stage_bytes} bytes"
-    words = (
-        f"Tile {tile_m} x {tile_n} x {tile_k}: {best.tiles} tiles of C for {best.sms} SMs, {rounds}, {share} full.",
-        f"Floor {best.floor_us:.1f} us, bound by {bound} at an H200's rates: {2 * m * n * k / 1e9:.1f} GFLOP.",
-        f"{stage} and an epilogue of {best.epilogue.stage_bytes}: {best.smem_bytes} of {best.budget_bytes} bytes.",
-        f"K tile of {tile_k}: 128 contiguous bytes a row, one span of the widest swizzle.",
-    )
-    return replace(best, reasons=words, others=others)
+def _stages(product: Product, plans: tuple[Plan, Plan, Plan | None], stages: int | None, *, is_given: bool) -> int:
+    """As many stages as were asked for, or as fit; PlanError where they do not."""
+    budget = product.arch.smem_per_block_bytes
+    most = MOST_STAGES if stages is None else stages
+    fitting = 0
+    while fitting < most and end_of(regions_of(*plans, fitting + 1)) <= budget:
+        fitting += 1
+    wanted = max(fitting, FEWEST_STAGES) if stages is None else stages
+    if fitting >= wanted:
+        return wanted
+    a, b, epilogue = plans
+    needed = f"{in_number(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
+    needed += "" if epilogue is None else f" and an epilogue of {epilogue.stage_bytes}"
+    limit = f"a block of {product.arch.name} has {budget} bytes"
+    if stages is None:
+        limit += f", and at least {FEWEST_STAGES} stages are planned unless stages=1 is asked for"
+    fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
+    fixes += ["a smaller tile"] if is_given or not fitting else []
+    raise PlanError([Violation(
+        "gemm-smem", "error", "tile" if stages is None else "stages",
+        f"{needed} = {end_of(regions_of(*plans, wanted))} bytes with barriers", limit, f"Use {' or '.join(fixes)}.",
+    )])  # fmt: skip
 
 
 def _extent(name: str, given: Any) -> int:
@@ -259,7 +260,14 @@ def _extent(name: str, given: Any) -> int:
     return extent
 
 
-def _given_tile(tile: Any) -> tuple[int, int, int]:
+def _major(name: str, given: Any) -> Major:
+    try:
+        return major_named(given)
+    except RuleError as error:
+        raise RuleError([replace(each, argument=name, change=None) for each in error.violations]) from None
+
+
+def _given_tile(tile: Any) -> Tile:
     if not isinstance(tile, list | tuple) or len(tile) != 3:
         raise broken("gemm-tile", "tile", printed(tile), "three extents: m, n, k", "Give (128, 256, 64), say.")
     return _extent("tile m", tile[0]), _extent("tile n", tile[1]), _extent("tile k", tile[2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tilescope.planner.gemm import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.planner.reasons import TERMS, decisive
 from tilescope.planner.search import PlanReport
@@ -41,44 +40,6 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
 def draw_plan(plan: Plan) -> Drawing:
     """One plan: tile, boxes, shared memory, facts and reasons."""
     return Drawing(_title(plan), tuple(_plan_parts(plan)))
-
-
-def draw_gemm_plan(gemm: GemmPlan) -> Drawing:
-    """A GEMM tile: its reasons, the three plans side by side as facts, and the shared-memory budget."""
-    m, n, k = gemm.shape
-    offsets = gemm.smem_offsets()
-    rows = [
-        _operand_row(name, plan, offsets[place])
-        for name, plan, place in (("A", gemm.a, "a"), ("B", gemm.b, "b"), ("epilogue", gemm.epilogue, "epilogue"))
-    ]
-    headings = ("", "tile (mn x k)", "swizzle", "box", "copies", "bytes a stage", "starts at")
-    return Drawing(
-        f"GEMM {m} x {n} x {k} {gemm.data_type.name} on {gemm.a.problem.arch.name}",
-        (
-            Table(tuple((str(place), reason) for place, reason in enumerate(gemm.reasons, 1)), title="Why"),
-            Table(tuple(rows), headings, title="Operands", align="lllrrrl"),
-            Table((
-                ("shared memory", f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"),
-                ("stages", str(gemm.stages)),
-                _stage_completion(gemm),
-                ("next best tiles", "; ".join(gemm.others) or "none"),
-            ), title="Budget"),
-        ),
-    )  # fmt: skip
-
-
-def _stage_completion(gemm: GemmPlan) -> tuple[str, str]:
-    moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
-    if gemm.a.boxes is None:
-        return "a stage", f"{moved} bytes by {gemm.a.problem.copy}"
-    return "mbarrier expects", f"{moved} bytes a stage"
-
-
-def _operand_row(name: str, plan: Plan, starts: tuple[int, ...]) -> tuple[str, ...]:
-    mn, k = plan.problem.tile
-    box = "-" if plan.box is None else " x ".join(map(str, plan.box))
-    shown = ", ".join(f"{start:#x}" for start in starts[:3]) + (", …" if starts[3:] else "")
-    return name, f"{mn} x {k}", plan.swizzle.name, box, str(plan.tma_instructions), str(plan.stage_bytes), shown
 
 
 def _title(plan: Plan) -> str:

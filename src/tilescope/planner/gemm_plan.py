@@ -1,0 +1,152 @@
+"""The plan of a GEMM tile, and how a block's shared memory is shared out.
+
+shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C │ full 0, full 1, …, empty 0, empty 1, … │
+                each region starts at a multiple of its alignment; the budget is where the last one ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tilescope.arch import Arch
+from tilescope.data_type import DataType
+from tilescope.errors import Violation
+from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, tile_grid, tile_rounds
+from tilescope.planner.plans import Plan
+from tilescope.planner.product import Tile
+from tilescope.value import Value, row_field
+
+BARRIER_BYTES = 8  # an mbarrier
+
+
+class SmemRegion(NamedTuple):
+    """A part of a block's shared memory: where each of its pieces starts, and how large a piece is."""
+
+    name: str  # a, b, epilogue or barriers
+    starts: tuple[int, ...]
+    piece_bytes: int
+    alignment_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmPlan(Value):
+    """C = A x B for one block's tile: its plans, their stages, the shared memory they share, and the other tiles.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> best = plan_gemm(4096, 4096, 4096, "bf16")
+    >>> best.tile, best.stages, best.a.swizzle.name
+    ((128, 256, 64), 4, '128B')
+    >>> best.ranked[1].tile, best.ranked[1].why
+    ((256, 128, 64), '4 instructions a K step, not 2')
+    """
+
+    _derived: ClassVar[tuple[str, ...]] = ("smem_bytes", "budget_bytes", "tiles", "rounds", "floor_us")
+
+    shape: tuple[int, int, int]
+    data_type: DataType = row_field(DataType.named)
+    output_type: DataType = row_field(DataType.named)
+    tile: Tile
+    stages: int
+    a: Plan
+    b: Plan
+    epilogue: Plan | None  # None: without TMA the accumulators are stored straight from registers
+    sms: int
+    reasons: tuple[str, ...]
+    ranked: tuple[RankedTile, ...]  # this tile first
+    refused: tuple[RefusedTile, ...]
+
+    @property
+    def arch(self) -> Arch:
+        """The architecture it is planned for."""
+        return self.a.problem.arch
+
+    @property
+    def others(self) -> tuple[RankedTile, ...]:
+        """Tile shapes that come after this one, best first, each with the reason."""
+        return self.ranked[1:]
+
+    @property
+    def floor_us(self) -> float:
+        """Microseconds that no kernel with these tiles undercuts at an H200's rates."""
+        return self.ranked[0].floor_us
+
+    @property
+    def smem_bytes(self) -> int:
+        """Shared memory of a block: where its last region ends."""
+        return end_of(self.smem_regions())
+
+    @property
+    def budget_bytes(self) -> int:
+        """What a block can have."""
+        return self.arch.smem_per_block_bytes
+
+    @property
+    def smem_alignment_bytes(self) -> int:
+        """What the address of the block's shared memory must be a multiple of, for all regions to be aligned."""
+        return max(region.alignment_bytes for region in self.smem_regions())
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of C."""
+        down, across = tile_grid(self.shape, self.tile)
+        return down * across
+
+    @property
+    def rounds(self) -> int:
+        """How often every SM takes a tile, the last round perhaps not full."""
+        return tile_rounds(self.shape, self.tile, self.sms)
+
+    @property
+    def slices(self) -> int:
+        """Slices of the tile of C that go through the epilogue's shared memory, one after another."""
+        return 0 if self.epilogue is None else self.tile[1] // self.epilogue.problem.columns
+
+    def smem_regions(self) -> tuple[SmemRegion, ...]:
+        """The regions of a block's shared memory, in order."""
+        return regions_of(self.a, self.b, self.epilogue, self.stages)
+
+    def smem_offsets(self) -> dict[str, tuple[int, ...]]:
+        """Where each stage of A and of B, the epilogue, and the barriers (full of each stage, then empty) start.
+
+        The block's shared memory itself starts at a multiple of `smem_alignment_bytes`.
+
+        >>> from tilescope.planner import plan_gemm
+        >>> offsets = plan_gemm(4096, 4096, 4096, "bf16").smem_offsets()
+        >>> offsets["b"], offsets["barriers"][:2]
+        ((65536, 98304, 131072, 163840), (212992, 213000))
+        """
+        return {region.name: region.starts for region in self.smem_regions()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedGemm(Value):
+    """A product for which there is no plan, and why."""
+
+    shape: tuple[int, int, int]
+    data_type: DataType = row_field(DataType.named)
+    arch: Arch = row_field(Arch.named)
+    violations: tuple[Violation, ...]
+
+
+def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:
+    """A, B, the epilogue and the barriers of each stage, each region at the next multiple of its alignment."""
+    barriers = 0 if a.boxes is None else 2 * stages  # cp.async completes by cp.async.wait_group
+    wanted = [
+        ("a", stages, a.stage_bytes, a.smem_alignment_bytes),
+        ("b", stages, b.stage_bytes, b.smem_alignment_bytes),
+        *([] if epilogue is None else [("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes)]),
+        *([("barriers", barriers, BARRIER_BYTES, BARRIER_BYTES)] if barriers else []),
+    ]
+    found: list[SmemRegion] = []
+    for name, count, piece_bytes, alignment_bytes in wanted:
+        start = -(-end_of(found) // alignment_bytes) * alignment_bytes
+        starts = tuple(start + number * piece_bytes for number in range(count))
+        found.append(SmemRegion(name, starts, piece_bytes, alignment_bytes))
+    return tuple(found)
+
+
+def end_of(regions: Sequence[SmemRegion]) -> int:
+    """Bytes from the first region's start to the last one's end."""
+    return regions[-1].starts[-1] + regions[-1].piece_bytes if regions else 0

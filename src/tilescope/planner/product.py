@@ -1,0 +1,342 @@
+"""A matrix product as it is asked for, and what of it no tensor core computes.
+
+    C (m x n)  =  A (m x k)  x  B (n x k, the k x n matrix seen by its columns)
+
+    consumer    multiplies                                    keeps a tile's accumulators, 4 bytes each, in
+    wgmma       the types of its instructions                 registers: 65536 of 4 bytes an SM, 255 a thread
+    tcgen05     the types of its kinds                        tensor memory: 512 columns of 128 lanes x 4 bytes
+    ldmatrix    the types of mma on the architecture whose    registers
+                fragments lie in 32-bit registers
+
+Rows of a matrix in global memory start at multiples of 16 bytes, whoever copies them; rows of C only where TMA stores
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilescope.arch import ARCH, Arch, architectures_with
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation
+from tilescope.mma.canonical import READERS, Major
+from tilescope.mma.instruction import INSTRUCTIONS, Instruction, wgmma_for
+from tilescope.mma.tcgen05_kind import tcgen05_for
+
+Tile = tuple[int, int, int]  # m, n, k
+
+MATRICES = ("A", "B", "C")
+EXTENTS = {"A": ("m", "k"), "B": ("n", "k"), "C": ("m", "n")}  # what ts.plan calls mn and k
+ACCUMULATOR_BYTES = 4  # f32 or s32
+REGISTER_FILE_BYTES = 65536 * 4  # of an SM
+_TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer each
+TENSOR_MEMORY_LANES = 128
+TENSOR_MEMORY_COLUMNS = 512
+_ROW_BITS = 128  # rows in global memory start at multiples of 16 bytes
+_PADDED_ROW_ELEMENTS = 128  # of the packed types that shared memory holds in a byte each
+_MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
+_LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
+_EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
+
+
+class Product(NamedTuple):
+    """C = A x B: extents, types, majornesses, and the card that is to compute it."""
+
+    shape: tuple[int, int, int]
+    data_type: DataType
+    output_type: DataType
+    arch: Arch
+    consumer: str
+    a_major: Major
+    b_major: Major
+    sms: int
+
+    @property
+    def by_tma(self) -> bool:
+        """Whether TMA moves the tiles, and not threads."""
+        return self.arch.has("tma")
+
+
+def product_problems(product: Product) -> list[Violation]:
+    """Why no tile of any shape serves: no such consumer, type or majorness on the card, or rows out of step."""
+    return (
+        _missing_consumer(product)
+        or _unknown_type(product)
+        or _unmoved_types(product)
+        or [*_unread_majors(product), *_rows_out_of_step(product)]
+    )
+
+
+def _missing_consumer(product: Product) -> list[Violation]:
+    arch, consumer = product.arch, product.consumer
+    if arch.has(consumer):
+        return []
+    here = [name for name in ("wgmma", "tcgen05", "ldmatrix") if arch.has(name)]
+    return [Violation(
+        "gemm-consumer", "error", "consumer", f"consumer = {consumer} on {arch.name}",
+        f"{consumer} exists on {', '.join(architectures_with(consumer))}; {arch.name} has {', '.join(here)}",
+        f'Use consumer="{here[0]}".',
+    )]  # fmt: skip
+
+
+def _unknown_type(product: Product) -> list[Violation]:
+    arch, row = product.arch, product.data_type
+    try:
+        if product.consumer == "wgmma":
+            wgmma_for(row)
+            return []
+        if product.consumer == "tcgen05":
+            kind = tcgen05_for(row)
+            if arch.has(kind.feature):
+                return []
+            limit = f"kind {kind.name} of tcgen05.mma exists on {', '.join(architectures_with(kind.feature))}"
+            return [_wrong_type(product, limit, f'Use consumer="ldmatrix", or arch="{_first_with(kind.feature)}".')]
+    except RuleError as error:
+        return list(error.violations)
+    if mma_rows(arch, row):
+        return []
+    limit = f"mma on {arch.name}, fed by ldmatrix in 32-bit registers, multiplies {', '.join(mma_types(arch))}"
+    elsewhere = [name for name, other in ARCH.items() if mma_rows(other, row)]
+    fix = "Use one of these" + (f', or arch="{elsewhere[0]}".' if elsewhere else ".")
+    if row.name in ("float32", "float32_ftz"):
+        fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+    return [_wrong_type(product, limit, fix)]
+
+
+def _unmoved_types(product: Product) -> list[Violation]:
+    """Elements of less than a byte: no TMA moves single bits as such, and not every one the packed types."""
+    problems = []
+    rows = {product.output_type.name: "output_type", product.data_type.name: "data_type"} if product.by_tma else {}
+    for name, argument in reversed(rows.items()):
+        row = DataType.named(name)
+        if row.tma.bits != row.bits:
+            limit, fix = (
+                f"TMA moves {name} as {row.tma.name}, {row.tma.bits // row.bits} to an element",
+                "Use int8 or uint8.",
+            )
+        elif row.is_packed and not product.arch.has("packed_types"):
+            limit = f"TMA moves elements below 8 bits on {', '.join(architectures_with('packed_types'))}"
+            fix = "Use a type of 8 bits or more."
+        else:
+            continue
+        problems.append(Violation("gemm-type", "error", argument, f"{name} on {product.arch.name}", limit, fix))
+    return problems
+
+
+def _unread_majors(product: Product) -> list[Violation]:
+    row, consumer = product.data_type, product.consumer
+    reader = "ldmatrix.trans" if consumer == "ldmatrix" else consumer
+    widths = sorted({bits for each in READERS if each[:2] == (reader, "MN") for bits in each.element_bits})
+    if row.smem_bits in widths and not row.is_packed:
+        return []
+    listed = (
+        " and ".join(map(str, widths)) if len(widths) < 3 else f"{', '.join(map(str, widths[:-1]))} and {widths[-1]}"
+    )
+    return [
+        Violation(
+            "gemm-major", "error", name, f"{matrix} MN-major, of {row.name}",
+            f"{reader} reads MN-major elements of {listed} bits", f'Use {name}="K": transpose {matrix} once, or while copying.',
+            {name: "K"},
+        )
+        for matrix, name, major in (("A", "a_major", product.a_major), ("B", "b_major", product.b_major))
+        if major == "MN"
+    ]  # fmt: skip
+
+
+def _wrong_type(product: Product, limit: str, fix: str) -> Violation:
+    return Violation("gemm-type", "error", "data_type", f"{product.data_type.name} on {product.arch.name}", limit, fix)
+
+
+def _first_with(feature: str) -> str:
+    return architectures_with(feature)[0]
+
+
+def mma_rows(arch: Arch, data_type: DataType) -> tuple[Instruction, ...]:
+    """The mma instructions that multiply elements of this type as ldmatrix brings them: 32 bits a register.
+
+    >>> [row.name for row in mma_rows(Arch.named("sm_80"), DataType.named("bf16"))]
+    ['mma.m16n8k8', 'mma.m16n8k16']
+    >>> mma_rows(Arch.named("sm_80"), DataType.named("e4m3"))
+    ()
+    """
+    name = _LIES_AS.get(data_type.name, data_type.name)
+    return tuple(
+        row
+        for row in INSTRUCTIONS
+        if row.family == "mma"
+        and name in row.types
+        and row.per_register * data_type.smem_bits == 32
+        and row.m == _MMA_ROWS
+        and arch.has(row.feature)
+    )
+
+
+def mma_types(arch: Arch) -> tuple[str, ...]:
+    """The types that mma multiplies on this architecture when ldmatrix feeds it.
+
+    >>> mma_types(Arch.named("sm_80"))
+    ('float16', 'int8', 'uint8', 'int4', 'uint4', 'b1', 'tfloat32', 'bfloat16')
+    """
+    named = dict.fromkeys(name for row in INSTRUCTIONS if row.family == "mma" for name in row.types)
+    return tuple(name for name in named if mma_rows(arch, DataType.named(name)))
+
+
+def _rows_out_of_step(product: Product) -> list[Violation]:
+    m, n, k = product.shape
+    contiguous = {
+        "A": ("k", k) if product.a_major == "K" else ("m", m),
+        "B": ("k", k) if product.b_major == "K" else ("n", n),
+        "C": ("n", n),
+    }
+    problems = []
+    for matrix in MATRICES if product.by_tma else MATRICES[:2]:
+        row = product.output_type if matrix == "C" else product.data_type
+        name, extent = contiguous[matrix]
+        step = _row_step(product, row, stored=matrix == "C")
+        if extent % step:
+            up = -(-extent // step) * step
+            mover = "TMA takes" if product.by_tma else "cp.async takes 16 bytes at a time of"
+            problems.append(Violation(
+                "gemm-rows", "error", name,
+                f"{name} = {extent}: rows of {matrix} are {extent * row.bits / 8:g} bytes of {row.name}",
+                f"{mover} rows that are multiples of {step} elements, {step * row.bits // 8} bytes",
+                f"Use {name} = {up}, with rows of {matrix} padded to {up * row.bits // 8} bytes.", {name: up},
+            ))  # fmt: skip
+    return problems
+
+
+def _row_step(product: Product, row: DataType, *, stored: bool) -> int:
+    """Elements that a row in global memory is a multiple of."""
+    if product.by_tma and row.tma.smem_bits != row.tma.bits:
+        half = stored and row.bits == 6 and product.arch.has("half_row_16u6_store")
+        return _PADDED_ROW_ELEMENTS // 2 if half else _PADDED_ROW_ELEMENTS
+    return 64 if row.bits == 6 else _ROW_BITS // row.bits
+
+
+def tile_problems(product: Product, tile: Tile) -> list[Violation]:
+    """Why no block computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
+    problems = _accumulators(product, tile)
+    operands = (tile[0] + tile[1]) * tile[2] * product.data_type.smem_bits // 8
+    if operands > product.arch.smem_per_block_bytes:
+        problems.append(Violation(
+            "gemm-smem", "error", "tile", f"tiles of A and B of {operands} bytes together",
+            f"a block of {product.arch.name} has {product.arch.smem_per_block_bytes} bytes of shared memory",
+            "Use a smaller tile.",
+        ))  # fmt: skip
+    return problems or _not_whole_mmas(product, tile)
+
+
+def accumulator_columns(tile: Tile) -> int:
+    """Columns of tensor memory that a tile's accumulators take: n for every 128 rows.
+
+    >>> accumulator_columns((256, 128, 64))
+    256
+    """
+    return -(-tile[0] // TENSOR_MEMORY_LANES) * tile[1]
+
+
+def _accumulators(product: Product, tile: Tile) -> list[Violation]:
+    m, n, _ = tile
+    total = m * n * ACCUMULATOR_BYTES
+    found = f"{m} x {n} accumulators of {ACCUMULATOR_BYTES} bytes = {total} bytes"
+    if product.consumer == "tcgen05":
+        scaled = tcgen05_for(product.data_type).is_scaled
+        columns = accumulator_columns(tile)
+        if columns < TENSOR_MEMORY_COLUMNS or (columns == TENSOR_MEMORY_COLUMNS and not scaled):
+            return []
+        found += f", {columns} columns of tensor memory"
+        limit = f"tensor memory has {TENSOR_MEMORY_COLUMNS} columns of {TENSOR_MEMORY_LANES} lanes x 4 bytes"
+        limit += ", and the scale factors need some of them" if scaled else ""
+    elif total <= _TWO_WARPGROUPS_BYTES:
+        return []
+    else:
+        limit = (
+            f"an SM has 65536 registers of 4 bytes, and two warpgroups, with 255 registers a thread at most, "
+            f"hold {_TWO_WARPGROUPS_BYTES} bytes"
+        )
+    return [Violation("gemm-accumulators", "error", "tile", found, limit, "Use at most 128 x 256 or 256 x 128.")]
+
+
+def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
+    """Whole instructions: 16 rows of A and 8 columns of B, or A and B exchanged."""
+    if product.consumer != "ldmatrix":
+        return []  # the descriptors of wgmma and tcgen05 know their own shapes
+    rows = mma_rows(product.arch, product.data_type)
+    either_way = (tile, (tile[1], tile[0], tile[2]))
+    if any(_is_whole(each, row) for row in rows for each in either_way):
+        return []
+    least = min(rows, key=lambda row: row.m * row.n[0] * row.k)
+    near = tuple(-(-extent // part) * part for extent, part in zip(tile, (least.m, least.n[0], least.k), strict=True))
+    return [Violation(
+        "gemm-tile", "error", "tile", f"a tile of {_by(tile)}",
+        f"{', '.join(row.name for row in rows)} take whole multiples of their m, n and k, with A and B as they are or exchanged",
+        f"Use {_by(near)}.",
+    )]  # fmt: skip
+
+
+def is_exchanged(product: Product, tile: Tile) -> bool:
+    """Whether mma takes B as its first operand and A as its second, because m has no 16 rows for it.
+
+    >>> bf16, hopper = DataType.named("bf16"), Arch.named("sm_90")
+    >>> product = Product((8, 64, 64), bf16, bf16, hopper, "ldmatrix", "K", "K", 132)
+    >>> is_exchanged(product, (8, 64, 64)), is_exchanged(product, (16, 64, 64))
+    (True, False)
+    """
+    rows = mma_rows(product.arch, product.data_type) if product.consumer == "ldmatrix" else ()
+    return bool(rows) and not any(_is_whole(tile, row) for row in rows)
+
+
+def _is_whole(tile: Tile, row: Instruction) -> bool:
+    return tile[0] % row.m == 0 and tile[1] % row.n[0] == 0 and tile[2] % row.k == 0
+
+
+def _by(extents: Iterable[int]) -> str:
+    return " x ".join(map(str, extents))
+
+
+def narrow_instruction(product: Product, tile: Tile, block_n: int) -> list[Violation]:
+    """Why tcgen05.mma with 128 rows of A should not take `block_n` columns of B.
+
+    PTX lists n in steps of 8. Older CUTLASS demands steps of 16 beside 128 rows, CUTLASS 4.2 still does where A lies in
+    tensor memory, and no card has told us which is right: what all of them allow is planned.
+    """
+    if product.consumer != "tcgen05" or tile[0] % TENSOR_MEMORY_LANES or block_n % 16 == 0:
+        return []
+    kind = tcgen05_for(product.data_type)
+    if kind.name not in _EVERY_16_WITH_128_ROWS:
+        return []
+    blocks = "" if block_n == tile[1] else f", taken in blocks of {block_n}"
+    near = next(n for n in range(-(-tile[1] // 16) * 16, tile[1] + 512, 16) if _largest_block(n) % 16 == 0)
+    return [Violation(
+        "gemm-tile", "error", "tile", f"n = {tile[1]}{blocks} with instructions of 128 rows of A",
+        f"PTX lists multiples of 8, but older CUTLASS takes kind {kind.name} beside 128 rows with multiples of 16 alone",
+        f"Use n = {near}, or m = 64.",
+    )]  # fmt: skip
+
+
+def _largest_block(n: int) -> int:
+    return max(each for each in range(8, 257, 8) if n % each == 0)
+
+
+def in_extents(text: str, mn: str, k: str) -> str:
+    """A sentence about a tile of (mn, k) in the extents of the product.
+
+    >>> in_extents("mn = 8; a tile of (mn, k)", *EXTENTS["B"]), in_extents("Use k = 16.", *EXTENTS["C"])
+    ('n = 8; a tile of (n, k)', 'Use n = 16.')
+    """
+    return re.sub(r"\b(mn|k)\b", lambda found: mn if found[1] == "mn" else k, text)
+
+
+def of_matrix(matrix: str, violations: Iterable[Violation], *, transposed: bool = False) -> tuple[Violation, ...]:
+    """Violations of a plan for one matrix, saying which it is, in the product's extents."""
+    mn, k = EXTENTS[matrix][::-1] if transposed else EXTENTS[matrix]
+    return tuple(
+        replace(
+            each, found=f"{matrix}: {in_extents(each.found, mn, k)}", limit=in_extents(each.limit, mn, k),
+            fix=in_extents(each.fix, mn, k), change=None,
+        )
+        for each in violations
+    )  # fmt: skip

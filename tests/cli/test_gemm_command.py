@@ -1,0 +1,95 @@
+"""`tilescope gemm` plans, refuses with status 1, and says both in JSON and SVG too."""
+
+import json
+
+import pytest
+
+import tilescope as ts
+from tilescope.cli import run
+from tilescope.planner import RefusedGemm
+from tilescope.value import Value
+
+
+def test_shows_the_plan_with_the_ranking_and_counts_the_refused(capsys):
+    assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_120"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("GEMM 4096 x 4096 x 4096 bfloat16, by ldmatrix on sm_120\n")
+    assert "Tiles, best first" in out
+    assert "4 tiles refused, 2 of which would rank before this one; --why names the" in out
+    assert "gemm-smem" not in out
+
+
+def test_why_names_the_refused(capsys):
+    assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_120", "--why"]) == 0
+    out = capsys.readouterr().out
+    assert "128 x 256 x 64  gemm-smem: 2 stages of 16384 + 32768 bytes" in out
+    assert "--why" not in out
+
+
+def test_options_reach_the_plan(capsys):
+    options = ["--tile", "64x64x64", "--stages", "3", "--b-major", "MN", "--output-type", "f32", "--sms", "114"]
+    assert run(["gemm", "512x512x512", "bf16", *options, "--json"]) == 0
+    found = Value.from_dict(json.loads(capsys.readouterr().out))
+    assert found == ts.plan_gemm(
+        512, 512, 512, "bf16", tile=(64, 64, 64), stages=3, b_major="MN", output_type="f32", sms=114
+    )
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_json_has_what_the_plan_leads_to_beside_it(arch, capsys):
+    assert run(["gemm", "512x512x512", "bf16", "--arch", arch, "--tile", "64x64x64", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    gemm, extra = Value.from_dict(printed), printed["extra"]
+    assert extra["smem_offsets"] == {name: list(starts) for name, starts in gemm.smem_offsets().items()}
+    by_tma = {} if arch == "sm_80" else {"a": gemm.a, "b": gemm.b, "c": gemm.epilogue}
+    assert {name: Value.from_dict(each) for name, each in extra["tensor_maps"].items()} == {
+        name: plan.tensor_map(0) for name, plan in by_tma.items()
+    }
+    if arch != "sm_90":
+        assert extra["descriptors"] == {}
+        return
+    for name, plan in (("a", gemm.a), ("b", gemm.b)):
+        loop = plan.descriptors(extra["smem_offsets"][name][0])
+        assert extra["descriptors"][name] == [[hex(step.encode()) for step in block] for block in loop]
+
+
+REFUSED = ["gemm", "64x100x64", "bf16"]
+
+
+def test_a_product_that_cannot_be_ends_with_status_1_and_reasons_on_stdout(capsys):
+    assert run(REFUSED) == 1
+    shown = capsys.readouterr()
+    assert "gemm-rows: n = 100: rows of C are 200 bytes" in shown.out
+    assert shown.err == ""
+
+
+def test_a_refusal_is_json_under_json(capsys, tmp_path):
+    assert run([*REFUSED, "--json", "--svg", str(tmp_path / "refused.svg")]) == 1
+    found = Value.from_dict(json.loads(capsys.readouterr().out))
+    assert isinstance(found, RefusedGemm)
+    assert [(each.rule, dict(each.change)) for each in found.violations] == [("gemm-rows", {"n": 104})]
+    assert "No plan for GEMM" in (tmp_path / "refused.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["64x64", "bf16"], "2 extents; a product has three: MxNxK."),
+        (["64x64x64", "bf17"], "unknown-name: data type bf17"),
+        (["64x64x64", "bf16", "--a-major", "Q"], "unknown-name: majorness Q"),
+        (["64x64x64", "bf16", "--consumer", "magic"], "gemm-consumer"),
+        (["64x64x64", "bf16", "--tile", "64x64"], "gemm-tile"),
+    ],
+)
+def test_input_not_understood_ends_with_status_2(arguments, said, capsys):
+    assert run(["gemm", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+
+
+def test_writes_a_picture(capsys, tmp_path):
+    path = tmp_path / "gemm.svg"
+    assert run(["gemm", "512x512x512", "bf16", "--svg", str(path)]) == 0
+    assert capsys.readouterr().out
+    assert "Shared memory: starts of the stages" in path.read_text("utf-8")

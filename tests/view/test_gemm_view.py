@@ -1,0 +1,152 @@
+"""The screen of a GEMM says what its plan says, and tiles, copies and regions stand where they belong."""
+
+import pytest
+
+import tilescope as ts
+from tilescope.planner import RefusedGemm
+from tilescope.view import draw, text
+from tilescope.view.grid import Grid
+from tilescope.view.parts import Beside, Paragraph, Table
+
+DRAWN = """\
+GEMM 512 x 512 x 512 bfloat16, by wgmma on sm_90
+
+The plan
+tile              64 x 96 x 128 (m x n x k)
+tiles of C        8 x 6 = 48, in 1 round of 132 SMs; 4 k tiles each
+floor             1.05 us at an H200's rates
+stages            2 of 16384 + 24576 bytes
+mbarrier expects  40960 bytes a stage
+shared memory     94240 of 232448 bytes, aligned to 1024
+
+Tensor maps
+   type      dims       stride bytes  box      swizzle  copies
+A  bfloat16  512 x 512          1024  64 x 64  128B     2 a stage
+B  bfloat16  512 x 512          1024  64 x 96  128B     2 a stage
+C  bfloat16  512 x 512          1024  32 x 64  64B      3 a tile
+Innermost first, as the driver takes them; L2 promotion 128B. A
+and B are loaded, C is stored.
+
+Descriptors (bytes)
+   first of stage 0    leading  stride  K steps    each adds  blocks
+A  0x4000004000010000       16    1024        8   +32, +8096  1 of m64
+B  0x4000004000010800       16    1024        8  +32, +12192  1 of n96
+
+A, 64 m x 128 k: copies   B, 96 n x 128 k: copies   C, 64 m x 96 n: stores
+   m k  0 64                 n k  0 64                 m n  0 32 64
+0-63    0  1              0-95    0  1              0-63    0  1  2
+
+Shared memory: starts of the stages
+      region      A          B     slice of C    full       empty
+stage  bytes    16384      24576      12288        8          8
+    0            0x0      0x8000     0x14000    0x17000    0x17010
+    1          0x4000     0xe000                0x17008    0x17018
+Ends at 0x17020: 138208 bytes stay free.
+"""
+
+
+def test_draws_facts_maps_descriptors_copies_and_shared_memory():
+    drawn = text(ts.plan_gemm(512, 512, 512, "bf16", tile=(64, 96, 128), stages=2))
+    shown = [line.rstrip() for line in drawn.split("\nWhy\n")[0].splitlines()]
+    assert shown == DRAWN.splitlines()
+
+
+def parts_of(gemm, **options):
+    found = []
+    for part in draw(gemm, **options).parts:
+        found += part.parts if isinstance(part, Beside) else [part]
+    return found
+
+
+def table(parts, title):
+    return next(part for part in parts if isinstance(part, Table) and part.title == title)
+
+
+GEMMS = [
+    {},
+    {"arch": "sm_120", "b_major": "MN"},
+    {"arch": "sm_100", "tile": (256, 96, 64), "output_type": "f32"},
+    {"arch": "sm_80"},
+    {"tile": (64, 8, 64), "stages": 1},
+]
+
+
+@pytest.mark.parametrize("options", GEMMS, ids=str)
+def test_shared_memory_is_drawn_where_it_is(options):
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", **options)
+    grid = next(part for part in parts_of(gemm) if isinstance(part, Grid) and part.title.startswith("Shared"))
+    names = [header.text for header in grid.tiers[0].headers]
+    offsets = gemm.smem_offsets()
+    barriers = offsets.get("barriers", ())
+    starts = {
+        "A": offsets["a"], "B": offsets["b"], "slice of C": offsets.get("epilogue"),
+        "full": barriers[: gemm.stages], "empty": barriers[gemm.stages :],
+    }  # fmt: skip
+    assert len(grid.rows) == gemm.stages
+    for column, name in enumerate(names):
+        shown = [row.cells[column].text for row in grid.rows]
+        assert [int(each, 16) for each in shown if each] == list(starts.pop(name))
+    assert not any(starts.values())
+    assert grid.notes == (f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free.",)
+
+
+@pytest.mark.parametrize("options", GEMMS, ids=str)
+def test_every_copy_is_drawn_once(options):
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", **options)
+    grids = {part.title[0]: part for part in parts_of(gemm) if isinstance(part, Grid) and part.title[1] == ","}
+    counts = {"A": gemm.a.tma_instructions, "B": gemm.b.tma_instructions}
+    if gemm.epilogue is not None:
+        counts["C"] = gemm.epilogue.tma_instructions * gemm.slices
+    assert set(grids) == set(counts)
+    if gemm.a.boxes is None:
+        return
+    for name, count in counts.items():
+        cells = [cell.text for row in grids[name].rows for cell in row.cells]
+        assert sorted(map(int, cells)) == list(range(count))
+
+
+def test_maps_and_descriptors_are_those_of_the_plans():
+    gemm = ts.plan_gemm(4096, 1024, 512, "bf16", arch="sm_100", output_type="f32")
+    parts = parts_of(gemm)
+    for row, plan in zip(table(parts, "Tensor maps").rows, (gemm.a, gemm.b, gemm.epilogue), strict=True):
+        made = plan.tensor_map(0)
+        dims, box = (" x ".join(map(str, each)) for each in (made.dims, made.box))
+        assert row[1:6] == (made.data_type.name, dims, str(made.strides_bytes[0]), box, made.swizzle.name)
+    words = [row[1].strip("`") for row in table(parts, "Descriptors (bytes)").rows]
+    offsets = gemm.smem_offsets()
+    firsts = (gemm.a.descriptors(offsets["a"][0])[0][0], gemm.b.descriptors(offsets["b"][0])[0][0])
+    assert words == [f"{first.encode():#018x}" for first in firsts]
+
+
+def test_mma_is_shown_the_address_of_each_element():
+    parts = parts_of(ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN", tile=(64, 32, 64)))
+    assert [row[2:] for row in table(parts, "Read by ldmatrix").rows] == [
+        ("(m, k) = (r, c)", "`(a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))`"),
+        ("(k, n) = (r, c)", "`(a = base + r * 64 + c * 2, a ^ ((a >> 3) & 0x30))`"),
+    ]
+
+
+def test_the_ranking_and_the_refused_are_whole_with_why():
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120")
+    short, whole = parts_of(gemm), parts_of(gemm, why=True)
+    assert len(table(short, "Tiles, best first").rows) == 8
+    assert table(short, "Tiles, best first").notes == ("… 10 more; `--why` lists them.",)
+    assert short[-1] == Paragraph("4 tiles refused, 2 of which would rank before this one; `--why` names the reasons.")
+    ranking = table(whole, "Tiles, best first")
+    assert [(row[1], row[-1]) for row in ranking.rows] == [
+        (" x ".join(map(str, each.tile)), each.behind_in) for each in gemm.ranked
+    ]
+    refused = table(whole, "Refused").rows
+    assert [row[0] for row in refused] == [" x ".join(map(str, each.tile)) for each in gemm.refused]
+    assert all("gemm-smem: 2 stages of" in row[1] for row in refused)
+
+
+def test_a_refused_product_is_drawn_with_its_reasons():
+    with pytest.raises(ts.PlanError) as caught:
+        ts.plan_gemm(64, 100, 64, "bf16")
+    arch, row = ts.Arch.named("sm_90"), ts.DataType.named("bf16")
+    refused = RefusedGemm(shape=(64, 100, 64), data_type=row, arch=arch, violations=caught.value.violations)
+    assert text(refused).startswith(
+        "No plan for GEMM 64 x 100 x 64 bfloat16 on sm_90\n\n1  gemm-rows: n = 100: rows of C"
+    )
+    assert RefusedGemm.from_dict(refused.to_dict()) == refused
