@@ -290,6 +290,11 @@ def test_a_type_of_a_later_architecture_names_it():
     assert refusal(64, 64, 64, "s8", arch="sm_103")[0].fix == 'Use consumer="ldmatrix", or arch="sm_100".'
 
 
+def test_c_has_the_type_of_the_operands_unless_they_are_bits():
+    assert ts.plan_gemm(64, 64, 64, "bf16", tile=(64, 64, 64)).output_type.name == "bfloat16"
+    assert ts.plan_gemm(64, 64, 1024, "b1", arch="sm_80", tile=(64, 64, 1024)).output_type.name == "int32"
+
+
 # Tiles that cannot be
 
 
@@ -387,7 +392,9 @@ PADDED = [
     ((64, 64, 100, "e4m3"), {}, [("A", "k", 112), ("B", "k", 112)]),
     ((64, 6, 64, "bf16"), {"output_type": "f32"}, [("C", "n", 8)]),
     ((64, 64, 60, "bf16"), {"arch": "sm_80"}, [("A", "k", 64), ("B", "k", 64)]),
-    ((128, 128, 200, "e2m3"), {"arch": "sm_100"}, [("A", "k", 256), ("B", "k", 256)]),
+    ((128, 128, 192, "e2m3"), {"arch": "sm_100"}, [("A", "k", 256), ("B", "k", 256)]),
+    ((128, 192, 128, "e2m3"), {"arch": "sm_100"}, [("C", "n", 256)]),
+    ((128, 96, 128, "e2m3"), {"arch": "sm_103"}, [("C", "n", 128)]),
 ]
 
 
@@ -411,8 +418,21 @@ def test_a_tile_that_one_matrix_cannot_have_names_the_matrix():
     ]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["B: n = 60"]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["A: k = 24", "B: k = 24"]
+    blackwell = refusal(1024, 1024, 1024, "tf32", arch="sm_100", tile=(100, 64, 32))
+    assert [(each.rule, each.found) for each in blackwell] == [
+        ("tcgen05-tile", "A: m = 100")
+    ]  # and no swizzle's troubles
     [found] = refusal(64, 64, 128, "e4m3", tile=(64, 8, 128))
     assert (found.found, found.fix) == ("C: n = 8 elements of 8 bits = 8 contiguous bytes", "Use n = 16.")
+
+
+def test_types_of_a_byte_an_element_move_in_rows_of_128():
+    found = refusal(1024, 1024, 1024, "e2m3", arch="sm_100", tile=(128, 64, 192))
+    assert [(each.rule, each.found, each.limit, each.fix) for each in found] == [
+        ("gemm-tile", f"{matrix}: {name} = {extent} elements of e2m3", "TMA moves them in rows of 128", f"Use {name} = {up}.")
+        for matrix, name, extent, up in (("A", "k", 192, 256), ("B", "k", 192, 256), ("C", "n", 64, 128))
+    ]  # fmt: skip
+    assert ts.plan_gemm(1024, 1024, 1024, "e2m3", arch="sm_103", tile=(128, 64, 256))  # its stores take half rows
 
 
 @pytest.mark.parametrize(
@@ -513,6 +533,8 @@ def test_accumulators_are_weighed_against_where_they_lie():
     assert f"{said}131072 of the 262144 bytes of an SM's registers." in ts.plan_gemm(4096, 4096, 4096, "bf16").reasons
     blackwell = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100")
     assert f"{said}256 of 512 columns of tensor memory." in blackwell.reasons
+    tall = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100", tile=(256, 96, 64))
+    assert "Accumulators, 256 x 96 of 4 bytes: 192 of 512 columns of tensor memory." in tall.reasons
 
 
 def test_edges_are_named_by_the_extents_of_the_product():

@@ -210,10 +210,14 @@ def _rows_out_of_step(product: Product) -> list[Violation]:
 
 def _row_step(product: Product, row: DataType, *, stored: bool) -> int:
     """Elements that a row in global memory is a multiple of."""
-    if product.by_tma and row.tma.smem_bits != row.tma.bits:
+    if product.by_tma and _is_padded(row):
         half = stored and row.bits == 6 and product.arch.has("half_row_16u6_store")
         return _PADDED_ROW_ELEMENTS // 2 if half else _PADDED_ROW_ELEMENTS
     return 64 if row.bits == 6 else _ROW_BITS // row.bits
+
+
+def _is_padded(row: DataType) -> bool:
+    return row.tma.smem_bits != row.tma.bits
 
 
 def tile_problems(product: Product, tile: Tile) -> list[Violation]:
@@ -226,7 +230,7 @@ def tile_problems(product: Product, tile: Tile) -> list[Violation]:
             f"a block of {product.arch.name} has {product.arch.smem_per_block_bytes} bytes of shared memory",
             "Use a smaller tile.",
         ))  # fmt: skip
-    return problems or _not_whole_mmas(product, tile)
+    return problems or [*_not_whole_mmas(product, tile), *_broken_padded_rows(product, tile)]
 
 
 def accumulator_columns(tile: Tile) -> int:
@@ -275,6 +279,22 @@ def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
         f"{', '.join(row.name for row in rows)} take whole multiples of their m, n and k, with A and B as they are or exchanged",
         f"Use {_by(near)}.",
     )]  # fmt: skip
+
+
+def _broken_padded_rows(product: Product, tile: Tile) -> list[Violation]:
+    """Types that TMA spreads out to a byte an element move in whole rows of 128 (stores on sm_103: of 64)."""
+    problems = []
+    operand, result = product.data_type, product.output_type
+    for matrix, name, extent, row in (
+        ("A", "k", tile[2], operand), ("B", "k", tile[2], operand), ("C", "n", tile[1], result),
+    ):  # fmt: skip
+        step = _row_step(product, row, stored=matrix == "C")
+        if product.by_tma and _is_padded(row) and extent % step:
+            problems.append(Violation(
+                "gemm-tile", "error", "tile", f"{matrix}: {name} = {extent} elements of {row.name}",
+                f"TMA moves them in rows of {step}", f"Use {name} = {-(-extent // step) * step}.",
+            ))  # fmt: skip
+    return problems
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:
