@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -233,6 +234,69 @@ def test_the_maps_of_a_gemm_are_sound():
     assert gemm.b.tensor_map(0).dims == (1024, 2048)
     assert gemm.epilogue.tensor_map(0).dims == (2048, 4096)
     assert gemm.slices * gemm.epilogue.problem.columns == gemm.tile[1]
+
+
+def copied(plan, tensor_map, smem, start, corner, move):
+    """Every copy of a tile with its corner at `corner`, between global memory and the region at `start`."""
+    for copy in plan.copies:
+        place = start + copy.smem_offset_bytes
+        move(tensor_map, plan.copy_coords(copy, *corner), smem[place:], place)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((256, 256, 256), {"tile": (128, 128, 64), "stages": 3}),
+        ((256, 256, 256), {"arch": "sm_100", "tile": (128, 96, 128), "a_major": "MN", "stages": 2}),
+        ((256, 256, 256), {"arch": "sm_120", "tile": (64, 24, 48), "b_major": "MN"}),
+        ((64, 128, 64), {"consumer": "ldmatrix", "tile": (8, 64, 16), "b_major": "MN", "stages": 3}),
+    ],
+)
+def test_a_tile_goes_through_shared_memory_as_laid_out(shape, options):
+    gemm = ts.plan_gemm(*shape, "bf16", **options)
+    m, n, k = shape
+    tile_m, tile_n, tile_k = gemm.tile
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(0, 1 << 16, extents, np.uint16) for extents in ((m, k), (n, k), (m, n)))
+    smem, offsets = np.zeros(gemm.smem_bytes, np.uint8), gemm.smem_offsets()
+
+    def brought(plan, matrix):
+        memory = np.ascontiguousarray(matrix if plan.problem.major == "K" else matrix.T)
+        return lambda tensor_map, coords, part, place: ts.load(
+            tensor_map, memory, coords, smem=part, smem_address=place
+        )
+
+    stages = [(stage, stage * tile_k % k) for stage in range(gemm.stages)]
+    for stage, k_first in stages:  # all stages are filled before any is read
+        copied(gemm.a, gemm.a.tensor_map(0), smem, offsets["a"][stage], (tile_m, k_first), brought(gemm.a, a))
+        copied(gemm.b, gemm.b.tensor_map(0), smem, offsets["b"][stage], (tile_n, k_first), brought(gemm.b, b))
+    width = tile_n // gemm.slices
+    stored = np.zeros((m, n), np.uint16)
+    for turn in range(gemm.slices):  # and the epilogue goes through while they lie there
+        first = tile_n + turn * width
+        rows, columns = np.arange(tile_m)[:, None], np.arange(width)[None, :]
+        swapped = gemm.epilogue.problem.major == "MN"  # the accumulators hold C's transpose
+        address = gemm.epilogue.address(*((columns, rows) if swapped else (rows, columns)), offsets["epilogue"][0])
+        smem.view(np.uint16)[address // 2] = c[tile_m : 2 * tile_m, first : first + width]
+        corner = (first, tile_m) if swapped else (tile_m, first)
+        copied(
+            gemm.epilogue, gemm.epilogue.tensor_map(0), smem, offsets["epilogue"][0], corner,
+            lambda tensor_map, coords, part, place: ts.store(tensor_map, part, stored, coords, smem_address=place),
+        )  # fmt: skip
+    tile_of_c = np.s_[tile_m : 2 * tile_m, tile_n : 2 * tile_n]
+    assert np.array_equal(stored[tile_of_c], c[tile_of_c])
+    stored[tile_of_c] = 0
+    assert not stored.any()
+    for stage, k_first in stages:
+        for plan, matrix, start, mn in ((gemm.a, a, offsets["a"], tile_m), (gemm.b, b, offsets["b"], tile_n)):
+            rows, columns = np.arange(mn)[:, None], np.arange(tile_k)[None, :]
+            address = plan.address(rows, columns, start[stage])
+            if plan.problem.consumer != "ldmatrix":
+                assert np.array_equal(plan.descriptors(start[stage]).addresses(), address)
+            tile = np.zeros((mn, tile_k), np.uint16)
+            inside = matrix[mn : 2 * mn, k_first : k_first + tile_k]
+            tile[: inside.shape[0], : inside.shape[1]] = inside
+            assert np.array_equal(smem.view(np.uint16)[address // 2], tile)
 
 
 def test_without_tma_accumulators_go_straight_to_global_memory():

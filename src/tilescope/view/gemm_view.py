@@ -84,8 +84,9 @@ def _reading(gemm: GemmPlan) -> Table:
         rows = []
         for name, plan, extents in (("A", gemm.a, "m, k"), ("B", gemm.b, "n, k")):
             strided, contiguous = extents.split(", ") if plan.problem.major == "K" else reversed(extents.split(", "))
-            rows.append((name, plan.swizzle.name, f"({strided}, {contiguous}) = (r, c)", f"`{plan.c_expression}`"))
-        return Table(tuple(rows), ("", "swizzle", "element", "shared address"), title="Read by ldmatrix")
+            address = plan.c_expression.replace(", a ^", ",` `a ^")  # a line may end there
+            rows.append((name, f"({strided}, {contiguous}) = (r, c)", f"`{address}`"))
+        return Table(tuple(rows), ("", "element", "shared address"), title="Read by ldmatrix")
     found = []
     for name, plan, mn in (("A", gemm.a, "m"), ("B", gemm.b, "n")):
         loop = plan.descriptors(starts[name.lower()][0])
