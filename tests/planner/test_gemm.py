@@ -415,7 +415,9 @@ def test_scale_factors_need_tensor_memory_too():
     assert "the scale factors need some of them" in found.limit
     gemm = ts.plan_gemm(512, 512, 512, "e2m1", arch="sm_100", tile=(128, 256, 64), output_type="bf16")
     assert any("scale factors: their memory is not planned" in reason for reason in gemm.reasons)
-    assert not any("scale factors" in reason for reason in ts.plan_gemm(512, 512, 512, "e4m3", arch="sm_100").reasons)
+    for data_type, arch, scaled in (("e4m3", "sm_100", False), ("e2m1", "sm_120", True), ("s4", "sm_120", False)):
+        gemm = ts.plan_gemm(512, 512, 512, data_type, arch=arch, tile=(64, 32, 128), output_type="bf16")
+        assert any("scale factors" in reason for reason in gemm.reasons) == scaled
 
 
 def test_mma_takes_whole_instructions_with_a_and_b_either_way():

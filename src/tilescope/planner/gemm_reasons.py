@@ -130,9 +130,7 @@ def _exchange_words(product: Product, best: GemmPlan) -> list[str]:
 
 def _scale_words(product: Product) -> list[str]:
     by_tcgen05 = product.consumer == "tcgen05" and tcgen05_for(product.data_type).is_scaled
-    by_mma = (
-        product.consumer == "ldmatrix" and product.data_type.tma_name == "16u4_align8b" and product.data_type.is_float
-    )
+    by_mma = product.consumer == "ldmatrix" and product.data_type.name in ("e2m1", "16u4_align8b")
     if not by_tcgen05 and not by_mma:
         return []
     return [
