@@ -148,7 +148,7 @@ RULE_NAMES = {
     "gemm-accumulators": "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
     "gemm-consumer": "A product is computed by wgmma, tcgen05 or ldmatrix with mma, where the architecture has it.",
     "gemm-smem": "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
-    "gemm-stages": "A GEMM has at least one stage.",
+    "gemm-stages": "Stages of a GEMM are 1 to 1024.",
     "gemm-sms": "The multiprocessors of a card are a number from 1 to 1024.",
 }
 # fmt: on

@@ -49,7 +49,8 @@ from tilescope.planner.search import PlanReport, plan
 from tilescope.tensor_map.reading import integer
 from tilescope.value import is_one_of
 
-MOST_STAGES = 8
+MOST_STAGES = 8  # that are chosen
+LARGEST_STAGES = 1024  # that may be asked for
 FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
 MOST_SMS = 1024
@@ -84,8 +85,9 @@ def plan_gemm(
     """
     if not 1 <= integer("sms", sms) <= MOST_SMS:
         raise broken("gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Use 132 for an H200.")
-    if stages is not None and integer("stages", stages) < 1:
-        raise broken("gemm-stages", "stages", f"stages = {stages}", "at least 1", "Leave it out for as many as fit.")
+    if stages is not None and not 1 <= integer("stages", stages) <= LARGEST_STAGES:
+        found, limit = f"stages = {stages}", f"1 to {LARGEST_STAGES}"
+        raise broken("gemm-stages", "stages", found, limit, "Leave it out for as many as fit.")
     row, target = DataType.named(data_type), Arch.named(arch)
     output = DataType.named(("s32" if row.name == "b1" else row) if output_type is None else output_type)
     chosen = best_consumer(target) if consumer is None else consumer
