@@ -31,11 +31,23 @@ MEASURED_BY_ROWS = {
 }
 # fmt: on
 BEST_GB_PER_S = max(speed for row in MEASURED_GB_PER_S.values() for speed in row.values())
+SMS, SM_GHZ = 132, 1.98  # of an H200
+BYTES_PER_SM_CYCLE = BEST_GB_PER_S / SMS / SM_GHZ  # 17: shared memory moves 128 in that time
+SECTOR_BYTES = 32  # the least that global memory delivers
 
 
 def request_bytes(row_bytes: int) -> int:
     """Contiguous global bytes that one request takes of a box row: at most a cache line."""
     return min(row_bytes, 128)
+
+
+def sector_share(request_bytes: int) -> float:
+    """How much of what global memory delivers a request of so many contiguous bytes uses (threads, unmeasured).
+
+    >>> sector_share(16), sector_share(64), sector_share(48)
+    (0.5, 1.0, 0.75)
+    """
+    return request_bytes / (-(-request_bytes // SECTOR_BYTES) * SECTOR_BYTES)
 
 
 def bandwidth_share(row_bytes: int, box_rows: int, l2_promotion: L2PromotionName) -> float:

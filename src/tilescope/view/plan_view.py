@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from tilescope.planner.gemm import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.planner.reasons import TERMS, decisive
@@ -16,6 +14,7 @@ from tilescope.view.parts import Beside, Paragraph, Part, Table
 _SHOWN_LINES = 8
 _MOST_COPIES = 8  # listed one by one
 _MOST_BANDS = 16  # bands of rows drawn
+_MOST_STEPS = 8  # of a K loop written out
 
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
@@ -26,7 +25,11 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     best = report.best
     plain = [each for each in report.candidates if not each.folded]
     folded = [each for each in report.candidates if each.folded]
-    parts: list[Part] = [*_plan_parts(best), _ranking(report, plain, "Plans, best first")]
+    tallest = [each for each in plain if _has_the_tallest_boxes(each, plain)]
+    parts: list[Part] = [*_plan_parts(best), _ranking(report, tallest, "Plans, best first")]
+    if len(tallest) < len(plain):
+        shorter = len(plain) - len(tallest)
+        parts.append(Paragraph(f"{shorter} more with shorter boxes, down to 8 rows: the same bytes, more copies."))
     if folded:
         parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
     if report.refused:
@@ -106,7 +109,10 @@ def _facts(plan: Plan) -> Table:
             ("copies", _copies(plan)),
         ]
     else:
-        rows.append(("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"))
+        rows += [
+            ("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"),
+            _completion(plan),
+        ]
     rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
     names = "(mn, k)" if plan.problem.major == "K" else "(k, mn)"
     rows.append((f"{names} = (r, c) at", f"`{plan.c_expression}`"))
@@ -118,6 +124,11 @@ def _facts(plan: Plan) -> Table:
 def _completion(plan: Plan) -> tuple[str, str]:
     if plan.problem.direction == "store":
         return "completes by", "cp.async.bulk.commit_group and wait_group"
+    if plan.boxes is None:
+        return (
+            "completes by",
+            "cp.async.commit_group and wait_group" if plan.problem.copy == "cp.async" else "a barrier",
+        )
     return "mbarrier expects", f"{plan.transaction_bytes} bytes a tile"
 
 
@@ -130,12 +141,16 @@ def _copies(plan: Plan) -> str:
 def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
     loop = plan.descriptors()
     first = loop[0][0]
-    steps = [after.start_address - before.start_address for before, after in pairwise(loop[0])]
-    advance = ", ".join(f"+{step}" for step in dict.fromkeys(steps)) or "one step"
-    steps_in_words, blocks = _plural(len(loop[0]), "step"), _plural(len(loop), "block")
+    advances = [f"+{step}" for step in loop.advance_bytes]
+    shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
+    steps = f"{_plural(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
+    blocks = f"{_plural(len(loop), 'block')} of {loop.block_mn}"
+    if len(loop) > 1:
+        blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
     return [
         ("descriptor", f"`{first.encode():#018x}` at address 0: leading {first.leading_bytes}, stride {first.stride_bytes} bytes"),
-        ("K loop", f"{steps_in_words}, start address {advance} bytes; {blocks} of {loop.block_mn} along mn"),
+        ("K loop", steps),
+        ("along mn", blocks),
     ]  # fmt: skip
 
 
@@ -207,6 +222,15 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
             "-" if taken is None else str(taken), _decisive(each, report.best),
         ))  # fmt: skip
     return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
+
+
+def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
+    """Whether no other plan with its swizzle and order takes fewer copies."""
+    return all(
+        each.tma_instructions >= plan.tma_instructions
+        for each in others
+        if (each.swizzle, each.atom_order) == (plan.swizzle, plan.atom_order)
+    )
 
 
 def _decisive(plan: Plan, best: Plan) -> str:
