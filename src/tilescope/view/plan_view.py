@@ -174,8 +174,10 @@ def _tile_grid(plan: Plan) -> Grid:
         rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
     notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
     name = "k" if plan.problem.major == "K" else "mn"
+    verb = "takes" if plan.problem.direction == "store" else "brings"
     tier = Tier.of(name, [column * width for column in range(across)])
-    return Grid("Tile: which copy brings what", (tier,), tuple(rows), ("rows",), notes)
+    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
+    return Grid(title, (tier,), tuple(rows), ("rows",), notes)
 
 
 def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
@@ -217,7 +219,7 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
         taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
         rows.append((
             str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
-            "-" if each.box is None else "x".join(map(str, each.box)), str(each.tma_instructions),
+            "-" if each.box is None else "x".join(map(str, each.box)), "-" if each.box is None else str(each.tma_instructions),
             f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
             "-" if taken is None else str(taken), _decisive(each, report.best),
         ))  # fmt: skip
