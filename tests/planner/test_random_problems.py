@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.planner import proof
 from tilescope.planner.boxes import PlannedCopy
-from tilescope.planner.reasons import rank
+from tilescope.planner.reasons import decisive, ranked
 
 problems = st.fixed_dictionaries(
     {
@@ -55,7 +55,8 @@ def check(problem):
         assert {"plan-proof", "memory-extent", "smem-address"}.isdisjoint(each.rule for each in reasons)
         return
     proof.prove(best, proof.Consumed.of(best.problem, best.layout, best.canonical))
-    assert report.candidates == tuple(sorted(report.candidates, key=rank))
+    assert report.candidates == tuple(ranked(list(report.candidates)))
+    assert decisive(best, best) is None
     assert best.reasons
 
 

@@ -13,7 +13,6 @@ from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.planner.bandwidth import BYTES_PER_SM_CYCLE, sector_share
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import Problem, pitch_given
@@ -41,7 +40,8 @@ class Costs(Value):
     read_ideal: int | None
     write_wavefronts: int | None  # where threads write; TMA has none
     write_ideal: int | None
-    bandwidth_share: float | None  # of the fastest boxes measured
+    bandwidth_share: float | None  # of the fastest boxes measured in this direction
+    gmem_cycles: int  # for which the tile keeps one SM's part of global memory busy, at an H200's rates
     access: str  # what is counted: the consumer's reads, for a store the epilogue's writes; "" where nothing is
 
     @property
@@ -53,12 +53,6 @@ class Costs(Value):
     def excess_wavefronts(self) -> int:
         """Of these, what is lost to bank conflicts."""
         return self.wavefronts - (self.read_ideal or 0) - (self.write_ideal or 0)
-
-    @property
-    def gmem_cycles(self) -> int:
-        """Cycles for which the tile keeps an SM's share of global memory busy (at an H200's rates)."""
-        share = sector_share(self.gmem_request_bytes) if self.bandwidth_share is None else self.bandwidth_share
-        return round(self.transaction_bytes / (BYTES_PER_SM_CYCLE * share))
 
     @property
     def cycles(self) -> int:

@@ -8,35 +8,42 @@ from tilescope.planner.bandwidth import BEST_GB_PER_S
 from tilescope.planner.consumers import LOOPS, reads_plain_rows_freely
 from tilescope.planner.plans import Plan
 
+TERMS = ("time", "conflicts", "request", "copies", "unused bytes", "alignment")
+ALIKE = 1.05  # times whose ratio is less than this are taken for equal: no table is better
 
-def rank(plan: Plan) -> tuple[float, ...]:
+
+def ranked(plans: list[Plan]) -> list[Plan]:
+    """The plans, best first."""
+    fastest = min((plan.costs.cycles for plan in plans), default=0)
+    return sorted(plans, key=lambda plan: rank(plan, fastest))
+
+
+def rank(plan: Plan, fastest_cycles: int) -> tuple[int, ...]:
     """What plans are compared by, most important first; smaller is better.
 
-    time (the slower of global and shared memory), then conflicts, then predicted bandwidth, then bytes of a request,
-    then instructions, then shared memory wasted, then alignment.
+    time (the slower of global and shared memory; 0 where it is like the fastest plan's), then wavefronts lost to
+    conflicts, then bytes of a request, then copies, then shared memory wasted, then alignment.
     """
     costs = plan.costs
     return (
-        costs.cycles, costs.excess_wavefronts, -(costs.bandwidth_share or 0), -costs.gmem_request_bytes,
+        0 if costs.cycles < ALIKE * fastest_cycles else costs.cycles, costs.excess_wavefronts, -costs.gmem_request_bytes,
         costs.tma_instructions, costs.waste_bytes, costs.smem_alignment_bytes,
     )  # fmt: skip
 
 
-TERMS = ("time", "conflicts", "bandwidth", "request", "copies", "unused bytes", "alignment")
-
-
-def decisive(plan: Plan, best: Plan) -> int | None:
-    """The first term of `rank` in which `plan` is behind; None where it is not.
+def decisive(plan: Plan, best: Plan) -> str | None:
+    """The first term in which `plan` is behind `best`; None where it is not.
 
     Time is named by what takes it: conflicts, bandwidth, or where that was not measured the request.
     """
     costs = plan.costs
-    for name, ours, theirs in zip(TERMS, rank(plan), rank(best), strict=True):
-        if ours != theirs and name != "time":
-            return TERMS.index(name)
+    slower = "request" if costs.bandwidth_share is None else "bandwidth"
+    time = "conflicts" if costs.wavefronts >= costs.gmem_cycles else slower
+    if costs.cycles >= ALIKE * best.costs.cycles:
+        return time
+    for name, ours, theirs in zip(TERMS[1:], rank(plan, 0)[1:], rank(best, 0)[1:], strict=True):
         if ours != theirs:
-            slower = "request" if costs.bandwidth_share is None else "bandwidth"
-            return TERMS.index("conflicts" if costs.wavefronts >= costs.gmem_cycles else slower)
+            return name if ours > theirs else time  # ahead here: a third plan was so fast that both count
     return None
 
 
@@ -48,24 +55,23 @@ def behind(plan: Plan, best: Plan) -> str:
     >>> report.why(report.candidates[-1])
     '44 % of the bandwidth, not 100 %'
     """
-    place = decisive(plan, best)
-    if place is not None:
-        return _terms(plan, best)[place]
+    term = decisive(plan, best)
+    if term is not None:
+        return _in_words(plan, best)[term]
     return "first" if plan == best else "equal in every term"
 
 
-def _terms(plan: Plan, best: Plan) -> tuple[str, ...]:
+def _in_words(plan: Plan, best: Plan) -> dict[str, str]:
     here, there = plan.costs, best.costs
     share = [f"{costs.bandwidth_share or 0:.0%}".replace("%", " %") for costs in (here, there)]
-    return (
-        f"{here.cycles} cycles, not {there.cycles}",
-        f"{here.excess_wavefronts} wavefronts lost to conflicts, not {there.excess_wavefronts}",
-        f"{share[0]} of the bandwidth, not {share[1]}",
-        f"requests of {here.gmem_request_bytes} bytes, not {there.gmem_request_bytes}",
-        f"{here.tma_instructions} copies, not {there.tma_instructions}",
-        f"{here.waste_bytes} bytes of shared memory unused, not {there.waste_bytes}",
-        f"needs {here.smem_alignment_bytes}-byte alignment, not {there.smem_alignment_bytes}",
-    )
+    return {
+        "conflicts": f"{here.excess_wavefronts} wavefronts lost to conflicts, not {there.excess_wavefronts}",
+        "bandwidth": f"{share[0]} of the bandwidth, not {share[1]}",
+        "request": f"requests of {here.gmem_request_bytes} bytes, not {there.gmem_request_bytes}",
+        "copies": f"{here.tma_instructions} copies, not {there.tma_instructions}",
+        "unused bytes": f"{here.waste_bytes} bytes of shared memory unused, not {there.waste_bytes}",
+        "alignment": f"needs {here.smem_alignment_bytes}-byte alignment, not {there.smem_alignment_bytes}",
+    }
 
 
 def explained(plan: Plan, best: Plan) -> Plan:
@@ -116,14 +122,15 @@ def _by_threads(plan: Plan) -> list[str]:
 def _bandwidth(plan: Plan) -> str:
     assert plan.costs.bandwidth_share is not None
     share = f"{plan.costs.bandwidth_share:.0%}".replace("%", " %")
-    if plan.problem.direction == "store":
-        return f"Loads of such boxes reach {share} of the fastest measured on an H200; stores were not measured."
-    return f"Predicted {share} of the fastest boxes measured ({BEST_GB_PER_S} GB/s on an H200)."
+    direction = plan.problem.direction
+    return (
+        f"Predicted {share} of the fastest {direction}s of boxes measured ({BEST_GB_PER_S[direction]} GB/s on an H200)."
+    )
 
 
 def _promotion(plan: Plan) -> str:
     if plan.problem.direction == "store":
-        return f"L2 promotion {plan.l2_promotion}: of no account to stores; the same map may serve loads."
+        return f"L2 promotion {plan.l2_promotion}: made no difference to stores; the same map may serve loads."
     if plan.l2_promotion == "none":
         return "L2 promotion none: sparse traffic should not fetch neighbours."
     return f"L2 promotion {plan.l2_promotion}: never slower than none or 256B in the measurements."

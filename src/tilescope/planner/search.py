@@ -19,7 +19,7 @@ from tilescope.errors import IllegalInstructionError, PlanError, RuleError, Viol
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout, Major
 from tilescope.planner import reasons
-from tilescope.planner.bandwidth import bandwidth_share, best_promotion, request_bytes
+from tilescope.planner.bandwidth import bandwidth_share, best_promotion, gmem_cycles, request_bytes, sector_share
 from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
 from tilescope.planner.consumers import UNCOUNTED, Wavefronts, counted_access, layout_for, swizzles_for, wavefronts_on
 from tilescope.planner.plans import Costs, Plan, Refusal, require_shared_memory
@@ -113,7 +113,7 @@ def planned(problem: Problem) -> PlanReport:
         for boxes in _ways(problem, placed.layout):
             candidate = _candidate(problem, placed, boxes)
             (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
-    kept.sort(key=reasons.rank)
+    kept = reasons.ranked(kept)
     return PlanReport(problem, tuple(reasons.explained(each, kept[0]) for each in kept), tuple(refused))
 
 
@@ -177,15 +177,19 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
     if problem.direction == "store":
         read, written = UNCOUNTED, placed.counted
     row_bytes = layout.atom[1] * problem.data_type.bits // 8
+    moved_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
+    share = None if boxes is None else bandwidth_share(problem.direction, row_bytes, boxes.rows, promotion)
     costs = Costs(
         tma_instructions=0 if boxes is None else len(boxes.copies),
         gmem_request_bytes=request_bytes(row_bytes),
         smem_bytes=layout.size_bytes,
         waste_bytes=layout.size_bytes - problem.rows * problem.row_bytes,
         smem_alignment_bytes=layout.alignment_bytes,
-        transaction_bytes=problem.rows * problem.columns * problem.data_type.bits // 8,
+        transaction_bytes=moved_bytes,
         read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
-        bandwidth_share=None if boxes is None else bandwidth_share(row_bytes, boxes.rows, promotion), access=placed.access,
+        bandwidth_share=share,
+        gmem_cycles=gmem_cycles(problem.direction, moved_bytes, share or sector_share(request_bytes(row_bytes))),
+        access=placed.access,
     )  # fmt: skip
     candidate = Plan(
         problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilescope.planner.gemm import GemmPlan
 from tilescope.planner.plans import Plan
-from tilescope.planner.reasons import TERMS, decisive
+from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
@@ -221,7 +221,7 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
             str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
             "-" if each.box is None else "x".join(map(str, each.box)), "-" if each.box is None else str(each.tma_instructions),
             f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
-            "-" if taken is None else str(taken), _decisive(each, report.best),
+            "-" if taken is None else str(taken), decisive(each, report.best) or "",
         ))  # fmt: skip
     return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
 
@@ -233,11 +233,6 @@ def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
         for each in others
         if (each.swizzle, each.atom_order) == (plan.swizzle, plan.atom_order)
     )
-
-
-def _decisive(plan: Plan, best: Plan) -> str:
-    place = decisive(plan, best)
-    return "" if place is None else TERMS[place]
 
 
 def _refusals(report: PlanReport) -> Table:
