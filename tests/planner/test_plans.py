@@ -120,6 +120,13 @@ def test_a_matrix_that_cannot_be_folded_is_refused_with_the_reason():
     assert not any(each.folded for each in report.candidates)
 
 
+def test_a_fold_that_is_too_large_for_a_box_is_refused_not_forgotten():
+    report = ts.plan((296, 64), "bf16", consumer="ldmatrix", swizzle="32B", fold=True)
+    folded = {each.atom_order: each.violations[0].rule for each in report.refused if each.folded}
+    assert folded == {"column": "box-range"}
+    assert report.best.box == (16, 8, 4, 37)
+
+
 def test_a_plan_is_a_sound_map_for_the_whole_matrix():
     best = ts.plan((128, 64), "bf16", global_shape=(4096, 4096)).best
     assert best.tensor_map(0x1000).findings == ()

@@ -99,8 +99,8 @@ def _heights(run: int, pitch_bytes: int) -> list[int]:
     return [rows for rows in even if rows == run or rows * pitch_bytes % SMEM_LINE_BYTES == 0] or even
 
 
-def fold(layout: Layout) -> Boxes | None:
-    """The whole tile as one box of a rank-3 or rank-4 view; None where the box would be too large.
+def fold(layout: Layout) -> Boxes:
+    """The whole tile as one box of a rank-3 or rank-4 view.
 
     >>> fold(Layout((64, 32), 16, atom=(8, 16), swizzle="32B")).box
     (16, 64, 2)
@@ -109,11 +109,9 @@ def fold(layout: Layout) -> Boxes | None:
     """
     rows, columns = layout.shape
     atom_rows, width = layout.atom
-    box = (width, rows, columns // width)
+    box: tuple[int, ...] = (width, rows, columns // width)
     if layout.atom_order == "row":
-        box = (width, atom_rows, columns // width, rows // atom_rows)  # type: ignore[assignment]
-    if max(box) > LARGEST_BOX:
-        return None
+        box = (width, atom_rows, columns // width, rows // atom_rows)
     return Boxes(box, (PlannedCopy((0,) * len(box), 0),), folded=True)
 
 

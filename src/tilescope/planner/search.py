@@ -26,7 +26,6 @@ from tilescope.planner.plans import Costs, Plan, Refusal, require_shared_memory
 from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
 from tilescope.planner.proof import Consumed, prove
 from tilescope.smem.access import Access
-from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
@@ -135,10 +134,8 @@ def _placed(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder, access: A
             return None
         layout, canonical = layout_for(problem, swizzle, "column")
     require_shared_memory(problem, layout)
-    name = "" if access is None else access.name
-    return _Placed(
-        layout, canonical, name, wavefronts_on(layout, access), Consumed.of(problem, layout, canonical)
-    )  # fmt: skip
+    counted = wavefronts_on(layout, access)
+    return _Placed(layout, canonical, access.name if access else "", counted, Consumed.of(problem, layout, canonical))
 
 
 def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
@@ -146,11 +143,10 @@ def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
     if problem.copy != "tma":
         yield None
         return
-    yield from split(layout)
-    if problem.fold and layout.atom_grid != (1, 1):
-        folded = fold(layout)
-        if folded is not None and len(split(layout)[0].copies) > 1:
-            yield folded
+    unfolded = split(layout)
+    yield from unfolded
+    if problem.fold and len(unfolded[0].copies) > 1:
+        yield fold(layout)
 
 
 def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan | Refusal:
@@ -205,8 +201,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
 def _thread_writes(layout: Layout) -> Wavefronts:
     """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
     lines = Layout((-(-layout.size_bytes // SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
-    report = tile_report([Access.rows(lines.shape, 8, "st.b128")], lines)
-    return Wavefronts(report.wavefronts, report.ideal)
+    return wavefronts_on(lines, Access.rows(lines.shape, 8, "st.b128"))
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:
