@@ -77,10 +77,10 @@ class Arch(Row):
 
     @classmethod
     def named(cls, name: object) -> Arch:
-        """The row called `name`; sm_90a, sm_100f, sm_121 (family of sm_120) and 9.0 are understood too.
+        """The row called `name`; sm_90a, sm_100f, sm_121 (family of sm_120), 9.0 and H100 are understood too.
 
-        >>> Arch.named("sm_90a").name
-        'sm_90'
+        >>> Arch.named("sm_90a").name, Arch.named("H200").name
+        ('sm_90', 'sm_90')
         """
         if isinstance(name, Arch):
             return name
@@ -112,6 +112,9 @@ class Arch(Row):
 
 def _canonical(name: str) -> str:
     """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, whose column the documents share."""
+    card = _CARDS.get(name.strip().casefold())
+    if card is not None:
+        return card
     found = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name.strip().casefold())
     if found is None:
         return name
@@ -126,6 +129,23 @@ def architectures_with(feature: str) -> tuple[str, ...]:
     ('sm_90',)
     """
     return tuple(name for name, row in ARCH.items() if row.has(feature))
+
+
+# Cards that people name instead (NVIDIA's list of CUDA GPUs).
+_CARDS = {
+    card: name
+    for name, cards in {
+        "sm_80": "a100 a30",
+        "sm_86": "a10 a40 a6000",
+        "sm_89": "l4 l40 l40s rtx4090",
+        "sm_90": "h100 h200 h800 h20 gh200",
+        "sm_100": "b100 b200 gb200",
+        "sm_103": "b300 gb300",
+        "sm_110": "thor",
+        "sm_120": "rtx5090 rtxpro6000",
+    }.items()
+    for card in cards.split()
+}
 
 
 def _features(column: int) -> Mapping[str, str]:

@@ -68,7 +68,7 @@ class DataType(Row):
             plain = name.strip().casefold().removeprefix("cu_tensor_map_data_type_").removeprefix("torch.")
             row = _BY_NAME.get(plain.lstrip("."))
         if row is None:
-            raise RuleError([unknown_name("data type", "data_type", name, DATA_TYPE)])
+            raise RuleError([unknown_name("data type", "data_type", name, DATA_TYPE, _BY_NAME)])
         return row
 
     @property

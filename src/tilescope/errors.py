@@ -176,15 +176,19 @@ def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     return broken("missing-field", "data", f"a {kind} without {listed}", "every field is needed", f"Add {listed}.")
 
 
-def unknown_name(what: str, argument: str, found: object, known: Iterable[str]) -> Violation:
+def unknown_name(
+    what: str, argument: str, found: object, known: Iterable[str], spellings: Iterable[str] = ()
+) -> Violation:
     """The violation for a name that no table has, with the nearest one as its fix.
+
+    `spellings` are understood too, but too many to list.
 
     >>> print(unknown_name("swizzle", "swizzle", "128b_atom", ["none", "128B", "128B_ATOM_32B"]))
     unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
     """
     names = list(known)
     shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
-    nearest = nearest_name(found, names) if isinstance(found, str) else None
+    nearest = nearest_name(found, [*names, *spellings]) if isinstance(found, str) else None
     fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
     return Violation(
         "unknown-name",

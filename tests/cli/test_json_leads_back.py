@@ -16,8 +16,8 @@ TWO_MAPS = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box
 
 # command line: the kind that it prints, and what stands beside it
 PRINTED = [
-    (["plan", "128x64", "bf16"], "plan_report", []),
-    (["plan", "128x64", "bf16", "--fold", "--why"], "plan_report", []),
+    (["plan", "128x64", "bf16"], "plan_report", ["best"]),
+    (["plan", "128x64", "bf16", "--fold", "--why"], "plan_report", ["best"]),
     (["plan", "128x64", "bf16", "--swizzle", "96B"], "plan_report", []),
     (["gemm", "4096x4096x4096", "bf16"], "gemm_plan", ["smem_offsets", "tensor_maps", "descriptors"]),
     (["gemm", "512x512x512", "bf16", "--arch", "sm_80"], "gemm_plan", ["smem_offsets", "tensor_maps", "descriptors"]),

@@ -261,6 +261,43 @@ def test_every_plan_lands_on_the_card_as_it_was_proven(card):
                 assert np.array_equal(found, smem), (plan.swizzle.name, plan.atom_order, first_difference(found, smem))
 
 
+def integers_as(data_type, rows, columns, seed):
+    """A matrix of small integers and its bytes; every sum of their products is exact in 32 bits."""
+    numbers = np.random.default_rng(seed).integers(-4, 5, (rows, columns))
+    return numbers, numbers.astype(ts.DataType.named(data_type).numpy).view(np.uint8).reshape(-1)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "majors"),
+    [(name, majors) for name in ("bf16", "f16") for majors in ("KK", "KM", "MK", "MM")]
+    + [(name, "KK") for name in ("tf32", "e4m3", "s8")],
+)
+def test_wgmma_multiplies_what_every_plan_brings(card, data_type, majors):
+    """Every swizzle, atom order and box split of A and B: TMA brings them as planned, wgmma reads them by our descriptors."""
+    k = 2048 // ts.DataType.named(data_type).bits  # two atoms of the widest swizzle
+    reports = [
+        ts.plan((64, k), data_type, operand=operand, major="MN" if major == "M" else "K").candidates
+        for operand, major in zip("AB", majors, strict=True)
+    ]
+    spelled = {"bf16": "k16", "f16": "k16", "tf32": "k8"}.get(data_type, "k32")
+    held = ts.fragment(f"wgmma.m64n64{spelled}", "D", "s32" if data_type == "s8" else "f32").indices()
+    for number in range(max(map(len, reports))):
+        a, b = (plans[number % len(plans)] for plans in reports)
+        numbers, maps = [], []
+        for seed, plan in enumerate((a, b)):
+            shape = (64, k) if plan.problem.major == "K" else (k, 64)
+            values, memory = integers_as(data_type, *shape, 2 * number + seed)
+            numbers.append(values if plan.problem.major == "K" else values.T)
+            maps.append((plan.tensor_map(1 << 30, (64, k)), memory))
+        start_b = -(-a.stage_bytes // 1024) * 1024
+        words = [[step.encode() for step in plan.descriptors(start)[0]] for plan, start in ((a, 0), (b, start_b))]
+        found, _ = card.product(a, b, maps, words)
+        product = np.zeros((64, 64))
+        product[held[1], held[2]] = found
+        expected = numbers[0] @ numbers[1].T
+        assert np.array_equal(product, expected), (a.swizzle.name, a.atom_order, b.swizzle.name, b.atom_order, number)
+
+
 def first_difference(found, expected):
     wrong = np.flatnonzero(found != expected)
     if not wrong.size:

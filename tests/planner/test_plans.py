@@ -120,6 +120,13 @@ def test_a_matrix_that_cannot_be_folded_is_refused_with_the_reason():
     assert not any(each.folded for each in report.candidates)
 
 
+def test_a_fold_that_is_too_large_for_a_box_is_refused_not_forgotten():
+    report = ts.plan((296, 64), "bf16", consumer="ldmatrix", swizzle="32B", fold=True)
+    folded = {each.atom_order: each.violations[0].rule for each in report.refused if each.folded}
+    assert folded == {"column": "box-range"}
+    assert report.best.box == (16, 8, 4, 37)
+
+
 def test_a_plan_is_a_sound_map_for_the_whole_matrix():
     best = ts.plan((128, 64), "bf16", global_shape=(4096, 4096)).best
     assert best.tensor_map(0x1000).findings == ()
@@ -175,7 +182,7 @@ def test_an_epilogue_is_written_as_the_accumulators_lie_in_registers(data_type, 
     report = ts.plan(tile, data_type, direction="store", major=major)
     best = report.best
     op, lanes = d_fragment_stores(tile, best.layout.element_bits, major)
-    assert best.consumer_access.startswith(op + " mma.")
+    assert best.costs.access.startswith(op + " mma.")
     for each in report.candidates:  # every swizzle, conflicts and all
         placed = ts.Access(op, lanes).on(each.layout)
         assert each.costs.write_wavefronts == ts.wavefronts(op, placed.lane_address).sum()
@@ -199,7 +206,7 @@ def test_half_bytes_are_not_stored_one_by_one():
 
 def test_the_writer_of_a_store_may_be_given_and_must_write():
     best = ts.plan((64, 64), "f32", direction="store", consumer="st.b128 columns").best
-    assert best.consumer_access == "st.b128 columns"
+    assert best.costs.access == "st.b128 columns"
     assert best.swizzle.name == "128B"  # the D fragment's own 8-byte stores would conflict there
     for direction, consumer in (("store", "ld.b128 rows"), ("load", "st.b128 rows")):
         with pytest.raises(ts.PlanError, match="plan-pattern"):
@@ -235,9 +242,79 @@ def test_too_many_stages_are_refused_with_the_number_that_fits():
     assert ts.plan((128, 64), "bf16", stages=14).best.blocks_per_sm == 1
 
 
-def test_edges_say_what_is_filled():
-    best = ts.plan((128, 64), "bf16", global_shape=(1000, 4096)).best
-    assert "Edge: mn: 8 tiles of 128, the last with 104 of 128: 24 filled." in best.reasons
+@pytest.mark.parametrize(
+    ("options", "fate"),
+    [
+        ({}, "24 filled"),
+        ({"direction": "store"}, "24 dropped"),
+        ({"copy": "cp.async"}, "24 to be filled by the kernel (cp.async with a source size of 0, or a predicate)"),
+    ],
+)
+def test_edges_say_what_becomes_of_what_lies_outside(options, fate):
+    best = ts.plan((128, 64), "bf16", global_shape=(1000, 4096), **options).best
+    assert f"Edge: mn: 8 tiles of 128, the last with 104 of 128: {fate}." in best.reasons
+
+
+# rows of a tile → height of the tallest box: as few boxes of at most 256 rows as cut it evenly, each on a line
+@pytest.mark.parametrize(("rows", "height"), [(64, 64), (256, 256), (264, 132), (296, 148), (512, 256), (768, 256)])
+def test_boxes_are_as_tall_as_they_may_be(rows, height):
+    report = ts.plan((rows, 64), "bf16", consumer="ldmatrix", swizzle="128B")
+    assert report.best.box == (64, height)
+    assert report.best.tma_instructions == rows // height
+
+
+def test_every_height_down_to_eight_rows_is_a_candidate():
+    report = ts.plan((64, 64), "bf16", swizzle="64B", atom_order="column")
+    assert [each.box for each in report.candidates] == [(32, 64), (32, 32), (32, 16), (32, 8)]
+
+
+def test_the_slower_of_global_and_shared_memory_decides():
+    report = ts.plan((128, 32), "f32", direction="store")
+    best = report.best  # 2-way conflicts of 8-byte stores take 256 cycles, the 16 KiB of global memory 1022
+    assert (best.swizzle.name, best.costs.write_wavefronts, best.costs.write_ideal) == ("128B", 256, 128)
+    assert best.costs.cycles == best.costs.gmem_cycles == round(128 * 128 / (4190 / 132 / 1.98)) == 1022
+    assert any("128 lost to bank conflicts, hidden behind 1022 cycles" in each for each in best.reasons)
+    transposed = ts.plan((32, 32), "f32", consumer="ld.b32 columns", swizzle="none").best
+    assert transposed.costs.cycles == transposed.costs.read_wavefronts == 1024
+
+
+def test_what_the_consumer_must_wait_for_is_named():
+    by_threads = {
+        name: ts.plan((64, 64), "bf16", consumer=name, copy="cp.async").best for name in ("wgmma", "ldmatrix")
+    }
+    waits = {
+        name: next(each for each in best.reasons if each.startswith("Between")) for name, best in by_threads.items()
+    }
+    assert all("cp.async.commit_group and wait_group" in each for each in waits.values())
+    assert "fence.proxy.async" in waits["wgmma"]  # the tensor core reads through the async proxy
+    assert "fence" not in waits["ldmatrix"]
+
+
+def test_mbarriers_need_room_too():
+    tile = (8, 64)  # 1024 bytes a stage: 227 fill a block's 227 KiB to the last byte
+    with pytest.raises(ts.PlanError, match="Use 225 stages or fewer"):
+        _ = ts.plan(tile, "bf16", operand="B", stages=227).best
+    best = ts.plan(tile, "bf16", operand="B", stages=225).best
+    assert best.total_smem_bytes + best.barrier_bytes == 225 * (1024 + 8) <= 227 * 1024
+    assert ts.plan(tile, "bf16", consumer="ldmatrix", copy="cp.async", stages=227).best.barrier_bytes == 0
+
+
+def test_a_corner_that_a_folded_map_cannot_name_is_refused():
+    best = ts.plan((64, 128), "bf16", fold=True, global_shape=(256, 512)).best
+    assert best.folded
+    assert best.copy_coords(best.copies[0], 3, 64) == (0, 3, 1)
+    with pytest.raises(ts.RuleError, match="plan-corner"):
+        best.copy_coords(best.copies[0], 3, 10)
+
+
+@pytest.mark.parametrize("shape", ["ab", (1,), (1, 2, 3), (0, 5), None, 7])
+def test_a_shape_that_is_none_is_refused(shape):
+    best = ts.plan((64, 64), "bf16").best
+    with pytest.raises(ts.RuleError):
+        best.tensor_map(0, shape)
+    if shape is not None:
+        with pytest.raises(ts.RuleError):
+            best.edge(shape)
 
 
 NONSENSE = [
@@ -255,16 +332,47 @@ NONSENSE = [
     (((64, 64), "bf16", {"atom_order": "diagonal"}), "unknown-name"),
     (((64, 64), "bf16", {"traffic": "heavy"}), "unknown-name"),
     (((64, 64), "bf16", {"fold": 1}), "argument-type"),
+    (((64, 64), "bf16", {"strides_bytes": (256, 999)}), "plan-strides"),
+    (((64, 64), "bf16", {"strides_bytes": ()}), "plan-strides"),
+    (((64, 256), "b1", {}), "plan-type"),
+    (((64, 128), "e2m3", {"arch": "sm_100", "consumer": "tcgen05", "copy": "cp.async"}), "plan-type"),
+    (((64, 64), "bf16", {"copy": "cp.async", "strides_bytes": (130,)}), "plan-pitch"),
+    (((64, 64), "bf16", {"copy": "ld.global", "global_shape": (1000, 1001)}), "plan-pitch"),
+    (
+        ((64, 64), "bf16", {"copy": "cp.async", "swizzle": "128B_ATOM_32B_FLIP_8B", "consumer": "ld.b32 rows"}),
+        "plan-swizzle",
+    ),
+    (((64, 64), "bf16", {"arch": "sm_80", "direction": "store", "copy": "cp.async"}), "plan-copy"),
+    (((3, 320), "u8", {"consumer": "ld.b32 rows"}), "plan-rows"),
+    (
+        ((264, 64), "bf16", {"direction": "store", "atom_order": "row", "swizzle": "128B", "consumer": "st.b32 rows"}),
+        None,
+    ),
+    (
+        ((263, 64), "bf16", {"direction": "store", "atom_order": "row", "swizzle": "128B", "consumer": "st.b32 rows"}),
+        "plan-rows",
+    ),
+    (((16384, 16384), "bf16", {}), "plan-smem"),
 ]
 
 
 @pytest.mark.parametrize(("asked", "rule"), NONSENSE)
 def test_nonsense_is_refused_with_a_rule(asked, rule):
     tile, data_type, options = asked
+    if rule is None:
+        assert ts.plan(tile, data_type, **options).best
+        return
     with pytest.raises(ts.RuleError) as refused:
         _ = ts.plan(tile, data_type, **options).best
     assert rule in {each.rule for each in refused.value.violations}
     assert all(each.fix for each in refused.value.violations)
+
+
+@pytest.mark.parametrize("copy", ["tma", "cp.async"])
+def test_a_refused_store_does_not_send_you_in_circles(copy):
+    with pytest.raises(ts.PlanError) as refused:
+        ts.plan((64, 64), "bf16", arch="sm_80", direction="store", copy=copy)
+    assert not any("copy=" in each.fix for each in refused.value.violations)
 
 
 def test_the_map_of_a_plan_is_built_from_the_tile_shape_alone():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.planner import proof
 from tilescope.planner.boxes import PlannedCopy
-from tilescope.planner.reasons import rank
+from tilescope.planner.reasons import decisive, ranked
 
 problems = st.fixed_dictionaries(
     {
@@ -17,10 +17,15 @@ problems = st.fixed_dictionaries(
             st.sampled_from([8, 16, 24, 64, 64, 96, 128, 256, 320]) | st.integers(1, 300),
             st.sampled_from([8, 16, 32, 48, 64, 64, 128, 256]) | st.integers(1, 300),
         ),
-        "data_type": st.sampled_from(["bf16", "f16", "tf32", "e4m3", "s8", "f32", "f64", "e2m1", "u8"]),
+        "data_type": st.sampled_from(
+            ["bf16", "f16", "tf32", "e4m3", "s8", "f32", "f64", "u64", "e2m1", "e2m3", "u8", "b1", "16u4_align16b"]
+        ),
+        "arch": st.sampled_from(["sm_90", "sm_90", "sm_80", "sm_100", "sm_103", "sm_120"]),
         "major": st.sampled_from(["K", "MN"]),
-        "consumer": st.sampled_from(["wgmma", "ldmatrix", "ld.b128 columns", "ld.b32 rows", "st.b128 rows"]),
-        "swizzle": st.sampled_from([None, None, None, "none", "32B", "64B", "128B", "128B_ATOM_32B"]),
+        "consumer": st.sampled_from(["wgmma", "tcgen05", "ldmatrix", "ld.b128 columns", "ld.b32 rows", "st.b128 rows"]),
+        "swizzle": st.sampled_from(
+            [None, None, None, "none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B"]
+        ),
         "atom_order": st.sampled_from([None, None, "column", "row"]),
         "operand": st.sampled_from([None, "A", "B"]),
         "stages": st.integers(1, 6),
@@ -28,6 +33,10 @@ problems = st.fixed_dictionaries(
         "direction": st.sampled_from(["load", "load", "store"]),
         "traffic": st.sampled_from(["dense", "sparse"]),
         "fold": st.booleans(),
+        "global_shape": st.none() | st.tuples(st.integers(1, 2000), st.integers(1, 250).map(lambda n: 8 * n)),
+        "strides_bytes": st.none()
+        | st.integers(0, 500).map(lambda n: (16 * n,))
+        | st.integers(1, 8000).map(lambda n: (n,)),
     }
 )
 
@@ -42,10 +51,12 @@ def check(problem):
     if best is None:
         assert reasons
         assert [each for each in reasons if not (each.found and each.limit and each.fix)] == []
-        assert "plan-proof" not in {each.rule for each in reasons}  # no plan may be wrong, only impossible
+        # No plan may be wrong, only impossible; and what cannot be asked for is not what to change.
+        assert {"plan-proof", "memory-extent", "smem-address"}.isdisjoint(each.rule for each in reasons)
         return
-    proof.prove(best)
-    assert report.candidates == tuple(sorted(report.candidates, key=rank))
+    proof.prove(best, proof.Consumed.of(best.problem, best.layout, best.canonical))
+    assert report.candidates == tuple(ranked(list(report.candidates)))
+    assert decisive(best, best) is None
     assert best.reasons
 
 
@@ -66,4 +77,7 @@ def test_the_proof_notices_a_copy_that_lands_in_the_wrong_place():
     best = ts.plan((64, 128), "bf16").best
     moved = tuple(PlannedCopy(copy.coords, copy.smem_offset_bytes ^ 8192) for copy in best.copies)
     with pytest.raises(ts.PlanError, match=r"plan-proof.*element \(0, 0\)"):
-        proof.prove(replace(best, boxes=replace(best.boxes, copies=moved)))
+        proof.prove(
+            replace(best, boxes=replace(best.boxes, copies=moved)),
+            proof.Consumed.of(best.problem, best.layout, best.canonical),
+        )

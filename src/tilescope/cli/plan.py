@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from tilescope.arch import Arch
 from tilescope.cli.options import extents, output_options
 from tilescope.cli.output import Output
 from tilescope.errors import PlanError
-from tilescope.planner import best_consumer
+from tilescope.planner import Plan, best_consumer
 from tilescope.planner import plan as find_plans
 
 
@@ -32,6 +33,7 @@ from tilescope.planner import plan as find_plans
 @click.option("--traffic", default="dense", help="dense or sparse: chooses the L2 promotion. [default: dense]")
 @click.option("--fold", is_flag=True, help="Also offer maps of rank 3 and 4 that take one copy.")
 @click.option("--global-shape", type=extents, metavar="MNxK", help="The whole matrix: strides and edges.")
+@click.option("--strides-bytes", type=int, help="Bytes from row to row of the matrix. [default: its own rows]")
 @click.option("--why", is_flag=True, help="Name the reasons of every refused candidate.")
 @output_options
 def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **options: Any) -> int:
@@ -39,17 +41,37 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
     """
+    if options["strides_bytes"] is not None:
+        options["strides_bytes"] = (options["strides_bytes"],)
     options["consumer"] = options["consumer"] or best_consumer(Arch.named(options["arch"]))
     try:
         report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
     except PlanError as error:
-        return _refused(error)
-    output.show(report, why=why)
+        return _refused(error, output)
+    output.show(report, extra={"best": _for_a_kernel(report.best)} if report.candidates else None, why=why)
     return 0 if report.candidates else 1
 
 
-def _refused(error: PlanError) -> int:
+def _for_a_kernel(plan: Plan) -> dict[str, Any]:
+    """What a kernel needs of a plan beyond its own plain data: descriptors of a stage at shared address 0, and so on."""
+    facts: dict[str, Any] = {
+        "c_expression": plan.c_expression, "stage_bytes": plan.stage_bytes, "total_smem_bytes": plan.total_smem_bytes,
+        "barrier_bytes": plan.barrier_bytes, "blocks_per_sm": plan.blocks_per_sm,
+    }  # fmt: skip
+    if plan.boxes is None:
+        facts["chunk_order"] = plan.chunk_order.tolist()
+    else:
+        facts["tensor_map"] = plan.tensor_map(0, plan.problem.global_shape or plan.problem.tile).to_dict()
+    if plan.canonical is not None and plan.problem.consumer != "ldmatrix":
+        facts["descriptors"] = [[hex(step.encode()) for step in block] for block in plan.descriptors()]
+    return facts
+
+
+def _refused(error: PlanError, output: Output) -> int:
     """The answer is no: the reasons on stdout, and status 1."""
+    if output.as_json:
+        click.echo(json.dumps({"violations": [each.to_dict() for each in error.violations]}, indent=2))
+        return 1
     for violation in error.violations:
         click.echo(violation)
     return 1

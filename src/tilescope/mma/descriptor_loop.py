@@ -60,8 +60,9 @@ class DescriptorLoop(Value):
         choices = extents.m if self.operand == "A" else extents.n
         block_mn = max(each for each in choices if mn % each == 0 and each % self.tile.canonical.atom[0] == 0)
         object.__setattr__(self, "block_mn", block_mn)
+        strides_bytes = {"leading_bytes": self.tile.leading_bytes, "stride_bytes": self.tile.stride_bytes}
         descriptors = tuple(
-            tuple(self._descriptor(mn_first, k_first) for k_first in range(0, k, self.k_per_step))
+            tuple(self._descriptor(mn_first, k_first, **strides_bytes) for k_first in range(0, k, self.k_per_step))
             for mn_first in range(0, mn, block_mn)
         )
         object.__setattr__(self, "descriptors", descriptors)
@@ -71,11 +72,11 @@ class DescriptorLoop(Value):
         """What one instruction takes; RuleError where there is none for the type."""
         raise NotImplementedError
 
-    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
+    def _descriptor(self, mn: int, k: int, leading_bytes: int, stride_bytes: int) -> OperandDescriptor:
         return self.described(
             self.tile.logical(mn, k),
-            leading_bytes=self.tile.leading_bytes,
-            stride_bytes=self.tile.stride_bytes,
+            leading_bytes=leading_bytes,
+            stride_bytes=stride_bytes,
             swizzle=self.tile.canonical.swizzle,
         )
 
@@ -90,13 +91,12 @@ class DescriptorLoop(Value):
 
     def addresses(self) -> npt.NDArray[np.int64]:
         """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
-        layout = self.tile.canonical
-        return np.concatenate([
-            np.concatenate([
-                step.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits) for step in block
-            ], axis=1)
-            for block in self.descriptors
-        ])  # fmt: skip
+        layout, first = self.tile.canonical, self.descriptors[0][0]
+        read = first.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits)
+        offset = first.physical(read) - first.start_address  # the descriptors differ in their start alone
+        starts = np.array([[step.start_address for step in block] for block in self.descriptors])
+        addresses: npt.NDArray[np.int64] = first.physical(starts[:, None, :, None] + offset[:, None, :])
+        return addresses.reshape(self.tile.shape)
 
     @property
     def k_per_step(self) -> int:

@@ -13,6 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
 from tilescope.layout import AtomOrder
@@ -56,15 +59,27 @@ class Tcgen05Loop(DescriptorLoop):
         single = kind.shapes[0]
         return Extents(single.m, single.n, kind.k)
 
-    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
+    def _descriptor(self, mn: int, k: int, leading_bytes: int, stride_bytes: int) -> OperandDescriptor:
         if self.k_step_bytes == K_STEP_BYTES:
-            return DescriptorLoop._descriptor(self, mn, k)
+            return DescriptorLoop._descriptor(self, mn, k, leading_bytes, stride_bytes)
         atom_k = self.tile.canonical.atom[1]
         following = min(k // atom_k + 1, self.tile.shape[1] // atom_k - 1) * atom_k  # the last step needs none
         return Tcgen05Descriptor(
-            self.tile.logical(mn, k), leading_bytes=self.tile.logical(mn, following), stride_bytes=self.tile.stride_bytes,
+            self.tile.logical(mn, k), leading_bytes=self.tile.logical(mn, following), stride_bytes=stride_bytes,
             swizzle=self.tile.canonical.swizzle, leading_is_address=True,
         )  # fmt: skip
+
+    def addresses(self) -> npt.NDArray[np.int64]:
+        """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
+        if self.k_step_bytes == K_STEP_BYTES:
+            return DescriptorLoop.addresses(self)
+        layout = self.tile.canonical  # each step names an atom of its own: one by one
+        return np.concatenate([
+            np.concatenate([
+                step.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits) for step in block
+            ], axis=1)
+            for block in self.descriptors
+        ])  # fmt: skip
 
     @property
     def k_per_step(self) -> int:

@@ -8,10 +8,16 @@
               256B       4231   4036   3467   2385
 
 Width decides: a narrow row wastes the request. Height matters only for tiny boxes of narrow rows.
+
+The same tiles stored, 512 MiB of them (driver 580.159.04); promotion and height made no difference:
+
+    bytes of a box row    128     64     32     16
+                         4190   4319   3060    886
 """
 
 from __future__ import annotations
 
+from tilescope.planner.problem import Direction
 from tilescope.tensor_map.option import L2PromotionName
 
 WIDTHS_BYTES = (128, 64, 32, 16)
@@ -30,7 +36,13 @@ MEASURED_BY_ROWS = {
     8:  dict(zip(WIDTHS_BYTES, (4434, 4370, 3443, 1946), strict=True)),
 }
 # fmt: on
-BEST_GB_PER_S = max(speed for row in MEASURED_GB_PER_S.values() for speed in row.values())
+STORED_GB_PER_S = dict(zip(WIDTHS_BYTES, (4190, 4319, 3060, 886), strict=True))
+BEST_GB_PER_S = {
+    "load": max(speed for row in MEASURED_GB_PER_S.values() for speed in row.values()),
+    "store": max(STORED_GB_PER_S.values()),
+}
+SMS, SM_HZ = 132, 1.98e9  # of an H200
+SECTOR_BYTES = 32  # the least that global memory delivers
 
 
 def request_bytes(row_bytes: int) -> int:
@@ -38,17 +50,39 @@ def request_bytes(row_bytes: int) -> int:
     return min(row_bytes, 128)
 
 
-def bandwidth_share(row_bytes: int, box_rows: int, l2_promotion: L2PromotionName) -> float:
-    """Predicted speed of such boxes, as a share of the best that was measured.
+def bandwidth_share(direction: Direction, row_bytes: int, box_rows: int, l2_promotion: L2PromotionName) -> float:
+    """Predicted speed of such boxes, as a share of the best that was measured in this direction.
 
-    >>> bandwidth_share(128, 64, "128B"), round(bandwidth_share(16, 8, "128B"), 2)
+    >>> bandwidth_share("load", 128, 64, "128B"), round(bandwidth_share("load", 16, 8, "128B"), 2)
     (1.0, 0.44)
+    >>> round(bandwidth_share("store", 16, 8, "128B"), 2)
+    0.21
     """
     width = max(each for each in WIDTHS_BYTES if each <= max(16, request_bytes(row_bytes)))
+    if direction == "store":
+        return STORED_GB_PER_S[width] / BEST_GB_PER_S["store"]
     rows = max(each for each in MEASURED_BY_ROWS if each <= max(8, box_rows))
-    by_width = MEASURED_GB_PER_S[l2_promotion][width] / BEST_GB_PER_S
+    by_width = MEASURED_GB_PER_S[l2_promotion][width] / BEST_GB_PER_S["load"]
     by_height = min(1.0, MEASURED_BY_ROWS[rows][width] / MEASURED_BY_ROWS[64][width])
     return by_width * by_height
+
+
+def sector_share(request_bytes: int) -> float:
+    """How much of what global memory delivers a request of so many contiguous bytes uses (threads, unmeasured).
+
+    >>> sector_share(16), sector_share(64), sector_share(48)
+    (0.5, 1.0, 0.75)
+    """
+    return request_bytes / (-(-request_bytes // SECTOR_BYTES) * SECTOR_BYTES)
+
+
+def gmem_cycles(direction: Direction, moved_bytes: int, share: float) -> int:
+    """Cycles for which so many bytes keep one SM's part of global memory busy.
+
+    >>> gmem_cycles("load", 8192, 1.0)  # 17 bytes a cycle; shared memory moves 128
+    470
+    """
+    return round(moved_bytes / (BEST_GB_PER_S[direction] * 1e9 / SMS / SM_HZ * share))
 
 
 def best_promotion(traffic: str) -> L2PromotionName:

@@ -13,16 +13,22 @@ high as the atoms that follow each other in shared memory:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import gcd
 from typing import Any
+
+import numpy as np
 
 from tilescope.errors import Violation
 from tilescope.layout import Layout
 from tilescope.planner.problem import Problem
+from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
 
 LARGEST_BOX = 256  # elements of a box in one dimension
+SMALLEST_BOX = 8  # rows worth trying: below, nothing was measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,43 +60,47 @@ class Boxes(Value):
 
 
 def split(layout: Layout) -> tuple[Boxes, ...]:
-    """The ways to cut the tile into boxes of a rank-2 map: the tallest boxes, and boxes half as tall.
+    """The ways to cut the tile into boxes of a rank-2 map: the tallest boxes, then half as tall, down to 8 rows.
+
+    A box starts on a line of 128 bytes; the swizzle follows the absolute address, so it may start within a pattern.
 
     >>> column = Layout((64, 32), 16, atom=(8, 16), swizzle="32B")
     >>> [(boxes.box, len(boxes.copies)) for boxes in split(column)]
-    [((16, 64), 2), ((16, 32), 4)]
+    [((16, 64), 2), ((16, 32), 4), ((16, 16), 8), ((16, 8), 16)]
     >>> row = Layout((64, 32), 16, atom=(8, 16), atom_order="row", swizzle="32B")
     >>> [(boxes.box, len(boxes.copies)) for boxes in split(row)]
     [((16, 8), 16)]
+    >>> split(Layout((296, 64), 16, atom=(8, 64), swizzle="128B"))[0].box  # at most 256 rows
+    (64, 148)
     """
     atom_rows, width = layout.atom
     run = layout.shape[0] if layout.atom_order == "column" else atom_rows  # rows that follow each other
-    tallest = max(_divisors(run, atom_rows if run > atom_rows else 1))
-    heights = [tallest]
-    if tallest % (2 * atom_rows) == 0:
-        heights.append(tallest // 2)
-    return tuple(
-        Boxes(
-            (width, height),
-            tuple(
-                PlannedCopy((column, row), layout.logical(row, column) - layout.start)
-                for column in range(0, layout.shape[1], width)
-                for row in range(0, layout.shape[0], height)
-            ),
-            folded=False,
-        )
-        for height in heights
-    )
+    even = _heights(run, layout.pitch_bytes)
+    heights = even[:1]
+    while heights[-1] % 2 == 0 and heights[-1] // 2 in even and heights[-1] // 2 >= SMALLEST_BOX:
+        heights.append(heights[-1] // 2)
+    return tuple(Boxes((width, height), _grid(layout, width, height), folded=False) for height in heights)
 
 
-def _divisors(run: int, step: int) -> list[int]:
-    """Heights that cut `run` rows into equal boxes of at most 256 rows, in multiples of `step` where possible."""
-    whole = [rows for rows in range(step, min(run, LARGEST_BOX) + 1, step) if run % rows == 0]
-    return whole or [1]
+def _grid(layout: Layout, width: int, height: int) -> tuple[PlannedCopy, ...]:
+    """The copies of all boxes, one column of the tile after the other."""
+    columns, rows = np.arange(0, layout.shape[1], width), np.arange(0, layout.shape[0], height)
+    offsets = (layout.logical(rows[None, :], columns[:, None]) - layout.start).reshape(-1).tolist()
+    corners = product(columns.tolist(), rows.tolist())
+    return tuple(PlannedCopy(corner, offset) for corner, offset in zip(corners, offsets, strict=True))
 
 
-def fold(layout: Layout) -> Boxes | None:
-    """The whole tile as one box of a rank-3 or rank-4 view; None where the box would be too large.
+def _heights(run: int, pitch_bytes: int) -> list[int]:
+    """Heights of boxes that cut `run` rows evenly, each box on a line of its own, the tallest first.
+
+    Where nothing fits, the nearest: the rules then say what is wrong with it.
+    """
+    even = [rows for rows in range(min(run, LARGEST_BOX), 0, -1) if run % rows == 0]
+    return [rows for rows in even if rows == run or rows * pitch_bytes % SMEM_LINE_BYTES == 0] or even
+
+
+def fold(layout: Layout) -> Boxes:
+    """The whole tile as one box of a rank-3 or rank-4 view.
 
     >>> fold(Layout((64, 32), 16, atom=(8, 16), swizzle="32B")).box
     (16, 64, 2)
@@ -99,12 +109,29 @@ def fold(layout: Layout) -> Boxes | None:
     """
     rows, columns = layout.shape
     atom_rows, width = layout.atom
-    box = (width, rows, columns // width)
+    box: tuple[int, ...] = (width, rows, columns // width)
     if layout.atom_order == "row":
-        box = (width, atom_rows, columns // width, rows // atom_rows)  # type: ignore[assignment]
-    if max(box) > LARGEST_BOX:
-        return None
+        box = (width, atom_rows, columns // width, rows // atom_rows)
     return Boxes(box, (PlannedCopy((0,) * len(box), 0),), folded=True)
+
+
+def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
+    """Why the boxes cannot lie one behind the other: each starts on a line of 128 bytes.
+
+    >>> layout = Layout((3, 320), 8, atom=(3, 80))
+    >>> [str(each) for each in misplaced(layout, split(layout)[0])]
+    ['plan-rows: 3 rows of 80 bytes, 240 bytes a box; the next box starts on a line of 128 bytes. Use 8 rows.']
+    """
+    if not any(copy.smem_offset_bytes % SMEM_LINE_BYTES for copy in boxes.copies):
+        return []
+    height, pitch = boxes.box[1], layout.pitch_bytes
+    step = SMEM_LINE_BYTES // gcd(SMEM_LINE_BYTES, pitch)  # rows that fill whole lines
+    rows = layout.shape[0]
+    up = -(-rows // step) * step
+    return [Violation(
+        "plan-rows", "error", "tile", f"{height} rows of {pitch} bytes, {height * pitch} bytes a box",
+        f"the next box starts on a line of {SMEM_LINE_BYTES} bytes", f"Use {up} rows." if up > rows else f"Use {rows + step} rows.",
+    )]  # fmt: skip
 
 
 def map_arguments(

@@ -45,7 +45,7 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
     if problem.swizzle is not None:
         return (problem.swizzle,)
     known = [row for row in SWIZZLE.values() if row.feature and problem.arch.has(row.feature)]
-    if problem.copy != "tma":
+    if problem.copy != "tma":  # software may follow any pattern; tensor cores know these
         known = [SWIZZLE[name] for name in ("none", "32B", "64B", "128B")]
     return tuple(row for row in known if row.name != "96B")  # no driver call makes it
 
@@ -67,12 +67,18 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     rows = (
         problem.rows if atom_order == "column" else min(problem.rows, swizzle.repeat_bytes * 8 // (width * bits) or 1)
     )
-    if problem.columns % width or problem.rows % rows:
-        up = -(-problem.columns // width) * width
-        raise RuleError([Violation(
-            "plan-span", "error", "tile", f"{problem.columns} contiguous elements of {bits} bits",
-            f"swizzle {swizzle.name} takes rows of {width}", f"Use {up}, or a smaller swizzle.",
-        )])  # fmt: skip
+    refusals = []
+
+    def refuse(rule: str, found: str, fix: str) -> None:
+        limit = f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits"
+        refusals.append(Violation(rule, "error", "tile", found, limit, f"{fix}, or a smaller swizzle."))
+
+    if problem.columns % width:
+        refuse("plan-span", f"{problem.columns} contiguous elements", f"Use {_up(problem.columns, width)}")
+    if problem.rows % rows:
+        refuse("plan-rows", f"{problem.rows} rows in row order", f"Use {_up(problem.rows, rows)}")
+    if refusals:
+        raise RuleError(refusals)
     layout = Layout((problem.rows, problem.columns), bits, atom=(rows, width), atom_order=atom_order, swizzle=swizzle)
     return layout, None
 
@@ -96,9 +102,11 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
         return problems
     reader = "ldmatrix" if problem.major == "K" else "ldmatrix.trans"
     if not any(each.instruction == reader for each in canonical.readers):
+        narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
         refuse(
             "plan-layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
-            "ldmatrix does not read this layout",
+            "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not" if narrow
+            else "ldmatrix does not read this layout",
             "Use a K-major tile, or transpose while copying." if canonical.major == "MN" else "Use swizzle 128B, 64B, 32B or none.",
         )  # fmt: skip
     mn = problem.tile[0]
@@ -113,24 +121,21 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def consumer_wavefronts(problem: Problem, layout: Layout) -> Wavefronts:
-    """What the consumer's reads of the whole tile take (of a store: the writes of its producer)."""
-    if problem.direction == "store":
-        return _counted(epilogue_pattern(problem), layout)
+def counted_access(problem: Problem) -> Access | None:
+    """The accesses whose wavefronts are counted: the consumer's reads, for a store the writes of its producer."""
     if isinstance(problem.consumer, Access):
-        return _counted(problem.consumer, layout)
-    if problem.consumer == "ldmatrix":
-        return _counted(ldmatrix_pattern(problem), layout)
-    return UNCOUNTED
+        return problem.consumer
+    if problem.direction == "store":
+        return epilogue_pattern(problem)
+    return ldmatrix_pattern(problem) if problem.consumer == "ldmatrix" else None
 
 
-def access_name(problem: Problem) -> str:
-    """The name of the accesses that `consumer_wavefronts` counts."""
-    if problem.direction == "store":
-        return epilogue_pattern(problem).name
-    if isinstance(problem.consumer, Access):
-        return problem.consumer.name
-    return ldmatrix_pattern(problem).name if problem.consumer == "ldmatrix" else problem.consumer
+def wavefronts_on(layout: Layout, access: Access | None) -> Wavefronts:
+    """What all these accesses take on a layout."""
+    if access is None:
+        return UNCOUNTED
+    report = tile_report([access], layout)
+    return Wavefronts(report.wavefronts, report.ideal)
 
 
 def ldmatrix_pattern(problem: Problem) -> Access:
@@ -149,12 +154,13 @@ def reads_plain_rows_freely(problem: Problem) -> bool:
     """
     if problem.columns > LARGEST_PLAIN_ROW:
         return False
-    plain = _counted(ldmatrix_pattern(problem), Layout((problem.rows, problem.columns), problem.data_type.smem_bits))
+    rows = Layout((problem.rows, problem.columns), problem.data_type.smem_bits)
+    plain = wavefronts_on(rows, ldmatrix_pattern(problem))
     return plain.taken == plain.ideal
 
 
 def epilogue_pattern(problem: Problem) -> Access:
-    """How a tile of results leaves the registers; an access pattern given as consumer is that of the writer.
+    """How a tile of results leaves the registers, where nobody says otherwise.
 
     16 bits                stmatrix                       eight rows of 16 bytes at a time
     64 bits                mma's D fragment               two neighbours a lane
@@ -163,8 +169,6 @@ def epilogue_pattern(problem: Problem) -> Access:
 
     In an MN-major tile a lane's neighbours are far apart: single elements.
     """
-    if isinstance(problem.consumer, Access):
-        return problem.consumer
     tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
     transposed = problem.major == "MN"
     if transposed and bits < 8:
@@ -194,11 +198,6 @@ def _widest(make: Any) -> Access:
             return access
     assert errors is not None
     raise errors
-
-
-def _counted(access: Access, layout: Layout) -> Wavefronts:
-    report = tile_report([access], layout)
-    return Wavefronts(report.wavefronts, report.ideal)
 
 
 def operand_of(problem: Problem) -> Operand:

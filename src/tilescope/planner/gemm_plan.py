@@ -14,11 +14,9 @@ from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, tile_grid, tile_rounds
-from tilescope.planner.plans import Plan
+from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.product import Tile
 from tilescope.value import Value, row_field
-
-BARRIER_BYTES = 8  # an mbarrier
 
 
 class SmemRegion(NamedTuple):
@@ -137,7 +135,7 @@ def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[Sm
         ("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         ("b", stages, b.stage_bytes, b.smem_alignment_bytes),
         *([] if epilogue is None else [("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes)]),
-        *([("barriers", barriers, BARRIER_BYTES, BARRIER_BYTES)] if barriers else []),
+        *([("barriers", barriers, MBARRIER_BYTES, MBARRIER_BYTES)] if barriers else []),
     ]
     found: list[SmemRegion] = []
     for name, count, piece_bytes, alignment_bytes in wanted:

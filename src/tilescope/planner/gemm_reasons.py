@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.planner.gemm_plan import BARRIER_BYTES, GemmPlan
+from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_tiles import (
     BYTES_PER_S,
     FLOPS_16_BIT,
@@ -14,6 +14,7 @@ from tilescope.planner.gemm_tiles import (
     in_words,
     memory_us,
 )
+from tilescope.planner.plans import MBARRIER_BYTES
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     EXTENTS,
@@ -89,7 +90,7 @@ def _stage_words(best: GemmPlan) -> str:
     if best.epilogue is not None:
         parts.append(f"an epilogue of {best.epilogue.stage_bytes}")
     if best.a.boxes is not None:
-        parts.append(f"{2 * best.stages} mbarriers of {BARRIER_BYTES}")
+        parts.append(f"{2 * best.stages} mbarriers of {MBARRIER_BYTES}")
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     return f"{listed}: {best.smem_bytes} of {best.budget_bytes} bytes."
 
@@ -116,7 +117,7 @@ def _epilogue_words(best: GemmPlan) -> list[str]:
         return ["Without TMA the accumulators are stored straight from registers: no shared memory for C."]
     width = best.epilogue.problem.columns
     turns = f", {in_number(best.slices, 'slice')} in turn" if best.slices > 1 else ""
-    slices = f"Epilogue: {width} columns of C at a time{turns}, written by {best.epilogue.consumer_access}"
+    slices = f"Epilogue: {width} columns of C at a time{turns}, written by {best.epilogue.costs.access}"
     return [f"{slices}, stored by TMA with swizzle {best.epilogue.swizzle.name}."]
 
 

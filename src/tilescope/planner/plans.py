@@ -14,8 +14,8 @@ from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
-from tilescope.planner.consumers import access_name, descriptors_of
-from tilescope.planner.problem import Problem
+from tilescope.planner.consumers import descriptors_of
+from tilescope.planner.problem import Problem, pitch_given
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
@@ -23,6 +23,7 @@ from tilescope.tensor_map.reading import integers
 from tilescope.value import Value, row_field
 
 RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
+MBARRIER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,24 @@ class Costs(Value):
     read_ideal: int | None
     write_wavefronts: int | None  # where threads write; TMA has none
     write_ideal: int | None
-    bandwidth_share: float | None  # of the fastest boxes measured
+    bandwidth_share: float | None  # of the fastest boxes measured in this direction
+    gmem_cycles: int  # for which the tile keeps one SM's part of global memory busy, at an H200's rates
+    access: str  # what is counted: the consumer's reads, for a store the epilogue's writes; "" where nothing is
+
+    @property
+    def wavefronts(self) -> int:
+        """Wavefronts of shared memory, reading and writing; each takes a cycle."""
+        return (self.read_wavefronts or 0) + (self.write_wavefronts or 0)
 
     @property
     def excess_wavefronts(self) -> int:
-        """Wavefronts lost to bank conflicts, reading and writing."""
-        read = (self.read_wavefronts or 0) - (self.read_ideal or 0)
-        return read + (self.write_wavefronts or 0) - (self.write_ideal or 0)
+        """Of these, what is lost to bank conflicts."""
+        return self.wavefronts - (self.read_ideal or 0) - (self.write_ideal or 0)
+
+    @property
+    def cycles(self) -> int:
+        """What bounds a stream of such tiles: global and shared memory work side by side, the slower one counts."""
+        return max(self.gmem_cycles, self.wavefronts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,14 +128,21 @@ class Plan(Value):
 
     @property
     def total_smem_bytes(self) -> int:
-        """Shared memory of all stages."""
+        """Shared memory of all stages, without their mbarriers."""
         return self.problem.stages * self.stage_bytes
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Shared memory of the mbarriers, one for each stage that TMA loads."""
+        return self.problem.stages * _barrier_bytes(self.problem)
 
     @property
     def blocks_per_sm(self) -> int:
         """Blocks that fit an SM by their shared memory alone."""
         arch = self.problem.arch
-        return min(arch.blocks_per_sm, arch.smem_per_sm_bytes // (self.total_smem_bytes + RESERVED_BYTES))
+        return min(
+            arch.blocks_per_sm, arch.smem_per_sm_bytes // (self.total_smem_bytes + self.barrier_bytes + RESERVED_BYTES)
+        )
 
     def tensor_map(
         self, address: int, global_shape: tuple[int, int] | None = None, strides_bytes: Sequence[int] | None = None
@@ -142,13 +161,9 @@ class Plan(Value):
                 "only TMA reads a tensor map",
                 'Plan with copy="tma".',
             )
-        shape = self.problem.global_shape if global_shape is None else integers("global_shape", global_shape)
-        if shape is None or len(shape) != 2:
-            raise broken(
-                "plan-shape", "global_shape", printed(global_shape), "(mn, k) of the whole matrix", "Give two extents."
-            )
-        strides = self.problem.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes)
-        whole = (shape[0], shape[1])
+        given = self.problem.global_shape if global_shape is None else global_shape
+        whole = _matrix_shape(given)
+        strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
         if self.folded:
             problems = unfoldable(self.problem, self.layout, whole)
             if problems:
@@ -168,6 +183,13 @@ class Plan(Value):
         column, row = (k, mn) if self.problem.major == "K" else (mn, k)
         if not self.folded:
             corner: tuple[int, ...] = (column, row)
+        elif column % self.layout.atom[1] or (self.atom_order == "row" and row % self.layout.atom[0]):
+            rows, columns = self.layout.atom
+            raise broken(
+                "plan-corner", "mn, k", f"(mn, k) = ({mn}, {k})",
+                f"a folded map sees columns of {columns}" + (f" and groups of {rows} rows" if self.atom_order == "row" else ""),
+                "Start tiles on whole ones, or use the plan that is not folded.",
+            )  # fmt: skip
         elif self.atom_order == "column":
             corner = (0, row, column // self.layout.atom[1])
         else:
@@ -187,11 +209,6 @@ class Plan(Value):
         ['0x4000004000010040', '0x4000004000010042']
         """
         return descriptors_of(self.problem, self.canonical, self.atom_order, smem_address)
-
-    @property
-    def consumer_access(self) -> str:
-        """The accesses whose wavefronts are counted: of the consumer, or for a store of the epilogue."""
-        return access_name(self.problem)
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
@@ -222,23 +239,57 @@ class Plan(Value):
         return self.layout.c_expression
 
     def edge(self, global_shape: tuple[int, int] | None = None) -> tuple[str, ...]:
-        """What the last tiles of a matrix hold: how much of them is fill.
+        """What becomes of the last tiles of a matrix: how much of them lies outside.
 
         >>> from tilescope.planner import plan
         >>> plan((128, 64), "bf16").best.edge((1000, 4096))
         ('mn: 8 tiles of 128, the last with 104 of 128: 24 filled',)
         """
-        shape = self.problem.global_shape if global_shape is None else global_shape
+        shape = self.problem.global_shape if global_shape is None else _matrix_shape(global_shape)
         if shape is None:
             return ()
+        fate = "filled"
+        if self.problem.direction == "store":
+            fate = "dropped"
+        elif self.boxes is None:
+            fate = "to be filled by the kernel (cp.async with a source size of 0, or a predicate)"
         found = []
         for name, whole, part in zip(("mn", "k"), shape, self.problem.tile, strict=True):
             last = whole % part
             if last:
                 found.append(
-                    f"{name}: {-(-whole // part)} tiles of {part}, the last with {last} of {part}: {part - last} filled"
+                    f"{name}: {-(-whole // part)} tiles of {part}, the last with {last} of {part}: {part - last} {fate}"
                 )
         return tuple(found)
+
+
+def _matrix_shape(given: Any) -> tuple[int, int]:
+    """(mn, k) of a whole matrix."""
+    shape = integers("global_shape", given)
+    if len(shape) != 2 or min(shape) < 1:
+        raise broken("plan-shape", "global_shape", printed(given), "(mn, k) of the whole matrix", "Give two extents.")
+    return shape[0], shape[1]
+
+
+def require_shared_memory(problem: Problem, layout: Layout) -> None:
+    """Refuse what all stages of a layout, and their mbarriers, do not fit into a block."""
+    arch = problem.arch
+    stage = -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
+    barrier = _barrier_bytes(problem)
+    needed = problem.stages * (stage + barrier)
+    if needed > arch.smem_per_block_bytes:
+        fit = arch.smem_per_block_bytes // (stage + barrier)
+        barriers = " and their mbarriers" if barrier else ""
+        raise broken(
+            "plan-smem", "stages" if fit else "tile", f"{problem.stages} x {stage}{barriers} = {needed} bytes",
+            f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
+            f"Use {fit} stages or fewer." if fit else "Use a smaller tile.",
+        )  # fmt: skip
+
+
+def _barrier_bytes(problem: Problem) -> int:
+    """Of one stage: TMA loads complete on an mbarrier, stores and threads by groups."""
+    return MBARRIER_BYTES if problem.copy == "tma" and problem.direction == "load" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

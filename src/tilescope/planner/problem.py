@@ -17,7 +17,7 @@ from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_n
 from tilescope.layout import ATOM_ORDERS, AtomOrder
 from tilescope.mma.canonical import Major, major_named, tile_shape
 from tilescope.smem.access import Access
-from tilescope.swizzle import Swizzle, SwizzleName
+from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map.reading import integer, integers
 from tilescope.value import Value, row_field
 
@@ -104,6 +104,14 @@ class Problem(Value):
         return self.columns * self.data_type.smem_bits // 8
 
     @property
+    def pitch_bytes(self) -> int:
+        """From one row to the next in global memory: as given, else the whole matrix's (or the tile's) own rows."""
+        if self.strides_bytes is not None:
+            return self.strides_bytes[0]
+        mn, k = self.global_shape or self.tile
+        return (k if self.major == "K" else mn) * self.data_type.bits // 8
+
+    @property
     def for_tensor_core(self) -> bool:
         """Whether the tile must lie in the atoms of a tensor core."""
         return self.direction == "load" and isinstance(self.consumer, str)
@@ -158,15 +166,35 @@ def _contradictions(problem: Problem) -> list[Violation]:
             f"{consumer} exists on {', '.join(architectures_with(consumer))}; {arch.name} has {', '.join(here)}",
             f'Use consumer="{nearest}", or arch="{architectures_with(consumer)[0]}".',
         ))  # fmt: skip
-    if problem.copy == "tma" and not arch.has("tma"):
+    if problem.direction == "store" and not arch.has("tma"):
+        problems.append(Violation(
+            "plan-copy", "error", "direction", f"a store on {arch.name}",
+            f"stores are planned through TMA, which exists on {', '.join(architectures_with('tma'))}",
+            "Use one of these, or let each thread write its results to global memory.",
+        ))  # fmt: skip
+    elif problem.copy == "tma" and not arch.has("tma"):
         problems.append(Violation(
             "plan-copy", "error", "copy", f"copy = tma on {arch.name}",
             f"TMA exists on {', '.join(architectures_with('tma'))}", 'Use copy="cp.async".',
         ))  # fmt: skip
-    if problem.direction == "store" and problem.copy != "tma":
+    elif problem.direction == "store" and problem.copy != "tma":
         problems.append(Violation(
             "plan-copy", "error", "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
             'Use copy="tma".',
+        ))  # fmt: skip
+    if problem.copy != "tma":
+        problems += _beyond_threads(problem)
+    elif problem.data_type.tma.bits != problem.data_type.bits:
+        each = problem.data_type.tma.bits // problem.data_type.bits
+        tile = (
+            (problem.tile[0], problem.tile[1] // each)
+            if problem.major == "K"
+            else (problem.tile[0] // each, problem.tile[1])
+        )
+        problems.append(Violation(
+            "plan-type", "error", "data_type", f"{problem.data_type.name} by TMA",
+            f"TMA moves {each} elements of {problem.data_type.name} as one {problem.data_type.tma.name}",
+            f'Plan {tile[0]} x {tile[1]} of "{problem.data_type.tma.name}": the same bytes and descriptors.',
         ))  # fmt: skip
     bits = problem.columns * problem.data_type.bits
     if bits % 128:
@@ -177,6 +205,31 @@ def _contradictions(problem: Problem) -> list[Violation]:
             "plan-row", "error", "tile",
             f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
             "copies move multiples of 16 bytes", f"Use {name} = {up}.",
+        ))  # fmt: skip
+    return problems
+
+
+def _beyond_threads(problem: Problem) -> list[Violation]:
+    """What TMA does on its way and threads that copy 16 bytes each cannot."""
+    problems = []
+    if problem.pitch_bytes % CHUNK_BYTES:
+        up = -(-problem.pitch_bytes // CHUNK_BYTES) * CHUNK_BYTES
+        argument = "strides_bytes[0]" if problem.strides_bytes is not None else "global_shape"
+        problems.append(Violation(
+            "plan-pitch", "error", argument, f"rows {problem.pitch_bytes} bytes apart",
+            f"a thread of {problem.copy} copies 16 aligned bytes", f"Pad the rows to {up} bytes.",
+        ))  # fmt: skip
+    if problem.data_type.smem_bits != problem.data_type.bits:
+        problems.append(Violation(
+            "plan-type", "error", "data_type", f"{problem.data_type.name} by {problem.copy}",
+            f"its values are {problem.data_type.bits} bits in global memory and {problem.data_type.smem_bits} in shared memory",
+            'Only TMA spreads them out: use copy="tma".',
+        ))  # fmt: skip
+    if problem.swizzle is not None and problem.swizzle.flip_bytes:
+        problems.append(Violation(
+            "plan-swizzle", "error", "swizzle", f"swizzle {problem.swizzle.name} by {problem.copy}",
+            f"a thread copies 16 bytes, and the mode exchanges pieces of {problem.swizzle.flip_bytes}",
+            "Use another swizzle, or TMA.",
         ))  # fmt: skip
     return problems
 
@@ -214,6 +267,17 @@ def _stages(given: Any) -> int:
     return stages
 
 
+def pitch_given(given: Any) -> tuple[int, ...]:
+    """The one stride of a matrix, as `strides_bytes` has it."""
+    strides = integers("strides_bytes", given)
+    if len(strides) != 1 or strides[0] < 0:
+        raise RuleError([Violation(
+            "plan-strides", "error", "strides_bytes", printed(given), "a matrix has one stride: bytes from row to row",
+            "Give (pitch_bytes,).",
+        )])  # fmt: skip
+    return strides
+
+
 def _consumer(given: Any) -> Any:
     if isinstance(given, str | Access):
         return given
@@ -241,5 +305,5 @@ _READERS: dict[str, Any] = {
     "traffic": _one_of("traffic", TRAFFICS),
     "fold": _flag,
     "global_shape": _optional(_extent_pair("global_shape")),
-    "strides_bytes": _optional(lambda given: integers("strides_bytes", given)),
+    "strides_bytes": _optional(pitch_given),
 }

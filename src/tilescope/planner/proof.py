@@ -1,7 +1,8 @@
 """The proof of a plan: words that know their own place go through the planned copies and come out right.
 
 Every 4-byte word of the tile in global memory holds its own index. The emulator copies it as planned; then the
-consumer's view (descriptors where it has them, else the layout) reads every element back:
+consumer's view (descriptors where it has them, else the layout) reads every element back. A store is proven the
+other way round, through the same boxes:
 
     global 0 1 2 3 …  ──▶ planned copies ──▶ shared memory ──▶ descriptor / layout reads (mn, k) ──▶ its own index?
 
@@ -11,79 +12,119 @@ passes of 6 bits as an index has.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import PlanError, Violation
+from tilescope.layout import Layout
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.packed import unpacked
 from tilescope.planner.boxes import map_arguments
+from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
-from tilescope.swizzle import SMEM_LINE_BYTES
+from tilescope.planner.problem import Problem
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
-from tilescope.tma import load, store
+from tilescope.tma import load, load_tiles, store
 
 WORD_BYTES = 4
+NOWHERE = 0xFFFFFFFF  # an index that no tile has
 PIECE_ELEMENTS = 16  # of a padded type, in 16 bytes of shared memory
 
 
-def prove(plan: Plan) -> None:
+class Consumed(NamedTuple):
+    """The consumer's view of a tile at address 0: where it looks for each element (mn, k), and what must be there."""
+
+    address: npt.NDArray[np.int64]
+    word: npt.NDArray[np.uint32]  # the index of the word of global memory that holds the element
+    misplaced: npt.NDArray[np.bool_]  # looked for at another byte of that word, or not looked at
+
+    @classmethod
+    def of(cls, problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Consumed:
+        """By descriptors where the consumer has them, else by the layout."""
+        mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
+        row, column = (mn, k) if problem.major == "K" else (k, mn)
+        if canonical is not None and problem.consumer != "ldmatrix":
+            address = descriptors_of(problem, canonical, layout.atom_order, 0).addresses()
+        else:
+            address = layout.address(row, column)
+        byte = row * _row_bytes(problem) + column * problem.data_type.bits // 8
+        misplaced = address % WORD_BYTES != byte % WORD_BYTES
+        if _is_padded(problem):
+            misplaced = np.zeros_like(misplaced)
+        return cls(address, (byte // WORD_BYTES).astype(np.uint32), misplaced)
+
+
+def prove(plan: Plan, consumed: Consumed) -> None:
     """Raise PlanError, naming the first wrong element, if the plan does not do what it says."""
+    if plan.problem.direction == "store" and _is_padded(plan.problem):
+        _prove_padded_store(plan, consumed)
+        return
+    words = np.arange(plan.problem.rows * _row_bytes(plan.problem) // WORD_BYTES, dtype=np.uint32)
+    smem = _copied_by_threads(plan, words) if plan.boxes is None else _loaded(plan, words)
+    _require_equal(plan, smem.view(np.uint32), consumed)
     if plan.problem.direction == "store":
-        _prove_store(plan)
-    else:
-        _prove_load(plan)
+        _prove_store(plan, words, smem)
 
 
-def _prove_load(plan: Plan) -> None:
-    problem = plan.problem
-    words = np.arange(problem.rows * _row_bytes(plan) // WORD_BYTES, dtype=np.uint32)
+def _copied_by_threads(plan: Plan, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     smem = _shared_memory(plan)
-    if plan.boxes is None:
-        chunks = words.view(np.uint8).reshape(-1, 16)
-        order = plan.chunk_order.reshape(-1)
-        smem.reshape(-1, 16)[order >= 0] = chunks[order[order >= 0]]
-    else:
-        tensor_map = _tile_map(plan)
+    order = plan.chunk_order.reshape(-1)
+    smem.reshape(-1, CHUNK_BYTES)[order >= 0] = words.view(np.uint8).reshape(-1, CHUNK_BYTES)[order[order >= 0]]
+    return smem
+
+
+def _loaded(plan: Plan, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """Shared memory after the planned copies of the tile.
+
+    Boxes that start where the swizzle's pattern does are all alike, and loaded at once.
+    """
+    assert plan.boxes is not None
+    tensor_map, smem = _tile_map(plan), _shared_memory(plan)
+    offsets = np.array([copy.smem_offset_bytes for copy in plan.copies])
+    if (offsets % plan.smem_alignment_bytes).any() or (offsets % tensor_map.smem_bytes).any():
         for copy in plan.copies:
             coords = plan.copy_coords(copy, 0, 0)
             load(tensor_map, words, coords, smem=smem[copy.smem_offset_bytes :], smem_address=copy.smem_offset_bytes)
-    _require_equal(plan, smem.view(np.uint32), _consumed_addresses(plan))
+        return smem
+    boxes = load_tiles(tensor_map, words)
+    numbers = np.array([copy.coords for copy in plan.copies]) // plan.boxes.box
+    places = smem[: len(offsets) * tensor_map.smem_bytes].reshape(-1, tensor_map.smem_bytes)
+    places[offsets // tensor_map.smem_bytes] = boxes[tuple(numbers.T[::-1])]
+    return smem
 
 
-def _prove_store(plan: Plan) -> None:
-    problem = plan.problem
-    mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
-    address = plan.address(mn, k)
-    smem = _shared_memory(plan)
-    if _is_padded(plan):
-        bits, number = _bits(plan), np.arange(problem.rows * problem.columns).reshape(problem.rows, problem.columns)
-        for shift in range(0, int(number.max()).bit_length(), bits):
-            part = (number >> shift & (1 << bits) - 1).astype(np.uint8)
-            smem[address] = part if problem.major == "K" else part.T
-            places = np.argwhere(unpacked(_stored(plan, smem), bits) != part)
-            if places.size:
-                row, column = (int(each) for each in places[0])
-                raise _disproved(plan, f"row {row}, element {column} of the tile in global memory")
-        return
-    first_word = _expected(plan)[0]
-    for word in range(-(-_bits(plan) // (8 * WORD_BYTES))):  # an element of 64 bits is two words
-        smem.view(np.uint32)[address // WORD_BYTES + word] = first_word + word
-    memory = _stored(plan, smem).reshape(-1)
-    wrong = np.flatnonzero(memory.view(np.uint32) != np.arange(memory.size // WORD_BYTES))
-    if wrong.size:
-        raise _disproved(plan, f"global byte {int(wrong[0]) * WORD_BYTES} of the tile")
+def _prove_store(plan: Plan, words: npt.NDArray[np.uint32], smem: npt.NDArray[np.uint8]) -> None:
+    """The first and the last store take from shared memory what the load of the same boxes put there."""
+    tensor_map, memory = _tile_map(plan), np.full_like(words, NOWHERE)
+    shown = {plan.copies[0], plan.copies[-1]}
+    for copy in shown:
+        coords, start = plan.copy_coords(copy, 0, 0), copy.smem_offset_bytes
+        store(tensor_map, smem[start:], memory, coords, smem_address=start)
+    written = memory != NOWHERE
+    wrong = np.flatnonzero(written & (memory != words))
+    if wrong.size or written.sum() * WORD_BYTES != len(shown) * tensor_map.transaction_bytes:
+        raise _disproved(plan, f"global byte {int(wrong[0]) * WORD_BYTES if wrong.size else 0} of the tile")
 
 
-def _stored(plan: Plan, smem: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Global memory of the tile after the planned stores, (rows, row bytes)."""
-    memory = np.full((plan.problem.rows, _row_bytes(plan)), 0xFF, np.uint8)
-    tensor_map = _tile_map(plan)
-    for copy in plan.copies:
-        coords = plan.copy_coords(copy, 0, 0)
-        store(tensor_map, smem[copy.smem_offset_bytes :], memory, coords, smem_address=copy.smem_offset_bytes)
-    return memory
+def _prove_padded_store(plan: Plan, consumed: Consumed) -> None:
+    """As many passes of the type's bits as an index of the tile has."""
+    problem, bits = plan.problem, plan.problem.data_type.bits
+    smem, tensor_map = _shared_memory(plan), _tile_map(plan)
+    number = np.arange(problem.rows * problem.columns).reshape(problem.rows, problem.columns)
+    for shift in range(0, int(number.max()).bit_length(), bits):
+        part = (number >> shift & (1 << bits) - 1).astype(np.uint8)
+        smem[consumed.address] = part if problem.major == "K" else part.T
+        memory = np.full((problem.rows, _row_bytes(problem)), 0xFF, np.uint8)
+        for copy in plan.copies:
+            coords, start = plan.copy_coords(copy, 0, 0), copy.smem_offset_bytes
+            store(tensor_map, smem[start:], memory, coords, smem_address=start)
+        places = np.argwhere(unpacked(memory, bits) != part)
+        if places.size:
+            row, column = (int(each) for each in places[0])
+            raise _disproved(plan, f"row {row}, element {column} of the tile in global memory")
 
 
 def _shared_memory(plan: Plan) -> npt.NDArray[np.uint8]:
@@ -100,49 +141,24 @@ def _tile_map(plan: Plan) -> TensorMap:
     return TensorMap(**arguments)
 
 
-def _expected(plan: Plan) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """For every element (mn, k): the index of the word that holds it in global memory, and its byte within that word."""
-    problem = plan.problem
-    mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
-    row, column = (mn, k) if problem.major == "K" else (k, mn)
-    byte = row * _row_bytes(plan) + column * _bits(plan) // 8
-    return (byte // WORD_BYTES).astype(np.uint32), byte % WORD_BYTES
-
-
-def _is_padded(plan: Plan) -> bool:
+def _is_padded(problem: Problem) -> bool:
     """Whether elements are wider in shared memory than in global memory."""
-    return _bits(plan) < plan.problem.data_type.smem_bits
+    return problem.data_type.bits < problem.data_type.smem_bits
 
 
-def _bits(plan: Plan) -> int:
-    """Of an element in global memory; threads copy a tile as it lies in shared memory."""
-    return plan.problem.data_type.smem_bits if plan.boxes is None else plan.problem.data_type.bits
+def _row_bytes(problem: Problem) -> int:
+    """Of a row of the tile in global memory."""
+    return problem.columns * problem.data_type.bits // 8
 
 
-def _row_bytes(plan: Plan) -> int:
-    return plan.problem.columns * _bits(plan) // 8
-
-
-def _consumed_addresses(plan: Plan) -> npt.NDArray[np.int64]:
-    """Where the consumer looks for every element (mn, k)."""
-    problem = plan.problem
-    mn, k = problem.tile
-    if plan.canonical is None or problem.consumer == "ldmatrix":
-        addresses: npt.NDArray[np.int64] = plan.address(np.arange(mn)[:, None], np.arange(k)[None, :])
-        return addresses
-    return cast("npt.NDArray[np.int64]", plan.descriptors(0).addresses())
-
-
-def _require_equal(plan: Plan, smem: npt.NDArray[np.uint32], address: npt.NDArray[np.int64]) -> None:
-    word, byte = _expected(plan)
-    differs = (smem[address // WORD_BYTES] != word) | (address % WORD_BYTES != byte)
-    if _is_padded(plan):
+def _require_equal(plan: Plan, smem: npt.NDArray[np.uint32], consumed: Consumed) -> None:
+    differs = (smem[consumed.address // WORD_BYTES] != consumed.word) | consumed.misplaced
+    if _is_padded(plan.problem):
         inside = np.arange(plan.problem.columns) % PIECE_ELEMENTS > 0
         differs &= ~(inside if plan.problem.major == "K" else inside[:, None])
-    wrong = np.argwhere(differs)
-    if wrong.size:
-        mn, k = (int(index) for index in wrong[0])
-        raise _disproved(plan, f"element ({mn}, {k}), read at {int(address[mn, k]):#x}")
+    if differs.any():
+        mn, k = (int(index) for index in np.argwhere(differs)[0])
+        raise _disproved(plan, f"element ({mn}, {k}), read at {int(consumed.address[mn, k]):#x}")
 
 
 def _disproved(plan: Plan, where: str) -> PlanError:

@@ -9,23 +9,23 @@ swizzle x atom order x box split ──▶ rules of the map, of the consumer, of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName, Basis
 from tilescope.errors import IllegalInstructionError, PlanError, RuleError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout, Major
 from tilescope.planner import reasons
-from tilescope.planner.bandwidth import bandwidth_share, best_promotion, request_bytes
-from tilescope.planner.boxes import Boxes, fold, map_arguments, split, unfoldable
-from tilescope.planner.consumers import UNCOUNTED, Wavefronts, consumer_wavefronts, layout_for, swizzles_for
-from tilescope.planner.plans import RESERVED_BYTES, Costs, Plan, Refusal
+from tilescope.planner.bandwidth import bandwidth_share, best_promotion, gmem_cycles, request_bytes, sector_share
+from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
+from tilescope.planner.consumers import UNCOUNTED, Wavefronts, counted_access, layout_for, swizzles_for, wavefronts_on
+from tilescope.planner.plans import Costs, Plan, Refusal, require_shared_memory
 from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
-from tilescope.planner.proof import prove
+from tilescope.planner.proof import Consumed, prove
 from tilescope.smem.access import Access
-from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
@@ -93,29 +93,49 @@ def planned(problem: Problem) -> PlanReport:
     """The report of a problem."""
     kept: list[Plan] = []
     refused: list[Refusal] = []
+    unreadable: tuple[Violation, ...] = ()
+    try:
+        access = counted_access(problem)
+    except RuleError as error:
+        access, unreadable = None, error.violations
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
-    for swizzle in swizzles_for(problem):
-        for atom_order in orders:
-            try:
-                layout, canonical = layout_for(problem, swizzle, atom_order)
-                if atom_order == "row" and 1 in layout.atom_grid:
-                    if problem.atom_order is None:
-                        continue  # one atom wide or high: the same as column order
-                    layout, canonical = layout_for(problem, swizzle, "column")
-                counted = consumer_wavefronts(problem, layout)
-            except RuleError as error:
-                refused.append(
-                    Refusal(swizzle=swizzle, atom_order=atom_order, folded=False, violations=error.violations)
-                )
+    for swizzle, atom_order in itertools.product(swizzles_for(problem), orders):
+        try:
+            placed = _placed(problem, swizzle, atom_order, access)
+            if placed is None:
                 continue
-            for boxes in _ways(problem, layout):
-                candidate = _candidate(problem, layout, canonical, boxes, counted)
-                if isinstance(candidate, Refusal):
-                    refused.append(candidate)
-                else:
-                    kept.append(candidate)
-    kept.sort(key=reasons.rank)
+            if unreadable:
+                raise RuleError(unreadable)
+        except RuleError as error:
+            refused.append(Refusal(swizzle=swizzle, atom_order=atom_order, folded=False, violations=error.violations))
+            continue
+        for boxes in _ways(problem, placed.layout):
+            candidate = _candidate(problem, placed, boxes)
+            (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
+    kept = reasons.ranked(kept)
     return PlanReport(problem, tuple(reasons.explained(each, kept[0]) for each in kept), tuple(refused))
+
+
+class _Placed(NamedTuple):
+    """A layout of the tile with what all its box splits share."""
+
+    layout: Layout
+    canonical: CanonicalLayout | None
+    access: str
+    counted: Wavefronts
+    consumed: Consumed
+
+
+def _placed(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder, access: Access | None) -> _Placed | None:
+    """The tile under a swizzle; None where it is the same as in column order and nobody asked for this one."""
+    layout, canonical = layout_for(problem, swizzle, atom_order)
+    if atom_order == "row" and 1 in layout.atom_grid:  # one atom wide or high
+        if problem.atom_order is None:
+            return None
+        layout, canonical = layout_for(problem, swizzle, "column")
+    require_shared_memory(problem, layout)
+    counted = wavefronts_on(layout, access)
+    return _Placed(layout, canonical, access.name if access else "", counted, Consumed.of(problem, layout, canonical))
 
 
 def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
@@ -123,16 +143,14 @@ def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
     if problem.copy != "tma":
         yield None
         return
-    yield from split(layout)
-    if problem.fold and layout.atom_grid != (1, 1):
-        folded = fold(layout)
-        if folded is not None and len(split(layout)[0].copies) > 1:
-            yield folded
+    unfolded = split(layout)
+    yield from unfolded
+    if problem.fold and len(unfolded[0].copies) > 1:
+        yield fold(layout)
 
 
-def _candidate(
-    problem: Problem, layout: Layout, canonical: CanonicalLayout | None, boxes: Boxes | None, counted: Wavefronts
-) -> Plan | Refusal:
+def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan | Refusal:
+    layout, canonical = placed.layout, placed.canonical
     folded = boxes is not None and boxes.folded
 
     def refused(violations: Iterable[Violation]) -> Refusal:
@@ -141,60 +159,49 @@ def _candidate(
         )
 
     promotion = best_promotion(problem.traffic)
-    transaction_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
-    violations = list(_shared_memory(problem, layout))
     if boxes is not None:
         shape = problem.global_shape or problem.tile
+        violations = misplaced(layout, boxes)
         if boxes.folded:
             violations += unfoldable(problem, layout, shape)
         arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
         found = TensorMap.check(**arguments, l2_promotion=promotion)
         violations += [each for each in found if each.severity == "error"]
-    if violations:
-        return refused(violations)
-    written = _thread_writes(layout) if boxes is None else UNCOUNTED
-    read = counted
+        if violations:
+            return refused(violations)
+    read, written = placed.counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
-        read, written = UNCOUNTED, counted
+        read, written = UNCOUNTED, placed.counted
     row_bytes = layout.atom[1] * problem.data_type.bits // 8
+    moved_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
+    share = None if boxes is None else bandwidth_share(problem.direction, row_bytes, boxes.rows, promotion)
     costs = Costs(
         tma_instructions=0 if boxes is None else len(boxes.copies),
         gmem_request_bytes=request_bytes(row_bytes),
         smem_bytes=layout.size_bytes,
         waste_bytes=layout.size_bytes - problem.rows * problem.row_bytes,
         smem_alignment_bytes=layout.alignment_bytes,
-        transaction_bytes=transaction_bytes,
+        transaction_bytes=moved_bytes,
         read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
-        bandwidth_share=None if boxes is None else bandwidth_share(row_bytes, boxes.rows, promotion),
+        bandwidth_share=share,
+        gmem_cycles=gmem_cycles(problem.direction, moved_bytes, share or sector_share(request_bytes(row_bytes))),
+        access=placed.access,
     )  # fmt: skip
     candidate = Plan(
         problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,
         l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
     )  # fmt: skip
     try:
-        prove(candidate)
+        prove(candidate, placed.consumed)
     except IllegalInstructionError as error:  # a sound map that the chip does not take for this copy
         return refused(error.violations)
     return candidate
 
 
-def _shared_memory(problem: Problem, layout: Layout) -> Iterator[Violation]:
-    arch = problem.arch
-    stage = -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
-    if problem.stages * stage > arch.smem_per_block_bytes:
-        fit = arch.smem_per_block_bytes // stage
-        fix = f"Use {fit} stages or fewer." if fit else "Use a smaller tile."
-        yield Violation(
-            "plan-smem", "error", "stages" if fit else "tile", f"{problem.stages} x {stage} = {problem.stages * stage} bytes",
-            f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)", fix,
-        )  # fmt: skip
-
-
 def _thread_writes(layout: Layout) -> Wavefronts:
     """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
     lines = Layout((-(-layout.size_bytes // SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
-    report = tile_report([Access.rows(lines.shape, 8, "st.b128")], lines)
-    return Wavefronts(report.wavefronts, report.ideal)
+    return wavefronts_on(lines, Access.rows(lines.shape, 8, "st.b128"))
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:

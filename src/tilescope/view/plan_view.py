@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from tilescope.planner.plans import Plan
-from tilescope.planner.reasons import TERMS, decisive
+from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
@@ -15,6 +13,7 @@ from tilescope.view.parts import Beside, Paragraph, Part, Table
 _SHOWN_LINES = 8
 _MOST_COPIES = 8  # listed one by one
 _MOST_BANDS = 16  # bands of rows drawn
+_MOST_STEPS = 8  # of a K loop written out
 
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
@@ -25,7 +24,11 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     best = report.best
     plain = [each for each in report.candidates if not each.folded]
     folded = [each for each in report.candidates if each.folded]
-    parts: list[Part] = [*_plan_parts(best), _ranking(report, plain, "Plans, best first")]
+    tallest = [each for each in plain if _has_the_tallest_boxes(each, plain)]
+    parts: list[Part] = [*_plan_parts(best), _ranking(report, tallest, "Plans, best first")]
+    if len(tallest) < len(plain):
+        shorter = len(plain) - len(tallest)
+        parts.append(Paragraph(f"{shorter} more with shorter boxes, down to 8 rows: the same bytes, more copies."))
     if folded:
         parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
     if report.refused:
@@ -67,7 +70,10 @@ def _facts(plan: Plan) -> Table:
             ("copies", _copies(plan)),
         ]
     else:
-        rows.append(("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"))
+        rows += [
+            ("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"),
+            _completion(plan),
+        ]
     rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
     names = "(mn, k)" if plan.problem.major == "K" else "(k, mn)"
     rows.append((f"{names} = (r, c) at", f"`{plan.c_expression}`"))
@@ -79,6 +85,11 @@ def _facts(plan: Plan) -> Table:
 def _completion(plan: Plan) -> tuple[str, str]:
     if plan.problem.direction == "store":
         return "completes by", "cp.async.bulk.commit_group and wait_group"
+    if plan.boxes is None:
+        return (
+            "completes by",
+            "cp.async.commit_group and wait_group" if plan.problem.copy == "cp.async" else "a barrier",
+        )
     return "mbarrier expects", f"{plan.transaction_bytes} bytes a tile"
 
 
@@ -91,12 +102,16 @@ def _copies(plan: Plan) -> str:
 def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
     loop = plan.descriptors()
     first = loop[0][0]
-    steps = [after.start_address - before.start_address for before, after in pairwise(loop[0])]
-    advance = ", ".join(f"+{step}" for step in dict.fromkeys(steps)) or "one step"
-    steps_in_words, blocks = _plural(len(loop[0]), "step"), _plural(len(loop), "block")
+    advances = [f"+{step}" for step in loop.advance_bytes]
+    shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
+    steps = f"{_plural(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
+    blocks = f"{_plural(len(loop), 'block')} of {loop.block_mn}"
+    if len(loop) > 1:
+        blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
     return [
         ("descriptor", f"`{first.encode():#018x}` at address 0: leading {first.leading_bytes}, stride {first.stride_bytes} bytes"),
-        ("K loop", f"{steps_in_words}, start address {advance} bytes; {blocks} of {loop.block_mn} along mn"),
+        ("K loop", steps),
+        ("along mn", blocks),
     ]  # fmt: skip
 
 
@@ -120,8 +135,10 @@ def _tile_grid(plan: Plan) -> Grid:
         rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
     notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
     name = "k" if plan.problem.major == "K" else "mn"
+    verb = "takes" if plan.problem.direction == "store" else "brings"
     tier = Tier.of(name, [column * width for column in range(across)])
-    return Grid("Tile: which copy brings what", (tier,), tuple(rows), ("rows",), notes)
+    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
+    return Grid(title, (tier,), tuple(rows), ("rows",), notes)
 
 
 def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
@@ -163,16 +180,20 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
         taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
         rows.append((
             str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
-            "-" if each.box is None else "x".join(map(str, each.box)), str(each.tma_instructions),
+            "-" if each.box is None else "x".join(map(str, each.box)), "-" if each.box is None else str(each.tma_instructions),
             f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
-            "-" if taken is None else str(taken), _decisive(each, report.best),
+            "-" if taken is None else str(taken), decisive(each, report.best) or "",
         ))  # fmt: skip
     return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
 
 
-def _decisive(plan: Plan, best: Plan) -> str:
-    place = decisive(plan, best)
-    return "" if place is None else TERMS[place]
+def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
+    """Whether no other plan with its swizzle and order takes fewer copies."""
+    return all(
+        each.tma_instructions >= plan.tma_instructions
+        for each in others
+        if (each.swizzle, each.atom_order) == (plan.swizzle, plan.atom_order)
+    )
 
 
 def _refusals(report: PlanReport) -> Table:
