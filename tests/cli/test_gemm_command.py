@@ -6,7 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.cli import run
-from tilescope.planner import RefusedGemm
+from tilescope.planner import Unplanned
 from tilescope.value import Value
 
 
@@ -66,7 +66,7 @@ def test_a_product_that_cannot_be_ends_with_status_1_and_reasons_on_stdout(capsy
 def test_a_refusal_is_json_under_json(capsys, tmp_path):
     assert run([*REFUSED, "--json", "--svg", str(tmp_path / "refused.svg")]) == 1
     found = Value.from_dict(json.loads(capsys.readouterr().out))
-    assert isinstance(found, RefusedGemm)
+    assert isinstance(found, Unplanned)
     assert [(each.rule, dict(each.change)) for each in found.violations] == [("gemm-rows", {"n": 104})]
     assert "No plan for GEMM" in (tmp_path / "refused.svg").read_text("utf-8")
 

@@ -3,7 +3,7 @@
 import pytest
 
 import tilescope as ts
-from tilescope.planner import RefusedGemm
+from tilescope.planner import Unplanned
 from tilescope.view import draw, text
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Paragraph, Table
@@ -144,9 +144,8 @@ def test_the_ranking_and_the_refused_are_whole_with_why():
 def test_a_refused_product_is_drawn_with_its_reasons():
     with pytest.raises(ts.PlanError) as caught:
         ts.plan_gemm(64, 100, 64, "bf16")
-    arch, row = ts.Arch.named("sm_90"), ts.DataType.named("bf16")
-    refused = RefusedGemm(shape=(64, 100, 64), data_type=row, arch=arch, violations=caught.value.violations)
+    refused = Unplanned("GEMM 64 x 100 x 64 bfloat16 on sm_90", caught.value.violations)
     assert text(refused).startswith(
         "No plan for GEMM 64 x 100 x 64 bfloat16 on sm_90\n\n1  gemm-rows: n = 100: rows of C"
     )
-    assert RefusedGemm.from_dict(refused.to_dict()) == refused
+    assert Unplanned.from_dict(refused.to_dict()) == refused

@@ -11,7 +11,7 @@ from tilescope.cli.options import extents, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import PlanError
-from tilescope.planner import GemmPlan, RefusedGemm, plan_gemm
+from tilescope.planner import GemmPlan, Unplanned, plan_gemm
 
 
 @click.command()
@@ -39,7 +39,7 @@ def gemm(shape: tuple[int, ...], data_type: str, why: bool, output: Output, **op
         found = plan_gemm(m, n, k, data_type, **options)
     except PlanError as error:
         row, arch = DataType.named(data_type), Arch.named(options["arch"])
-        output.show(RefusedGemm(shape=(m, n, k), data_type=row, arch=arch, violations=error.violations))
+        output.show(Unplanned(f"GEMM {m} x {n} x {k} {row.name} on {arch.name}", error.violations))
         return 1
     output.show(found, extra=_beside(found), why=why)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,8 +9,9 @@ import click
 from tilescope.arch import Arch
 from tilescope.cli.options import extents, output_options
 from tilescope.cli.output import Output
+from tilescope.data_type import DataType
 from tilescope.errors import PlanError
-from tilescope.planner import Plan, best_consumer
+from tilescope.planner import Plan, Unplanned, best_consumer
 from tilescope.planner import plan as find_plans
 
 
@@ -47,7 +47,9 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
     try:
         report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
     except PlanError as error:
-        return _refused(error, output)
+        asked = f"{' x '.join(map(str, tile))} {DataType.named(data_type).name} on {Arch.named(options['arch']).name}"
+        output.show(Unplanned(asked, error.violations))
+        return 1
     output.show(report, extra={"best": _for_a_kernel(report.best)} if report.candidates else None, why=why)
     return 0 if report.candidates else 1
 
@@ -65,13 +67,3 @@ def _for_a_kernel(plan: Plan) -> dict[str, Any]:
     if plan.canonical is not None and plan.problem.consumer != "ldmatrix":
         facts["descriptors"] = [[hex(step.encode()) for step in block] for block in plan.descriptors()]
     return facts
-
-
-def _refused(error: PlanError, output: Output) -> int:
-    """The answer is no: the reasons on stdout, and status 1."""
-    if output.as_json:
-        click.echo(json.dumps({"violations": [each.to_dict() for each in error.violations]}, indent=2))
-        return 1
-    for violation in error.violations:
-        click.echo(violation)
-    return 1

@@ -2,9 +2,9 @@
 
 from tilescope.planner.boxes import Boxes, PlannedCopy
 from tilescope.planner.gemm import plan_gemm
-from tilescope.planner.gemm_plan import GemmPlan, RefusedGemm
+from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
-from tilescope.planner.plans import Costs, Plan, Refusal
+from tilescope.planner.plans import Costs, Plan, Refusal, Unplanned
 from tilescope.planner.problem import Problem, best_consumer
 from tilescope.planner.search import PlanReport, plan, planned
 
@@ -18,8 +18,8 @@ __all__ = [
     "Problem",
     "RankedTile",
     "Refusal",
-    "RefusedGemm",
     "RefusedTile",
+    "Unplanned",
     "best_consumer",
     "plan",
     "plan_gemm",

@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, tile_grid, tile_rounds
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.product import Tile
@@ -116,16 +115,6 @@ class GemmPlan(Value):
         ((65536, 98304, 131072, 163840), (212992, 213000))
         """
         return {region.name: region.starts for region in self.smem_regions()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedGemm(Value):
-    """A product for which there is no plan, and why."""
-
-    shape: tuple[int, int, int]
-    data_type: DataType = row_field(DataType.named)
-    arch: Arch = row_field(Arch.named)
-    violations: tuple[Violation, ...]
 
 
 def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:

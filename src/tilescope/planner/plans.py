@@ -300,3 +300,11 @@ class Refusal(Value):
     atom_order: AtomOrder
     folded: bool
     violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unplanned(Value):
+    """A tile or a product for which there is no plan at all, and why."""
+
+    asked: str
+    violations: tuple[Violation, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.planner.gemm_plan import GemmPlan, RefusedGemm, SmemRegion
+from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
 from tilescope.planner.gemm_reasons import in_number
 from tilescope.planner.gemm_tiles import RankedTile, in_mb, in_us, in_words, tile_grid
 from tilescope.planner.plans import Plan
@@ -33,12 +33,6 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     if gemm.refused:
         parts.append(_refusals(gemm, why=why))
     return Drawing(f"GEMM {m} x {n} x {k} {gemm.data_type.name}, by {consumer} on {gemm.arch.name}", tuple(parts))
-
-
-def draw_refused_gemm(refused: RefusedGemm) -> Drawing:
-    """Why there is no plan."""
-    title = f"No plan for GEMM {in_words(refused.shape)} {refused.data_type.name} on {refused.arch.name}"
-    return Drawing(title, (Table(tuple((str(place), str(each)) for place, each in enumerate(refused.violations, 1))),))
 
 
 def _facts(gemm: GemmPlan) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.planner.plans import Plan
+from tilescope.planner.plans import Plan, Unplanned
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
@@ -38,6 +38,12 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
             else Paragraph(f"{len(report.refused)} candidates refused; `--why` names their reasons.")
         )
     return Drawing(_title(best), tuple(parts))
+
+
+def draw_unplanned(refused: Unplanned) -> Drawing:
+    """What was asked, and why there is no plan for it."""
+    rows = tuple((str(place), str(each)) for place, each in enumerate(refused.violations, 1))
+    return Drawing(f"No plan for {refused.asked}", (Table(rows),))
 
 
 def draw_plan(plan: Plan) -> Drawing:
