@@ -43,6 +43,24 @@ def test_takes_the_map_from_json(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["offsets"] == [1, 1]
 
 
+def test_takes_json_coordinates_and_a_shared_address_together(tmp_path, capsys):
+    a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    (tmp_path / "map.json").write_text(json.dumps(a.to_dict()))
+    place = ["--coords", "-8,60", "--smem-address", "0x480", "--json"]
+    assert run(["load", "--from-json", str(tmp_path / "map.json"), *place]) == 0
+    from_json = json.loads(capsys.readouterr().out)
+    assert run(["load", *MAP, *place]) == 0
+    assert from_json == json.loads(capsys.readouterr().out)
+    assert ts.Value.from_dict(from_json) == ts.trace(a, (-8, 60), smem_address=0x480)
+
+    np.save(tmp_path / "matrix.npy", np.arange(64 * 64, dtype=np.uint16))  # its own shape says nothing of the map
+    files = ["--from-json", str(tmp_path / "map.json"), "--npy", str(tmp_path / "matrix.npy")]
+    assert run(["load", *files, "--coords", "0,8", "--out", str(tmp_path / "smem.npy")]) == 0
+    wanted = ts.load(a, np.load(tmp_path / "matrix.npy"), (0, 8))
+    assert np.array_equal(np.load(tmp_path / "smem.npy"), wanted)
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize("operation", ["load", "gather4"])
 def test_carries_the_copy_out_on_a_file_and_writes_the_result(operation, tmp_path, capsys):
     matrix = np.random.default_rng(0).integers(0, 1 << 16, (128, 64), dtype=np.uint16)

@@ -402,6 +402,30 @@ def test_encode_takes_what_check_takes(tmp_path, answer):
     assert answer("encode", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
 
 
+@pytest.mark.parametrize("command", [["check"], ["encode"], ["load"], ["mma", "check", "0x4000004000010040"]])
+def test_from_json_names_the_file_of_a_map(command, tmp_path, answer):
+    file = tmp_path / "7f"  # a name that could be hexadecimal digits of a map
+    file.write_text(json.dumps(MATRIX.to_dict()))
+    wanted = answer(*command, *SOUND)
+    assert wanted[1]
+    assert answer(*command, "--from-json", str(file)) == wanted
+    assert answer(*command, "--from-json", "-", stdin=file.read_text()) == wanted
+    assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(*command, *SOUND, "--box", "32,64")
+    for options, said in (
+        ([str(file), "--from-json", str(file)], "SOURCE and --from-json both give a map; give one of them."),
+        (["--from-json", str(tmp_path / "nosuch.json")], "nosuch.json' does not exist"),
+        (["--from-json", str(tmp_path)], "is a directory"),
+        (["--from-json", "-"], "stdin is empty"),
+    ):
+        status, out, err = answer(*command, *options)
+        assert (status, out) == (2, "")
+        assert said in err
+    for no_json in (MATRIX.encode(), MATRIX.encode().hex(), CUTLASS, "[1, 2]", "{"):
+        status, out, err = answer(*command, "--from-json", "-", stdin=no_json)
+        assert (status, out) == (2, "")
+        assert "argument-json" in err
+
+
 def test_names_may_stand_for_the_numbers_of_a_dump(answer):
     named = CUTLASS.replace("format         9", "format         CU_TENSOR_MAP_DATA_TYPE_BFLOAT16")
     named = named.replace("swizzle        3", "swizzle        CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B")
