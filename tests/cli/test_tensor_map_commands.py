@@ -233,6 +233,17 @@ def test_encode_prints_what_decode_reads(answer, tmp_path):
         assert Value.from_dict(json.loads(out)).tensor_map == MATRIX
 
 
+def test_encode_writes_its_bytes_to_stdout(capsysbinary, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["encode", *SOUND, "--out", "-"]) == 0
+    assert capsysbinary.readouterr() == (MATRIX.encode(), b"")
+    assert run(["encode", *SOUND, "--out", "-", "--json"]) == 2
+    assert run(["encode", *SOUND, "--out", str(tmp_path)]) == 2
+    assert run(["encode", *SOUND, "--out", "none/map.bin"]) == 2
+    assert capsysbinary.readouterr().out == b""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_decode_says_in_words_what_the_map_is(answer):
     status, out, _ = answer("decode", MATRIX.encode().hex())
     assert status == 0

@@ -14,6 +14,7 @@ RULE_NAMES = {
     "input-binary": "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
     "one-map": "encode, load and diff take the arguments of one map at a time; check takes several.",
     "npy-file": "A .npy file holds one array of numbers, as np.save writes it.",
+    "npy-type": "Elements of a .npy file that say no type, as bfloat16 and fp8 do there, are named by a --type of their width.",
     "drawing": "--svg is for values that have a drawing.",
     "unknown-topic": "explain knows terms, rules, fields, swizzle modes, data types and architectures.",
     # values
