@@ -32,6 +32,8 @@ COPIES = {
     "six bits": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2), {}),
     "six bits stored": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2),
                         {"operation": "store"}),
+    "pixels stored": (ts.Im2colMap("f16", (16, 4, 4, 2), (32, 128, 512), lower_corner=(0, 1), upper_corner=(-1, 0), channels_per_pixel=16,
+                                   pixels_per_column=20, swizzle="32B"), (0, 1, 1, 0), {"operation": "store"}),
     "overrun": (ts.TensorMap("u8", (20, 4), (32,), (32, 3), swizzle="32B"), (0, 2), {"operation": "store"}),
     "gather": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 1), {"operation": "gather4"}),
     "scatter": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 2), {"operation": "scatter4"}),
@@ -116,6 +118,15 @@ def test_counts_by_hand(name):
         found.footprint_bytes,
         found.basis,
     )
+
+
+def test_a_store_has_no_offsets():
+    a, coords, options = COPIES["pixels stored"]
+    assert ts.trace(a, coords, **options).offsets == ()
+    assert ts.trace(a, coords).offsets == (0, 0)
+    assert [run.source_offset for run in ts.trace(a, coords, **options).runs] == [
+        run.source_offset for run in ts.trace(a, coords).runs
+    ]
 
 
 def test_what_was_not_measured_is_documented():

@@ -185,9 +185,11 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
 
     Each moves by its own element stride, N too; N never comes round.
 
-    With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N.
+    With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N. A store
+    (im2col_no_offs) has no offsets.
     """
     first_spatial = 0 if a.interleave.slice_bytes else 1
+    offsets = offsets or (0,) * (a.rank - 2)
     found = np.empty((a.pixels_per_column, a.rank), np.int64)
     found[:] = coords
     advances = np.arange(a.pixels_per_column)
