@@ -70,6 +70,23 @@ def plain_int(given: object) -> int | None:
         return None
 
 
+def integer_array(given: object) -> np.ndarray[Any, Any] | None:
+    """The array of integers that `given` is or lists; None for anything else, buffers of bytes and booleans too.
+
+    >>> integer_array([[1, 2]]), integer_array([0.5]), integer_array(b"ab"), integer_array([True])
+    (array([[1, 2]]), None, None, None)
+    """
+    try:
+        if isinstance(given, bytes | bytearray | memoryview):
+            return None
+        array = np.asarray(given)
+    except Exception:  # noqa: BLE001  __array__ or __iter__ of a foreign object may raise whatever it likes
+        return None
+    if array.size == 0 and isinstance(given, list | tuple):
+        return array.astype(np.int64)  # numpy takes an empty list for one of floats
+    return array if array.dtype.kind in "iu" else None
+
+
 def is_one_of(given: object, known: Container[Any]) -> bool:
     """Whether `given` is one of these names or integers; whatever else it is, it is not compared with them.
 

@@ -121,6 +121,7 @@ RULE_NAMES = {
     "coords-count": "A copy has one coordinate for each dimension, innermost first.",
     "coords-range": "A coordinate is a signed 32-bit number.",
     "wide-store": "The im2col::w modes only load.",
+    "trace-extent": "The bytes of the tensor that a traced copy reads or writes lie before byte 2^62; no memory is larger.",
     "memory-extent": "The array holds, from the tensor's first byte on, all that the copy touches.",
     "smem-extent": "The array for shared memory holds the whole box, gaps included.",
     "dump-extent": "A dump is at least as long as the tile that is looked for in it.",
