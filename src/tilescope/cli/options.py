@@ -15,6 +15,7 @@ from tilescope.errors import shortened
 
 Command: TypeAlias = Callable[..., Any]
 LARGEST_EXTENT = 1 << 32  # of a tensor
+SMEM_ADDRESS_END = 1 << 32
 
 
 def number(text: str) -> int:
@@ -29,11 +30,19 @@ def number(text: str) -> int:
         raise click.BadParameter(f"{shortened(text, 40)!r} is not a number; write 1024, 0x400 or 1_024.") from None
 
 
-def address(text: str) -> int:
-    """A byte address: a number of at least 0."""
+def byte_count(text: str) -> int:
+    """A number of bytes: at least 0."""
     found = number(text)
     if found < 0:
-        raise click.BadParameter(f"{shortened(text, 40)} is negative; addresses start at 0.")
+        raise click.BadParameter(f"{shortened(text, 40)} is negative; at least 0.")
+    return found
+
+
+def address(text: str) -> int:
+    """A byte address of shared memory: a number from 0 to 2^32 - 1."""
+    found = byte_count(text)
+    if found >= SMEM_ADDRESS_END:
+        raise click.BadParameter(f"{shortened(text, 40)} is beyond shared memory, whose addresses have 32 bits.")
     return found
 
 

@@ -27,6 +27,7 @@ from tilescope.tma.reduction import combined, word_type
 from tilescope.tma.request import requested
 from tilescope.tma.rounding import delivered
 from tilescope.tma.walk import Walk, row_coords, source_offset, walk
+from tilescope.value import entries
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
@@ -149,11 +150,11 @@ def load_multicast(
     [0, 7, 0, 7]
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
-    try:
-        blocks = tuple(smems)
-    except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
-        limit = "a sequence of arrays, one for each block of the cluster"
-        raise broken("array", "smems", printed(smems), limit, "Give a list of arrays.") from None
+    blocks = entries(smems, _MOST_CTAS + 1)
+    if blocks is None or len(blocks) > _MOST_CTAS:
+        which = printed(smems) if blocks is None else f"more than {_MOST_CTAS} blocks"
+        limit = f"a sequence of at most {_MOST_CTAS} arrays, one for each block of the cluster"
+        raise broken("array", "smems", which, limit, "Give a list of arrays.")
     source = readable("memory", memory)
     found = walk(copy)
     placed = placement(tensor_map, found.rows, copy.smem_address)
@@ -165,7 +166,7 @@ def load_multicast(
     rows = gathered(tensor_map, found, source)
     for target in targets:
         _place(tensor_map, placed, rows, target)
-    return blocks
+    return tuple(blocks)
 
 
 def _receivers(cta_mask: Any, block_count: int) -> list[int]:
