@@ -73,6 +73,14 @@ def test_array_element_of_the_type_has_its_bits(scalar):
     assert row.numpy.itemsize * 8 == row.bits
 
 
+@pytest.mark.parametrize("dtype", [">f4", ">i2", ">u8"])
+def test_a_big_endian_type_is_none_of_a_gpu(dtype):
+    with pytest.raises(RuleError, match=f"array-type: elements of {dtype}, big-endian") as refused:
+        DataType.named(np.dtype(dtype))
+    assert f'astype("<{dtype[1:]}")' in refused.value.violations[0].fix
+    assert DataType.named(np.dtype(">u1")).name == "uint8"  # a single byte has no order
+
+
 def test_python_types_are_numpys():
     assert [DataType.named(each).name for each in (int, float, bool)] == ["int64", "float64", "uint8"]
 

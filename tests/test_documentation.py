@@ -13,7 +13,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import click
 import pytest
+
+import tilescope.cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -108,6 +111,19 @@ def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path,
 def test_links_point_at_files_that_exist(page):
     links = ["".join(groups) for groups in LINK.findall(page.read_text("utf-8"))]
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+def options_of(command):
+    """Every option of a command and of the commands below it."""
+    names = command.list_commands(None) if isinstance(command, click.Group) else []
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union(*(options_of(command.get_command(None, name)) for name in names))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_that_a_page_names_exist(page):
+    named = set(re.findall(r"(?<![-\w[])--[a-z]+(?:-[a-z]+)*", page.read_text("utf-8")))
+    assert named - options_of(tilescope.cli.tilescope) - {"--help", "--version"} == set()
 
 
 @pytest.mark.parametrize(

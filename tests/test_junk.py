@@ -24,13 +24,22 @@ class Refuses:
     __hash__ = None
 
 
+class RefusesEntries(Refuses):
+    """A sequence, an array and a buffer by its methods, none of which give anything."""
+
+    __iter__ = __len__ = __getitem__ = __contains__ = __array__ = __float__ = __int__ = __buffer__ = Refuses._refuse
+    __array_interface__ = __array_struct__ = __dlpack__ = __dlpack_device__ = property(Refuses._refuse)
+
+
 JUNK = [
     None, True, False, 0, -1, 1, 3, 2**31, 2**32, 2**63, 2**64, -(2**64), 10**5000, 0.5, math.nan, math.inf, 1j, "",
     "\0", "none", "K", "x" * 10_000, b"", b"ab", (), [], [None], [[1, 2], [3]], (1, 2), (-1, 0), (0, 0, 0), (2**64, 2**64),
-    (1, "a"), ("a" * 10_000, 1), {}, {"a": 1}, {1, 2}, object(), Refuses, Refuses(), Decimal(3), Fraction(1, 3), range(3),
+    (1, "a"), ("a" * 10_000, 1), {}, {"a": 1}, {1, 2}, object(), Refuses, Refuses(), RefusesEntries(),
+    Decimal(3), Fraction(1, 3), range(3), bytearray(b"ab"), memoryview(b"ab"), memoryview(np.arange(4)), memoryview(np.zeros((2, 2))),
     lambda: 3, iter([1]), np.arange(2), np.arange(0), np.arange(32), np.zeros((2, 2)), np.array(3), np.array(None), np.int64(-5),
     np.uint64(2**64 - 1), np.float32(2), np.bool_(True), np.str_("128B"), np.array(["a"]), np.array([1, 2])[::-1],
-    np.array([2**64, 1], object), np.zeros(3, "i4,f4"), np.datetime64("2020"), np.dtype("f4"), int, slice(3), ...,
+    np.array([2**64, 1], object), np.zeros(3, "i4,f4"), np.zeros((8, 64), ">f4"), np.dtype(">f4"), [RefusesEntries()],
+    np.datetime64("2020"), np.dtype("f4"), int, slice(3), ...,
 ]  # fmt: skip
 
 MAP = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
@@ -113,6 +122,11 @@ CALLS = {
     ts.tcgen05_descriptors: {"tile": (128, 64), "data_type": "bf16", "swizzle": "128B"},
     ts.tile_report: {"accesses": [ACCESS], "layout": ts.Layout((64, 64), 16)},
     ts.trace: {"tensor_map": MAP, "coords": (0, 0)},
+    ts.trace(MAP, (0, 0)).element_at: {"address": 0},
+    ts.trace(MAP, (0, 0)).address_of_source: {"offset": 0},
+    ts.SWIZZLE["128B"].chunk_in_row: {"row": 1, "chunk": 2},
+    ts.SWIZZLE["128B"].chunk_in_line: {"line": 1, "chunk": 2},
+    ts.Swizzle.from_ptx: {"mode": "128B"},
     ts.wavefronts: {"op": "ld.b32", "lane_address": LANES},
     ts.wgmma_descriptors: {"tile": (64, 64), "data_type": "bf16", "swizzle": "128B"},
 }  # fmt: skip
@@ -163,5 +177,10 @@ def test_junk_is_taken_or_refused_in_a_few_words(call, name):
 def test_junk_for_several_arguments_at_once(data):
     call = data.draw(st.sampled_from(list(CALLS)))
     names = [name for each, name in ARGUMENTS if each is call]
-    junk = st.sampled_from(JUNK) | st.integers() | st.text(max_size=20) | st.tuples(st.integers(), st.integers())
+    junk = (
+        st.sampled_from(range(len(JUNK))).map(JUNK.__getitem__)
+        | st.integers()
+        | st.text(max_size=20)
+        | st.tuples(st.integers(), st.integers())
+    )
     outcome(call, CALLS[call] | data.draw(st.dictionaries(st.sampled_from(names), junk, max_size=4)))

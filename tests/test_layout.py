@@ -143,6 +143,8 @@ def test_numpy_integers_are_plain_ones():
     ("arguments", "says"),
     [
         ({"shape": (0, 64)}, "shape = (0, 64)"),
+        ({"shape": {8, 64}}, "two integers of at least 1: rows, columns"),
+        ({"shape": (8, 64, 1)}, "two integers of at least 1: rows, columns"),
         ({"shape": (8, 64, 2)}, "two integers"),
         ({"shape": 8}, "two integers"),
         ({"shape": None}, "two integers"),

@@ -106,10 +106,15 @@ def _from_array_type(given: object) -> DataType | None:
     if type(given).__module__ == "torch":
         return _BY_NAME.get(str(given).removeprefix("torch."))
     try:
-        name = np.dtype(given).name  # type: ignore[call-overload]
+        dtype = np.dtype(given)  # type: ignore[call-overload]
     except Exception:  # noqa: BLE001  numpy looks at `given`, which may raise whatever it likes
         return None
-    return None if given is None else _BY_NAME.get(name)
+    if dtype.str.startswith(">"):
+        raise broken(
+            "array-type", "data_type", f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian",
+            f'Use array.astype("<{dtype.str[1:]}"), or array.view("u1") to move the bytes as they are.',
+        )  # fmt: skip
+    return None if given is None else _BY_NAME.get(dtype.name)
 
 
 # fmt: off

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken, printed, printed_hex
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, plain_int, row_field
+from tilescope.value import Value, entries, hex_field, plain_int, row_field
 
 AtomOrder = Literal["column", "row"]
 ATOM_ORDERS: tuple[AtomOrder, ...] = ("column", "row")
@@ -207,7 +207,7 @@ class Layout(Value):
         """Rows and columns as integer arrays of one shape, all inside the tile."""
         try:
             rows, columns = np.broadcast_arrays(row, column)
-        except (TypeError, ValueError):  # ragged lists, or shapes that do not meet
+        except Exception:  # noqa: BLE001  ragged lists, shapes that do not meet, objects that raise what they like
             raise self._outside("indices that make no array") from None
         if rows.size == 0:
             return rows.astype(np.int64), columns.astype(np.int64)
@@ -225,10 +225,8 @@ class Layout(Value):
 
 
 def _pair(argument: str, given: Any) -> tuple[int, int]:
-    try:
-        rows, columns = map(plain_int, given)
-    except (TypeError, ValueError):
-        rows = columns = None
+    found = [plain_int(each) for each in entries(given, 3) or ()]
+    rows, columns = found if len(found) == 2 else (None, None)
     if rows is None or columns is None or min(rows, columns) < 1:
         raise broken(
             "layout", argument, f"{argument} = {printed(given)}", "two integers of at least 1: rows, columns",

@@ -13,9 +13,10 @@ Addresses and descriptor words become hexadecimal strings, because JavaScript ro
 from __future__ import annotations
 
 import inspect
+import itertools
 import operator
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import MISSING, Field, field, fields
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -68,6 +69,39 @@ def plain_int(given: object) -> int | None:
         return operator.index(given)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001  __index__ of a foreign object may raise whatever it likes
         return None
+
+
+def entries(given: object, most: int) -> list[Any] | None:
+    """What a sequence lists, the first `most` entries of it; None for text, for what has no order, and for no sequence.
+
+    >>> entries((64, 8), 5), entries(range(1000), 3), entries({64, 8}, 5), entries("64", 5), entries(64, 5)
+    ([64, 8], [0, 1, 2], None, None, None)
+    """
+    if type(given) is tuple or type(given) is list:  # nearly always, and quick
+        return list(given[:most])
+    try:
+        if isinstance(given, str | bytes | bytearray | memoryview | Set | Mapping):
+            return None
+        return list(itertools.islice(given, most))  # type: ignore[call-overload]
+    except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
+        return None
+
+
+def integer_array(given: object) -> np.ndarray[Any, Any] | None:
+    """The array of integers that `given` is or lists; None for anything else, buffers of bytes and booleans too.
+
+    >>> integer_array([[1, 2]]), integer_array([0.5]), integer_array(b"ab"), integer_array([True])
+    (array([[1, 2]]), None, None, None)
+    """
+    try:
+        if isinstance(given, bytes | bytearray | memoryview):
+            return None
+        array = np.asarray(given)
+    except Exception:  # noqa: BLE001  __array__ or __iter__ of a foreign object may raise whatever it likes
+        return None
+    if array.size == 0 and isinstance(given, list | tuple):
+        return array.astype(np.int64)  # numpy takes an empty list for one of floats
+    return array if array.dtype.kind in "iu" else None
 
 
 def is_one_of(given: object, known: Container[Any]) -> bool:

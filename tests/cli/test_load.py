@@ -3,7 +3,9 @@
 import io
 import json
 import sys
+from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -43,6 +45,24 @@ def test_takes_the_map_from_json(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["offsets"] == [1, 1]
 
 
+def test_takes_json_coordinates_and_a_shared_address_together(tmp_path, capsys):
+    a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    (tmp_path / "map.json").write_text(json.dumps(a.to_dict()))
+    place = ["--coords", "-8,60", "--smem-address", "0x480", "--json"]
+    assert run(["load", "--from-json", str(tmp_path / "map.json"), *place]) == 0
+    from_json = json.loads(capsys.readouterr().out)
+    assert run(["load", *MAP, *place]) == 0
+    assert from_json == json.loads(capsys.readouterr().out)
+    assert ts.Value.from_dict(from_json) == ts.trace(a, (-8, 60), smem_address=0x480)
+
+    np.save(tmp_path / "matrix.npy", np.arange(64 * 64, dtype=np.uint16))  # its own shape says nothing of the map
+    files = ["--from-json", str(tmp_path / "map.json"), "--npy", str(tmp_path / "matrix.npy")]
+    assert run(["load", *files, "--coords", "0,8", "--out", str(tmp_path / "smem.npy")]) == 0
+    wanted = ts.load(a, np.load(tmp_path / "matrix.npy"), (0, 8))
+    assert np.array_equal(np.load(tmp_path / "smem.npy"), wanted)
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize("operation", ["load", "gather4"])
 def test_carries_the_copy_out_on_a_file_and_writes_the_result(operation, tmp_path, capsys):
     matrix = np.random.default_rng(0).integers(0, 1 << 16, (128, 64), dtype=np.uint16)
@@ -67,6 +87,108 @@ def test_dims_beside_a_file_describe_its_bytes(tmp_path, capsys):
     assert run(["load", *options, "--type", "f16", "--dims", "64,32", "--box", "8,2", "--coords", "8,1"]) == 0
     assert np.load(tmp_path / "smem.npy").tolist() == [*range(144, 160), *[value % 256 for value in range(272, 288)]]
     capsys.readouterr()
+
+
+NARROW = {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "ue8m0": ml_dtypes.float8_e8m0fnu}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_the_type_names_the_elements_that_numpy_saves_as_bare_bytes(name, tmp_path, capsys):
+    array = np.random.default_rng(1).standard_normal((128, 64)).astype(NARROW[name])
+    np.save(tmp_path / "a.npy", array)
+    assert np.load(tmp_path / "a.npy").dtype.kind == "V"
+    whole = ["load", "--npy", str(tmp_path / "a.npy"), "--box", "32,8", "--coords", "32,16"]
+    a = ts.TensorMap.from_array(array, (8, 32), address=0)
+    for options in (["--type", name], ["--type", f"u{8 * array.itemsize}"], ["--type", name, "--dims", "64,128"]):
+        assert run([*whole, *options, "--out", str(tmp_path / "smem.npy")]) == 0, capsys.readouterr().err
+        assert np.array_equal(np.load(tmp_path / "smem.npy"), ts.load(a, array, (32, 16)))
+    capsys.readouterr()
+    assert run([*whole, "--type", name, "--json"]) == 0
+    assert ts.Value.from_dict(json.loads(capsys.readouterr().out)).tensor_map == a
+
+    wider = f"u{16 * array.itemsize}"
+    for options, found, fix in (
+        ([], f"a.npy has elements of |V{array.itemsize}", "Say what they are, such as --type "),
+        (["--type", wider], f"--type {wider} has {16 * array.itemsize} bits", f"such as --type u{8 * array.itemsize}."),
+        (["--type", "e2m1"], "--type e2m1 has 4 bits", f"such as --type u{8 * array.itemsize}."),
+    ):
+        assert run([*whole, *options]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: npy-type: ")
+        assert found in said
+        assert fix in said
+
+
+def test_an_array_that_numpy_saves_and_cannot_read_is_told_how_to_be_saved(tmp_path, capsys):
+    array = np.ones((8, 64), ml_dtypes.float8_e5m2)
+    np.save(tmp_path / "a.npy", array)
+    load = ["load", "--npy", str(tmp_path / "a.npy"), "--type", "e5m2", "--box", "64,8"]
+    assert run(load) == 2
+    assert 'np.save(…, array.view("u1")), and give --type e5m2.' in capsys.readouterr().err
+    np.save(tmp_path / "a.npy", array.view("u1"))
+    assert run(load) == 0
+    capsys.readouterr()
+
+
+def test_a_type_of_the_same_width_names_any_elements(tmp_path, capsys):
+    np.save(tmp_path / "pairs.npy", np.zeros((8, 64), "i4,f4"))
+    np.save(tmp_path / "complex.npy", np.zeros((8, 64), "c8"))
+    np.save(tmp_path / "odd.npy", np.zeros((8, 64), "V3"))
+    np.save(tmp_path / "big.npy", np.zeros((8, 64), ">f4"))
+    for name in ("pairs", "complex"):
+        assert run(["load", "--npy", str(tmp_path / f"{name}.npy"), "--type", "u64", "--box", "16,8"]) == 0
+        assert "tensor    uint64, dims (64, 8)" in capsys.readouterr().out
+    for name, fix in (("odd", 'np.save(…, array.view("u1"))'), ("big", 'Use array.astype("<f4")')):
+        for options in ([], ["--type", "f32"], ["--type", "f32", "--dims", "64,8"]):
+            assert run(["load", "--npy", str(tmp_path / f"{name}.npy"), "--box", "16,8", *options]) == 2
+            assert fix in capsys.readouterr().err
+
+
+def test_a_box_beside_an_array_has_an_entry_for_each_axis_innermost_first(tmp_path, capsys):
+    np.save(tmp_path / "a.npy", np.zeros((8, 64), np.float16))
+    assert run(["load", "--npy", str(tmp_path / "a.npy"), "--box", "64"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: array-box: --box 64 has 1 entry and")
+    assert "innermost first" in said
+    assert "own order" not in said
+
+
+@pytest.mark.parametrize("option", ["--out", "--svg"])
+def test_refuses_to_write_over_the_array_that_it_reads(option, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.arange(8 * 64, dtype=np.float16).reshape(8, 64))
+    (tmp_path / "link.npy").symlink_to("a.npy")
+    before = (tmp_path / "a.npy").read_bytes()
+    for one, other in (("a.npy", "a.npy"), ("link.npy", "./a.npy"), ("a.npy", str(tmp_path / "link.npy"))):
+        assert run(["load", "--npy", one, "--box", "64,8", option, other]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"--npy {one} and {option} {Path(other)} are one file" in shown.err
+    assert (tmp_path / "a.npy").read_bytes() == before
+
+
+def test_out_writes_to_stdout_and_nothing_beside_it(tmp_path, capsysbinary, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.arange(8 * 64, dtype=np.float16).reshape(8, 64))
+    assert run(["load", "--npy", "a.npy", "--box", "64,8", "--out", "-", "--svg", "copy.svg"]) == 0
+    shown = capsysbinary.readouterr()
+    assert np.array_equal(np.load(io.BytesIO(shown.out)), np.load("a.npy").view(np.uint8).reshape(-1))
+    assert shown.err == b"wrote copy.svg\n"
+    for options in (["--json"], ["--svg", "-"]):
+        assert run(["load", "--npy", "a.npy", "--box", "64,8", "--out", "-", *options]) == 2
+        shown = capsysbinary.readouterr()
+        assert shown.out == b""
+        assert b"both write to stdout" in shown.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "copy.svg"]
+
+
+def test_a_store_beside_an_array_is_drawn_and_has_no_result(tmp_path, capsys):
+    np.save(tmp_path / "a.npy", np.zeros((8, 64), np.float16))
+    store = ["load", "--npy", str(tmp_path / "a.npy"), "--box", "64,8", "--operation", "store"]
+    assert run(store) == 0
+    assert "Store of a box" in capsys.readouterr().out
+    assert run([*store, "--out", str(tmp_path / "smem.npy")]) == 2
+    assert "--out needs --npy FILE, the tensor, and a load" in capsys.readouterr().err
 
 
 def test_draws_so_many_lines(capsys):

@@ -16,7 +16,6 @@ SOURCE = Path(tilescope.__file__).parent
 EXPANDED = {
     "name": ("wgmma", "tcgen05"),
     "self.form.instruction": ("wgmma", "tcgen05"),
-    "argument": ("smem",),
 }
 PASSED_ON = {"rule", "self.name", "what"}  # a parameter, or a row of RULES: its caller gives the name
 

@@ -43,13 +43,25 @@ def test_an_address_may_be_written_in_many_ways(written, capsys):
     assert capsys.readouterr().out == view.text(SWIZZLE["64B"], address=0x480) + "\n"
 
 
-@pytest.mark.parametrize("written", ["-1", "12x", "", "0x", "1.5", "9" * 5000])
+@pytest.mark.parametrize("written", ["-1", "12x", "", "0x", "1.5", "9" * 5000, "0x100000000", str(1 << 40)])
 def test_what_is_no_address_is_refused(written, capsys):
     assert run(["swizzle", "64B", "--address", written]) == 2
     shown = capsys.readouterr()
     assert "--address" in shown.err
     assert len(shown.err) < 400
     assert shown.out == ""
+
+
+def test_a_shared_address_has_32_bits(capsys):
+    assert run(["swizzle", "64B", "--smem-address", "0xffffff80"]) == 0
+    capsys.readouterr()
+    for command in (
+        ["swizzle", "64B"],
+        ["mma", "layout", "64x64", "bf16"],
+        ["load", "--type", "u8", "--dims", "64", "--box", "64"],
+    ):
+        assert run([*command, "--smem-address", "0x100000000"]) == 2
+        assert "0x100000000 is beyond shared memory, whose addresses have 32 bits." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", ["129B", "", "xor:9,4,3", "xor:1,2", "\x00", "é" * 300])

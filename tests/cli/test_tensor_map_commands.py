@@ -233,6 +233,17 @@ def test_encode_prints_what_decode_reads(answer, tmp_path):
         assert Value.from_dict(json.loads(out)).tensor_map == MATRIX
 
 
+def test_encode_writes_its_bytes_to_stdout(capsysbinary, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["encode", *SOUND, "--out", "-"]) == 0
+    assert capsysbinary.readouterr() == (MATRIX.encode(), b"")
+    assert run(["encode", *SOUND, "--out", "-", "--json"]) == 2
+    assert run(["encode", *SOUND, "--out", str(tmp_path)]) == 2
+    assert run(["encode", *SOUND, "--out", "none/map.bin"]) == 2
+    assert capsysbinary.readouterr().out == b""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_decode_says_in_words_what_the_map_is(answer):
     status, out, _ = answer("decode", MATRIX.encode().hex())
     assert status == 0
@@ -400,6 +411,30 @@ def test_encode_takes_what_check_takes(tmp_path, answer):
         assert answer("encode", *source, stdin=stdin)[1] == MATRIX.encode().hex() + "\n"
     smaller = MATRIX.with_fields(box=(64, 8))
     assert answer("encode", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
+
+
+@pytest.mark.parametrize("command", [["check"], ["encode"], ["load"], ["mma", "check", "0x4000004000010040"]])
+def test_from_json_names_the_file_of_a_map(command, tmp_path, answer):
+    file = tmp_path / "7f"  # a name that could be hexadecimal digits of a map
+    file.write_text(json.dumps(MATRIX.to_dict()))
+    wanted = answer(*command, *SOUND)
+    assert wanted[1]
+    assert answer(*command, "--from-json", str(file)) == wanted
+    assert answer(*command, "--from-json", "-", stdin=file.read_text()) == wanted
+    assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(*command, *SOUND, "--box", "32,64")
+    for options, said in (
+        ([str(file), "--from-json", str(file)], "SOURCE and --from-json both give a map; give one of them."),
+        (["--from-json", str(tmp_path / "nosuch.json")], "nosuch.json' does not exist"),
+        (["--from-json", str(tmp_path)], "is a directory"),
+        (["--from-json", "-"], "stdin is empty"),
+    ):
+        status, out, err = answer(*command, *options)
+        assert (status, out) == (2, "")
+        assert said in err
+    for no_json in (MATRIX.encode(), MATRIX.encode().hex(), CUTLASS, "[1, 2]", "{"):
+        status, out, err = answer(*command, "--from-json", "-", stdin=no_json)
+        assert (status, out) == (2, "")
+        assert "argument-json" in err
 
 
 def test_names_may_stand_for_the_numbers_of_a_dump(answer):

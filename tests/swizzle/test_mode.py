@@ -329,12 +329,40 @@ def test_unknown_name_suggests_the_nearest(name, nearest):
     assert caught.value.violations[0].change == {"swizzle": nearest}
 
 
-@pytest.mark.parametrize(
-    "strange", [None, 3, 128.0, b"128B", ["128B"], {}, "", "\x00", "xor:1,2", "xor:1,2,3,4", "q" * 9999]
-)
+@pytest.mark.parametrize("strange", [None, 3, 128.0, b"128B", ["128B"], {}, "", "\x00", "xor", "xor 1,2", "q" * 9999])
 def test_strange_name_is_a_rule_error(strange):
     with pytest.raises(RuleError, match="unknown-name"):
         Swizzle.named(strange)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["xor:1,2", "xor:1", "xor:", "xor:1,2,3,4", "Swizzle<1,2>", "Sw<a,b,c>", "xor:-1,2,3", "xor:" + "9" * 9999],
+)
+def test_an_xor_swizzle_is_told_that_it_takes_three_numbers(written):
+    with pytest.raises(
+        RuleError, match=r"xor-swizzle: .*; three integers: bits, base, shift\. Write such as xor:3,4,3\.$"
+    ) as refused:
+        Swizzle.named(written)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("junk", [True, False, np.bool_(True), [True], memoryview(b"ab"), memoryview(np.arange(4)), b"ab",
+                                  bytearray(b"ab")],
+                         ids=lambda junk: type(junk).__name__)  # fmt: skip
+def test_booleans_and_buffers_are_no_addresses(junk):
+    with pytest.raises(RuleError, match="address: "):
+        SWIZZLE["128B"].apply(junk)
+
+
+def test_addresses_are_integers_of_any_kind():
+    mode = SWIZZLE["128B"]
+    for address in (1 << 40, np.int64(128), np.uint8(128), np.uint64(1 << 63)):
+        assert type(mode.apply(address)) is int
+        assert mode.apply(address) == mode.apply(int(address))
+    assert mode.apply([[0, 128], [256, 384]]).tolist() == [[0, 144], [288, 432]]
+    assert mode.apply(np.array(128)).tolist() == 144
+    assert mode.apply([]).tolist() == []
 
 
 @given(st.text())

@@ -192,6 +192,16 @@ def test_an_object_on_which_everything_fails_is_an_argument_of_the_wrong_type(ki
 
 
 @each_kind
+@pytest.mark.parametrize("unordered", [{64, 8}, frozenset({64}), {64: 8}, {}, {}.keys(), "64", b"64", bytearray(b"64")],
+                         ids=lambda given: type(given).__name__)  # fmt: skip
+def test_what_has_no_order_is_no_sequence(kind, unordered):
+    for name in set(kind.readers) & {"dims", "strides_bytes", "box", "element_strides", "lower_corner", "upper_corner"}:
+        given = dict.fromkeys(REQUIRED & set(kind.readers), ()) | {name: unordered}
+        found = [each for each in kind.check(**given) if each.argument == name]
+        assert [(each.rule, each.limit) for each in found] == [("argument-type", f"{name} is a sequence of integers")]
+
+
+@each_kind
 @given(data=st.data())
 @settings(max_examples=500)
 def test_a_change_cures_the_rule_that_names_it(kind, data):

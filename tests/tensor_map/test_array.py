@@ -163,6 +163,8 @@ def test_the_step_of_a_single_index_does_not_matter():
         (lambda a: a[0, 0], "rank", "Use array.reshape(1)."),
         (lambda a: a[:0], "dim-range", "Use 1; a tensor without elements has no map."),
         (lambda a: a.astype("complex64"), "array-type", "View it as an unsigned integer of the same size"),
+        (lambda a: a.astype(">f4"), "array-type", 'Use array.astype("<f4")'),
+        (lambda a: with_interface(a.astype(">f4"), "__array_interface__"), "array-type", 'Use array.astype("<f4")'),
         (str, "array-interface", "Give a numpy, torch, cupy or jax array."),
     ],
 )

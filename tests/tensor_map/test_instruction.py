@@ -3,7 +3,7 @@
 import pytest
 
 import tilescope as ts
-from tilescope.tensor_map import REDUCTIONS, Copy, broken_by, require_legal
+from tilescope.tensor_map import REDUCTIONS, Copy, MapArguments, broken_by, require_legal
 from tilescope.tensor_map.rules.samples import BYTES, IMAGES, MATRIX, PADDED, SLICES, WIDE
 
 BF16 = ts.TensorMap(**MATRIX)
@@ -74,6 +74,10 @@ def test_gather_and_scatter():
     assert rules(rows, "load", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows, "store", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows, "load", (0, 5), rows4=True) == ["coords-rank"]
+    (found,) = broken_by(Copy(rows, "load", (0, 5, 3, 9), rows4=True))
+    assert (found.argument, found.found, found.fix) == ("rows", "3 rows", "Give a column and four rows.")
+    (found,) = broken_by(Copy(rows, "store", (), rows4=True))
+    assert (found.found, found.limit) == ("no column", "scatter4 takes a column and four rows")
     assert rules(rows.with_fields(arch="sm_120"), "store", (0, 5, 3, 9, 7), rows4=True) == ["gather-map"]
     assert rules(rows.with_fields(arch="sm_120"), "load", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows.with_fields(arch="sm_90"), "load", (0, 5, 3, 9, 7), rows4=True) == ["gather-map"]
@@ -94,8 +98,29 @@ def test_im2col_offsets_by_rank(rank, end):
     assert rules(tensor_map, "load", coords, offsets=(0,) * (rank - 1)) == ["offsets-range"]
 
 
-def test_a_tiled_copy_has_no_offsets():
-    assert rules(BF16, "load", (0, 0), offsets=(1,)) == ["offsets-range"]
+OFFSETS = {
+    #                    map          direction  offsets    what is said of it
+    "tiled":            (BF16,        "load",    (1,),      ("a tiled copy has none", "Leave offsets out.")),
+    "two, of three":    (IMAGES,      "load",    (1,),      ("2 for an im2col map of rank 4", "Give one for each of W, H.")),
+    "three, of two":    (IMAGES,      "load",    (1, 1, 1), ("2 for an im2col map of rank 4", "Give one for each of W, H.")),
+    "a halo alone":     (WIDE,        "load",    (1,),      ("2 for an im2col-wide map", "Give the halo and the offset.")),
+    "stored":           (IMAGES,      "store",   (1, 1),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
+    "stored, zero":     (IMAGES,      "store",   (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
+    "reduced":          (IMAGES,      "reduce",  (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_offsets_are_those_that_the_kind_of_copy_has(name):
+    given, direction, offsets, said = OFFSETS[name]
+    corners = {"lower_corner": (0, 0), "upper_corner": (0, 0)} if given is IMAGES else {}
+    tensor_map = given if given is BF16 else MapArguments.of(given | corners).tensor_map()
+    coords = (0,) * tensor_map.rank
+    reduce = "add" if direction == "reduce" else None
+    (found,) = broken_by(Copy(tensor_map, direction, coords, offsets=offsets, reduce=reduce))
+    assert (found.rule, found.limit, found.fix) == ("offsets-range", *said)
+    if direction != "load":
+        assert rules(tensor_map, direction, coords, reduce=reduce) == []
 
 
 def test_the_halo_of_an_im2col_wide_copy():
@@ -103,6 +128,46 @@ def test_the_halo_of_an_im2col_wide_copy():
     assert rules(wide, "load", (0, 0, 0, 0), offsets=(511, 31)) == []
     assert rules(wide, "load", (0, 0, 0, 0), offsets=(512, 32)) == ["offsets-range"] * 2
     assert rules(wide128, "load", (0, 0, 0, 0), offsets=(32, 0)) == ["offsets-range"]
+
+
+@pytest.mark.parametrize("mode", ["W", "W128"])
+def test_an_im2col_wide_copy_may_start_left_of_the_bounding_box_and_not_right_of_it(mode):
+    wide = ts.Im2colWideMap(**WIDE | {"mode": mode})  # from -1 to 32 - 1 - 1
+    for w in (-100, -2, -1, 0, 30):
+        assert rules(wide, "load", (0, w, 0, 0)) == []
+    for w in (31, 32, 1000):
+        assert rules(wide, "load", (0, w, 0, 0)) == ["wide-base"]
+        assert rules(wide, "load", (0, w, 0, 0), offsets=(0, 31)) == ["wide-base"]  # the offset moves the box too
+    assert rules(wide, "load", (0, 30, 0, 0), offsets=(0, 31)) == []
+    (found,) = broken_by(Copy(wide, "load", (0, 31, 5, 7)))
+    assert found.change == {"coords": (0, 30, 5, 7)}
+    assert ts.RULES["wide-base"].basis == "documented"
+
+
+CLUSTER = {
+    "a matrix": (MATRIX, {}),
+    "packed, dense": (MATRIX | {"data_type": "16u4_align8b", "dims": (4096, 64), "strides_bytes": (2048,)}, {}),
+    "packed, padded": (PADDED, {}),
+    "six bits": (PADDED | {"data_type": "16u6_align16b", "strides_bytes": (3072,)}, {}),
+    "an atom of 32 bytes": (MATRIX | {"swizzle": "128B_ATOM_32B"}, {}),
+    "an atom of 64 bytes": (MATRIX | {"swizzle": "128B_ATOM_64B"}, {}),
+    "a flip": (MATRIX | {"swizzle": "128B_ATOM_32B_FLIP_8B"}, {}),
+    "im2col": (IMAGES, {"coords": (0, 0, 0, 0)}),
+    "im2col wide": (WIDE, {"coords": (0, 0, 0, 0)}),
+    "gather4": (MATRIX | {"box": (64, 1)}, {"coords": (0, 1, 2, 3, 4), "rows4": True}),
+}
+
+
+@pytest.mark.parametrize("name", CLUSTER)
+def test_what_reaches_the_shared_memory_of_a_cluster_by_architecture(name):
+    given, options = CLUSTER[name]
+    options = {"coords": (0, 0)} | options
+    for arch in ("sm_100", "sm_103", "sm_110", "sm_120"):
+        tensor_map = MapArguments.of(given | {"arch": arch}).tensor_map()
+        assert rules(tensor_map, "load", **options) == []
+        refused = arch == "sm_120" and name not in ("a matrix", "im2col")
+        assert rules(tensor_map, "load", **options, cluster=True) == ["cluster-copy"] * refused
+    assert ts.RULES["cluster-copy"].basis == "documented"
 
 
 def test_a_transaction_is_below_a_mebibyte():

@@ -43,6 +43,69 @@ def test_names_the_order_of_atoms(name, order):
     assert (found.swizzle.name, found.order) == (name, {"column": "atoms down", "row": "atoms across"}[order])
 
 
+SPANS = {
+    **{name: ts.SWIZZLE[name].span_bytes for name in (*SWIZZLES, "96B")},
+    **{f"none {width}": width for width in (16, 32, 48, 64, 128)},
+}
+
+
+def boxes_side_by_side(tile, name, width, alignment, start):
+    """What TMA leaves in shared memory when it copies a tile as boxes of `width` bytes, one behind the other."""
+    swizzle = name.split()[0]
+    arch = "sm_103" if swizzle == "96B" else "sm_100"
+    rows, columns = tile.shape
+    memory = np.zeros((rows, -(-columns // 8) * 8), tile.dtype)
+    memory[:, :columns] = tile
+    a = ts.TensorMap.from_array(memory, (rows, width // tile.itemsize), swizzle=swizzle, address=0, arch=arch)
+    step = -(-rows * width // alignment) * alignment
+    boxes = -(-columns * tile.itemsize // width)
+    dump = np.full((boxes - 1) * step + rows * width, 0xEE, np.uint8)
+    for box in range(boxes):
+        place = (box * width // tile.itemsize, 0)
+        ts.load(a, memory, place, smem=dump[box * step :], smem_address=start + box * step)
+    return dump, step
+
+
+@pytest.mark.parametrize("rows", [*range(1, 10), 12, 15, 17, 100])
+@pytest.mark.parametrize("name", SPANS)
+def test_names_boxes_side_by_side_of_every_span_and_any_number_of_rows(name, rows):
+    width, swizzle = SPANS[name], ts.SWIZZLE[name.split()[0]]
+    noise = np.random.default_rng(rows)  # whose elements differ: a layout that explains all of them is the right one
+    tried = 0
+    for boxes, alignment in ((2, 128), (3, 128), (2, swizzle.repeat_bytes), (2.5, 128)):
+        tile = noise.integers(0, 1 << 32, (rows, int(boxes * width) // 4), dtype=np.uint32)
+        start = 128 * int(noise.integers(swizzle.period_lines))
+        dump, step = boxes_side_by_side(tile, name, width, alignment, start)
+        if step % width or (boxes == 2.5 and swizzle.name == "none"):
+            continue  # boxes that begin where no row would, and those whose width nothing tells
+        tried += 1
+        for known in (None, start):
+            found = ts.identify(dump, tile, smem_address=known)
+            assert found.explained, (boxes, alignment, known)
+            assert found.order == "rows" or found.layout.atom[1] * 4 == width
+    assert tried or width in (48, 96)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("columns", [1, 3, 20, 31])
+def test_rows_of_any_number_of_bytes_are_named(columns, dtype):
+    tile = np.random.default_rng(columns).integers(0, 1 << 8 * np.dtype(dtype).itemsize, (23, columns), dtype)
+    found = ts.identify(np.append(tile.view("u1").ravel(), [1, 2, 3]).astype("u1"), tile)
+    assert (found.explained, found.swizzle.name, found.order) == (True, "none", "rows")
+
+
+def test_a_tile_of_100_rows_in_two_boxes():
+    tile = np.random.default_rng(4).integers(0, 1 << 16, (100, 128), dtype=np.uint16)
+    for alignment, high in ((128, 100), (1024, 104)):
+        dump, _ = boxes_side_by_side(tile, "128B", 128, alignment, 0)
+        found = ts.identify(dump, tile)
+        assert str(found) == f"swizzle 128B, base offset 0, boxes side by side of {high} x 64 elements"
+        assert ts.Value.from_dict(found.to_dict()) == found
+        dump[5] ^= 1
+        found = ts.identify(dump, tile)
+        assert (found.wrong_bytes, found.first_wrong.row, found.first_wrong.column) == (1, 0, 2)
+
+
 def test_a_narrow_box_has_gaps_and_a_pitch_of_its_span():
     a = ts.TensorMap.from_array(TILE, (64, 32), swizzle="128B", address=0)
     found = ts.identify(ts.load(a, TILE, (0, 0)), TILE[:, :32])

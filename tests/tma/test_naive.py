@@ -361,6 +361,8 @@ def corner(draw, a, least):
         first = 0 if a.interleave.slice_bytes else 1
         for axis, (low, high) in enumerate(zip(a.lower_corner, a.upper_corner, strict=True), first):
             coords[axis] = draw(st.integers(low, a.dims[axis] - 1 + high))
+    if isinstance(a, ts.Im2colWideMap):  # which may begin left of its bounding box, but not right of it
+        coords[1] = draw(st.integers(a.lower_width - 4, a.dims[1] - 1 + a.upper_width))
     return tuple(coords)
 
 

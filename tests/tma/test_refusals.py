@@ -13,6 +13,10 @@ IMAGES = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(-1,
                       channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
 WIDE = ts.Im2colWideMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_width=0, upper_width=0, channels_per_pixel=64,
                         pixels_per_column=32)  # fmt: skip
+ROWS4 = TILED.with_fields(box=(64, 1), arch="sm_100")
+PLAIN_IMAGES = IMAGES.with_fields(lower_corner=(0, 0), upper_corner=(0, 0))
+ATOMS = TILED.with_fields(swizzle="128B_ATOM_32B", arch="sm_120")
+WIDE_120 = WIDE.with_fields(arch="sm_120")
 SMEM = np.zeros(1024, np.uint8)
 
 
@@ -30,6 +34,7 @@ ILLEGAL = {
     "im2col-base": lambda: ts.load(IMAGES, MATRIX, (0, -2, 0, 0)),
     "im2col-store": lambda: ts.store(IMAGES, SMEM, MATRIX.copy(), (0, 0, 0, 0)),
     "gather-map": lambda: ts.gather4(TILED, MATRIX, 0, (0, 1, 2, 3)),
+    "wide-base": lambda: ts.load(WIDE, MATRIX, (0, 8, 0, 0)),
 }
 
 
@@ -63,6 +68,15 @@ REFUSED = {
     "short memory": ("memory-extent", "memory", lambda: ts.load(TILED, MATRIX[:10], (0, 8))),
     "short memory to store": ("memory-extent", "memory", lambda: ts.store(TILED, SMEM, MATRIX[:10].copy(), (0, 8))),
     "an empty mask": ("cta-mask", "cta_mask", lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy()], cta_mask=0)),
+    "three rows to gather": ("coords-rank", "rows", lambda: ts.gather4(ROWS4, MATRIX, 0, (0, 1, 2))),
+    "a filter tap of a store": ("offsets-range", "offsets",
+                                lambda: ts.trace(PLAIN_IMAGES, (0, 0, 0, 0), offsets=(3, 2), operation="store")),
+    "an atom to a cluster": ("cluster-copy", "swizzle",
+                             lambda: ts.load_multicast(ATOMS, MATRIX, (0, 0), [SMEM.copy()], cta_mask=1)),
+    "a wide column to a cluster": ("cluster-copy", "tensor_map",
+                                   lambda: ts.load_multicast(WIDE_120, MATRIX, (0, 0, 0, 0), [SMEM.copy()], cta_mask=1)),
+    "a short block": ("smem-extent", "smems[1]",
+                      lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy(), SMEM[:-1].copy()], cta_mask=3)),
     "a mask of others": ("cta-mask", "cta_mask", lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy()], cta_mask=2)),
     "an operation": ("unknown-name", "operation", lambda: ts.trace(TILED, (0, 0), operation="loud")),
 }  # fmt: skip
@@ -121,11 +135,18 @@ def test_a_store_refuses_to_overrun_the_array():
     assert ts.store(a, np.full(32, 7, np.uint8), padded, (0,)).tolist() == [7] * 32
 
 
-def test_a_refused_multicast_writes_nothing():
-    blocks = [np.zeros(1024, np.uint8), only_readable(SMEM)]
-    with pytest.raises(ts.RuleError, match=r"smems|read-only"):
+@pytest.mark.parametrize(
+    "second", [only_readable(SMEM), SMEM[:-1].copy(), SMEM[:0].copy(), np.zeros(4096, np.uint8)[::2], None]
+)
+def test_a_refused_multicast_writes_nothing_and_names_the_block(second):
+    blocks = [np.zeros(1024, np.uint8), second]
+    with pytest.raises(ts.RuleError) as refused:
         ts.load_multicast(TILED, MATRIX, (0, 8), blocks, cta_mask=3)
+    assert refused.value.violations[0].argument == "smems[1]"
     assert not blocks[0].any()
+    assert ts.load_multicast(TILED, MATRIX, (0, 8), blocks, cta_mask=1)[
+        0
+    ].any()  # a block that receives nothing may be anything
 
 
 def test_a_multicast_leaves_the_box_at_the_same_place_of_each_named_block():

@@ -81,6 +81,16 @@ def test_tiles_cut_in_the_middle_of_the_grid_keep_their_places(dims, box):
     assert np.array_equal(ts.load_tiles(a, memory), tiles_one_by_one(a, memory))
 
 
+def test_a_tile_that_ends_within_a_swizzled_line_is_as_long_as_load_makes_it():
+    a = ts.TensorMap(
+        "u16", (256, 2, 2), (4096, 8192), (32, 1, 1), element_strides=(3, 1, 1), interleave="16B", swizzle="32B"
+    )
+    memory = np.arange(8192, dtype=np.uint16)
+    tiles = ts.load_tiles(a, memory)
+    assert a.smem_bytes == 11 * 16
+    assert tiles.shape[-1] == len(ts.load(a, memory, (0, 0, 0))) == 12 * 16  # the last pixel changes places with a gap
+
+
 MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint16)
 
 

@@ -32,6 +32,8 @@ COPIES = {
     "six bits": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2), {}),
     "six bits stored": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2),
                         {"operation": "store"}),
+    "pixels stored": (ts.Im2colMap("f16", (16, 4, 4, 2), (32, 128, 512), lower_corner=(0, 1), upper_corner=(-1, 0), channels_per_pixel=16,
+                                   pixels_per_column=20, swizzle="32B"), (0, 1, 1, 0), {"operation": "store"}),
     "overrun": (ts.TensorMap("u8", (20, 4), (32,), (32, 3), swizzle="32B"), (0, 2), {"operation": "store"}),
     "gather": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 1), {"operation": "gather4"}),
     "scatter": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 2), {"operation": "scatter4"}),
@@ -118,6 +120,15 @@ def test_counts_by_hand(name):
     )
 
 
+def test_a_store_has_no_offsets():
+    a, coords, options = COPIES["pixels stored"]
+    assert ts.trace(a, coords, **options).offsets == ()
+    assert ts.trace(a, coords).offsets == (0, 0)
+    assert [run.source_offset for run in ts.trace(a, coords, **options).runs] == [
+        run.source_offset for run in ts.trace(a, coords).runs
+    ]
+
+
 def test_what_was_not_measured_is_documented():
     column = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(0, 0), upper_corner=(0, 0),
                           channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
@@ -131,6 +142,77 @@ def test_a_trace_of_a_huge_tensor_costs_what_its_box_costs():
     huge = ts.TensorMap("u8", (1 << 32, 1 << 32), ((1 << 40) - 16,), (64, 2))
     found = ts.trace(huge, (0, 1 << 20))
     assert found.source_offset[64] == ((1 << 20) + 1) * ((1 << 40) - 16)
+
+
+def test_an_offset_that_64_bits_cannot_hold_is_refused_and_not_cut():
+    stride = (1 << 40) - 16
+    beyond = ts.TensorMap("u64", (1 << 32, 1 << 32, 1 << 32), (stride, stride), (2, 2, 1))
+    for last in (0, 1 << 21, (1 << 22) - 2):  # byte 2^62 is in row (1 << 22) of the two strides together
+        found = ts.trace(beyond, (0, 1, last))
+        assert [int(found.source_offset[row * 16]) for row in range(2)] == [stride * (last + 1), stride * (last + 2)]
+        assert found.address_of_source(stride * (last + 2)) == 16
+    for coords in ((0, 0, 1 << 22), (0, 0, 1 << 23), (0, (1 << 31) - 1, (1 << 31) - 1)):
+        for operation in ("load", "store"):
+            with pytest.raises(ts.RuleError, match="trace-extent") as refused:
+                ts.trace(beyond, coords, operation=operation)
+            row = int(coords == (0, 0, 1 << 22))
+            assert f"row {row} at byte {stride * (coords[1] + row + coords[2]):#x}" in str(refused.value)
+    assert ts.trace(beyond, (0, -3, 1 << 23)).filled_rows == 2  # what is outside needs no offset
+
+
+FOUND = ts.trace(MATRIX, (64, 32), smem_address=0x400)
+FIRST = 64 * 2 + 32 * 8192  # byte of the tensor that the copy begins with
+
+
+@pytest.mark.parametrize(
+    "wanted", [FIRST, np.int64(FIRST), np.uint64(FIRST), np.uint8(0), 2**63, -(2**63), 2**200, -1, 0, -2]
+)
+def test_a_byte_of_the_tensor_is_any_integer(wanted):
+    assert FOUND.address_of_source(wanted) == (0x400 if wanted == FIRST else None)
+
+
+def test_bytes_of_the_tensor_are_an_integer_array_of_any_shape_and_width():
+    for dtype in (np.int32, np.uint32, np.int64, np.uint64):
+        wanted = np.array([[FIRST, FIRST + 1, 0]], dtype)
+        assert FOUND.address_of_source(wanted).tolist() == [[0x400, 0x401, -1]]
+    assert FOUND.address_of_source([FIRST, 1]).tolist() == [0x400, -1]
+    assert FOUND.address_of_source(np.array([2**64 - 1, 2**63 + FIRST], np.uint64)).tolist() == [-1, -1]
+    assert FOUND.address_of_source([]).tolist() == []
+    assert FOUND.address_of_source(np.zeros((2, 0), np.int32)).shape == (2, 0)
+
+
+class Raises:
+    def __array__(self, *_args, **_options):
+        raise RuntimeError("no")
+
+    __iter__ = __index__ = __len__ = __array__
+
+
+@pytest.mark.parametrize(
+    "junk", [None, "a", "1", 1.5, True, np.float64(3), np.bool_(True), [1.5], ["a"], [[1], [2, 3]], [None], [True], {1}, {1: 2},
+             b"ab", memoryview(b"ab"), object(), Raises(), 1j, np.datetime64("2020"), [2**64, 1]],
+    ids=lambda junk: type(junk).__name__)  # fmt: skip
+def test_what_is_no_integer_is_no_byte_of_the_tensor(junk):
+    with pytest.raises(ts.RuleError) as refused:
+        FOUND.address_of_source(junk)
+    assert (refused.value.violations[0].rule, refused.value.violations[0].argument) == ("argument-type", "offset")
+
+
+@pytest.mark.parametrize("junk", [None, "a", 1.5, True, [0], Raises()], ids=lambda junk: type(junk).__name__)
+def test_what_is_no_integer_is_no_address_and_no_coordinate(junk):
+    with pytest.raises(ts.RuleError, match="argument-type"):
+        FOUND.element_at(junk)
+    with pytest.raises(ts.RuleError, match="argument-type"):
+        FOUND.address_of(64, junk)
+    with pytest.raises(ts.RuleError, match="coords-count"):
+        FOUND.address_of(64)
+
+
+def test_far_addresses_and_coordinates_are_no_part_of_the_copy():
+    for far in (2**31, 2**63, -(2**63), 2**64, 2**200, -(2**200)):
+        assert FOUND.element_at(far).holds == "gap"
+        assert FOUND.address_of(far, 32) is None
+        assert FOUND.address_of(64, far) is None
 
 
 def pixels(a, coords, offsets):

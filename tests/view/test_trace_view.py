@@ -1,5 +1,6 @@
 """The drawing of a copy, whole, and what its cells say."""
 
+import re
 from textwrap import dedent
 
 import pytest
@@ -39,7 +40,7 @@ def test_a_copy_cut_by_both_edges_whole():
          0.0  row 0; every row has its colour, and a cell says row.chunk
          fill  outside the tensor: filled with zero
          (2.0)  the part of the copy that lies outside the tensor
-         0.0~  the tensor ends within the chunk; the rest is outside
+         0.1~  the tensor ends within the chunk; the rest is outside
          -  not part of the copy: keeps its bytes
 
         tensor    float16, dims (20, 5), strides (64,) bytes
@@ -102,15 +103,76 @@ def test_a_box_in_a_large_tensor_is_a_spot_to_scale():
     assert len(grids(ts.trace(a, (2048, 1024)), lines=None)[1].rows) == 64
 
 
-@pytest.mark.parametrize(("options", "sample"), [
-    ({"swizzle": "128B_ATOM_32B_FLIP_8B", "arch": "sm_100"}, "0.0x"), ({"swizzle": "128B"}, "0.0"),
-])  # fmt: skip
-def test_the_legend_has_what_the_drawing_has(options, sample):
-    a = ts.TensorMap("bf16", (64, 64), (128,), (64, 4), **options)
-    drawing = view.draw(ts.trace(a, (0, 0)))
+FLIP = {"swizzle": "128B_ATOM_32B_FLIP_8B", "arch": "sm_100"}
+DRAWN = {
+    # copy: what its cells look like
+    "plain": (ts.TensorMap("bf16", (64, 64), (128,), (64, 4), swizzle="128B"), (0, 0), {}, {"0.0"}),
+    "one row": (ts.TensorMap("u8", (256,), (), (64,)), (0,), {}, {"0.0", "-"}),
+    "one chunk a row": (ts.TensorMap("u8", (16, 64), (16,), (16, 8)), (0, 0), {}, {"0"}),
+    "one chunk": (ts.TensorMap("u8", (64,), (), (16,)), (0,), {}, {"0", "-"}),
+    "one chunk, cut": (ts.TensorMap("u8", (40,), (), (16,)), (32,), {}, {"0", "0~", "-"}),
+    "four bits": (ts.TensorMap("16u4_align16b", (128, 4), (64,), (128, 4), arch="sm_100"), (0, 0), {}, {"0.0"}),
+    "six bits": (ts.TensorMap("16u6_align16b", (128, 4), (96,), (128, 4), arch="sm_100"), (0, 0), {}, {"0.0"}),
+    "narrow": (ts.TensorMap("u8", (64, 4), (64,), (16, 4), swizzle="32B"), (0, 0), {}, {"0", "-"}),
+    "flip": (ts.TensorMap("bf16", (64, 64), (128,), (64, 4), **FLIP), (0, 0), {}, {"0.0", "0.0x"}),
+    "a single line": (ts.TensorMap("bf16", (64, 64), (128,), (64, 1), **FLIP), (0, 0), {}, {"0.0"}),
+    "an odd line": (ts.TensorMap("bf16", (64, 64), (128,), (64, 1), **FLIP), (0, 0), {"smem_address": 128}, {"0.0x"}),
+    "flip, cut": (ts.TensorMap("u8", (20, 2), (32,), (32, 2), **FLIP), (0, 0), {},
+                  {"0.0", "0.0~", "0.0x", "0.0~x", "-"}),
+    "outside": (ts.TensorMap("u8", (64, 4), (64,), (64, 2)), (0, 4), {}, {"fill", "(0.0)"}),
+    "overrun": (ts.TensorMap("u8", (20, 4), (32,), (32, 4)), (0, 0), {"operation": "store"}, {"0.0", "overrun"}),
+    "dropped": (ts.TensorMap("u8", (20, 4), (32,), (48, 4)), (0, 0), {"operation": "store"},
+                {"0.0", "overrun", "drop", "(0.0)", "-"}),
+    "pixels": (ts.TensorMap("u16", (8, 2, 2), (128, 256), (8, 1, 1), interleave="16B"), (0, 0, 0), {}, {"0"}),
+}  # fmt: skip
+
+
+def look(text, mark):
+    """What kind of cell it is, whatever its row and chunk are."""
+    return "overrun" if mark == "collision" else re.sub(r"\d+", "0", text)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_legend_has_what_the_drawing_has_and_nothing_else(name):
+    a, coords, options, looks = DRAWN[name]
+    trace = ts.trace(a, coords, **options)
+    drawing = view.draw(trace)
     (legend,) = [part for part in drawing.parts if isinstance(part, Legend)]
-    assert [entry.sample for entry in legend.entries] == ["0.0", "0.0x"][: 1 + (sample == "0.0x")]
+    drawn = {look(cell.text, cell.mark) for grid in grids(trace) for row in grid.rows for cell in row.cells}
+    assert drawn - {"", "·", "box"} == looks
+    explained = [look(entry.sample, entry.mark) for entry in legend.entries]
+    wanted = set()
+    for each in looks:  # the name of a chunk, and each sign behind it
+        label = each.rstrip("~x")
+        wanted |= {label, *(label + sign for sign in each.removeprefix(label))}
+    assert sorted(explained) == sorted(wanted)
+    assert "row.chunk" not in str(legend) or any("." in each for each in looks)
     assert "<svg" in drawing.svg()
+
+
+def test_the_halves_of_odd_lines_are_exchanged_and_marked_wherever_the_tensor_ends():
+    for dims in range(1, 33):
+        a = ts.TensorMap("u8", (dims, 4), (32,), (32, 4), **FLIP)
+        for start in (0, 128):
+            _, shared = grids(ts.trace(a, (0, 0), smem_address=start))
+            for line, row in enumerate(shared.rows, start // 128):
+                named = [cell.text for cell in row.cells if cell.text not in ("-", "fill")]
+                assert named
+                assert all(text.endswith("x") == (line % 2 == 1) for text in named), (dims, line, named)
+
+
+def test_bytes_that_a_store_overruns_are_not_dropped():
+    def said(inner, row):
+        a = ts.TensorMap("u8", (20, 4), (32,), (inner, 4))
+        facts = dict(view.draw(ts.trace(a, (0, row), operation="store")).parts[-1].rows)
+        return facts.get("outside"), facts.get("overrun", "")[:8]
+
+    assert said(32, 0) == (None, "48 bytes")
+    assert said(48, 0) == ("16 bytes of every row: dropped", "48 bytes")
+    assert said(48, 2) == ("2 of 4 rows and 16 bytes of the other 2: dropped", "24 bytes")
+    assert said(32, 2) == ("2 of 4 rows: dropped", "24 bytes")
+    assert said(32, 4) == ("4 of 4 rows: dropped", "")
+    assert said(16, 0) == (None, "")
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tilescope import view
-from tilescope.cli.options import address, output_options, rows_and_columns, smem_address_option
+from tilescope.cli.options import byte_count, output_options, rows_and_columns, smem_address_option
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
@@ -22,7 +22,7 @@ from tilescope.view.parts import Part
 @click.argument("data_type", metavar="[TYPE]", required=False)
 @click.option("--pattern", "patterns", multiple=True, required=True, metavar="P", help="An access; may be repeated.")
 @click.option("--swizzle", default="none", metavar="MODE", help="Swizzle of the tile. [default: none]")
-@click.option("--pad", type=address, metavar="BYTES", help="Padding after each row of an atom.")
+@click.option("--pad", type=byte_count, metavar="BYTES", help="Padding after each row of an atom.")
 @click.option(
     "--atom",
     type=rows_and_columns,
@@ -33,7 +33,7 @@ from tilescope.view.parts import Part
 @smem_address_option()
 @click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
 @click.option(
-    "--max-padding", type=address, default="128", metavar="BYTES", help="Widest padding to try. [default: 128]"
+    "--max-padding", type=byte_count, default="128", metavar="BYTES", help="Widest padding to try. [default: 128]"
 )
 @output_options
 def banks(

@@ -19,7 +19,8 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
     """Say whether the driver takes a tensor map, and every reason why not.
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
-    or Triton print when a map fails, or with the words of a descriptor; - is stdin. Options replace what SOURCE says.
+    or Triton print when a map fails, or with the words of a descriptor; - is stdin. --from-json FILE takes nothing but
+    JSON. Options replace what SOURCE says.
 
     \b
     tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B

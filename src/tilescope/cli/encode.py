@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import click
 
@@ -24,11 +23,8 @@ _WORDS_PER_LINE = 4
     "--hex", "form", flag_value="hex", default="hex", help="Print 256 hexadecimal digits, in memory order. [default]"
 )
 @click.option("--c", "form", flag_value="c", help="Print an array of 64-bit words in C.")
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the 128 bytes to a file."
-)
-@output_options
-def encode(source: tuple[str, ...], asked: MapArguments | None, form: str, out: Path | None, output: Output) -> None:
+@output_options(out="Write the 128 bytes to a file; - is stdout.")
+def encode(source: tuple[str, ...], asked: MapArguments | None, form: str, output: Output) -> None:
     """Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
 
     The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text.
@@ -41,12 +37,10 @@ def encode(source: tuple[str, ...], asked: MapArguments | None, form: str, out: 
     tilescope encode map.json --swizzle 128B --out map.bin
     """  # noqa: D301  \b keeps the lines below it apart
     blob = described(source, asked).tensor_map().encode()
-    if out is not None:
-        out.write_bytes(blob)
-        click.echo(f"wrote {out}", err=True)
+    output.write(blob)
     if output.as_json or output.svg_path is not None:
         output.show(inspect_tensor_map(blob), extra={"hex": blob.hex(), "words": [hex(word) for word in _words(blob)]})
-    elif out is None:
+    elif output.out_path is None:
         click.echo(blob.hex() if form == "hex" else _in_c(blob))
 
 

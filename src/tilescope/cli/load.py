@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 import click
@@ -11,9 +11,10 @@ import numpy as np
 from tilescope.cli.map_options import map_options, with_strides
 from tilescope.cli.map_source import described
 from tilescope.cli.options import address, number, numbers, output_options
-from tilescope.cli.output import Output
-from tilescope.errors import broken, shortened
-from tilescope.tensor_map import TensorMap
+from tilescope.cli.output import STDOUT, Output
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, broken, shortened
+from tilescope.tensor_map import RULES, TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.array import metadata
@@ -40,11 +41,10 @@ def _positive(text: str) -> int:
 @click.option("--lines", type=_positive, metavar="N", help="Draw so many lines of shared memory. [default: 32]")
 @click.option("--npy", type=click.Path(exists=True, dir_okay=False), help="An array as the tensor; its type, dims and "
               "strides need no options.")  # fmt: skip
-@click.option("--out", "result_file", type=click.Path(dir_okay=False), help="Write what shared memory holds, as .npy.")
-@output_options
+@output_options(out="Write what shared memory holds, as .npy; - is stdout.")
 def load(
     source: tuple[str, ...], asked: MapArguments | None, coords: tuple[int, ...] | None, offsets: tuple[int, ...],
-    smem_address: int, operation: Any, lines: int | None, npy: str | None, result_file: str | None, output: Output,
+    smem_address: int, operation: Any, lines: int | None, npy: str | None, output: Output,
 ) -> None:  # fmt: skip
     """Show what one copy does: the box in the tensor, and shared memory line by line.
 
@@ -54,33 +54,35 @@ def load(
     gather4 and scatter4 take the column and four rows as --coords. With --npy the copy is carried out, and --out FILE
     writes the bytes that it leaves in shared memory.
     """
-    array = None if npy is None else _mapped(npy)
-    if array is None or source:
+    array = None if npy is None else _mapped(npy, output)
+    if array is None or npy is None or source:
         tensor_map = described(source, asked).tensor_map()
     else:
-        tensor_map = _map_of(array, asked)
+        tensor_map = _map_of(array, npy, asked)
     found = trace(
         tensor_map, (0,) * tensor_map.rank if coords is None else coords, offsets=offsets, smem_address=smem_address,
         operation=operation,
     )  # fmt: skip
-    if result_file is not None or array is not None:
+    if output.out_path is not None and (array is None or not found.is_load):
+        raise click.UsageError("--out needs --npy FILE, the tensor, and a load.")
+    if array is not None and found.is_load:
         smem = _carried_out(found, array)
-        if result_file is not None:
-            with Path(result_file).open("wb") as file:
-                np.save(file, smem)
-            click.echo(f"wrote {result_file}: {len(smem)} bytes", err=True)
+        output.write(_as_npy(smem), f": {len(smem)} bytes")
     output.show(found, lines=lines or MOST_LINES)
 
 
-def _mapped(path: str) -> np.ndarray[Any, Any]:
-    """The array of a .npy file, read only where it is needed."""
+def _mapped(path: str, output: Output) -> np.ndarray[Any, Any]:
+    """The array of a .npy file, read only where it is needed; so nothing may be written there."""
+    for option, written in (("--out", output.out_path), ("--svg", output.svg_path)):
+        if written is not None and written != STDOUT and written.exists() and written.samefile(path):
+            raise click.UsageError(f"--npy {path} and {option} {written} are one file; give {option} another.")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        limit = "one array of numbers, as np.save writes it"
-        raise broken(
-            "npy-file", path, f"no array: {shortened(str(error), 40)}", limit, "Save it with np.save."
-        ) from None
+        limit, fix = "one array of numbers, as np.save writes it", "Save it with np.save."
+        if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
+            fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
+        raise broken("npy-file", path, f"no array: {shortened(str(error), 60)}", limit, fix) from None
     if not isinstance(array, np.ndarray):
         raise broken(
             "npy-file", path, "an archive of several arrays", "one array, as np.save writes it", "Save the one."
@@ -88,22 +90,59 @@ def _mapped(path: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _map_of(array: np.ndarray[Any, Any], asked: MapArguments | None) -> AnyMap:
+def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) -> AnyMap:
     """The map of an array, with the options that were given beside it."""
     options = {} if asked is None else dict(asked.given)
     if asked is None or (asked.map_class is TensorMap and "box" not in options):
         raise click.UsageError("--npy needs --box, innermost first: the extents of one copy.")
+    array = _named(array, path, options.get("data_type"))
     if "dims" not in options and asked.map_class is TensorMap:
         box = options.pop("box")
+        if len(box) != array.ndim:
+            shown = f"{len(box)} {'entry' if len(box) == 1 else 'entries'}"
+            raise RuleError([RULES["array-box"].violation(
+                "--box", f"--box {','.join(map(str, box))} has {shown} and {path} {array.ndim} axes",
+                "one entry for each axis, innermost first",
+                f"Give {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
+            )])  # fmt: skip
         return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | options))
     found = metadata(array)
     own = {"data_type": found.data_type, "dims": found.shape[::-1], "strides_bytes": found.strides_bytes[-2::-1]}
     return with_strides(asked, MapArguments(asked.map_class, own)).tensor_map()
 
 
-def _carried_out(found: Trace, array: np.ndarray[Any, Any] | None) -> Any:
-    if array is None or not found.is_load:
-        raise click.UsageError("--out needs --npy FILE, the tensor, and a load.")
+def _named(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:
+    """The array with elements of a type that has a name; numpy saves bfloat16 and fp8 as bare bytes, which --type names."""
+    try:
+        DataType.named(array.dtype)
+    except RuleError as error:
+        if error.violations[0].rule != "unknown-name":  # it has a name, and cannot be moved
+            raise
+    else:
+        return array
+    element_bytes = array.dtype.itemsize
+    found, limit = f"{path} has elements of {array.dtype.str}, which say no type", "--type names them, width for width"
+    if element_bytes not in (1, 2, 4, 8):
+        fix = f'No type has {element_bytes} bytes; save the bytes: np.save(…, array.view("u1")).'
+        raise broken("npy-type", "--npy", found, limit, fix)
+    if type_name is None:
+        alike = {1: "e4m3", 2: "bf16"}.get(element_bytes, f"u{8 * element_bytes}")
+        raise broken("npy-type", "--type", found, limit, f"Say what they are, such as --type {alike}.")
+    bits = DataType.named(type_name).bits
+    if bits != 8 * element_bytes:
+        found = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * element_bytes}"
+        fix = f"Use a type of {8 * element_bytes} bits, such as --type u{8 * element_bytes}."
+        raise broken("npy-type", "--type", found, limit, fix)
+    return array.view(f"u{element_bytes}")
+
+
+def _as_npy(array: np.ndarray[Any, Any]) -> bytes:
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _carried_out(found: Trace, array: np.ndarray[Any, Any]) -> Any:
     if found.operation == "gather4":
         column, *rows = found.coords
         return gather4(found.tensor_map, array, column, rows, smem_address=found.smem_address)

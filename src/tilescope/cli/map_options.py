@@ -1,18 +1,20 @@
 """The options that describe a tensor map, for every command that takes one.
 
     @click.command()
+    @click.argument("source", nargs=-1)
     @map_options
     @output_options
-    def check(asked: MapArguments | None, output: Output) -> int | None: …
+    def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -> int | None: …
 
 `asked` holds the arguments as given, sound or not, and is None where no option was given. `with_strides` adds what
 they leave to a file, an array or a default: `check()` of that says what the rules find, `tensor_map()` makes the map.
+--from-json is another way to give SOURCE.
 """
 
 from __future__ import annotations
 
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -44,16 +46,28 @@ _OPTIONS: dict[str, tuple[str, Any, str, str]] = {
 }
 
 
+class JsonFile(NamedTuple):
+    """The SOURCE that --from-json names: JSON, whatever it looks like."""
+
+    path: str  # "-" is stdin
+
+
 def map_options(command: Command) -> Command:
-    """Give a command the options of a map; it receives them as one argument, `asked`."""
+    """Give a command the options of a map; it receives them as one argument, `asked`, and its SOURCE as `source`."""
 
     @wraps(command)
-    def with_map(*args: Any, **options: Any) -> Any:
+    def with_map(*args: Any, source: tuple[str, ...], from_json: str | None, **options: Any) -> Any:
+        if source and from_json is not None:
+            raise click.UsageError("SOURCE and --from-json both give a map; give one of them.")
         given = {name: options.pop(name) for name in _OPTIONS}
         given = {name: value for name, value in given.items() if value is not None}
-        return command(*args, asked=asked_for(given) if given else None, **options)
+        where = source if from_json is None else JsonFile(from_json)
+        return command(*args, source=where, asked=asked_for(given) if given else None, **options)
 
     wrapped: Command = with_map
+    json_file = click.Path(exists=True, dir_okay=False, allow_dash=True)
+    saying = "Take the map from JSON, as SOURCE; - is stdin."
+    wrapped = click.option("--from-json", type=json_file, metavar="FILE", help=saying)(wrapped)
     for name, (option, read, metavar, help_text) in reversed(_OPTIONS.items()):
         wrapped = click.option(option, name, type=read, metavar=metavar, help=help_text)(wrapped)
     return wrapped

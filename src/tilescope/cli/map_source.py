@@ -2,6 +2,7 @@
 
 tilescope check SOURCE --box 64,8        options replace what SOURCE says
 tilescope encode --type bf16 --dims …    or say it all
+tilescope check --from-json map.json     SOURCE by another name, which has to be JSON
 dump | tilescope load - --coords 0,128
 """
 
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 import click
 
-from tilescope.cli.map_options import with_strides
+from tilescope.cli.map_options import JsonFile, with_strides
 from tilescope.errors import RuleError, TensorMapError, broken, shortened
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
@@ -80,6 +81,8 @@ def _complete(asked: tuple[MapArguments, ...]) -> Source:
 def read_source(words: tuple[str, ...]) -> Source:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
     content = _content(words)
+    if isinstance(words, JsonFile):
+        return Source(None, (MapArguments.from_json(content),))
     text = content.decode("utf-8", errors="replace")
     is_text = _TEXT.fullmatch(text) is not None and "\ufffd" not in text
     if not is_text and (len(content) == DESCRIPTOR_BYTES or _is_given_by_name(words)):

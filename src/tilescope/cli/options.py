@@ -15,6 +15,7 @@ from tilescope.errors import shortened
 
 Command: TypeAlias = Callable[..., Any]
 LARGEST_EXTENT = 1 << 32  # of a tensor
+SMEM_ADDRESS_END = 1 << 32
 
 
 def number(text: str) -> int:
@@ -29,11 +30,19 @@ def number(text: str) -> int:
         raise click.BadParameter(f"{shortened(text, 40)!r} is not a number; write 1024, 0x400 or 1_024.") from None
 
 
-def address(text: str) -> int:
-    """A byte address: a number of at least 0."""
+def byte_count(text: str) -> int:
+    """A number of bytes: at least 0."""
     found = number(text)
     if found < 0:
-        raise click.BadParameter(f"{shortened(text, 40)} is negative; addresses start at 0.")
+        raise click.BadParameter(f"{shortened(text, 40)} is negative; at least 0.")
+    return found
+
+
+def address(text: str) -> int:
+    """A byte address of shared memory: a number from 0 to 2^32 - 1."""
+    found = byte_count(text)
+    if found >= SMEM_ADDRESS_END:
+        raise click.BadParameter(f"{shortened(text, 40)} is beyond shared memory, whose addresses have 32 bits.")
     return found
 
 
@@ -93,11 +102,11 @@ def smem_address_option(default: str | None = "0") -> Callable[[Command], Comman
     return click.option("--smem-address", "--address", "start", type=address, default=default, metavar="A", help=saying)
 
 
-def svg_file(text: str) -> Path:
-    """A file to write a drawing to; "-" is stdout."""
+def output_file(text: str) -> Path:
+    """A file to write to; "-" is stdout."""
     path = Path(text)
     if path.is_dir():
-        raise click.BadParameter(f"{text!r} is a directory; name a file in it, such as {path / 'drawing.svg'}.")
+        raise click.BadParameter(f"{text!r} is a directory; name a file in it.")
     if not path.parent.is_dir():
         raise click.BadParameter(f"there is no directory {str(path.parent)!r} to write {path.name!r} to.")
     return path
@@ -106,27 +115,37 @@ def svg_file(text: str) -> Path:
 @overload
 def output_options(command: Command) -> Command: ...
 @overload
-def output_options(*, svg: bool) -> Callable[[Command], Command]: ...
-def output_options(command: Command | None = None, *, svg: bool = True) -> Command | Callable[[Command], Command]:
+def output_options(*, svg: bool = ..., out: str | None = ...) -> Callable[[Command], Command]: ...
+def output_options(
+    command: Command | None = None, *, svg: bool = True, out: str | None = None
+) -> Command | Callable[[Command], Command]:
     """Give a command --json and --svg FILE; it receives them as one argument, `output`.
 
-    `@output_options(svg=False)` leaves --svg out, for commands that draw nothing.
+    `@output_options(svg=False)` leaves --svg out, for commands that draw nothing; `out`, which --help shows, adds --out
+    FILE, for commands that make bytes.
     """
     if command is None:
-        return lambda command: _with_output(command, svg)
-    return _with_output(command, svg)
+        return lambda command: _with_output(command, svg, out)
+    return _with_output(command, svg, out)
 
 
-def _with_output(command: Command, svg: bool) -> Command:
+def _with_output(command: Command, svg: bool, out: str | None) -> Command:
     @wraps(command)
-    def with_output(*args: Any, as_json: bool, svg_path: Path | None = None, **options: Any) -> Any:
-        if as_json and svg_path == STDOUT:
-            raise click.UsageError("--json and --svg - both write to stdout; give --svg a file.")
-        return command(*args, output=Output(as_json, svg_path), **options)
+    def with_output(
+        *args: Any, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **options: Any
+    ) -> Any:
+        to_stdout = ["--json"] if as_json else []
+        to_stdout += [option for option, path in (("--svg", svg_path), ("--out", out_path)) if path == STDOUT]
+        if len(to_stdout) > 1:
+            one, other, *_ = (f"{option} -" if option != "--json" else option for option in to_stdout)
+            raise click.UsageError(f"{one} and {other} both write to stdout; give {to_stdout[1]} a file.")
+        return command(*args, output=Output(as_json, svg_path, out_path), **options)
 
     wrapped: Command = with_output
+    if out is not None:
+        wrapped = click.option("--out", "out_path", type=output_file, metavar="FILE", help=out)(wrapped)
     if svg:
         saying = "Also write the drawing as SVG; - is stdout."
-        wrapped = click.option("--svg", "svg_path", type=svg_file, metavar="FILE", help=saying)(wrapped)
+        wrapped = click.option("--svg", "svg_path", type=output_file, metavar="FILE", help=saying)(wrapped)
     saying = "Print the value as JSON instead of a drawing."
     return click.option("--json", "as_json", is_flag=True, help=saying)(wrapped)

@@ -26,10 +26,11 @@ NARROWEST_COLUMNS = 40  # of a terminal for which drawings are laid out
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's value goes, as its --json and --svg options say."""
+    """Where a command's value goes, as its --json, --svg and --out options say."""
 
     as_json: bool = False
     svg_path: Path | None = None
+    out_path: Path | None = None  # for what is no drawing: the bytes that a command makes
 
     def show(
         self,
@@ -50,18 +51,23 @@ class Output:
         drawn = drawing or view.draw(value, **options)
         if self.svg_path is not None and drawn is None:
             raise broken("drawing", "--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
-        if not self.as_json and self.svg_path != STDOUT:
+        if not self.as_json and STDOUT not in (self.svg_path, self.out_path):
             click.echo(repr(value)) if drawn is None else print_drawing(drawn)
         if self.svg_path is not None and drawn is not None:
-            _write(drawn.svg(), self.svg_path)
+            _write(drawn.svg().encode(), self.svg_path)
+
+    def write(self, content: bytes, saying: str = "") -> None:
+        """Write the bytes that a command makes to --out, where it was given; `saying` goes to stderr with its name."""
+        if self.out_path is not None:
+            _write(content, self.out_path, saying)
 
 
-def _write(svg: str, path: Path) -> None:
+def _write(content: bytes, path: Path, saying: str = "") -> None:
     if path == STDOUT:
-        click.echo(svg, nl=False)
+        click.echo(content, nl=False)
     else:
-        path.write_text(svg, encoding="utf-8")
-        click.echo(f"wrote {path}", err=True)
+        path.write_bytes(content)
+        click.echo(f"wrote {path}{saying}", err=True)
 
 
 def print_drawing(drawing: Drawing) -> None:

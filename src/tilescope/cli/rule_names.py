@@ -14,6 +14,7 @@ RULE_NAMES = {
     "input-binary": "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
     "one-map": "encode, load and diff take the arguments of one map at a time; check takes several.",
     "npy-file": "A .npy file holds one array of numbers, as np.save writes it.",
+    "npy-type": "Elements of a .npy file that say no type, as bfloat16 and fp8 do there, are named by a --type of their width.",
     "drawing": "--svg is for values that have a drawing.",
     "unknown-topic": "explain knows terms, rules, fields, swizzle modes, data types and architectures.",
     # values
@@ -120,6 +121,7 @@ RULE_NAMES = {
     "coords-count": "A copy has one coordinate for each dimension, innermost first.",
     "coords-range": "A coordinate is a signed 32-bit number.",
     "wide-store": "The im2col::w modes only load.",
+    "trace-extent": "The bytes of the tensor that a traced copy reads or writes lie before byte 2^62; no memory is larger.",
     "memory-extent": "The array holds, from the tensor's first byte on, all that the copy touches.",
     "smem-extent": "The array for shared memory holds the whole box, gaps included.",
     "dump-extent": "A dump is at least as long as the tile that is looked for in it.",

@@ -26,7 +26,7 @@ from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
 from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.reading import integer
-from tilescope.value import Value, hex_field
+from tilescope.value import Value, entries, hex_field, plain_int
 
 _MOST_ROWS = 256
 
@@ -192,11 +192,16 @@ def _reads(
             for number, steps in enumerate(descriptor)
             for place, each in enumerate(steps)
         ]
-    try:
-        mn_first, k_first = (int(each) for each in origin)
-    except (TypeError, ValueError):
-        mn_first = -1
-    if mn_first < 0 or k_first < 0 or mn_first >= written.shape[0] or k_first >= written.shape[1]:
+    first = [plain_int(each) for each in entries(origin, 3) or ()]
+    mn_first, k_first = first if len(first) == 2 else (None, None)
+    if (
+        mn_first is None
+        or k_first is None
+        or mn_first < 0
+        or k_first < 0
+        or mn_first >= written.shape[0]
+        or k_first >= written.shape[1]
+    ):
         raise broken(
             "origin", "origin", printed(origin), f"an element (mn, k) of the {written.shape[0]} x {written.shape[1]} that the copies bring",
             "Use (0, 0) for the first.",

@@ -36,7 +36,7 @@ from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, is_one_of, row_field
+from tilescope.value import Value, entries, hex_field, is_one_of, plain_int, row_field
 
 Major = Literal["K", "MN"]
 MAJORS: tuple[Major, ...] = ("K", "MN")
@@ -396,12 +396,9 @@ def tile_shape(shape: Any) -> tuple[int, int]:
     >>> tile_shape([64, 32])
     (64, 32)
     """
-    try:
-        mn, k = (int(extent) for extent in shape)
-        exact = (mn, k) == tuple(shape)
-    except (TypeError, ValueError, OverflowError):
-        exact = False
-    if not exact or min(mn, k) < 1:
+    found = [plain_int(extent) for extent in entries(shape, 3) or ()]
+    mn, k = found if len(found) == 2 else (None, None)
+    if mn is None or k is None or min(mn, k) < 1:
         raise broken(
             "tile-shape", "tile", printed(shape), "two integers of at least 1: mn, k", "Give (mn, k) in elements."
         )

@@ -253,10 +253,12 @@ def as_array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
     """What was given as an array; rows of different lengths are refused."""
     try:
         return np.asarray(given)
-    except ValueError:
-        raise broken(
-            "array", argument, "rows of different lengths", "an array", "Make all rows equally long."
-        ) from None
+    except Exception as error:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
+        if isinstance(error, ValueError):
+            found, fix = "rows of different lengths", "Make all rows equally long."
+        else:
+            found, fix = f"a {type(given).__name__}", "Give a numpy array."
+        raise broken("array", argument, found, "an array", fix) from None
 
 
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> ShapeStride:

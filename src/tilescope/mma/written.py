@@ -53,7 +53,7 @@ def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
             for each in given
         ]
         found = tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # noqa: BLE001  a foreign object may raise whatever it likes
         found = ()
     if not found:
         raise broken(

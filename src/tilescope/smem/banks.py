@@ -185,6 +185,8 @@ def _address_array(lane_address: Any) -> Addresses:
         address = np.asarray(lane_address)
     except (ValueError, TypeError, OverflowError):
         problem = "lanes of different lengths"
+    except Exception:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
+        problem = f"a {type(lane_address).__name__}"
     else:
         if address.dtype.kind not in "iu":
             problem = f"{printed(lane_address, 40)} ({address.dtype})"

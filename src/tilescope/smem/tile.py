@@ -87,7 +87,7 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     found: list[Any]
     try:
         found = [accesses] if isinstance(accesses, Access) else list(accesses)
-    except TypeError:
+    except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
         found = [accesses]
     wrong = [each for each in found if not isinstance(each, Access)]
     if wrong or not found:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from tilescope.arch import Basis, architectures_with
 from tilescope.errors import RuleError, broken, printed, shortened, unknown_name
 from tilescope.swizzle.permutation import permuted
-from tilescope.value import Row, plain_int
+from tilescope.value import Row, integer_array, plain_int
 
 SwizzleName = Literal[
     "none", "32B", "64B", "96B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"
@@ -87,13 +87,15 @@ class Swizzle(Row):
         row = SWIZZLE.get(name) or _BY_FOLDED_NAME.get(name.strip().casefold().removeprefix("cu_tensor_map_swizzle_"))
         if row is not None:
             return row
-        triple = re.fullmatch(
-            r"\s*(?:xor|swizzle|sw|s)\s*[:(<]\s*(\d{1,4})\s*,\s*(\d{1,4})\s*,\s*(-?\d{1,4})\s*[)>]?\s*",
-            name,
-            re.IGNORECASE,
-        )
-        if triple is None:
+        bracket = re.match(r"\s*(?:xor|swizzle|sw|s)\s*[:(<]", name, re.IGNORECASE)
+        if bracket is None:
             raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
+        triple = re.fullmatch(r"\s*(\d{1,4})\s*,\s*(\d{1,4})\s*,\s*(-?\d{1,4})\s*[)>]?\s*", name[bracket.end() :])
+        if triple is None:
+            raise broken(
+                "xor-swizzle", "swizzle", f"swizzle {shortened(name, 40)}", "three integers: bits, base, shift",
+                "Write such as xor:3,4,3.",
+            )  # fmt: skip
         return cls.xor(*map(int, triple.groups()))
 
     @classmethod
@@ -234,21 +236,18 @@ class Swizzle(Row):
         >>> Swizzle.named("64B").apply(np.array([0, 128, 384]))
         array([  0, 144, 432])
         """
-        if isinstance(address, int):
+        if isinstance(address, int) and not isinstance(address, bool):
             if address < 0:
                 raise _not_an_address(address)
             physical_address: int = address ^ self._change(address)
             return physical_address
-        try:
-            array = np.asarray(address)
-        except (TypeError, ValueError):  # a ragged list
-            raise _not_an_address(address) from None
-        if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
+        array = integer_array(address)
+        if array is None or (array.dtype.kind == "i" and array.size and array.min() < 0):
             raise _not_an_address(address)
         if array.dtype.itemsize < 8:
             array = array.astype(np.int64)
         physical: Addresses = array ^ self._change(array)
-        return int(physical) if np.isscalar(address) else physical
+        return physical if isinstance(address, np.ndarray) or physical.ndim else int(physical)
 
     def _change(self, address: Any) -> Any:
         """The bits that differ between the logical and the physical address."""

@@ -98,7 +98,7 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
         return np.frombuffer(bytes(data) if isinstance(data, memoryview) else data, np.uint8)
     try:
         array = np.asarray(data, order="C")
-    except (TypeError, ValueError, OverflowError):  # ragged lists, and whatever else is no array
+    except Exception:  # noqa: BLE001  ragged lists, whatever else is no array, and objects that raise what they like
         array = np.asarray(None)
     if array.dtype.hasobject or array.dtype.kind == "U":
         raise broken(

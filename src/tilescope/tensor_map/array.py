@@ -32,7 +32,7 @@ array_interface = noticed(
 )
 array_type = noticed(
     "array-type",
-    "The elements of an array are of a type that TMA can move, and packed as it wants them.",
+    "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
     source="cuda.h, CUtensorMapDataType",
     subjects=("array",),
     passing=_ARRAY,
@@ -210,7 +210,9 @@ def _packed_strides(shape: tuple[int, ...], element_bytes: int) -> tuple[int, ..
 def _element(dtype: Any) -> DataType:
     try:
         return DataType.named(dtype)
-    except ValueError:
+    except RuleError as error:
+        if error.violations[0].rule == array_type.name:
+            raise TensorMapError(error.violations) from None
         raise _untyped(shortened(str(dtype))) from None
 
 

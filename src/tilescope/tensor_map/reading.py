@@ -7,7 +7,6 @@ are passed over; all the other rules still speak.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from operator import index
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX
+from tilescope.value import entries
 
 Named = TypeVar("Named")
 Reader = Callable[[str, Any], Any]
@@ -77,16 +77,13 @@ def integers(argument: str, given: Any) -> tuple[int, ...]:
 
 def _entries(argument: str, given: Any) -> list[Any]:
     """What a sequence holds, or why it is none."""
-    if type(given) in (str, bytes):
+    found = entries(given, LONGEST_LIST + 1)
+    if found is None:
         raise _mistyped(argument, given, "a sequence of integers")
-    try:
-        entries = list(islice(given, LONGEST_LIST + 1))
-    except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
-        raise _mistyped(argument, given, "a sequence of integers") from None
-    if len(entries) > LONGEST_LIST:
-        found = f"more than {LONGEST_LIST} entries"
-        raise RuleError([argument_length.violation(argument, found, "one for each dimension", "Shorten it.")])
-    return entries
+    if len(found) > LONGEST_LIST:
+        which = f"more than {LONGEST_LIST} entries"
+        raise RuleError([argument_length.violation(argument, which, "one for each dimension", "Shorten it.")])
+    return found
 
 
 def optional_integers(argument: str, given: Any) -> tuple[int, ...] | None:

@@ -51,11 +51,11 @@ def writeable(argument: str, given: Any) -> Bytes:
     return found
 
 
-def require_bytes(argument: str, found: Bytes, needed_bytes: int, why: str) -> None:
-    """Refuse an array that is too short."""
+def require_smem(argument: str, found: Bytes, needed_bytes: int) -> None:
+    """Refuse shared memory that is shorter than the box of a copy."""
     if len(found) < needed_bytes:
         raise broken(
-            f"{argument}-extent", argument, f"{len(found)} bytes", f"{why} takes {needed_bytes} bytes",
+            "smem-extent", argument, f"{len(found)} bytes", f"the box in shared memory takes {needed_bytes} bytes",
             f"Give an array of at least {needed_bytes} bytes.",
         )  # fmt: skip
 

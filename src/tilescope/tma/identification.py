@@ -1,19 +1,23 @@
 """Which layout a dump of shared memory has, when one knows the tile that it should hold.
 
-Every swizzle, every line of its pattern at which the buffer may start, and every order of rows and atoms is a
+Every swizzle, every line of its pattern at which the buffer may start, and every order of rows, atoms and boxes is a
 `Layout`; the one under which most of the tile's bytes are found where they should be is the answer:
 
     tile                     dump                     128B, base offset 0, rows     8192 of 8192 bytes
     row 0  a b c d e f g h   a b c d e f g h          128B, base offset 1, rows        0
     row 1  i j k l …         j i l k …                64B,  base offset 0, rows     4096
     row 2  …                 …                        …
+
+A few elements of the tile tell most layouts apart. Those that miss fewest of them are looked at whole, until the
+rest miss more of the few than the best one of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import gcd
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +29,10 @@ from tilescope.tensor_map.reading import integer
 from tilescope.tma.buffers import readable
 from tilescope.value import Value, hex_field
 
-Order = Literal["rows", "atoms down", "atoms across"]
+Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
+_FEW = 256  # elements that are looked at first
+_WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,9 @@ class Identification(Value):
     (True, '128B', 0, 'rows')
     """
 
-    layout: Layout  # of the tile, or of its transpose; starts where the pattern does
+    # Of the tile, or of its transpose; starts where the pattern does. Larger where boxes are aligned or reach beyond
+    # the tile, which then is its first rows and columns.
+    layout: Layout
     transposed: bool
     wrong_bytes: int
     first_wrong: WrongByte | None
@@ -75,9 +83,11 @@ class Identification(Value):
 
     @property
     def order(self) -> Order:
-        """Rows one after another, or atoms: down a column of them first, or across a row first."""
+        """Rows one after another, boxes as high as the tile, or atoms: down a column of them first, or across a row."""
         if self.layout.atom == self.layout.shape:
             return "rows"
+        if self.layout.atom[0] == self.layout.shape[0]:
+            return "boxes side by side"
         return "atoms down" if self.layout.atom_order == "column" else "atoms across"
 
     def __str__(self) -> str:
@@ -111,25 +121,25 @@ def identify(smem_bytes: Any, tile: Any, *, smem_address: int | None = None) -> 
     start = None if smem_address is None else integer("smem_address", smem_address)
     if start is not None and (start < 0 or start % CHUNK_BYTES):
         raise broken("address", "smem_address", f"{start}", "a multiple of 16, at least 0", "Leave it out if unknown.")
-    best: tuple[int, Layout, bool] | None = None
+    best: tuple[int, _Tried] | None = None
     equally_good = 0
-    for transposed in (False, True) if min(matrix.shape) > 1 else (False,):
-        wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
-        for layout in _candidates(wanted.shape, matrix.itemsize, start):
-            places = layout.addresses() - layout.start
-            if places.min() < 0 or places.max() + matrix.itemsize > len(dump):
-                continue
-            wrong = int((_elements(dump, places, matrix) != wanted).sum())
-            if best is None or wrong < best[0]:
-                best, equally_good = (wrong, layout, transposed), 0
-            elif wrong == best[0]:
-                equally_good += 1
+    for tried in sorted(_looked_at(dump, matrix, start)):
+        if best is not None and tried.missed > best[0]:
+            break
+        wanted = np.ascontiguousarray(matrix.T) if tried.transposed else matrix
+        wrong = _wrong_elements(dump, tried.layout.with_start(tried.start), wanted)
+        if wrong is None:
+            continue
+        equally_good = 0 if best is None or wrong < best[0] else equally_good + (wrong == best[0])
+        if best is None or (wrong, tried.number) < (best[0], best[1].number):
+            best = wrong, tried
     if best is None:
         raise broken(
             "dump-extent", "smem_bytes", f"{len(dump)} bytes", f"the tile alone takes {matrix.nbytes} bytes",
             "Give the dump from the tile's first byte to its last.",
         )  # fmt: skip
-    return _identified(dump, matrix, best[1], best[2], equally_good)
+    found = best[1]
+    return _identified(dump, matrix, found.layout.with_start(found.start), found.transposed, equally_good)
 
 
 def _matrix(tile: Any) -> npt.NDArray[Any]:
@@ -150,38 +160,108 @@ def _matrix(tile: Any) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 
 
-def _candidates(shape: tuple[int, ...], element_bytes: int, start: int | None) -> Iterator[Layout]:
-    """Layouts of a tile, simple ones first."""
+class _Tried(NamedTuple):
+    """A layout, and how many of a few elements it does not find; sorted, the best and then the simplest are first."""
+
+    missed: int
+    number: int  # in order of simplicity
+    transposed: bool
+    layout: Layout
+    start: int  # at which the dump begins, as far as the pattern goes
+
+
+def _looked_at(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> Iterator[_Tried]:
+    """Every layout that a tile may have in the dump, by a few of its elements."""
+    number = 0
+    for transposed in (False, True) if min(matrix.shape) > 1 else (False,):
+        wanted = matrix.T if transposed else matrix
+        rows, columns = _few_elements(wanted.shape)
+        values = wanted[rows, columns]
+        for swizzle in SWIZZLE.values():
+            layouts = list(_layouts(wanted.shape, matrix.itemsize, swizzle))
+            logical = [layout.logical(rows, columns) for layout in layouts]
+            for line in range(swizzle.period_lines) if start is None else (swizzle.base_offset(start),):
+                begin = line * SMEM_LINE_BYTES
+                for layout, addresses in zip(layouts, logical, strict=True):
+                    number += 1
+                    places = swizzle.apply(addresses + begin) - begin
+                    if places.min() >= 0 and places.max() + matrix.itemsize <= len(dump):
+                        missed = int((_words(dump, places, matrix.dtype) != values).sum())
+                        yield _Tried(missed, number, transposed, layout, begin)
+
+
+def _few_elements(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of some elements, strewn over the tile; of all where it is small."""
+    count = shape[0] * shape[1]
+    chosen = np.arange(count) if count <= _FEW else np.unique(np.random.default_rng(0).integers(0, count, _FEW))
+    return np.divmod(chosen, shape[1])
+
+
+def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> Iterator[Layout]:
+    """Layouts of a tile under a swizzle, simple ones first."""
     rows, columns = shape
     row_bytes = columns * element_bytes
-    for swizzle in SWIZZLE.values():
-        offsets = range(swizzle.period_lines) if start is None else (swizzle.base_offset(start),)
-        span = swizzle.span_bytes or CHUNK_BYTES
-        paddings = {0} if swizzle.span_bytes is None or row_bytes >= span else {0, span - row_bytes}
-        atom = (ATOM_ROWS, span // element_bytes)
-        has_atoms = rows % atom[0] == 0 and columns % atom[1] == 0 and columns > atom[1] and rows > 1
-        for offset in offsets:
-            options: dict[str, Any] = {"swizzle": swizzle, "start": offset * SMEM_LINE_BYTES}
-            for padding in sorted(paddings, reverse=True):  # TMA's own pitch first
-                yield Layout((rows, columns), element_bytes * 8, padding_bytes=padding, **options)
-            if has_atoms:
-                for order in ATOM_ORDERS:
-                    yield Layout((rows, columns), element_bytes * 8, atom=atom, atom_order=order, **options)
+    span = swizzle.span_bytes or CHUNK_BYTES
+    options: dict[str, Any] = {"element_bits": element_bytes * 8, "swizzle": swizzle}
+    paddings = {0} if swizzle.span_bytes is None or row_bytes >= span else {0, span - row_bytes}
+    for padding in sorted(paddings, reverse=True):  # TMA's own pitch first
+        yield Layout((rows, columns), padding_bytes=padding, **options)
+    atom = (ATOM_ROWS, span // element_bytes)
+    has_atoms = rows % atom[0] == 0 and columns % atom[1] == 0 and columns > atom[1]
+    for order in ATOM_ORDERS if has_atoms else ():
+        yield Layout((rows, columns), atom=atom, atom_order=order, **options)
+    widths = (
+        [span] if swizzle.span_bytes else [width for width in range(span, row_bytes, span) if row_bytes % width == 0]
+    )
+    for width in widths:
+        if width >= row_bytes or (has_atoms and width == span):  # one box, or atoms down a column of them
+            continue
+        box_columns = width // element_bytes
+        for high in _box_rows(rows, width, swizzle):
+            whole = high, -(-columns // box_columns) * box_columns
+            yield Layout(whole, atom=(high, box_columns), **options)
 
 
-def _elements(dump: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What the dump holds at byte offsets, as elements."""
-    size = like.itemsize
-    words = dump[: len(dump) // size * size].view(like.dtype)
-    return words[places // size]
+def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
+    """How far the next box may lie, in rows: right behind, at the next line (as TMA wants it), where the pattern begins."""
+    found = [rows]
+    for alignment in (SMEM_LINE_BYTES, swizzle.repeat_bytes):
+        step = alignment // gcd(alignment, width)
+        found.append(-(-rows // step) * step)
+    return sorted(set(found))
+
+
+def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDArray[Any]) -> int | None:
+    """How many elements are not where the layout has them; None where it ends behind the dump."""
+    rows, columns = wanted.shape
+    size = wanted.itemsize
+    aligned = all(each % _WORD_BYTES == 0 for each in (columns * size, layout.pitch_bytes, layout.atom[1] * size))
+    word_bytes = _WORD_BYTES if aligned else size
+    places = _places(layout, rows, np.arange(0, columns, word_bytes // size))
+    if places.min() < 0 or places.max() + word_bytes > len(dump):
+        return None
+    found = _words(dump, places, np.dtype(f"u{word_bytes}")).view(wanted.dtype)
+    return int((found != wanted).sum())
+
+
+def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Bytes from the dump's first to the elements of these columns."""
+    return layout.address(np.arange(rows)[:, None], columns[None, :]) - layout.start
+
+
+def _words(dump: npt.NDArray[np.uint8], places: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What the dump holds at byte offsets."""
+    words = dump[: len(dump) // dtype.itemsize * dtype.itemsize].view(dtype)
+    found: npt.NDArray[Any] = words[places // dtype.itemsize]
+    return found
 
 
 def _identified(
     dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], layout: Layout, transposed: bool, equally_good: int
 ) -> Identification:
     wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
-    places = layout.addresses() - layout.start
-    found = _elements(dump, places, matrix)
+    places = _places(layout, wanted.shape[0], np.arange(wanted.shape[1]))
+    found = _words(dump, places, matrix.dtype)
     size = matrix.itemsize
     differ = (np.ascontiguousarray(found).view(np.uint8) != wanted.view(np.uint8)).reshape(*wanted.shape, size)
     wrong = int(differ.sum())

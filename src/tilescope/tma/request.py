@@ -28,6 +28,7 @@ def requested(
     offsets: Any = (),
     reduce: Any = None,
     rows4: bool = False,
+    cluster: bool = False,
 ) -> Copy:
     """The copy as one value, once the chip would execute it; every broken rule is named at once.
 
@@ -48,8 +49,9 @@ def requested(
     problems += _inexpressible(tensor_map, direction, place, address, reduce)
     if problems:
         raise RuleError(problems)
-    taps = taps or (0,) * _offset_count(tensor_map)
-    copy = Copy(tensor_map, "reduce" if reduce else direction, place, address, taps, reduce, rows4)
+    if direction == "load":
+        taps = taps or (0,) * _offset_count(tensor_map)
+    copy = Copy(tensor_map, "reduce" if reduce else direction, place, address, taps, reduce, rows4, cluster)
     require_legal(copy)
     return copy
 

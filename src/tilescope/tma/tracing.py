@@ -26,8 +26,8 @@ from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.placement import placement
 from tilescope.tma.request import requested
-from tilescope.tma.walk import Walk, row_coords, walk
-from tilescope.value import Value, hex_field, is_one_of, read_only
+from tilescope.tma.walk import FAR_BYTES, Walk, row_coords, source_offset, walk
+from tilescope.value import Value, hex_field, integer_array, is_one_of, read_only
 
 Operation = Literal["load", "store", "gather4", "scatter4"]
 OPERATIONS: tuple[Operation, ...] = ("load", "store", "gather4", "scatter4")
@@ -234,18 +234,21 @@ class Trace(Value):
 
         An integer array gives an array, with -1 for bytes that the copy has not.
         """
+        several = integer_array(offset)
+        if several is None or not several.ndim:
+            number = integer("offset", offset)
+            held = np.flatnonzero((self.source_offset == number) & (self.source_offset >= 0))  # FILL is no offset
+            return int(held[0]) + self.smem_address if len(held) else None
         present = np.flatnonzero(self.source_offset >= 0)
         order = np.argsort(self.source_offset[present], kind="stable")
         known = self.source_offset[present][order]
-        wanted = np.atleast_1d(np.asarray(offset, dtype=np.int64))
+        wanted = several.astype(np.int64)  # unsigned numbers from 2^63 on turn negative, which no offset is
         place = np.searchsorted(known, wanted)
         hit = place < len(known)
         hit[hit] = known[place[hit]] == wanted[hit]
         found = np.full(wanted.shape, -1, np.int64)
         found[hit] = present[order[place[hit]]] + self.smem_address
-        if np.ndim(offset):
-            return found
-        return int(found[0]) if hit[0] else None
+        return found
 
     @property
     def copy(self) -> Copy:
@@ -313,10 +316,24 @@ def _rows(copy: Copy) -> tuple[Walk, npt.NDArray[np.int64]]:
 def _sources(copy: Copy) -> npt.NDArray[np.int64]:
     """Of each shared byte, its offset in the tensor, or FILL, or GAP."""
     found = walk(copy)
+    _require_near(copy, found)
     byte = _dense_bytes_of_row(copy, found)
     reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
     moved = found.inside[:, None] & (byte >= found.low_bytes) & (byte < reach)
     return _in_shared_memory(copy, np.where(moved, found.starts[:, None] + byte, Trace.FILL), Trace.GAP)
+
+
+def _require_near(copy: Copy, found: Walk) -> None:
+    """Refuse offsets that the walk cut because 64 bits do not hold them; no memory does either."""
+    if found.last_start < FAR_BYTES:
+        return
+    row = int(np.flatnonzero(found.inside & (found.starts >= FAR_BYTES))[0])
+    start = source_offset(copy.tensor_map, tuple(row_coords(copy)[row].tolist()))
+    raise broken(
+        "trace-extent", "coords", f"row {row} at byte {start:#x} of the tensor",
+        "a trace counts up to byte 2^62; a global address is below 2^57",
+        "Start the box nearer to the tensor's first byte, or check strides_bytes.",
+    )  # fmt: skip
 
 
 def _holds(copy: Copy) -> npt.NDArray[np.int64]:

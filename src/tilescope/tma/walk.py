@@ -39,7 +39,7 @@ Flags = npt.NDArray[np.bool_]
 
 GATHERED_ROWS = 4
 HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
-_FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
+FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
 
 
 class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass takes four times as long to make
@@ -125,13 +125,13 @@ def source_offset(tensor_map: AnyMap, coords: tuple[int, ...]) -> int:
 
 def _is_near(tensor_map: AnyMap) -> bool:
     """Whether 64 bits hold the offset of every element; else no memory holds the tensor."""
-    return source_offset(tensor_map, tensor_map.dims) < _FAR_BYTES
+    return source_offset(tensor_map, tensor_map.dims) < FAR_BYTES
 
 
 def _starts(tensor_map: AnyMap, coords: Offsets) -> Offsets:
     if not _is_near(tensor_map):
         exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
-        return np.array([min(max(offset, -_FAR_BYTES), _FAR_BYTES) for offset in exact], np.int64)
+        return np.array([min(max(offset, -FAR_BYTES), FAR_BYTES) for offset in exact], np.int64)
     starts: Offsets = coords[:, 0] * _inner_bits(tensor_map) // 8
     for axis, stride in enumerate(tensor_map.strides_bytes, 1):
         starts = starts + coords[:, axis] * stride
@@ -185,9 +185,11 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
 
     Each moves by its own element stride, N too; N never comes round.
 
-    With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N.
+    With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N. A store
+    (im2col_no_offs) has no offsets.
     """
     first_spatial = 0 if a.interleave.slice_bytes else 1
+    offsets = offsets or (0,) * (a.rank - 2)
     found = np.empty((a.pixels_per_column, a.rank), np.int64)
     found[:] = coords
     advances = np.arange(a.pixels_per_column)

@@ -15,11 +15,13 @@ from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.palette import Mark
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 from tilescope.view.tensor_plane import plane
 
 MOST_LINES = 32
 _BANKS_PER_CHUNK = 4
+_SIGNS = "~x"  # behind the name of a chunk: the tensor ends within it; its halves are exchanged
 _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Scatter"}
 
 
@@ -36,7 +38,8 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     shared = _shared_memory(trace, lines)
     tensor = plane(trace)
     pictures: list[Part] = [] if tensor is None else [tensor]
-    return Drawing(title, (Beside((*pictures, shared)), _legend(trace, tensor), Table(tuple(_facts(trace)))))
+    legend = _legend(trace, shared, tensor)
+    return Drawing(title, (Beside((*pictures, shared)), legend, Table(tuple(_facts(trace)))))
 
 
 def _what(trace: Trace) -> str:
@@ -83,15 +86,14 @@ def _chunk(trace: Trace, address: int) -> Cell:
         said = "filled" if trace.is_load else "dropped"
         text = "fill" if trace.is_load else "drop"
         return Cell(text, "fill", title=f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor")
-    mark = "~" if "fill" in kinds else ""
-    flipped = trace.tensor_map.swizzle.flip_bytes and trace.source_offset[address - trace.smem_address] > int(
-        trace.source_offset[address - trace.smem_address + CHUNK_BYTES - 1]
-    )
+    cut = _SIGNS[0] if "fill" in kinds else ""
+    swizzle = trace.tensor_map.swizzle
+    flipped = (swizzle.apply(address) ^ address) & swizzle.flip_bytes
     overrun = " and, behind the row's end, overwrite what follows" if "overrun" in kinds else ""
     elements = [each for each in held if each.holds == "element"]
     sources = [each.source_offset for each in elements if each.source_offset is not None]
     title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
-    return Cell(label + mark + ("x" if flipped else ""), named.row, "collision" if overrun else "", title)
+    return Cell(label + cut + (_SIGNS[1] if flipped else ""), named.row, "collision" if overrun else "", title)
 
 
 def _chunk_of_row(trace: Trace, address: int) -> int:
@@ -116,26 +118,31 @@ def _span(held: list[Origin]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _legend(trace: Trace, tensor: Grid | None) -> Legend:
-    """What the cells mean, as far as the copy has such cells."""
-    runs = trace.runs
-    holds = {run.holds for run in runs}
-    entries = [Entry("row 0; every row has its colour, and a cell says row.chunk", 0, sample="0.0")]
-    if "fill" in holds:
-        value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
-        what = f"filled with {value}" if trace.is_load else "dropped"
-        entries.append(Entry(f"outside the tensor: {what}", "fill", sample="fill" if trace.is_load else "drop"))
-    cells = [] if tensor is None else [cell.text for row in tensor.rows for cell in row.cells]
-    if beyond := next((text for text in cells if text.startswith("(")), None):
-        entries.append(Entry("the part of the copy that lies outside the tensor", "fill", sample=beyond))
-    if any(run.holds == "fill" and run.length_bytes % CHUNK_BYTES for run in runs):
-        entries.append(Entry("the tensor ends within the chunk; the rest is outside", 0, sample="0.0~"))
-    if "gap" in holds:
-        entries.append(Entry("not part of the copy: keeps its bytes", "gap", sample="-"))
-    if "overrun" in holds:
-        entries.append(Entry("the store also overwrites what lies behind the row", 0, "collision", "0.0"))
-    if trace.tensor_map.swizzle.flip_bytes:
-        entries.append(Entry("its 8-byte halves are exchanged", 0, sample="0.0x"))
+def _legend(trace: Trace, shared: Grid, tensor: Grid | None) -> Legend:
+    """What the cells mean, of those that are drawn."""
+    cells = [cell for row in shared.rows for cell in row.cells]
+    beyond = [] if tensor is None else [cell for row in tensor.rows for cell in row.cells if cell.text.startswith("(")]
+    of_rows = [cell for cell in cells if isinstance(cell.colour, int)]
+    value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
+    outside = f"filled with {value}" if trace.is_load else "dropped"
+    says = "row.chunk" if _chunks_of_row(trace) > 1 else "its row"
+    entries = []
+
+    def explain(drawn: list[Cell], text: str, sign: str = "", mark: Mark = "") -> None:
+        if drawn:
+            first = drawn[0]
+            entries.append(Entry(text.format(row=first.colour), first.colour, mark, first.text.rstrip(_SIGNS) + sign))
+
+    explain(of_rows, "row {row}; every row has its colour, and a cell says " + says)
+    explain([cell for cell in cells if cell.colour == "fill"], f"outside the tensor: {outside}")
+    explain(beyond, "the part of the copy that lies outside the tensor")
+    cut, flipped = ([cell for cell in of_rows if sign in cell.text] for sign in _SIGNS)
+    explain(cut, "the tensor ends within the chunk; the rest is outside", "~")
+    explain([cell for cell in cells if cell.colour == "gap"], "not part of the copy: keeps its bytes")
+    explain(
+        [cell for cell in of_rows if cell.mark], "the store also overwrites what lies behind the row", "", "collision"
+    )
+    explain(flipped, "its 8-byte halves are exchanged", "x")
     return Legend(tuple(entries))
 
 
@@ -147,8 +154,8 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "mbarrier", f"expect_tx {trace.transaction_bytes} bytes"
     written = "shared" if trace.is_load else "global"
     yield "written", f"{trace.written_bytes} bytes of {written} memory"
-    if trace.filled_rows or trace.outside_bytes:
-        yield "outside", _outside(trace)
+    if outside := _outside(trace):
+        yield "outside", outside
     if trace.overrun_bytes:
         yield (
             "overrun",
@@ -161,10 +168,11 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _outside(trace: Trace) -> str:
-    """How much of the copy is outside the tensor: whole rows, and bytes of the others."""
-    whole, rows = trace.filled_rows, trace.rows
-    which = [f"{whole} of {rows} rows"] if whole else []
-    if trace.outside_bytes:
-        others = f"the other {rows - whole}" if whole else "every row" if rows > 1 else "the row"
-        which.append(f"{trace.outside_bytes} bytes of {others}")
-    return f"{' and '.join(which)}: {'filled' if trace.is_load else 'dropped'}"
+    """How much of the copy is outside the tensor and so filled or dropped: whole rows, and bytes of the others."""
+    whole, others = trace.filled_rows, trace.rows - trace.filled_rows
+    which = [f"{whole} of {trace.rows} rows"] if whole else []
+    cut_bytes = trace.outside_bytes - (trace.overrun_bytes // others if others else 0)  # what overruns is not dropped
+    if cut_bytes:
+        rows = f"the other {others}" if whole else "every row" if others > 1 else "the row"
+        which.append(f"{cut_bytes} bytes of {rows}")
+    return f"{' and '.join(which)}: {'filled' if trace.is_load else 'dropped'}" if which else ""

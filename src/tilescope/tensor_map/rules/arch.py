@@ -126,9 +126,25 @@ def _swizzle_96(a: Geometry) -> Sequence[Breach]:
     return (Breach("swizzle", "swizzle = 96B", "the driver has no enumerator for it", fix),)
 
 
+def kept_from_clusters(a: Geometry) -> list[tuple[str, str]]:
+    """What no load through the map brings to .shared::cluster on its architecture: argument and name of each reason.
+
+    Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; that im2col::w does not assemble there says ptxas.
+    """
+    reasons = []
+    if a.arch.name == "sm_120" and a.data_type.is_packed:
+        reasons.append(("data_type", a.data_type.name))
+    if a.arch.name == "sm_120" and a.swizzle.feature == "swizzle_atomicity":
+        reasons.append(("swizzle", f"swizzle {a.swizzle.name}"))
+    if a.subject == "wide" and a.arch.has("im2col_wide") and not a.arch.has("im2col_wide_cluster"):
+        reasons.append(("tensor_map", "an im2col-wide map"))
+    return reasons
+
+
 @rule(
     "cluster-load",
-    "On sm_120, maps of packed types and atom modes are loaded to .shared::cta, not to .shared::cluster.",
+    "On sm_120, maps of packed types and atom modes, and im2col-wide maps, are loaded to .shared::cta, not to "
+    ".shared::cluster.",
     severity="note",
     source=PTX_COPY,
     basis="documented",
@@ -137,8 +153,9 @@ def _swizzle_96(a: Geometry) -> Sequence[Breach]:
     failing=PADDED | {"arch": "sm_120"},
 )
 def _cluster_load(a: Geometry) -> Sequence[Breach]:
-    if a.arch.name != "sm_120" or not (a.data_type.is_packed or a.swizzle.feature == "swizzle_atomicity"):
+    reasons = kept_from_clusters(a)
+    if not reasons:
         return ()
-    which = a.data_type.name if a.data_type.is_packed else a.swizzle.name
+    which = " and ".join(reason for _, reason in reasons)
     limit = "loads of such a map go to .shared::cta alone"
-    return (Breach("arch", f"{which} on sm_120", limit, "Leave .shared::cluster out of the load."),)
+    return (Breach("arch", f"{which} on {a.arch.name}", limit, "Leave .shared::cluster out of the load."),)

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from tilescope.arch import architectures_with
 from tilescope.errors import IllegalInstructionError, RuleError, Violation, unknown_name
 from tilescope.tensor_map.rule import RULES, Breach, Subject, rule
+from tilescope.tensor_map.rules.arch import kept_from_clusters
 from tilescope.tensor_map.rules.packed import (
     PACKED_ARCHITECTURES,
     PADDED_ROW_ELEMENTS,
@@ -18,7 +19,7 @@ from tilescope.tensor_map.rules.packed import (
     store_only_reasons,
     takes_half_rows,
 )
-from tilescope.tensor_map.rules.samples import BYTES, H200, IMAGES, MATRIX, PADDED, PTX_COPY, SIX_BITS
+from tilescope.tensor_map.rules.samples import BYTES, H200, IMAGES, MATRIX, PADDED, PTX_COPY, SIX_BITS, WIDE
 
 Direction = Literal["load", "store", "reduce"]
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
@@ -63,6 +64,7 @@ class Copy(NamedTuple):  # made for every copy: a frozen dataclass takes four ti
     offsets: tuple[int, ...] = ()  # im2col: W, H, D; im2col-wide: halo, offset
     reduce: str | None = None
     rows4: bool = False  # tile::gather4 or tile::scatter4
+    cluster: bool = False  # to .shared::cluster, as a multicast goes; else to the .shared::cta of its own block
 
 
 def broken_by(copy: Copy) -> tuple[Violation, ...]:
@@ -133,10 +135,15 @@ def _smem_address(copy: Copy) -> Sequence[Breach]:
 )
 def _coords_rank(copy: Copy) -> Sequence[Breach]:
     wanted = 5 if copy.rows4 else copy.tensor_map.rank
-    if len(copy.coords) == wanted:
+    count = len(copy.coords)
+    if count == wanted:
         return ()
-    what = "a column and four rows" if copy.rows4 else f"a map of rank {wanted} takes {wanted}"
-    return (Breach("coords", f"{len(copy.coords)} coordinates", what, f"Give {wanted} coordinates, innermost first."),)
+    if copy.rows4:
+        name = "gather4" if copy.direction == "load" else "scatter4"
+        argument, found = ("rows", f"{count - 1} rows") if count else ("coords", "no column")
+        return (Breach(argument, found, f"{name} takes a column and four rows", "Give a column and four rows."),)
+    fix = f"Give {wanted} coordinates, innermost first."
+    return (Breach("coords", f"{count} coordinates", f"a map of rank {wanted} takes {wanted}", fix),)
 
 
 @rule(
@@ -282,9 +289,30 @@ def _gather_map(copy: Copy) -> Sequence[Breach]:
 
 
 @rule(
+    "cluster-copy",
+    "On sm_120, packed types, atom modes, im2col::w and gather4 are loaded to .shared::cta alone: a multicast, which goes to "
+    ".shared::cluster, has none of them.",
+    source=f"{PTX_COPY}; ptxas",
+    basis="documented",
+    subjects=_COPY,
+    passing=PADDED | {"arch": "sm_100", "copy": {"direction": "load", "coords": (0, 0), "cluster": True}},
+    failing=PADDED | {"arch": "sm_120", "copy": {"direction": "load", "coords": (0, 0), "cluster": True}},
+)
+def _cluster_copy(copy: Copy) -> Sequence[Breach]:
+    if not copy.cluster:
+        return ()
+    a = copy.tensor_map
+    reasons = kept_from_clusters(a)
+    if copy.rows4 and a.arch.has("gather4") and not a.arch.has("gather4_cluster"):
+        reasons.append(("tensor_map", "gather4"))
+    limit, fix = "it is loaded to .shared::cta alone there", "Let each block load for itself."
+    return [Breach(argument, f"{what} to .shared::cluster on {a.arch.name}", limit, fix) for argument, what in reasons]
+
+
+@rule(
     "offsets-range",
     "im2col offsets are 0 to 65535, 255, 31 for rank 3, 4, 5, one for each of W, H, D; an im2col-wide halo is below 512 "
-    "(32 in mode W128), its offset below 32.",
+    "(32 in mode W128), its offset below 32. Stores and tiled copies have none.",
     source=f"{PTX_COPY}, im2col; the chip takes larger ones modulo 256 (rank 4) or lets them run into the next (rank 5)",
     subjects=_COPY,
     passing=IMAGES | {"copy": {"direction": "load", "coords": (0, 0, 0, 0), "offsets": (255, 0)}},
@@ -295,13 +323,19 @@ def _offsets_range(copy: Copy) -> Sequence[Breach]:
         return ()
     a = copy.tensor_map
     ends: tuple[int, ...] = ()
+    limit, fix = "a tiled copy has none", "Leave offsets out."
     if a.subject == "wide":
         ends = (HALO_END[a.mode], WIDE_OFFSET_END)
+        limit, fix = "2 for an im2col-wide map", "Give the halo and the offset."
+    elif a.subject == "im2col" and copy.direction != "load":
+        limit = "an im2col store has none: im2col_no_offs"
     elif a.subject == "im2col":
         ends = (OFFSET_END[a.rank],) * (a.rank - 2)
+        spatial = ", ".join("WHD"[: len(ends)])
+        limit, fix = f"{len(ends)} for an im2col map of rank {a.rank}", f"Give one for each of {spatial}."
     if len(copy.offsets) != len(ends):
-        limit = f"{len(ends)} for this map" if ends else "a tiled copy has none"
-        return (Breach("offsets", f"{len(copy.offsets)} offsets", limit, "Give one for each of W, H, D."),)
+        count = f"{len(copy.offsets)} {'offset' if len(copy.offsets) == 1 else 'offsets'}"
+        return (Breach("offsets", count, limit, fix),)
     change = {"offsets": tuple(min(max(offset, 0), end - 1) for offset, end in zip(copy.offsets, ends, strict=True))}
     fix = "An offset is a filter tap's distance from the base pixel."
     return [
@@ -356,6 +390,28 @@ def _im2col_base(copy: Copy) -> Sequence[Breach]:
 
 
 @rule(
+    "wide-base",
+    "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
+    source='PTX ISA, "im2col::w and im2col::w::128 modes"',
+    basis="documented",
+    subjects=_COPY,
+    architectures=architectures_with("im2col_wide"),
+    passing=WIDE | {"copy": {"direction": "load", "coords": (0, -9, 0, 0)}},
+    failing=WIDE | {"copy": {"direction": "load", "coords": (0, 31, 0, 0)}},
+)
+def _wide_base(copy: Copy) -> Sequence[Breach]:
+    a = copy.tensor_map
+    if a.subject != "wide" or len(copy.coords) != a.rank:
+        return ()
+    place, highest = copy.coords[1], a.dims[1] - 1 + a.upper_width  # the instruction's offset moves both alike
+    if place <= highest:
+        return ()
+    limit = f"the bounding box runs from {a.lower_width} to {highest}, and the copy starts in it or left of it"
+    change = {"coords": (copy.coords[0], highest, *copy.coords[2:])}
+    return (Breach("coords[1]", f"coords[1] = {place}", limit, f"Use {highest} or less.", change),)
+
+
+@rule(
     "transaction-limit",
     "One copy adds less than 2^20 bytes to its mbarrier.",
     source='PTX ISA, "mbarrier": tx-count range',
@@ -373,5 +429,6 @@ def _transaction_limit(copy: Copy) -> Sequence[Breach]:
     return (Breach("box", found, limit, "Use a smaller box and more copies."),)
 
 
-_HARMLESS = ("coords-rank", "offsets-range", "transaction-limit")  # executed, or no assembler lets them pass
+# Executed, or nowhere said to kill the context, or no assembler lets them pass.
+_HARMLESS = ("coords-rank", "cluster-copy", "offsets-range", "transaction-limit")
 _RULES = tuple(each for each in RULES.values() if each.subjects == _COPY)
