@@ -225,6 +225,9 @@ def test_sets_up_again_after_a_holder_of_the_lock_was_killed_and_when_the_stamp_
     assert sets_up(start(checkout / "tilescope"), "tilescope")
     assert python.lstat().st_mtime_ns == kept, "the environment itself was still sound"
 
+    (checkout / ".venv" / "base.stamp").write_text("")  # as after a full disk
+    assert sets_up(start(checkout / "tilescope"), "tilescope")
+
     python.unlink()
     python.symlink_to("/usr/bin/env")  # as after an upgrade: the interpreter is another one
     assert sets_up(start(checkout / "tilescope"), "tilescope")
