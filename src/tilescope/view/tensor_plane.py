@@ -18,7 +18,7 @@ from tilescope.tma.walk import row_coords
 from tilescope.view.grid import Cell, Grid, Row, Tier
 
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
-SCALED_CELLS = 16  # … and beyond to scale, with about so many cells
+SCALED_COLUMNS, SCALED_ROWS = 12, 8  # … and beyond to scale, with about so many cells: they fit 80 characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,14 @@ class _Axis:
     extent: int  # of the tensor
 
     @classmethod
-    def of(cls, trace: Trace, dim: int, visited: npt.NDArray[np.int64], unit: int, most: int) -> _Axis:
-        """Cells for the whole tensor and for what the copy visits outside it."""
+    def of(cls, trace: Trace, dim: int, visited: npt.NDArray[np.int64], unit: int, most: int, scaled: int) -> _Axis:
+        """Cells for the whole tensor and for what the copy visits outside it; more than `most` are `scaled` down."""
         extent = trace.tensor_map.dims[dim]
         low = min(0, int(visited.min()) // unit * unit)
         high = max(extent, int(visited.max()) + 1)
         units = -(-(high - low) // unit)
-        step = unit if units <= most else unit * -(-units // SCALED_CELLS)
+        scale = 1 if units <= most else 1 << (-(-units // scaled) - 1).bit_length()  # a power of two: round numbers
+        step = unit * scale
         return cls(dim, low // step * step, step, -(-(high - low // step * step) // step), extent)
 
     def starts(self) -> range:
@@ -55,14 +56,14 @@ def plane(trace: Trace) -> Grid | None:
     pixels = bool(a.interleave.slice_bytes) or a.kind != "tensor_map"
     if pixels:
         first = 0 if a.interleave.slice_bytes else 1
-        across = _Axis.of(trace, first, coords[:, first], 1, EXACT_ROWS)
+        across = _Axis.of(trace, first, coords[:, first], 1, EXACT_ROWS, SCALED_COLUMNS)
         has_height = a.rank - 2 > 1
-        down = _Axis.of(trace, first + 1, coords[:, first + 1], 1, EXACT_ROWS) if has_height else None
+        down = _Axis.of(trace, first + 1, coords[:, first + 1], 1, EXACT_ROWS, SCALED_ROWS) if has_height else None
     else:
         chunk = max(1, CHUNK_BYTES * 8 // a.data_type.smem_bits)
         reached = np.array([trace.coords[0], trace.coords[0] + a.inner_elements - 1])
-        across = _Axis.of(trace, 0, reached, chunk, EXACT_COLUMNS)
-        down = _Axis.of(trace, 1, coords[:, 1], 1, EXACT_ROWS) if a.rank > 1 else None
+        across = _Axis.of(trace, 0, reached, chunk, EXACT_COLUMNS, SCALED_COLUMNS)
+        down = _Axis.of(trace, 1, coords[:, 1], 1, EXACT_ROWS, SCALED_ROWS) if a.rank > 1 else None
     shown = {across.dim, down.dim if down else across.dim}
     fixed = [
         dim for dim in range(a.rank) if dim not in shown and (pixels is False or dim != 0 or a.interleave.slice_bytes)
