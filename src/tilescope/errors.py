@@ -201,6 +201,15 @@ def unknown_name(
     )
 
 
+def in_number(number: int, noun: str) -> str:
+    """So many of something.
+
+    >>> in_number(1, "stage"), in_number(3, "stage")
+    ('1 stage', '3 stages')
+    """
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def nearest_name(found: str, known: Iterable[str]) -> str | None:
     """The known name that resembles `found` most, ignoring case, or None; of equals the one that begins alike.
 

@@ -134,13 +134,9 @@ class Layout(Value):
             row, column = self._indices(row, column)
         below, beside = self.atom_strides_bytes
         atom_rows, atom_columns = self.atom
-        return (
-            self.start
-            + row // atom_rows * below
-            + row % atom_rows * self.pitch_bytes
-            + column // atom_columns * beside
-            + column % atom_columns * self.element_bits // 8
-        )
+        from_rows = self.start + row // atom_rows * below + row % atom_rows * self.pitch_bytes
+        from_columns = column // atom_columns * beside + column % atom_columns * self.element_bits // 8
+        return from_rows + from_columns
 
     @overload
     def address(self, row: int, column: int) -> int: ...
@@ -204,12 +200,13 @@ class Layout(Value):
         return logical if self.swizzle.bits == 0 else f"(a = {logical}, {self.swizzle.c_expression})"
 
     def _indices(self, row: Any, column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rows and columns as integer arrays of one shape, all inside the tile."""
+        """Rows and columns as integer arrays that broadcast with each other, all inside the tile."""
         try:
-            rows, columns = np.broadcast_arrays(row, column)
+            rows, columns = np.asarray(row), np.asarray(column)
+            np.broadcast_shapes(rows.shape, columns.shape)
         except Exception:  # noqa: BLE001  ragged lists, shapes that do not meet, objects that raise what they like
             raise self._outside("indices that make no array") from None
-        if rows.size == 0:
+        if rows.size == 0 or columns.size == 0:
             return rows.astype(np.int64), columns.astype(np.int64)
         for index, extent in ((rows, self.shape[0]), (columns, self.shape[1])):
             if index.dtype.kind not in "iu":

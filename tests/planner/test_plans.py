@@ -124,7 +124,7 @@ def test_a_fold_that_is_too_large_for_a_box_is_refused_not_forgotten():
     report = ts.plan((296, 64), "bf16", consumer="ldmatrix", swizzle="32B", fold=True)
     folded = {each.atom_order: each.violations[0].rule for each in report.refused if each.folded}
     assert folded == {"column": "box-range"}
-    assert report.best.box == (16, 8, 4, 37)
+    assert report.best.box == (16, 8, 4, 37)  # in row order it fits
 
 
 def test_a_plan_is_a_sound_map_for_the_whole_matrix():
@@ -199,6 +199,36 @@ def test_blackwell_writes_a_row_of_the_accumulator_from_each_lane():
     assert best.swizzle.name == "128B"
 
 
+def test_mma_on_blackwell_writes_its_own_fragments():
+    best = ts.plan((128, 32), "f32", direction="store", arch="sm_100", consumer="ldmatrix").best
+    assert best.costs.access == "st.b64 mma.m16n8k16 D"
+
+
+def test_warnings_of_the_map_stay_with_the_plan():
+    best = ts.plan((64, 64), "bf16", direction="store", strides_bytes=(16,)).best
+    assert [each.rule for each in best.warnings] == ["stride-overlap"]
+    assert best.reasons[-1].startswith("Warning, stride-overlap: strides_bytes[0] = 16 bytes")
+    assert ts.plan((64, 64), "bf16", direction="store").best.warnings == ()
+
+
+def test_a_refused_pattern_speaks_of_the_tile_as_it_was_given():
+    with pytest.raises(ts.PlanError, match=r"36 x 40 elements \(k x mn\).*Use 40 x 48 \(k x mn\)\."):
+        _ = ts.plan((40, 36), "f32", major="MN", direction="store").best
+    assert ts.plan((48, 40), "f32", major="MN", direction="store").best
+
+
+@pytest.mark.parametrize(("swizzle", "accepted"), [("xor:2,4,3", True), ("xor:3,3,3", False), ("xor:4,6,-4", False)])
+def test_threads_follow_a_xor_swizzle_that_keeps_chunks_whole_and_stays_in_the_tile(swizzle, accepted):
+    def asked():
+        return ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle=swizzle).best
+
+    if accepted:
+        assert asked().reasons[0] == f"Swizzle {swizzle}: rows of 128 bytes."
+    else:
+        with pytest.raises(ts.PlanError, match="plan-swizzle"):
+            asked()
+
+
 def test_half_bytes_are_not_stored_one_by_one():
     with pytest.raises(ts.PlanError, match=r"element-load: single elements of 4 bits.*Use the K-major tile"):
         _ = ts.plan((128, 64), "e2m1", direction="store", arch="sm_100", major="MN").best
@@ -247,7 +277,8 @@ def test_too_many_stages_are_refused_with_the_number_that_fits():
     [
         ({}, "24 filled"),
         ({"direction": "store"}, "24 dropped"),
-        ({"copy": "cp.async"}, "24 to be filled by the kernel (cp.async with a source size of 0, or a predicate)"),
+        ({"copy": "cp.async"}, "24 to be filled by the kernel (cp.async with a smaller source size)"),
+        ({"copy": "ld.global"}, "24 to be filled by the kernel (a predicate)"),
     ],
 )
 def test_edges_say_what_becomes_of_what_lies_outside(options, fate):
@@ -263,9 +294,9 @@ def test_boxes_are_as_tall_as_they_may_be(rows, height):
     assert report.best.tma_instructions == rows // height
 
 
-def test_every_height_down_to_eight_rows_is_a_candidate():
+def test_boxes_half_as_tall_are_candidates_too():
     report = ts.plan((64, 64), "bf16", swizzle="64B", atom_order="column")
-    assert [each.box for each in report.candidates] == [(32, 64), (32, 32), (32, 16), (32, 8)]
+    assert [each.box for each in report.candidates] == [(32, 64), (32, 32)]
 
 
 def test_the_slower_of_global_and_shared_memory_decides():
@@ -344,6 +375,7 @@ NONSENSE = [
     ),
     (((64, 64), "bf16", {"arch": "sm_80", "direction": "store", "copy": "cp.async"}), "plan-copy"),
     (((3, 320), "u8", {"consumer": "ld.b32 rows"}), "plan-rows"),
+    (((64, 288), "u8", {"consumer": "ld.b128 rows", "swizzle": "none", "atom_order": "row"}), "plan-rows"),
     (
         ((264, 64), "bf16", {"direction": "store", "atom_order": "row", "swizzle": "128B", "consumer": "st.b32 rows"}),
         None,

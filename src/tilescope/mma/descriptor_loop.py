@@ -172,10 +172,14 @@ class DescriptorLoop(Value):
         narrow = data_type.is_packed and canonical.major == "MN"  # a byte each in shared memory or not
         if narrow or not any(reader.instruction == name for reader in canonical.readers):
             limit = f"{name} reads {layouts_in_words(name)}"
+            readable = [
+                swizzle for reader in READERS for swizzle in reader.swizzles
+                if reader.instruction == name and reader.major == canonical.major and canonical.element_bits in reader.element_bits
+            ]  # fmt: skip
             refuse(
                 "layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {data_type.name}",
                 f"{limit}; elements below 8 bits K-major alone" if narrow else limit,
-                "Use K-major, or transpose while copying." if canonical.major == "MN" else "Use 128B.",
+                "Use K-major, or transpose while copying." if narrow or not readable else f"Use swizzle {readable[-1]}.",
             )  # fmt: skip
         is_a = is_one_of(operand, ("A",))
         for letter, extent, multiple in (

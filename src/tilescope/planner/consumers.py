@@ -165,7 +165,7 @@ def epilogue_pattern(problem: Problem) -> Access:
     16 bits                stmatrix                       eight rows of 16 bytes at a time
     64 bits                mma's D fragment               two neighbours a lane
     tcgen05 (32x32b loads) a lane holds a row of the tile 16 bytes a lane, lanes below each other
-    mma, wgmma             the D fragment, converted      two neighbours a lane: 16 bits of 8-bit results
+    wgmma, mma (ldmatrix)  the D fragment, converted      two neighbours a lane: 16 bits of 8-bit results
 
     In an MN-major tile a lane's neighbours are far apart: single elements.
     """
@@ -180,7 +180,7 @@ def epilogue_pattern(problem: Problem) -> Access:
         return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed))
     if bits == 64:
         return Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed)
-    if problem.arch.has("tcgen05"):
+    if problem.arch.has("tcgen05") and problem.consumer != "ldmatrix":
         if transposed:
             return Access.rows(tile, bits, SMEM_OP[f"st.b{bits}"])
         return Access.columns(tile, bits, "st.b128")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, broken, in_number, printed
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
@@ -80,6 +80,7 @@ class Plan(Value):
     reasons: tuple[str, ...]
     basis: Basis
     canonical: CanonicalLayout | None = field(default=None)  # None: no tensor core reads it
+    warnings: tuple[Violation, ...] = ()  # what the rules say of a map that the driver takes all the same
 
     @property
     def box(self) -> tuple[int, ...] | None:
@@ -252,13 +253,14 @@ class Plan(Value):
         if self.problem.direction == "store":
             fate = "dropped"
         elif self.boxes is None:
-            fate = "to be filled by the kernel (cp.async with a source size of 0, or a predicate)"
+            how = "cp.async with a smaller source size" if self.problem.copy == "cp.async" else "a predicate"
+            fate = f"to be filled by the kernel ({how})"
         found = []
         for name, whole, part in zip(("mn", "k"), shape, self.problem.tile, strict=True):
             last = whole % part
             if last:
                 found.append(
-                    f"{name}: {-(-whole // part)} tiles of {part}, the last with {last} of {part}: {part - last} {fate}"
+                    f"{name}: {in_number(-(-whole // part), 'tile')} of {part}, the last with {last} of {part}: {part - last} {fate}"
                 )
         return tuple(found)
 
@@ -283,7 +285,7 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
         raise broken(
             "plan-smem", "stages" if fit else "tile", f"{problem.stages} x {stage}{barriers} = {needed} bytes",
             f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
-            f"Use {fit} stages or fewer." if fit else "Use a smaller tile.",
+            f"Use {in_number(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ tile (mn, k)     128 x 64 bf16, K-major                     MN-major
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilescope.arch import Arch, ArchName, architectures_with
@@ -140,9 +140,8 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
         except RuleError as error:
             known = (*CONSUMERS, "ldmatrix.x4", "ld.b128 columns")
             if error.violations[0].rule == "unknown-name":
-                problems.append(unknown_name("consumer", "consumer", problem.consumer, known))
-            else:
-                problems.extend(error.violations)
+                raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)]) from None
+            problems.extend(error.violations)
             return problem.consumer
     if consumer.op.is_load != (problem.direction == "load"):
         does, wants = ("reads", "writes") if consumer.op.is_load else ("writes", "reads")
@@ -186,15 +185,12 @@ def _contradictions(problem: Problem) -> list[Violation]:
         problems += _beyond_threads(problem)
     elif problem.data_type.tma.bits != problem.data_type.bits:
         each = problem.data_type.tma.bits // problem.data_type.bits
-        tile = (
-            (problem.tile[0], problem.tile[1] // each)
-            if problem.major == "K"
-            else (problem.tile[0] // each, problem.tile[1])
-        )
+        mn, k = problem.tile
+        bytes_tile = (mn, -(-k // each)) if problem.major == "K" else (-(-mn // each), k)
         problems.append(Violation(
             "plan-type", "error", "data_type", f"{problem.data_type.name} by TMA",
             f"TMA moves {each} elements of {problem.data_type.name} as one {problem.data_type.tma.name}",
-            f'Plan {tile[0]} x {tile[1]} of "{problem.data_type.tma.name}": the same bytes and descriptors.',
+            f'Plan {bytes_tile[0]} x {bytes_tile[1]} of "{problem.data_type.tma.name}": the same bytes and descriptors.',
         ))  # fmt: skip
     bits = problem.columns * problem.data_type.bits
     if bits % 128:
@@ -225,11 +221,18 @@ def _beyond_threads(problem: Problem) -> list[Violation]:
             f"its values are {problem.data_type.bits} bits in global memory and {problem.data_type.smem_bits} in shared memory",
             'Only TMA spreads them out: use copy="tma".',
         ))  # fmt: skip
-    if problem.swizzle is not None and problem.swizzle.flip_bytes:
+    swizzle = problem.swizzle
+    if swizzle is not None and swizzle.piece_bytes < CHUNK_BYTES:
         problems.append(Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {problem.swizzle.name} by {problem.copy}",
-            f"a thread copies 16 bytes, and the mode exchanges pieces of {problem.swizzle.flip_bytes}",
+            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} by {problem.copy}",
+            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}",
             "Use another swizzle, or TMA.",
+        ))  # fmt: skip
+    elif swizzle is not None and problem.rows * problem.row_bytes % swizzle.block_bytes:
+        problems.append(Violation(
+            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} on a tile of {problem.rows * problem.row_bytes} bytes",
+            f"it moves pieces within blocks of {swizzle.block_bytes} bytes, and they would leave the tile",
+            "Use a larger tile, or a smaller swizzle.",
         ))  # fmt: skip
     return problems
 
@@ -249,7 +252,10 @@ def _optional(read: Any) -> Any:
 
 def _extent_pair(argument: str) -> Any:
     def read(given: Any) -> tuple[int, int]:
-        pair = tile_shape(given)
+        try:
+            pair = tile_shape(given)
+        except RuleError as error:
+            raise RuleError(replace(each, argument=argument) for each in error.violations) from None
         if max(pair) > LARGEST_EXTENT and argument == "tile":
             raise RuleError([Violation(
                 "plan-tile", "error", argument, f"a tile of {pair[0]} x {pair[1]}", f"at most {LARGEST_EXTENT} in each dimension",

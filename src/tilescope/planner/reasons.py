@@ -83,6 +83,7 @@ def explained(plan: Plan, best: Plan) -> Plan:
         words += _by_threads(plan)
     words += [*_wavefronts(plan), *_plain_rows(plan), _budget(plan), *_store(plan)]
     words += [f"Edge: {each}." for each in plan.edge()]
+    words += [f"Warning, {each}" for each in plan.warnings]
     if plan is not best and behind(plan, best) != "equal in every term":
         words.append(f"Not first: {behind(plan, best)}.")
     return replace(plan, reasons=tuple(words))
@@ -92,9 +93,10 @@ def _swizzle(plan: Plan) -> str:
     row_bytes, swizzle = plan.problem.row_bytes, plan.swizzle
     if swizzle.span_bytes is None:
         what = "none (core matrices of 8 x 16 bytes)" if plan.canonical is not None else "none (plain rows)"
+        what = what if swizzle.bits == 0 else swizzle.name
         return f"Swizzle {what}: rows of {plan.layout.pitch_bytes} bytes."
     share = "all" if swizzle.span_bytes == row_bytes else "a whole part"
-    return f"Swizzle {swizzle.name}: its span of {swizzle.span_bytes} bytes is {share} of the tile's {row_bytes} contiguous bytes."
+    return f"Swizzle {swizzle.name}: its span of {swizzle.span_bytes} bytes is {share} of a row's {row_bytes} bytes."
 
 
 def _boxes(plan: Plan) -> str:
@@ -130,7 +132,7 @@ def _bandwidth(plan: Plan) -> str:
 
 def _promotion(plan: Plan) -> str:
     if plan.problem.direction == "store":
-        return f"L2 promotion {plan.l2_promotion}: made no difference to stores; the same map may serve loads."
+        return f"L2 promotion {plan.l2_promotion}: made no difference to stores."
     if plan.l2_promotion == "none":
         return "L2 promotion none: sparse traffic should not fetch neighbours."
     return f"L2 promotion {plan.l2_promotion}: never slower than none or 256B in the measurements."

@@ -3,15 +3,15 @@
 swizzle x atom order x box split ──▶ rules of the map, of the consumer, of shared memory ──▶ refused: why
                                                       │
                                                       ▼
-                                     costs ──▶ proof in the emulator ──▶ ranked: conflicts, bandwidth,
-                                                                        instructions, shared memory
+                                     costs ──▶ proof in the emulator ──▶ ranked: time, conflicts,
+                                                                        request, copies, shared memory
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName, Basis
@@ -97,7 +97,7 @@ def planned(problem: Problem) -> PlanReport:
     try:
         access = counted_access(problem)
     except RuleError as error:
-        access, unreadable = None, error.violations
+        access, unreadable = None, tuple(_in_tile_order(problem, each) for each in error.violations)
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
     for swizzle, atom_order in itertools.product(swizzles_for(problem), orders):
         try:
@@ -114,6 +114,13 @@ def planned(problem: Problem) -> PlanReport:
             (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
     kept = reasons.ranked(kept)
     return PlanReport(problem, tuple(reasons.explained(each, kept[0]) for each in kept), tuple(refused))
+
+
+def _in_tile_order(problem: Problem, found: Violation) -> Violation:
+    """What a pattern says of rows x columns, for a tile that is given as (mn, k)."""
+    if problem.major == "K" or found.argument != "tile":
+        return found
+    return replace(found, found=f"{found.found} (k x mn)", fix=f"{found.fix.removesuffix('.')} (k x mn).")
 
 
 class _Placed(NamedTuple):
@@ -159,6 +166,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
         )
 
     promotion = best_promotion(problem.traffic)
+    warnings: tuple[Violation, ...] = ()
     if boxes is not None:
         shape = problem.global_shape or problem.tile
         violations = misplaced(layout, boxes)
@@ -169,6 +177,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
         violations += [each for each in found if each.severity == "error"]
         if violations:
             return refused(violations)
+        warnings = tuple(each for each in found if each.severity == "warning")
     read, written = placed.counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
         read, written = UNCOUNTED, placed.counted
@@ -190,6 +199,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
     candidate = Plan(
         problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,
         l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
+        warnings=warnings,
     )  # fmt: skip
     try:
         prove(candidate, placed.consumed)

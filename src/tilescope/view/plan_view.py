@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilescope.errors import in_number
 from tilescope.planner.plans import Plan, Unplanned
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
@@ -28,7 +29,7 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     parts: list[Part] = [*_plan_parts(best), _ranking(report, tallest, "Plans, best first")]
     if len(tallest) < len(plain):
         shorter = len(plain) - len(tallest)
-        parts.append(Paragraph(f"{shorter} more with shorter boxes, down to 8 rows: the same bytes, more copies."))
+        parts.append(Paragraph(f"{shorter} more with boxes half as tall: the same bytes, twice the copies."))
     if folded:
         parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
     if report.refused:
@@ -110,8 +111,8 @@ def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
     first = loop[0][0]
     advances = [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
-    steps = f"{_plural(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
-    blocks = f"{_plural(len(loop), 'block')} of {loop.block_mn}"
+    steps = f"{in_number(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
+    blocks = f"{in_number(len(loop), 'block')} of {loop.block_mn}"
     if len(loop) > 1:
         blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
     return [
@@ -119,10 +120,6 @@ def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
         ("K loop", steps),
         ("along mn", blocks),
     ]  # fmt: skip
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _tile_grid(plan: Plan) -> Grid:
