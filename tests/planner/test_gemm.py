@@ -1,5 +1,6 @@
 """A GEMM's plans share one budget, its tiles follow the work there is, and what cannot be says what to change."""
 
+import itertools
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
+from tilescope.planner.gemm_tiles import TILE_M, TILE_N
 from tilescope.value import Value
 
 
@@ -114,6 +116,50 @@ def test_a_better_tile_that_does_not_fit_is_named():
     [said] = [reason for reason in gemm.reasons if reason.startswith("128 x 256 x 64 would come first")]
     assert "2 stages of 16384 + 32768 bytes and an epilogue of 16384 = 114720 bytes" in said
     assert "a block of sm_120 has 101376 bytes" in said
+
+
+LITTLE_WORK = [  # of which the consumer reads no tile as small as the matrix
+    ((16, 4096, 4096, "e2m1"), {"arch": "sm_100"}, 0, 128),
+    ((1, 4096, 4096, "16u4_align8b"), {"arch": "sm_103"}, 0, 128),
+    ((64, 4096, 4096, "e2m1"), {"arch": "sm_110"}, 0, 128),
+    ((4096, 16, 4096, "tf32"), {"arch": "sm_100", "b_major": "MN"}, 1, 32),
+    ((4096, 4, 4096, "tf32"), {"arch": "sm_100", "b_major": "MN"}, 1, 32),
+]
+
+
+@pytest.mark.parametrize(("product", "options", "axis", "smallest"), LITTLE_WORK)
+def test_the_smallest_tile_that_is_read_is_never_too_large(product, options, axis, smallest):
+    assert ts.plan_gemm(*product, **options).tile[axis] == smallest
+
+
+def check_that_the_search_finds_what_can_be(product, **options):
+    """Where no plan is found, no shape of the tables is accepted when it is given either."""
+    found, violations = outcome(*product, **options)
+    if found is None and violations[0].argument not in ("m", "n", "k", "data_type", "a_major", "b_major"):
+        tile_k = 1024 // ts.DataType.named(product[3]).smem_bits
+        for tile in itertools.product(TILE_M, TILE_N, [tile_k]):
+            assert outcome(*product, **options, tile=tile)[0] is None, (product, options, tile)
+
+
+EXTENTS_TO_TRY = (1, 8, 16, 64, 65, 4096)
+
+
+@pytest.mark.parametrize("data_type", ["tf32", "bf16", "e4m3", "e2m1", "e2m3"])
+@pytest.mark.parametrize("b_major", ["K", "MN"])
+def test_the_search_finds_a_plan_where_a_given_tile_has_one(data_type, b_major):
+    for m, n in ((1, 128), (16, 16), (128, 128)):
+        options = {"arch": "sm_100", "b_major": b_major, "output_type": "f32"}
+        check_that_the_search_finds_what_can_be((m, n, 256, data_type), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCH)
+@pytest.mark.parametrize("data_type", DATA_TYPE)
+def test_the_search_finds_a_plan_for_every_product_that_a_given_tile_has_one_for(arch, data_type):
+    for m, n in itertools.product(EXTENTS_TO_TRY, repeat=2):
+        for a_major, b_major in itertools.product(("K", "MN"), repeat=2):
+            options = {"arch": arch, "a_major": a_major, "b_major": b_major}
+            check_that_the_search_finds_what_can_be((m, n, 4096, data_type), **options)
 
 
 def test_a_given_tile_is_not_compared():

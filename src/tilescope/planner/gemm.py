@@ -100,17 +100,22 @@ def plan_gemm(
     problems = product_problems(product)
     if problems:
         raise PlanError(problems)
-    return _best(product, list(tile_shapes(product)) if given is None else [given], stages)
+    return _best(product, given, stages)
 
 
-def _best(product: Product, shapes: list[Tile], stages: int | None) -> GemmPlan:
-    """The plan of the cheapest of these shapes; PlanError with the commonest reasons where none can be."""
+def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
+    """The plan of the given tile, or of the cheapest; PlanError with the commonest reasons where none can be."""
     plans = cache(partial(_operand_plan, product)), cache(partial(_result_plan, product))  # tiles share them
+
+    def is_readable(matrix: Operand, tile: tuple[int, int]) -> bool:
+        return isinstance(plans[0](matrix, tile), Plan)
+
+    shapes = list(tile_shapes(product, is_readable)) if given is None else [given]
     planned: dict[Tile, _Planned] = {}
     refused: dict[Tile, tuple[Violation, ...]] = {}
     for shape in shapes:
         try:
-            planned[shape] = _planned(product, shape, stages, *plans, is_given=len(shapes) == 1)
+            planned[shape] = _planned(product, shape, stages, *plans, is_given=given is not None)
         except RuleError as error:
             refused[shape] = error.violations
     costs = {shape: tile_costs(product, shape) for shape in shapes}
@@ -141,7 +146,7 @@ def _best(product: Product, shapes: list[Tile], stages: int | None) -> GemmPlan:
             for shape in sorted(refused, key=by_rank)
         ),
     )  # fmt: skip
-    return replace(best, reasons=gemm_reasons(product, best, is_given=len(shapes) == 1))
+    return replace(best, reasons=gemm_reasons(product, best, is_given=given is not None))
 
 
 def _commonest(refusals: list[tuple[Violation, ...]]) -> tuple[Violation, ...]:
