@@ -345,6 +345,15 @@ def test_a_tile_goes_through_shared_memory_as_laid_out(shape, options):
             assert np.array_equal(smem.view(np.uint16)[address // 2], tile)
 
 
+@pytest.mark.parametrize(
+    ("arch", "consumer"),
+    [("sm_90", "wgmma"), ("sm_90", "ldmatrix"), ("sm_100", "tcgen05"), ("sm_100", "ldmatrix"), ("sm_120", "ldmatrix")],
+)
+def test_who_multiplies_also_writes_the_epilogue(arch, consumer):
+    found = ts.plan_gemm(256, 256, 256, "bf16", arch=arch, consumer=consumer, output_type="f32", tile=(64, 64, 64))
+    assert found.epilogue.problem.consumer == consumer
+
+
 def test_without_tma_accumulators_go_straight_to_global_memory():
     gemm = ts.plan_gemm(4096, 4098, 4096, "f16", arch="sm_80")  # rows of C may be any number of bytes
     assert (gemm.a.problem.copy, gemm.a.problem.consumer, gemm.epilogue, gemm.slices) == (

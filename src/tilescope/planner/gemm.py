@@ -215,7 +215,7 @@ def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> Pl
     options: dict[str, Any] = {"major": major, "global_shape": shape}
     try:
         report = plan(
-            tile, product.output_type, direction="store", consumer="ldmatrix", arch=product.arch, **options
+            tile, product.output_type, direction="store", consumer=product.consumer, arch=product.arch, **options
         )  # fmt: skip
     except RuleError as error:
         return of_matrix("C", error.violations, transposed=exchanged)
