@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
 from tilescope.planner.gemm_tiles import TILE_M, TILE_N
 from tilescope.value import Value
+from tilescope.view import text
 
 
 def outcome(*shape, **options):
@@ -414,6 +416,21 @@ def test_c_has_the_type_of_the_operands_unless_they_are_bits():
     assert ts.plan_gemm(64, 64, 1024, "b1", arch="sm_80", tile=(64, 64, 1024)).output_type.name == "int32"
 
 
+@pytest.mark.parametrize(("arch", "consumer"), [("sm_90", "wgmma"), ("sm_90", "ldmatrix"), ("sm_120", "ldmatrix")])
+def test_bits_are_not_sent_to_the_product_of_bytes(arch, consumer):
+    [found] = refusal(64, 64, 1024, "b1", arch=arch, consumer=consumer)
+    assert (found.rule, found.argument, found.found) == ("gemm-type", "data_type", f"b1 on {arch}")
+    assert found.limit == (
+        "TMA moves b1 as uint8, 8 to an element, and a product of bits (and.popc) is not the product of these bytes"
+    )
+    assert found.fix == (
+        "Plan the operand tiles as uint8 with ts.plan, k / 8 bytes wide; the product itself is not planned."
+    )
+    assert ts.plan((64, 1024 // 8), "uint8", arch=arch, consumer=consumer).best
+    [found] = refusal(64, 64, 1024, "bf16", arch=arch, consumer=consumer, output_type="b1")
+    assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32", say.')
+
+
 # Tiles that cannot be
 
 
@@ -650,6 +667,14 @@ def test_reasons_name_the_card_whose_rates_they_use():
 def test_rows_are_described_as_they_are(data_type, options, expected):
     gemm = ts.plan_gemm(1024, 1024, 1024, data_type, **options)
     assert [reason for reason in gemm.reasons if reason.startswith("Rows of ")] == expected
+
+
+def test_one_of_a_thing_is_not_called_several():
+    gemm = ts.plan_gemm(64, 64, 64, "bf16", sms=1, tile=(64, 64, 64), stages=1)
+    assert gemm.reasons[0] == "Tile 64 x 64 x 64: 1 tile of C for 1 SM, 1 round, 100 % full."
+    drawn = text(gemm)
+    for said in (*gemm.reasons, drawn):
+        assert not re.search(r"\b1 (tiles|SMs|rounds|stages|slices|spans|columns|copies|k tiles)\b", said), said
 
 
 def test_accumulators_are_weighed_against_where_they_lie():

@@ -113,10 +113,11 @@ def _unmoved_types(product: Product) -> list[Violation]:
     for name, argument in reversed(rows.items()):
         row = DataType.named(name)
         if row.tma.bits != row.bits:
-            limit, fix = (
-                f"TMA moves {name} as {row.tma.name}, {row.tma.bits // row.bits} to an element",
-                "Use int8 or uint8.",
-            )
+            limit = f"TMA moves {name} as {row.tma.name}, {row.tma.bits // row.bits} to an element"
+            fix = 'Use output_type="int32", say.'
+            if argument == "data_type":
+                limit += ", and a product of bits (and.popc) is not the product of these bytes"
+                fix = f"Plan the operand tiles as {row.tma.name} with ts.plan, k / 8 bytes wide; the product itself is not planned."
         elif row.is_packed and not product.arch.has("packed_types"):
             limit = f"TMA moves elements below 8 bits on {', '.join(architectures_with('packed_types'))}"
             fix = "Use a type of 8 bits or more."
