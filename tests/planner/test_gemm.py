@@ -598,10 +598,73 @@ def test_tcgen05_reads_more_majornesses():
     assert (found.rule, found.limit) == ("gemm-major", "tcgen05 reads MN-major elements of 8, 16 and 32 bits")
 
 
-def test_the_commonest_reason_is_given_where_no_tile_can_be():
+def test_where_no_tile_can_be_the_one_that_came_nearest_says_why():
     [found] = refusal(512, 512, 512, "bf16", stages=99)
     assert (found.rule, found.argument) == ("gemm-smem", "stages")
     assert "smaller tile" not in found.fix  # every tile was tried
+    assert found.fix == "Use stages=25."
+    assert ts.plan_gemm(512, 512, 512, "bf16", stages=25)
+    assert refusal(512, 512, 512, "bf16", stages=26)[0].fix == "Use stages=25."
+
+
+def test_a_lack_of_shared_memory_is_not_hidden_by_tiles_that_c_cannot_have():
+    options = {"arch": "sm_120", "output_type": "e2m3"}
+    [found] = refusal(1024, 128, 256, "bf16", stages=7, **options)
+    assert (found.rule, found.argument, found.fix) == ("gemm-smem", "stages", "Use stages=3.")
+    assert ts.plan_gemm(1024, 128, 256, "bf16", stages=3, **options)
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_120"])
+@pytest.mark.parametrize(("data_type", "options"), [("16u4_align16b", {}), ("bf16", {"output_type": "16u4_align16b"})])
+@pytest.mark.parametrize("tile", [None, (128, 128, 128)])
+def test_what_tma_never_stores_is_no_output_type(arch, data_type, options, tile):
+    [found] = refusal(128, 128, 128, data_type, arch=arch, tile=tile, **options)
+    assert (found.rule, found.argument, found.found) == ("gemm-type", "output_type", f"16u4_align16b on {arch}")
+    assert f"{found.limit}." == ts.RULES["packed-store"].demand
+    assert found.fix == 'Use output_type="bfloat16", say.'
+    assert ts.plan_gemm(128, 128, 128, data_type, arch=arch, output_type="bfloat16")
+
+
+def test_a_type_that_is_not_moved_is_said_once():
+    assert [each.argument for each in refusal(128, 128, 128, "int4", consumer="ldmatrix")] == ["data_type"]
+    [found] = refusal(128, 128, 128, "bf16", output_type="int4")
+    assert found.argument == "output_type"
+
+
+@pytest.mark.parametrize("data_type", ["e2m1", "16u4_align8b"])
+def test_a_c_of_half_bytes_needs_rows_for_mma(data_type):
+    options = {"arch": "sm_120", "output_type": data_type}
+    for m, up in ((8, 16), (40, 48)):
+        [found] = refusal(128, 128, 128, data_type, tile=(m, 128, 64), **options)
+        assert (found.rule, found.fix) == ("gemm-tile", f"Use m = {up}, or an output_type of 8 bits or more.")
+        assert ts.plan_gemm(128, 128, 128, data_type, tile=(up, 128, 64), **options)
+        assert ts.plan_gemm(128, 128, 128, data_type, tile=(m, 128, 64), arch="sm_120", output_type="s8")
+
+
+def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle():
+    options = {"arch": "sm_120", "output_type": "s32"}
+    [found] = refusal(1024, 1024, 1024, "e5m2", tile=(256, 120, 48), **options)
+    assert (found.rule, found.found) == ("plan-smem", "C: 122880 bytes")
+    assert found.limit.startswith("a block of sm_120 has 101376 bytes")
+    assert found.fix == "Use n = 128, which is stored 32 columns at a time, or a smaller tile."
+    assert ts.plan_gemm(1024, 1024, 1024, "e5m2", tile=(256, 128, 48), **options)
+
+
+def test_an_operand_that_only_one_swizzle_brings_is_refused_for_its_atoms():
+    [found] = refusal(512, 512, 512, "tf32", arch="sm_100", b_major="MN", tile=(128, 16, 32))
+    assert (found.rule, found.found, found.fix) == (
+        "tile-atoms",
+        "B: a tile of 16 x 32 (n x k)",
+        "Use 32 x 32 (n x k).",
+    )
+    assert ts.plan_gemm(512, 512, 512, "tf32", arch="sm_100", b_major="MN", tile=(128, 32, 32))
+
+
+@given(gemms)
+@settings(max_examples=60)
+def test_no_refusal_speaks_of_what_a_product_cannot_choose(options):
+    _, violations = outcome(960, 480, 256, **options)
+    assert not [str(each) for each in violations if "smaller swizzle" in each.fix or "K-major tile" in each.fix]
 
 
 @pytest.mark.parametrize(
