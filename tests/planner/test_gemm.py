@@ -646,7 +646,7 @@ def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle():
     [found] = refusal(1024, 1024, 1024, "e5m2", tile=(256, 120, 48), **options)
     assert (found.rule, found.found) == ("plan-smem", "C: 122880 bytes")
     assert found.limit.startswith("a block of sm_120 has 101376 bytes")
-    assert found.fix == "Use n = 128, which is stored 32 columns at a time, or a smaller tile."
+    assert found.fix == "Use a smaller tile, or try n = 128: C is then stored 32 columns at a time."
     assert ts.plan_gemm(1024, 1024, 1024, "e5m2", tile=(256, 128, 48), **options)
 
 

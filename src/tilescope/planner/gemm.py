@@ -230,7 +230,7 @@ def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> Pl
     if report.candidates:
         return report.best
     span, n = _span(product.output_type), tile[0] if exchanged else tile[1]
-    in_slices = f"Use n = {-(-n // span) * span}, which is stored {span} columns at a time, or a smaller tile."
+    in_slices = f"Use a smaller tile, or try n = {-(-n // span) * span}: C is then stored {span} columns at a time."
     return tuple(
         replace(each, fix=in_slices) if each.rule == "plan-smem" and n % span else each
         for each in of_matrix("C", _nearest(report), transposed=exchanged)
