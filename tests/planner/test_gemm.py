@@ -1,6 +1,8 @@
 """A GEMM's plans share one budget, its tiles follow the work there is, and what cannot be says what to change."""
 
+import itertools
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
+from tilescope.planner.gemm_tiles import TILE_M, TILE_N
 from tilescope.value import Value
+from tilescope.view import text
 
 
 def outcome(*shape, **options):
@@ -114,6 +118,50 @@ def test_a_better_tile_that_does_not_fit_is_named():
     [said] = [reason for reason in gemm.reasons if reason.startswith("128 x 256 x 64 would come first")]
     assert "2 stages of 16384 + 32768 bytes and an epilogue of 16384 = 114720 bytes" in said
     assert "a block of sm_120 has 101376 bytes" in said
+
+
+LITTLE_WORK = [  # of which the consumer reads no tile as small as the matrix
+    ((16, 4096, 4096, "e2m1"), {"arch": "sm_100"}, 0, 128),
+    ((1, 4096, 4096, "16u4_align8b"), {"arch": "sm_103"}, 0, 128),
+    ((64, 4096, 4096, "e2m1"), {"arch": "sm_110"}, 0, 128),
+    ((4096, 16, 4096, "tf32"), {"arch": "sm_100", "b_major": "MN"}, 1, 32),
+    ((4096, 4, 4096, "tf32"), {"arch": "sm_100", "b_major": "MN"}, 1, 32),
+]
+
+
+@pytest.mark.parametrize(("product", "options", "axis", "smallest"), LITTLE_WORK)
+def test_the_smallest_tile_that_is_read_is_never_too_large(product, options, axis, smallest):
+    assert ts.plan_gemm(*product, **options).tile[axis] == smallest
+
+
+def check_that_the_search_finds_what_can_be(product, **options):
+    """Where no plan is found, no shape of the tables is accepted when it is given either."""
+    found, violations = outcome(*product, **options)
+    if found is None and violations[0].argument not in ("m", "n", "k", "data_type", "a_major", "b_major"):
+        tile_k = 1024 // ts.DataType.named(product[3]).smem_bits
+        for tile in itertools.product(TILE_M, TILE_N, [tile_k]):
+            assert outcome(*product, **options, tile=tile)[0] is None, (product, options, tile)
+
+
+EXTENTS_TO_TRY = (1, 8, 16, 64, 65, 4096)
+
+
+@pytest.mark.parametrize("data_type", ["tf32", "bf16", "e4m3", "e2m1", "e2m3"])
+@pytest.mark.parametrize("b_major", ["K", "MN"])
+def test_the_search_finds_a_plan_where_a_given_tile_has_one(data_type, b_major):
+    for m, n in ((1, 128), (16, 16), (128, 128)):
+        options = {"arch": "sm_100", "b_major": b_major, "output_type": "f32"}
+        check_that_the_search_finds_what_can_be((m, n, 256, data_type), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCH)
+@pytest.mark.parametrize("data_type", DATA_TYPE)
+def test_the_search_finds_a_plan_for_every_product_that_a_given_tile_has_one_for(arch, data_type):
+    for m, n in itertools.product(EXTENTS_TO_TRY, repeat=2):
+        for a_major, b_major in itertools.product(("K", "MN"), repeat=2):
+            options = {"arch": arch, "a_major": a_major, "b_major": b_major}
+            check_that_the_search_finds_what_can_be((m, n, 4096, data_type), **options)
 
 
 def test_a_given_tile_is_not_compared():
@@ -299,6 +347,15 @@ def test_a_tile_goes_through_shared_memory_as_laid_out(shape, options):
             assert np.array_equal(smem.view(np.uint16)[address // 2], tile)
 
 
+@pytest.mark.parametrize(
+    ("arch", "consumer"),
+    [("sm_90", "wgmma"), ("sm_90", "ldmatrix"), ("sm_100", "tcgen05"), ("sm_100", "ldmatrix"), ("sm_120", "ldmatrix")],
+)
+def test_who_multiplies_also_writes_the_epilogue(arch, consumer):
+    found = ts.plan_gemm(256, 256, 256, "bf16", arch=arch, consumer=consumer, output_type="f32", tile=(64, 64, 64))
+    assert found.epilogue.problem.consumer == consumer
+
+
 def test_without_tma_accumulators_go_straight_to_global_memory():
     gemm = ts.plan_gemm(4096, 4098, 4096, "f16", arch="sm_80")  # rows of C may be any number of bytes
     assert (gemm.a.problem.copy, gemm.a.problem.consumer, gemm.epilogue, gemm.slices) == (
@@ -357,6 +414,21 @@ def test_a_type_of_a_later_architecture_names_it():
 def test_c_has_the_type_of_the_operands_unless_they_are_bits():
     assert ts.plan_gemm(64, 64, 64, "bf16", tile=(64, 64, 64)).output_type.name == "bfloat16"
     assert ts.plan_gemm(64, 64, 1024, "b1", arch="sm_80", tile=(64, 64, 1024)).output_type.name == "int32"
+
+
+@pytest.mark.parametrize(("arch", "consumer"), [("sm_90", "wgmma"), ("sm_90", "ldmatrix"), ("sm_120", "ldmatrix")])
+def test_bits_are_not_sent_to_the_product_of_bytes(arch, consumer):
+    [found] = refusal(64, 64, 1024, "b1", arch=arch, consumer=consumer)
+    assert (found.rule, found.argument, found.found) == ("gemm-type", "data_type", f"b1 on {arch}")
+    assert found.limit == (
+        "TMA moves b1 as uint8, 8 to an element, and a product of bits (and.popc) is not the product of these bytes"
+    )
+    assert found.fix == (
+        "Plan the operand tiles as uint8 with ts.plan, k / 8 bytes wide; the product itself is not planned."
+    )
+    assert ts.plan((64, 1024 // 8), "uint8", arch=arch, consumer=consumer).best
+    [found] = refusal(64, 64, 1024, "bf16", arch=arch, consumer=consumer, output_type="b1")
+    assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32", say.')
 
 
 # Tiles that cannot be
@@ -526,10 +598,76 @@ def test_tcgen05_reads_more_majornesses():
     assert (found.rule, found.limit) == ("gemm-major", "tcgen05 reads MN-major elements of 8, 16 and 32 bits")
 
 
-def test_the_commonest_reason_is_given_where_no_tile_can_be():
+def test_where_no_tile_can_be_the_one_that_came_nearest_says_why():
     [found] = refusal(512, 512, 512, "bf16", stages=99)
     assert (found.rule, found.argument) == ("gemm-smem", "stages")
     assert "smaller tile" not in found.fix  # every tile was tried
+    assert found.fix == "Use stages=25."
+    assert ts.plan_gemm(512, 512, 512, "bf16", stages=25)
+    assert refusal(512, 512, 512, "bf16", stages=26)[0].fix == "Use stages=25."
+
+
+def test_a_lack_of_shared_memory_is_not_hidden_by_tiles_that_c_cannot_have():
+    options = {"arch": "sm_120", "output_type": "e2m3"}
+    [found] = refusal(1024, 128, 256, "bf16", stages=7, **options)
+    assert (found.rule, found.argument, found.fix) == ("gemm-smem", "stages", "Use stages=3.")
+    assert ts.plan_gemm(1024, 128, 256, "bf16", stages=3, **options)
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_120"])
+@pytest.mark.parametrize(("data_type", "options"), [("16u4_align16b", {}), ("bf16", {"output_type": "16u4_align16b"})])
+@pytest.mark.parametrize("tile", [None, (128, 128, 128)])
+def test_what_tma_never_stores_is_no_output_type(arch, data_type, options, tile):
+    [found] = refusal(128, 128, 128, data_type, arch=arch, tile=tile, **options)
+    assert (found.rule, found.argument, found.found) == ("gemm-type", "output_type", f"16u4_align16b on {arch}")
+    assert f"{found.limit}." == ts.RULES["packed-store"].demand
+    assert found.fix == 'Use output_type="bfloat16", say.'
+    assert ts.plan_gemm(128, 128, 128, data_type, arch=arch, output_type="bfloat16")
+
+
+def test_a_type_that_is_not_moved_is_said_once():
+    assert [each.argument for each in refusal(128, 128, 128, "int4", consumer="ldmatrix")] == ["data_type"]
+    [found] = refusal(128, 128, 128, "bf16", output_type="int4")
+    assert found.argument == "output_type"
+
+
+@pytest.mark.parametrize("data_type", ["e2m1", "16u4_align8b"])
+def test_a_c_of_half_bytes_needs_rows_for_mma(data_type):
+    options = {"arch": "sm_120", "output_type": data_type}
+    for m, up in ((8, 16), (40, 48)):
+        [found] = refusal(128, 128, 128, data_type, tile=(m, 128, 64), **options)
+        assert (found.rule, found.fix) == ("gemm-tile", f"Use m = {up}, or an output_type of 8 bits or more.")
+        assert ts.plan_gemm(128, 128, 128, data_type, tile=(up, 128, 64), **options)
+        assert ts.plan_gemm(128, 128, 128, data_type, tile=(m, 128, 64), arch="sm_120", output_type="s8")
+
+
+def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle():
+    options = {"arch": "sm_120", "output_type": "s32"}
+    [found] = refusal(1024, 1024, 1024, "e5m2", tile=(256, 120, 48), **options)
+    assert (found.rule, found.found) == ("plan-smem", "C: 122880 bytes")
+    assert found.limit.startswith("a block of sm_120 has 101376 bytes")
+    assert found.fix == "Use a smaller tile, or try n = 128: C is then stored 32 columns at a time."
+    assert ts.plan_gemm(1024, 1024, 1024, "e5m2", tile=(256, 128, 48), **options)
+
+
+def test_an_operand_that_only_one_swizzle_brings_is_refused_for_its_atoms():
+    [found] = refusal(512, 512, 512, "tf32", arch="sm_100", b_major="MN", tile=(128, 16, 32))
+    assert (found.rule, found.found, found.fix) == (
+        "tile-atoms",
+        "B: a tile of 16 x 32 (n x k)",
+        "Use 32 x 32 (n x k).",
+    )
+    assert ts.plan_gemm(512, 512, 512, "tf32", arch="sm_100", b_major="MN", tile=(128, 32, 32))
+
+
+@given(
+    gemms, st.sampled_from(["sm_100", "sm_120"]), st.sampled_from([8, 24, 64, 256]), st.sampled_from(["s32", "e2m1"])
+)
+@settings(max_examples=60)
+def test_no_refusal_speaks_of_what_a_product_cannot_choose(options, arch, m, output_type):
+    asked = options | {"arch": arch, "tile": (m, *options["tile"][1:]), "output_type": output_type}
+    _, violations = outcome(960, 480, 256, **asked)
+    assert not [str(each) for each in violations if "smaller swizzle" in each.fix or "K-major tile" in each.fix]
 
 
 @pytest.mark.parametrize(
@@ -595,6 +733,14 @@ def test_reasons_name_the_card_whose_rates_they_use():
 def test_rows_are_described_as_they_are(data_type, options, expected):
     gemm = ts.plan_gemm(1024, 1024, 1024, data_type, **options)
     assert [reason for reason in gemm.reasons if reason.startswith("Rows of ")] == expected
+
+
+def test_one_of_a_thing_is_not_called_several():
+    gemm = ts.plan_gemm(64, 64, 64, "bf16", sms=1, tile=(64, 64, 64), stages=1)
+    assert gemm.reasons[0] == "Tile 64 x 64 x 64: 1 tile of C for 1 SM, 1 round, 100 % full."
+    drawn = text(gemm)
+    for said in (*gemm.reasons, drawn):
+        assert not re.search(r"\b1 (tiles|SMs|rounds|stages|slices|spans|columns|copies|k tiles)\b", said), said
 
 
 def test_accumulators_are_weighed_against_where_they_lie():

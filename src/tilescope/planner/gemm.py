@@ -10,7 +10,6 @@ kept with the reason why they come after it, and those that cannot be with what 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -100,19 +99,25 @@ def plan_gemm(
     problems = product_problems(product)
     if problems:
         raise PlanError(problems)
-    return _best(product, list(tile_shapes(product)) if given is None else [given], stages)
+    return _best(product, given, stages)
 
 
-def _best(product: Product, shapes: list[Tile], stages: int | None) -> GemmPlan:
-    """The plan of the cheapest of these shapes; PlanError with the commonest reasons where none can be."""
+def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
+    """The plan of the given tile, or of the cheapest; PlanError with the reasons against the nearest where none can be."""
     plans = cache(partial(_operand_plan, product)), cache(partial(_result_plan, product))  # tiles share them
+
+    def is_readable(matrix: Operand, tile: tuple[int, int]) -> bool:
+        return isinstance(plans[0](matrix, tile), Plan)
+
+    shapes = list(tile_shapes(product, is_readable)) if given is None else [given]
     planned: dict[Tile, _Planned] = {}
-    refused: dict[Tile, tuple[Violation, ...]] = {}
+    refused: dict[Tile, _Refused] = {}
     for shape in shapes:
-        try:
-            planned[shape] = _planned(product, shape, stages, *plans, is_given=len(shapes) == 1)
-        except RuleError as error:
-            refused[shape] = error.violations
+        found = _planned(product, shape, stages, *plans, is_given=given is not None)
+        if isinstance(found, _Planned):
+            planned[shape] = found
+        else:
+            refused[shape] = found
     costs = {shape: tile_costs(product, shape) for shape in shapes}
     lowest_us = min(costs[shape].floor_us for shape in planned or refused)
 
@@ -120,7 +125,7 @@ def _best(product: Product, shapes: list[Tile], stages: int | None) -> GemmPlan:
         return rank(costs[shape], lowest_us)
 
     if not planned:
-        raise PlanError(_commonest([refused[shape] for shape in sorted(refused, key=by_rank)]))
+        raise PlanError(max((refused[shape] for shape in sorted(refused, key=by_rank)), key=_nearness).violations)
     first, *others = sorted(planned, key=by_rank)
 
     def ranked(shape: Tile) -> RankedTile:
@@ -131,27 +136,17 @@ def _best(product: Product, shapes: list[Tile], stages: int | None) -> GemmPlan:
             rounds=tile_rounds(product.shape, shape, product.sms), **costs[shape]._asdict(), behind_in=behind_in, why=why,
         )  # fmt: skip
 
-    found = planned[first]
+    chosen = planned[first]
     best = GemmPlan(
-        shape=product.shape, data_type=product.data_type, output_type=product.output_type, tile=first, stages=found.stages,
-        a=found.a, b=found.b, epilogue=found.epilogue, sms=product.sms, reasons=(),
+        shape=product.shape, data_type=product.data_type, output_type=product.output_type, tile=first, stages=chosen.stages,
+        a=chosen.a, b=chosen.b, epilogue=chosen.epilogue, sms=product.sms, reasons=(),
         ranked=tuple(map(ranked, (first, *others))),
         refused=tuple(
-            RefusedTile(tile=shape, violations=refused[shape], would_lead=by_rank(shape) < by_rank(first))
+            RefusedTile(tile=shape, violations=refused[shape].violations, would_lead=by_rank(shape) < by_rank(first))
             for shape in sorted(refused, key=by_rank)
         ),
     )  # fmt: skip
-    return replace(best, reasons=gemm_reasons(product, best, is_given=len(shapes) == 1))
-
-
-def _commonest(refusals: list[tuple[Violation, ...]]) -> tuple[Violation, ...]:
-    """Of the reasons against each tile, best first, the first of the sort that stands against most of them."""
-
-    def laws(refusal: tuple[Violation, ...]) -> tuple[str, ...]:
-        return tuple(each.rule for each in refusal)
-
-    (most, _), *_ = Counter(map(laws, refusals)).most_common(1)
-    return next(refusal for refusal in refusals if laws(refusal) == most)
+    return replace(best, reasons=gemm_reasons(product, best, is_given=given is not None))
 
 
 class _Planned(NamedTuple):
@@ -161,26 +156,44 @@ class _Planned(NamedTuple):
     epilogue: Plan | None
 
 
+class _Refused(NamedTuple):
+    """Why a tile cannot be, and how far it came."""
+
+    violations: tuple[Violation, ...]
+    passed: int  # checks, in the order in which they are made
+    fitting: int = 0  # stages, of a tile of which only too few fit
+
+
+def _nearness(refused: _Refused) -> tuple[int, int, int]:
+    """What the reasons worth telling have most of: a tile that fails sooner also hides what comes later."""
+    return refused.passed, refused.fitting, -len(refused.violations)
+
+
 def _planned(
     product: Product, tile: Tile, stages: int | None, operand_plan: Planner, result_plan: Planner, *, is_given: bool
-) -> _Planned:
+) -> _Planned | _Refused:
     problems = tile_problems(product, tile)
     if problems:
-        raise PlanError(problems)
+        return _Refused(tuple(problems), passed=0)
     tile_m, tile_n, tile_k = tile
     a, b = operand_plan("A", (tile_m, tile_k)), operand_plan("B", (tile_n, tile_k))
     if isinstance(a, tuple) or isinstance(b, tuple):
-        raise PlanError([each for refusal in (a, b) if isinstance(refusal, tuple) for each in refusal])
+        return _Refused(tuple(each for refusal in (a, b) if isinstance(refusal, tuple) for each in refusal), passed=1)
     if product.consumer == "tcgen05":
         problems = narrow_instruction(product, tile, b.descriptors().block_mn)
         if problems:
-            raise PlanError(problems)
+            return _Refused(tuple(problems), passed=2)
     epilogue: PlanOrRefusal | None = None
     if product.by_tma:
         epilogue = result_plan((tile_m, _slice_width(tile_n, product.output_type)), is_exchanged(product, tile))
     if isinstance(epilogue, tuple):
-        raise PlanError(epilogue)
-    return _Planned(_stages(product, (a, b, epilogue), stages, is_given=is_given), a, b, epilogue)
+        return _Refused(epilogue, passed=3)
+    fitting = _fitting_stages(product, (a, b, epilogue), stages)
+    wanted = max(fitting, FEWEST_STAGES) if stages is None else stages
+    if fitting < wanted:
+        violation = _too_many_stages(product, (a, b, epilogue), stages, fitting, is_given=is_given)
+        return _Refused((violation,), passed=4, fitting=fitting)
+    return _Planned(wanted, a, b, epilogue)
 
 
 def _operand_plan(product: Product, matrix: Operand, tile: tuple[int, int]) -> PlanOrRefusal:
@@ -196,7 +209,7 @@ def _operand_plan(product: Product, matrix: Operand, tile: tuple[int, int]) -> P
         )  # fmt: skip
     except RuleError as error:
         return of_matrix(matrix, error.violations)
-    return report.best if report.candidates else of_matrix(matrix, _against_most(report))
+    return report.best if report.candidates else of_matrix(matrix, _nearest(report))
 
 
 def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> PlanOrRefusal:
@@ -210,37 +223,61 @@ def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> Pl
     options: dict[str, Any] = {"major": major, "global_shape": shape}
     try:
         report = plan(
-            tile, product.output_type, direction="store", consumer="ldmatrix", arch=product.arch, **options
+            tile, product.output_type, direction="store", consumer=product.consumer, arch=product.arch, **options
         )  # fmt: skip
     except RuleError as error:
         return of_matrix("C", error.violations, transposed=exchanged)
-    return report.best if report.candidates else of_matrix("C", _against_most(report), transposed=exchanged)
+    if report.candidates:
+        return report.best
+    span, n = _span(product.output_type), tile[0] if exchanged else tile[1]
+    in_slices = f"Use a smaller tile, or try n = {-(-n // span) * span}: C is then stored {span} columns at a time."
+    return tuple(
+        replace(each, fix=in_slices) if each.rule == "plan-smem" and n % span else each
+        for each in of_matrix("C", _nearest(report), transposed=exchanged)
+    )
 
 
-def _against_most(report: PlanReport) -> list[Violation]:
-    """What refuses the most candidates: every one, where something does."""
-    found = [{(each.rule, each.found): each for each in refusal.violations} for refusal in report.refused]
-    counts = Counter(law for refusal in found for law in refusal)
-    distinct = {law: each for refusal in found for law, each in refusal.items()}
-    return [each for law, each in distinct.items() if counts[law] == max(counts.values())]
+# What only another swizzle would cure: the search tries them all, and one of the others came nearer.
+_OF_A_SWIZZLE = frozenset({
+    "canonical-swizzle", "packed-swizzle", "plan-layout", "plan-rows", "plan-span", "tcgen05-layout", "wgmma-layout",
+})  # fmt: skip
+
+
+def _nearest(report: PlanReport) -> tuple[Violation, ...]:
+    """What stands against the swizzles that are not out of the question: against all of them, or the one with least."""
+    refusals = [refusal.violations for refusal in report.refused]
+    near = [each for each in refusals if not any(one.rule in _OF_A_SWIZZLE for one in each)] or refusals
+    laws = [{(one.rule, one.found) for one in each} for each in near]
+    shared = set.intersection(*laws)
+    least = min(near, key=len)
+    return tuple(one for one in least if (one.rule, one.found) in shared) or least
 
 
 def _slice_width(tile_n: int, output: DataType) -> int:
     """Columns of C that are stored at a time: one swizzle span where the tile is a whole number of them."""
-    span = EPILOGUE_ROW_BYTES * 8 // output.smem_bits
+    span = _span(output)
     return span if tile_n % span == 0 else tile_n
 
 
-def _stages(product: Product, plans: tuple[Plan, Plan, Plan | None], stages: int | None, *, is_given: bool) -> int:
-    """As many stages as were asked for, or as fit; PlanError where they do not."""
-    budget = product.arch.smem_per_block_bytes
+def _span(output: DataType) -> int:
+    return EPILOGUE_ROW_BYTES * 8 // output.smem_bits
+
+
+_Plans = tuple[Plan, Plan, Plan | None]
+
+
+def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:
+    """How many stages fit, of as many as were asked for or as are ever chosen."""
     most = MOST_STAGES if stages is None else stages
     fitting = 0
-    while fitting < most and end_of(regions_of(*plans, fitting + 1)) <= budget:
+    while fitting < most and end_of(regions_of(*plans, fitting + 1)) <= product.arch.smem_per_block_bytes:
         fitting += 1
-    wanted = max(fitting, FEWEST_STAGES) if stages is None else stages
-    if fitting >= wanted:
-        return wanted
+    return fitting
+
+
+def _too_many_stages(product: Product, plans: _Plans, stages: int | None, fitting: int, *, is_given: bool) -> Violation:
+    budget = product.arch.smem_per_block_bytes
+    wanted = FEWEST_STAGES if stages is None else stages
     a, b, epilogue = plans
     needed = f"{in_number(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
     needed += "" if epilogue is None else f" and an epilogue of {epilogue.stage_bytes}"
@@ -249,10 +286,10 @@ def _stages(product: Product, plans: tuple[Plan, Plan, Plan | None], stages: int
         limit += f", and at least {FEWEST_STAGES} stages are planned unless stages=1 is asked for"
     fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
     fixes += ["a smaller tile"] if is_given or not fitting else []
-    raise PlanError([Violation(
+    return Violation(
         "gemm-smem", "error", "tile" if stages is None else "stages",
         f"{needed} = {end_of(regions_of(*plans, wanted))} bytes with barriers", limit, f"Use {' or '.join(fixes)}.",
-    )])  # fmt: skip
+    )  # fmt: skip
 
 
 def _extent(name: str, given: Any) -> int:

@@ -30,8 +30,9 @@ from tilescope.planner.product import (
 def gemm_reasons(product: Product, best: GemmPlan, *, is_given: bool) -> tuple[str, ...]:
     """The plan's numbers and choices, each in a sentence."""
     full = f"{best.tiles / (best.rounds * best.sms):.0%}".replace("%", " %")
+    grid = f"{in_number(best.tiles, 'tile')} of C for {in_number(best.sms, 'SM')}, {in_number(best.rounds, 'round')}"
     return (
-        f"Tile {in_words(best.tile)}: {best.tiles} tiles of C for {best.sms} SMs, {in_number(best.rounds, 'round')}, {full} full.",
+        f"Tile {in_words(best.tile)}: {grid}, {full} full.",
         _floor_words(product, best),
         *([] if is_given else _choice_words(best)),
         _accumulator_words(product, best),

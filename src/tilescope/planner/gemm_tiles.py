@@ -20,13 +20,14 @@ is little work all SMs get some.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tilescope.errors import Violation
 from tilescope.mma.tcgen05_loop import Tcgen05Loop
 from tilescope.mma.wgmma_loop import WgmmaLoop
+from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile, mma_rows
 from tilescope.value import Value
 
@@ -74,15 +75,21 @@ class RefusedTile(Value):
     would_lead: bool  # ranks before the tile that was chosen
 
 
-def tile_shapes(product: Product) -> Iterator[Tile]:
-    """The shapes worth trying: no extent twice as large as its matrix, no accumulators beyond half the room."""
+def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> Iterator[Tile]:
+    """The shapes worth trying: no accumulators beyond half the room, and no extent twice as large as its matrix.
+
+    The smallest extent that the consumer reads is never too large: mxf4 has 128 rows at least, however few A has.
+    """
     tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
     m, n, _ = product.shape
-    for tile_m in TILE_M:
-        for tile_n in TILE_N:
-            too_tall = tile_m > TILE_M[0] and tile_m >= 2 * m
-            too_wide = tile_n > TILE_N[0] and tile_n >= 2 * n
-            if tile_m * tile_n <= LARGEST_ACCUMULATOR and not too_tall and not too_wide:
+
+    def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
+        smallest = next((each for each in known if is_readable(matrix, (each, tile_k))), known[0])
+        return [each for each in known if each <= smallest or each < 2 * extent]
+
+    for tile_m in worth_trying("A", TILE_M, m):
+        for tile_n in worth_trying("B", TILE_N, n):
+            if tile_m * tile_n <= LARGEST_ACCUMULATOR:
                 yield tile_m, tile_n, tile_k
 
 

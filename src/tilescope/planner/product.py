@@ -25,6 +25,7 @@ from tilescope.errors import RuleError, Violation
 from tilescope.mma.canonical import READERS, Major
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.tensor_map import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -39,6 +40,7 @@ _ROW_BITS = 128  # rows in global memory start at multiples of 16 bytes
 _PADDED_ROW_ELEMENTS = 128  # of the packed types that shared memory holds in a byte each
 _MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
+_NEVER_STORED = "16u4_align16b"
 _EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
 
 
@@ -108,18 +110,23 @@ def _unknown_type(product: Product) -> list[Violation]:
 
 def _unmoved_types(product: Product) -> list[Violation]:
     """Elements of less than a byte: no TMA moves single bits as such, and not every one the packed types."""
-    problems = []
-    rows = {product.output_type.name: "output_type", product.data_type.name: "data_type"} if product.by_tma else {}
-    for name, argument in reversed(rows.items()):
-        row = DataType.named(name)
+    problems: list[Violation] = []
+    rows = {"data_type": product.data_type, "output_type": product.output_type} if product.by_tma else {}
+    for argument, row in rows.items():
+        name = row.name
+        if problems and row == product.data_type:
+            continue  # said of the operands
         if row.tma.bits != row.bits:
-            limit, fix = (
-                f"TMA moves {name} as {row.tma.name}, {row.tma.bits // row.bits} to an element",
-                "Use int8 or uint8.",
-            )
+            limit = f"TMA moves {name} as {row.tma.name}, {row.tma.bits // row.bits} to an element"
+            fix = 'Use output_type="int32", say.'
+            if argument == "data_type":
+                limit += ", and a product of bits (and.popc) is not the product of these bytes"
+                fix = f"Plan the operand tiles as {row.tma.name} with ts.plan, k / 8 bytes wide; the product itself is not planned."
         elif row.is_packed and not product.arch.has("packed_types"):
             limit = f"TMA moves elements below 8 bits on {', '.join(architectures_with('packed_types'))}"
             fix = "Use a type of 8 bits or more."
+        elif argument == "output_type" and name == _NEVER_STORED:
+            limit, fix = RULES["packed-store"].demand.removesuffix("."), 'Use output_type="bfloat16", say.'
         else:
             continue
         problems.append(Violation("gemm-type", "error", argument, f"{name} on {product.arch.name}", limit, fix))
@@ -230,7 +237,10 @@ def tile_problems(product: Product, tile: Tile) -> list[Violation]:
             f"a block of {product.arch.name} has {product.arch.smem_per_block_bytes} bytes of shared memory",
             "Use a smaller tile.",
         ))  # fmt: skip
-    return problems or [*_not_whole_mmas(product, tile), *_broken_padded_rows(product, tile)]
+    return problems or [
+        *(_not_whole_mmas(product, tile) or _torn_by_exchange(product, tile)),
+        *_broken_padded_rows(product, tile),
+    ]
 
 
 def accumulator_columns(tile: Tile) -> int:
@@ -278,6 +288,18 @@ def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
         "gemm-tile", "error", "tile", f"a tile of {_by(tile)}",
         f"{', '.join(row.name for row in rows)} take whole multiples of their m, n and k, with A and B as they are or exchanged",
         f"Use {_by(near)}.",
+    )]  # fmt: skip
+
+
+def _torn_by_exchange(product: Product, tile: Tile) -> list[Violation]:
+    """The transpose of C in registers has no neighbours along n, which elements below a byte need."""
+    bits = product.output_type.smem_bits
+    if not product.by_tma or bits >= 8 or not is_exchanged(product, tile):
+        return []
+    return [Violation(
+        "gemm-tile", "error", "tile", f"m = {tile[0]}, for which mma takes A and B exchanged, with C of {product.output_type.name}",
+        f"the accumulators then hold the transpose of C, and a lane stores no single elements of {bits} bits",
+        f"Use m = {-(-tile[0] // _MMA_ROWS) * _MMA_ROWS}, or an output_type of 8 bits or more.",
     )]  # fmt: skip
 
 
@@ -351,12 +373,22 @@ def in_extents(text: str, mn: str, k: str) -> str:
 
 
 def of_matrix(matrix: str, violations: Iterable[Violation], *, transposed: bool = False) -> tuple[Violation, ...]:
-    """Violations of a plan for one matrix, saying which it is, in the product's extents."""
+    """Violations of a plan for one matrix, saying which it is, in the product's extents; a product has no swizzle to choose."""
     mn, k = EXTENTS[matrix][::-1] if transposed else EXTENTS[matrix]
+
+    def fix_of(fix: str) -> str:
+        pair = re.sub(r"Use (\d+ x \d+)\b", rf"Use \1 ({mn} x {k})", in_extents(fix, mn, k))
+        return pair.replace(", or a smaller swizzle", "")
+
+    def found_of(found: str) -> str:
+        return in_extents(
+            re.sub(r"^1 x \d+( and their mbarriers)? = ", "", found), mn, k
+        )  # each is planned with one stage
+
     return tuple(
         replace(
-            each, found=f"{matrix}: {in_extents(each.found, mn, k)}", limit=in_extents(each.limit, mn, k),
-            fix=in_extents(each.fix, mn, k), change=None,
+            each, found=f"{matrix}: {found_of(each.found)}", limit=in_extents(each.limit, mn, k), fix=fix_of(each.fix),
+            change=None,
         )
         for each in violations
     )  # fmt: skip

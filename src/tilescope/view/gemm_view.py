@@ -39,7 +39,7 @@ def _facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
     steps = -(-gemm.shape[2] // gemm.tile[2])
     moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
-    tiles = f"{down} x {across} = {gemm.tiles}, in {in_number(gemm.rounds, 'round')} of {gemm.sms} SMs"
+    tiles = f"{down} x {across} = {gemm.tiles}, in {in_number(gemm.rounds, 'round')} of {in_number(gemm.sms, 'SM')}"
     rows = [
         ("tile", f"{in_words(gemm.tile)} (m x n x k)"),
         ("tiles of C", f"{tiles}; {in_number(steps, 'k tile')} each"),
