@@ -143,9 +143,6 @@ def check_that_the_search_finds_what_can_be(product, **options):
             assert outcome(*product, **options, tile=tile)[0] is None, (product, options, tile)
 
 
-EXTENTS_TO_TRY = (1, 8, 16, 64, 65, 4096)
-
-
 @pytest.mark.parametrize("data_type", ["tf32", "bf16", "e4m3", "e2m1", "e2m3"])
 @pytest.mark.parametrize("b_major", ["K", "MN"])
 def test_the_search_finds_a_plan_where_a_given_tile_has_one(data_type, b_major):
@@ -158,7 +155,7 @@ def test_the_search_finds_a_plan_where_a_given_tile_has_one(data_type, b_major):
 @pytest.mark.parametrize("arch", ARCH)
 @pytest.mark.parametrize("data_type", DATA_TYPE)
 def test_the_search_finds_a_plan_for_every_product_that_a_given_tile_has_one_for(arch, data_type):
-    for m, n in itertools.product(EXTENTS_TO_TRY, repeat=2):
+    for m, n in ((16, 4096), (4096, 16), (65, 8)):
         for a_major, b_major in itertools.product(("K", "MN"), repeat=2):
             options = {"arch": arch, "a_major": a_major, "b_major": b_major}
             check_that_the_search_finds_what_can_be((m, n, 4096, data_type), **options)

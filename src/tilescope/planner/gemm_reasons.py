@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilescope.errors import in_number
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_tiles import (
@@ -146,12 +147,3 @@ def _edge_words(best: GemmPlan) -> list[str]:
     )
     edges = dict.fromkeys(each for name in "mnk" for each in (*rows, *columns) if each.startswith(f"{name}:"))
     return [f"Edge, {each}." for each in edges]
-
-
-def in_number(number: int, noun: str) -> str:
-    """A number of things.
-
-    >>> in_number(1, "stage"), in_number(4, "stage")
-    ('1 stage', '4 stages')
-    """
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilescope.errors import in_number
 from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
-from tilescope.planner.gemm_reasons import in_number
 from tilescope.planner.gemm_tiles import RankedTile, in_mb, in_us, in_words, tile_grid
 from tilescope.planner.plans import Plan
 from tilescope.view.drawing import Drawing
