@@ -21,7 +21,6 @@ def recorded():
 def counted_by(request, monkeypatch):
     """Each way of counting, whatever the size of the batch."""
     if request.param == "numba":
-        pytest.importorskip("numba")
         monkeypatch.setattr(fast, "FIRST_BATCH", 0)
         monkeypatch.setattr(fast, "NEXT_BATCH", 0)
     else:

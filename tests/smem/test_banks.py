@@ -104,7 +104,6 @@ def test_equals_sets_of_words_for_each_bank(access):
 
 @given(access=accesses())
 def test_the_compiled_loop_equals_sets_of_words_for_each_bank(access):
-    pytest.importorskip("numba")
     op, address, active = access
     row = SMEM_OP[op]
     counts = np.zeros(1, np.int64)
@@ -229,7 +228,6 @@ def test_a_batch_larger_than_a_block_is_counted_whole(monkeypatch):
 
 
 def test_the_compiled_loop_waits_for_a_batch_that_repays_it():
-    pytest.importorskip("numba")
     fast._compiled.cache_clear()
     assert fast.kernel(fast.FIRST_BATCH - 1) is None
     assert fast.kernel(fast.FIRST_BATCH) is not None

@@ -6,8 +6,10 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import tensor_layouts
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pycute import swizzle as pycute
 
 from tilescope.errors import RuleError
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, SWIZZLE, Swizzle
@@ -118,7 +120,6 @@ def test_map_gives_the_published_pairs(name, logical, physical):
 
 @pytest.mark.parametrize("mode", CUTE, ids=str)
 def test_map_is_that_of_nvidias_pycute(mode):
-    pycute = pytest.importorskip("pycute.swizzle", reason="pip install --no-deps nvidia-cutlass")
     theirs = pycute.Swizzle(mode.bits, mode.base, mode.shift)
     assert mode.bits == 0 or mode.repeat_bytes == theirs.size()
     for address in range(2 * mode.repeat_bytes):
@@ -127,7 +128,6 @@ def test_map_is_that_of_nvidias_pycute(mode):
 
 @pytest.mark.parametrize("mode", CUTE, ids=str)
 def test_map_is_that_of_tensor_layouts(mode):
-    tensor_layouts = pytest.importorskip("tensor_layouts")
     theirs = tensor_layouts.Swizzle(mode.bits, mode.base, mode.shift)
     for address in range(2 * mode.repeat_bytes):
         assert mode.apply(address) == theirs(address)
@@ -138,8 +138,6 @@ def test_map_is_that_of_tensor_layouts(mode):
 @example((1, 4, -8), 16, None)
 @example((0, 4, 3), 0, None)
 def test_generic_map_is_that_of_pycute_and_tensor_layouts(triple, address, data):
-    pycute = pytest.importorskip("pycute.swizzle", reason="pip install --no-deps nvidia-cutlass")
-    tensor_layouts = pytest.importorskip("tensor_layouts")
     mode = Swizzle.xor(*triple)
     assert mode.apply(address) == pycute.Swizzle(*triple)(address) == tensor_layouts.Swizzle(*triple)(address)
     assert mode.apply(address) == naive(mode, address)

@@ -336,7 +336,8 @@ def test_strange_number_of_threads_is_refused(threads):
 @pytest.fixture
 def streamed(monkeypatch):
     """Buffers of any size go through the compiled loop; the fixture counts how often."""
-    streaming = pytest.importorskip("tilescope.swizzle.streaming", reason="pip install numba")
+    from tilescope.swizzle import streaming
+
     calls = []
 
     def stream(*arguments):

@@ -100,7 +100,6 @@ MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint
 ])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_compiled_loop_leaves_the_same_tiles(box_shape, options, threads, monkeypatch):
-    pytest.importorskip("numba")
     a = ts.TensorMap.from_array(MATRIX, box_shape, address=0, **options)
     monkeypatch.setattr(strips, "STREAMED_BYTES", 1)
     monkeypatch.setattr(strips, "_SHARE_BYTES", 1)
