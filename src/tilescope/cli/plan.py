@@ -28,7 +28,7 @@ from tilescope.planner import plan as find_plans
 @click.option("--atom-order", help="Only this order: column or row.")
 @click.option("--operand", help="A or B.")
 @click.option("--stages", type=int, default=1, help="Tiles in flight. [default: 1]")
-@click.option("--copy", default="tma", help="tma, cp.async or ld.global. [default: tma]")
+@click.option("--copy", help="tma, cp.async or ld.global. [default: tma, or cp.async where there is no TMA]")
 @click.option("--direction", default="load", help="load or store. [default: load]")
 @click.option("--traffic", default="dense", help="dense or sparse: chooses the L2 promotion. [default: dense]")
 @click.option("--fold", is_flag=True, help="Also offer maps of rank 3 and 4 that take one copy.")
@@ -43,11 +43,13 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
     """
     if options["strides_bytes"] is not None:
         options["strides_bytes"] = (options["strides_bytes"],)
-    options["consumer"] = options["consumer"] or best_consumer(Arch.named(options["arch"]))
+    arch = Arch.named(options["arch"])
+    options["consumer"] = options["consumer"] or best_consumer(arch)
+    options["copy"] = options["copy"] or ("tma" if arch.has("tma") else "cp.async")
     try:
         report = find_plans(tile, data_type, **options)  # type: ignore[arg-type]
     except PlanError as error:
-        asked = f"{' x '.join(map(str, tile))} {DataType.named(data_type).name} on {Arch.named(options['arch']).name}"
+        asked = f"{' x '.join(map(str, tile))} {DataType.named(data_type).name} on {arch.name}"
         output.show(Unplanned(asked, error.violations))
         return 1
     output.show(report, extra={"best": _for_a_kernel(report.best)} if report.candidates else None, why=why)

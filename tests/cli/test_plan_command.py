@@ -1,0 +1,62 @@
+"""`tilescope plan`: the best plan on one screen, the ranking, and why not."""
+
+import json
+
+import pytest
+
+import tilescope as ts
+from tilescope.cli import run
+from tilescope.value import EXTRA, Value
+
+
+def printed(capsys, *arguments, status=0):
+    assert run(["plan", *arguments]) == status
+    return capsys.readouterr().out
+
+
+def test_the_screen_has_facts_drawing_reasons_and_ranking(capsys):
+    text = printed(capsys, "128x64", "bf16")
+    for part in ("The plan", "Tile: which copy brings what", "Shared memory: row.chunk", "Why", "Plans, best first"):
+        assert part in text
+    assert "candidates refused" not in text  # 128 contiguous bytes: every swizzle divides them
+
+
+def test_json_is_the_report_and_what_a_kernel_needs_of_the_best(capsys):
+    shown = json.loads(printed(capsys, "128x64", "bf16", "--global-shape", "4096x4096", "--json"))
+    report = ts.plan((128, 64), "bf16", global_shape=(4096, 4096))
+    assert Value.from_dict(shown) == report
+    beside, best = shown[EXTRA]["best"], report.best
+    assert Value.from_dict(beside["tensor_map"]) == best.tensor_map(0)
+    words = [[int(word, 16) for word in block] for block in beside["descriptors"]]
+    assert words == [[step.encode() for step in block] for block in best.descriptors()]
+    assert beside["c_expression"] == best.c_expression
+
+
+def test_a_copy_by_threads_says_which_chunk_lies_where(capsys):
+    shown = json.loads(printed(capsys, "8x32", "bf16", "--arch", "A100", "--swizzle", "64B", "--json"))
+    assert shown["problem"]["copy"] == "cp.async"  # an A100 has no TMA
+    assert shown[EXTRA]["best"]["chunk_order"][1] == [9, 8, 11, 10, 13, 12, 15, 14]
+
+
+def test_why_names_the_reasons_of_what_was_refused(capsys):
+    assert "candidates refused; --why names their reasons." in printed(capsys, "64x32", "bf16")
+    assert "tile-atoms: a tile of 64 x 32 (mn x k)" in printed(capsys, "64x32", "bf16", "--why")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["100x64", "bf16"], 1, "wgmma-tile: n = 100"),
+        (["64x63", "bf16"], 1, "plan-row: k = 63"),
+        (["64x64", "bf16", "--strides-bytes", "200"], 1, "stride-alignment: strides_bytes[0] = 200 bytes"),
+        (["64x64", "bf16", "--arch", "sm_80", "--copy", "tma"], 1, "plan-copy: copy = tma on sm_80"),
+        (["64x64", "bf17"], 2, "Did you mean bf16?"),
+        (["64x64", "bf16", "--consumer", "foo"], 2, "unknown-name: consumer foo"),
+        (["64", "bf16"], 2, "'64' is not a shape; write 128x64."),
+    ],
+)
+def test_refusals_go_to_stdout_and_what_is_not_understood_to_stderr(capsys, arguments, status, said):
+    assert run(["plan", *arguments]) == status
+    shown = capsys.readouterr()
+    assert said in " ".join((shown.out if status == 1 else shown.err).split())
+    assert (shown.err if status == 1 else shown.out) == ""
