@@ -134,8 +134,9 @@ class Layout(Value):
             row, column = self._indices(row, column)
         below, beside = self.atom_strides_bytes
         atom_rows, atom_columns = self.atom
-        from_rows = self.start + row // atom_rows * below + row % atom_rows * self.pitch_bytes
-        from_columns = column // atom_columns * beside + column % atom_columns * self.element_bits // 8
+        down, across = row // atom_rows, column // atom_columns
+        from_rows = self.start + down * below + (row - down * atom_rows) * self.pitch_bytes  # % takes numpy far longer
+        from_columns = across * beside + (column - across * atom_columns) * self.element_bits // 8
         return from_rows + from_columns
 
     @overload

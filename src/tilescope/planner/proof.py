@@ -29,7 +29,7 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
 
-WORD_BYTES = 4
+WORD_BYTES, WORD_SHIFT = 4, 2
 NOWHERE = 0xFFFFFFFF  # an index that no tile has
 MOST_STORES = 32  # from both ends: of many like boxes, not all are stored
 PIECE_ELEMENTS = 16  # of a padded type, in 16 bytes of shared memory
@@ -39,6 +39,7 @@ class Consumed(NamedTuple):
     """The consumer's view of a tile at address 0: where it looks for each element (mn, k), and what must be there."""
 
     address: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]  # the same in words
     word: npt.NDArray[np.uint32]  # the index of the word of global memory that holds the element
     misplaced: npt.NDArray[np.bool_]  # looked for at another byte of that word, or not looked at
 
@@ -52,10 +53,10 @@ class Consumed(NamedTuple):
         else:
             address = layout.address(row, column)
         byte = row * _row_bytes(problem) + column * problem.data_type.bits // 8
-        misplaced = address % WORD_BYTES != byte % WORD_BYTES
+        misplaced = ((address ^ byte) & (WORD_BYTES - 1)).astype(np.bool_)
         if _is_padded(problem):
-            misplaced = np.zeros_like(misplaced)
-        return cls(address, (byte // WORD_BYTES).astype(np.uint32), misplaced)
+            misplaced[:] = False
+        return cls(address, address >> WORD_SHIFT, (byte >> WORD_SHIFT).astype(np.uint32), misplaced)
 
 
 def prove(plan: Plan, consumed: Consumed) -> None:
@@ -154,7 +155,7 @@ def _row_bytes(problem: Problem) -> int:
 
 
 def _require_equal(plan: Plan, smem: npt.NDArray[np.uint32], consumed: Consumed) -> None:
-    differs = (smem[consumed.address // WORD_BYTES] != consumed.word) | consumed.misplaced
+    differs = (smem[consumed.place] != consumed.word) | consumed.misplaced
     if _is_padded(plan.problem):
         inside = np.arange(plan.problem.columns) % PIECE_ELEMENTS > 0
         differs &= ~(inside if plan.problem.major == "K" else inside[:, None])
