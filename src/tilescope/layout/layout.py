@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
 from math import prod
 from typing import Any, ClassVar, Self, overload
 
@@ -252,17 +252,16 @@ class Layout(Value):
         bit = (self.swizzle.apply(place) - self.start) * self.unit_bits
         if not 0 <= bit < self.size_bytes * self.unit_bits:
             return None
-        coord, rest, covered, nested = [0] * len(self.shape), bit, self.element_bits, True
-        for stride, extent, index, weight in reversed(steps := sorted(steps_of(self.pairs))):
+        coord, rest, steps = [0] * len(self.shape), bit, [step for step in steps_of(self.pairs) if step[0]]
+        for stride, extent, index, weight in reversed(steps):
             digit = min(rest // stride, extent - 1)
             coord[index] += digit * weight
             rest -= digit * stride
         if rest < self.element_bits:
             return tuple(coord)
-        for stride, extent, _, _ in steps:
-            nested, covered = nested and stride >= covered, covered + (extent - 1) * stride
-        if nested:  # one step never reaches into another: what was not found is not there
-            return None
+        reach = list(accumulate(((extent - 1) * stride for stride, extent, _, _ in steps), initial=self.element_bits))
+        if all(stride >= reached for (stride, *_), reached in zip(steps, reach, strict=False)):
+            return None  # no step reaches into another: what was not found is not there
         offset = self.bit_offsets()
         found_at = np.argwhere((offset <= bit) & (bit < offset + self.element_bits))
         return tuple(found_at[0].tolist()) if len(found_at) else None

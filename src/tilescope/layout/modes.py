@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, broken, printed
+from tilescope.layout.pairs import coalesced, steps_of, summed
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes
@@ -105,13 +106,7 @@ class Modes(Value):
         >>> Modes((4, 8), (32, 1)).evaluate(np.arange(6))
         array([ 0, 32, 64, 96,  1, 33])
         """
-        *inner, (_, last_stride) = self.pairs
-        offset = 0
-        for extent, stride in inner:
-            outer = index // extent
-            offset = offset + (index - outer * extent) * stride  # % takes numpy far longer
-            index = outer
-        return offset + index * last_stride
+        return summed((self.pairs,), (index,))
 
     @overload
     def at(self, *coord: int) -> int: ...
@@ -127,7 +122,7 @@ class Modes(Value):
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
             raise _refused("coord", found, limit, "Give one index per mode.")
-        return sum(part.evaluate(index) for part, index in zip(parts, coord, strict=True))
+        return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
         """The offset of every coordinate, with one axis per outermost mode.
@@ -143,15 +138,7 @@ class Modes(Value):
         >>> str(Modes((2, (4, 1), 3), (1, (2, 0), 9)).coalesced())
         '(8,3):(1,9)'
         """
-        kept: list[tuple[int, int]] = []
-        for extent, stride in self.pairs:
-            if extent == 1:
-                continue
-            if kept and stride == kept[-1][0] * kept[-1][1]:
-                kept[-1] = kept[-1][0] * extent, kept[-1][1]
-            else:
-                kept.append((extent, stride))
-        return Modes.of_pairs(kept)
+        return Modes.of_pairs(coalesced(*self.pairs))
 
     def by_index(self) -> Modes:
         """The same function with the fewest modes for each index: equal for equal functions of a shape.
@@ -179,15 +166,9 @@ class Modes(Value):
         >>> str(Modes(((4, 8), (2, 2)), ((32, 1), (16, 8))).right_inverse())
         '(8,2,2,4):(4,64,32,1)'
         """
-        index_strides, weight = [], 1
-        for extent, stride in self.pairs:
-            index_strides.append((stride, extent, weight))
-            weight *= extent
         found: list[tuple[int, int]] = []
         reached = 1
-        for stride, extent, weight in sorted(index_strides):
-            if extent == 1:
-                continue
+        for stride, extent, _, weight in steps_of((self.pairs,)):
             if stride != reached:
                 break
             found.append((extent, weight))

@@ -25,26 +25,35 @@ def coalesced(*pairs: tuple[int, int]) -> Pairs:
     return tuple(kept) or ((1, 0),)
 
 
-def summed(pairs: tuple[Pairs, ...], coord: tuple[Any, ...], start: int, unit_bits: int) -> Any:
-    """Start + the offset of a coordinate in units of an address; whole units are summed as such, which is quicker."""
-    whole = all(stride % unit_bits == 0 for index in pairs for _, stride in index)
+def summed(pairs: tuple[Pairs, ...], coord: tuple[Any, ...], start: int = 0, unit: int = 1) -> Any:
+    """start + the offset of a coordinate divided by `unit`; what is whole units is summed as such, which is quicker.
+
+    >>> summed((((8, 1024),), ((64, 16),)), (1, 8), 0x400, 8)  # in bits, as a byte address
+    1168
+    """
+    whole = all(stride % unit == 0 for index in pairs for _, stride in index)
+    step = unit if whole else 1
     total: Any = start if whole else 0
     for index, digits in zip(pairs, coord, strict=True):
         offset: Any = 0
         for extent, stride in index[:-1]:
             outer = digits // extent
-            offset = offset + (digits - outer * extent) * (stride // unit_bits if whole else stride)
+            offset = offset + (digits - outer * extent) * (stride // step)  # % takes numpy far longer
             digits = outer  # noqa: PLW2901  what is left of the index
-        total = total + (offset + digits * (index[-1][1] // unit_bits if whole else index[-1][1]))
-    return total if whole else start + total // unit_bits
+        total = total + (offset + digits * (index[-1][1] // step))
+    return total if whole else start + total // unit
 
 
 def steps_of(pairs: tuple[Pairs, ...]) -> list[tuple[int, int, int, int]]:
-    """(stride, extent, index, weight in it) of every step that moves."""
+    """(stride, extent, index, weight in it) of every step, the smallest first.
+
+    >>> steps_of((((8, 64), (2, 1)), ((4, 16),)))
+    [(1, 2, 0, 8), (16, 4, 1, 1), (64, 8, 0, 1)]
+    """
     found = []
     for place, index in enumerate(pairs):
         weight = 1
         for extent, stride in index:
-            found += [(stride, extent, place, weight)] if stride else []
+            found += [(stride, extent, place, weight)] if extent > 1 else []
             weight *= extent
-    return found
+    return sorted(found)

@@ -22,6 +22,8 @@ from tilescope.notation.conversion import (
     NotationName,
     convert_layout,
     parse_layout,
+    parse_layout_or_modes,
+    parse_modes,
     spell_layout,
 )
 
@@ -33,5 +35,7 @@ __all__ = [
     "NotationName",
     "convert_layout",
     "parse_layout",
+    "parse_layout_or_modes",
+    "parse_modes",
     "spell_layout",
 ]

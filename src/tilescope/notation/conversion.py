@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
-from tilescope.layout import Layout, Major
+from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton
 from tilescope.notation.equivalent import no_equivalent
 from tilescope.notation.given import Given, Unit
@@ -49,7 +49,7 @@ NOTATION: dict[str, Notation] = {row.name: row for row in (
     Notation("triton",        ("element_bits", "shape", "start"),
              "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
     Notation("gluon",         ("element_bits", "shape", "start"),
-             "gl.NVMMALayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)", triton.spell_gluon),
+             "gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)", triton.spell_gluon),
     Notation("mosaic",        ("element_bits", "shape", "start"), "(TileTransform((8, 64)), SwizzleTransform(128))", mosaic.spell),
 )}
 # fmt: on
@@ -125,6 +125,26 @@ def parse_layout(
     """
     given = Given(element_bits, shape, major, unit, start)
     return _reader(checked_text(text))(checked_text(text), given)
+
+
+def parse_modes(text: str) -> Modes:
+    """The nested shape and stride of a text that says nothing else, such as a thread-value layout.
+
+    >>> print(parse_modes("((_4,_8),(_2,_2)):((_32,_1),(_16,_8))"))
+    ((4,8),(2,2)):((32,1),(16,8))
+    """
+    return cute.read_modes(checked_text(text))
+
+
+def parse_layout_or_modes(text: str, **beside: Any) -> Layout | Modes:
+    """What a text can be drawn as: a layout, or modes alone where nothing says how wide an element is.
+
+    >>> parse_layout_or_modes("(32,2):(2,1)")
+    Modes((32, 2), (2, 1))
+    """
+    if beside.get("element_bits") is None and _reader(line := checked_text(text)) is cute.read and cute.is_modes(line):
+        return cute.read_modes(line)
+    return parse_layout(text, **beside)
 
 
 def spell_layout(layout: Layout, notation: NotationName | str | Notation) -> str:

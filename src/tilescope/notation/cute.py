@@ -92,6 +92,11 @@ def read_modes(text: str) -> Modes:
     return modes
 
 
+def is_modes(text: str) -> bool:
+    """Whether the text is shape and stride alone: no swizzle, no pointer, no atom."""
+    return re.match(r"[\s(\d]|(?:\w+(?:::|\.))*(?:Layout\s*<|make_layout)", text) is not None and " o " not in text
+
+
 def _static(layout: Layout) -> str:
     """The modes with every number a constant: _8."""
     return re.sub(r"(\d+)", r"_\1", str(strides_of(layout)))
