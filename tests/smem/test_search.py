@@ -75,7 +75,7 @@ def same_as_a_mode(layout):
     swizzle = layout.swizzle
     return any(
         (mode.bits, mode.base, mode.shift, mode.flip_bytes) == (swizzle.bits, swizzle.base, swizzle.shift, 0)
-        and mode.span_bytes == layout.pitch_bytes
+        and mode.span_bytes == layout.as_rows().tiling.pitch_bytes
         for mode in SWIZZLE.values()
     )
 

@@ -75,7 +75,7 @@ def banks(
     tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
     tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
     tilescope banks --pattern "ld.b32: lane * 33 * 4"
-    tilescope banks --layout "Sw<3,4,3> o smem_ptr[16b](unset) o (64,64):(64,1)" --pattern ldmatrix.x4
+    tilescope banks --layout "(64,64):(72,1)" --bits 16 --pattern ldmatrix.x4
     tilescope banks --layout "(32,32):(32,1)" --bits 32 --tv "(32,32):(1,32)"
 
     Exit status 1: --fix found no layout without conflicts.

@@ -23,7 +23,7 @@ def draw(text: str, beside: dict[str, Any], element: tuple[int, int] | None, out
 
     \b
     tilescope draw "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
-    tilescope draw "#ttg.nvmma_shared<{swizzlingByteWidth = 64, elementBitWidth = 16}>" --shape 64x32
+    tilescope draw "CU_TENSOR_MAP_SWIZZLE_64B" --bits 16 --shape 64x32
     tilescope draw "((32,4),4):((16,4),1)" --bits 8
     tilescope draw "((4,8),(2,2)):((32,1),(16,8))" --shape 16x8
 

@@ -23,26 +23,17 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.layout.modes import Modes, as_modes
+from tilescope.errors import RuleError, broken, printed
+from tilescope.layout.checks import checked_modes, checked_tiling, start_problems
+from tilescope.layout.modes import Modes
 from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
 from tilescope.layout.rows import Rows
 from tilescope.layout.terms import AddressTerms
-from tilescope.layout.tiling import (
-    AtomOrder,
-    Major,
-    Tiling,
-    checked_tiling,
-    find_tiling,
-    major_named,
-    oriented,
-    start_problems,
-)
+from tilescope.layout.tiling import AtomOrder, Major, Tiling, find_tiling, major_named, oriented
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, plain_int, row_field
 
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
-MAX_RANK = 5
 Addresses = npt.NDArray[np.int64]
 
 
@@ -108,27 +99,7 @@ class Layout(Value):
         ((128, 4), 22, (33, 2), 512)
         """
         row = Swizzle.named(swizzle)
-        problems = start_problems(element_bits, start)
-        bits, unit = plain_int(element_bits) or 0, plain_int(element_bits if unit_bits is None else unit_bits)
-
-        def refuse(argument: str, found: str, limit: str, fix: str) -> None:
-            problems.append(Violation("layout", "error", argument, found, limit, fix))
-
-        if unit is None or unit < 1:
-            if unit_bits is not None:
-                refuse("unit_bits", printed(unit_bits), "an integer of at least 1", "Leave it out: elements.")
-            unit = 1
-        given = modes if isinstance(modes, Modes) else as_modes(modes)
-        in_bits = given.scaled(unit) or given
-        if len(in_bits.parts) > MAX_RANK:
-            refuse("modes", f"{len(in_bits.parts)} indices", f"at most {MAX_RANK}", "Group some of them.")
-        if min(stride for _, stride in in_bits.pairs) < 0:
-            refuse("modes", str(given), "strides of at least 0", "Start at the lowest address.")
-        elif in_bits.cosize > 1 << 51:
-            found = f"{printed(in_bits.cosize // 8)} bytes apart"
-            refuse("modes", found, "addresses below 2^48", "Use smaller strides.")
-        if problems:
-            raise RuleError(problems)
+        in_bits, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
         pairs = tuple(coalesced(*part.pairs) for part in in_bits.parts)
         major = _contiguous(pairs, bits)
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
@@ -337,13 +308,18 @@ class Layout(Value):
 
     def _two_indices(self) -> tuple[Pairs, ...]:
         """The strides of mn, of k, and of whatever comes on top: CuTe's ((mma mn, mma k), mn, k, stages) by mn and k."""
-        if len(self.pairs) == 1:
-            return ((1, 0),), self.pairs[0]
+        rank = len(self.pairs)
+        if rank < 3:
+            return self.pairs if rank == 2 else (((1, 0),), *self.pairs)
         blocks = self.bit_modes.parts[0].parts
-        if len(self.pairs) in (3, 4) and len(blocks) == 2:
-            inner = [coalesced(*block.pairs, *outer) for block, outer in zip(blocks, self.pairs[1:3], strict=True)]
-            return (*inner, *self.pairs[3:])
-        return self.pairs
+        if rank == 5 or len(blocks) != 2:
+            return self.pairs
+        major = _contiguous(self.pairs[:2], self.element_bits) if rank == 3 else None
+        plain = find_tiling(*oriented(major, *self.pairs[:2]), self.element_bits) if major else None
+        if plain is not None and not plain.padding_bytes:  # (mn, k, stages)
+            return self.pairs
+        inner = [coalesced(*block.pairs, *outer) for block, outer in zip(blocks, self.pairs[1:3], strict=True)]
+        return (*inner, *self.pairs[3:])
 
     def _grid(self) -> tuple[Any, ...]:
         """Indices of all elements, which broadcast to the tile's shape."""

@@ -26,7 +26,7 @@ def coalesced(*pairs: tuple[int, int]) -> Pairs:
 
 
 def summed(pairs: tuple[Pairs, ...], coord: tuple[Any, ...], start: int = 0, unit: int = 1) -> Any:
-    """start + the offset of a coordinate divided by `unit`; what is whole units is summed as such, which is quicker.
+    """The start plus the offset of a coordinate divided by `unit`; what is whole units is summed as such, which is quicker.
 
     >>> summed((((8, 1024),), ((64, 16),)), (1, 8), 0x400, 8)  # in bits, as a byte address
     1168

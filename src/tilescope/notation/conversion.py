@@ -205,7 +205,7 @@ def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
 
 def _reader(text: str) -> Callable[[str, Given], Layout]:
     """Which notation a text is in, by what only that notation has."""
-    if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<", text):
+    if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<|^#ttg\.", text):
         return triton.read
     if "Transform" in text or re.match(r"(?:transforms|swizzle)\s*=|\(\s*\)$", text):
         return mosaic.read
