@@ -19,6 +19,7 @@ from tilescope import (
     wgmma_descriptors,
 )
 from tilescope.errors import RuleError
+from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Table
 from tilescope.view.ruler import BitRuler
@@ -245,20 +246,29 @@ def test_a_long_loop_is_cut():
 INSTRUCTION_TEXT = """\
 tcgen05 instruction descriptor, kind mxf4 0x88400880
 
-kind mxf4: e2m1 x e2m1 -> float32, m128 n256 k96, A K-major, B K-major, scales
-ue8m0, ids 0 and 0; for cta_group::1, cta_group::2."""
+kind mxf4: e2m1 x e2m1 -> float32, m256 n256 k96, A K-major, B K-major, scales
+ue8m0, ids 0 and 0; for cta_group::2."""
 
 
 def test_an_instruction_descriptor_is_drawn_as_its_word():
-    descriptor = InstructionDescriptor("mxf4", 128, 256, k=96)
+    descriptor = InstructionDescriptor("mxf4", 256, 256, k=96)
     text = view.text(descriptor)
     assert text.startswith(INSTRUCTION_TEXT.replace("0x88400880", f"{descriptor.encode():#010x}"))
     ruler = only(view.draw(descriptor), BitRuler)
     assert (ruler.bits, ruler.row_bits) == (32, 32)
     fields = {field.name: (field.low, field.high, field.meaning) for field in ruler.fields}
-    assert fields["M"] == (27, 28, "128 rows of A and D")
+    assert fields["M"] == (27, 28, "256 rows of A and D")
     assert fields["K"] == (31, 31, "k is 96 (sm_103a)")
     assert fields["scale type"] == (23, 23, "scale factors are ue8m0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_key_of_a_ruler_reads_as_the_name_of_another_field(kind):
+    """M is a field's name, so that m is no key: two fields called m were drawn."""
+    ruler = only(view.draw(InstructionDescriptor(kind, 256, 128, a_type=next(iter(KINDS[kind].codes)))), BitRuler)
+    keys = [piece.key.casefold() for row in ruler.rows() for piece in row.pieces]
+    assert len(set(keys)) == len(ruler.fields)
+    assert not set(keys) & {field.name.casefold() for field in ruler.fields}
 
 
 def test_a_tcgen05_descriptor_is_drawn_as_its_word():

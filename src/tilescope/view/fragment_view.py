@@ -192,7 +192,7 @@ def _lane_table(fragment: Fragment, lane: int) -> Table:
             (
                 str(value),
                 f"{register}",
-                f"{bit}-{bit + min(REGISTER_BITS, fragment.element_bits) - 1}",
+                f"{bit}-{bit + min(REGISTER_BITS, fragment.value_bits) - 1}",
                 f"{row}",
                 f"{column}",
             )

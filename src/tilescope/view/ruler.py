@@ -94,13 +94,15 @@ class BitRuler:
     def rows(self) -> tuple[RulerRow, ...]:
         """What to draw, row by row; keys start again at "a" in every row."""
         fields = self.coloured_fields()
+        names = {each.name.casefold() for each in fields}
+        keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
         rows: list[RulerRow] = []
         for number in range(self.bits // self.row_bits):
             first_bit, last_bit = number * self.row_bits, (number + 1) * self.row_bits - 1
             here = [each for each in fields if each.low <= last_bit and each.high >= first_bit]
             pieces = tuple(
                 Piece(max(each.low, first_bit) - first_bit, min(each.high, last_bit) - first_bit, key, each)
-                for key, each in zip(_KEYS, here, strict=False)
+                for key, each in zip(keys, here, strict=False)
             )
             if not pieces and rows and not rows[-1].pieces:
                 rows[-1] = replace(rows[-1], last=number)
