@@ -55,6 +55,16 @@ def test_lists_the_descriptors_of_a_loop(capsys):
     assert "stride   512 bytes" in capsys.readouterr().out
 
 
+def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):
+    arguments = ["mma", "descriptors", "64x64", "bf16", "--smem-address", "0x8010"]
+    assert run(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "warning smem_address = 0x8010 lies 16 bytes behind 0x8000" in shown
+    assert "The 128B pattern starts in mid-line, at chunk 1" in shown
+    assert run([*arguments, "--json"]) == 0
+    assert [each["rule"] for each in json.loads(capsys.readouterr().out)["extra"]["findings"]] == ["smem-alignment"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

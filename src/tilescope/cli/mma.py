@@ -111,7 +111,8 @@ def descriptors(
         tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
     )
     words = [[hex(each.encode()) for each in steps] for steps in loop]
-    output.show(loop, extra={"descriptors": words, "words": list(loop.words)})
+    findings = [each.to_dict() for each in loop.findings]
+    output.show(loop, extra={"descriptors": words, "words": list(loop.words), "findings": findings})
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:

@@ -158,7 +158,7 @@ class Fragment(Value):
         (0, 10)
         """
         self._require("value", value, self.values)
-        return divmod(value * self.element_bits + self.lowest_bit, REGISTER_BITS)
+        return divmod(value * self.element_bits + self._lowest_bit, REGISTER_BITS)
 
     @property
     def value_bits(self) -> int:
@@ -166,7 +166,7 @@ class Fragment(Value):
         return min(self.element_bits, self.data_type.bits)
 
     @property
-    def lowest_bit(self) -> int:
+    def _lowest_bit(self) -> int:
         """Where in its element the value begins: mma takes 4 bits from the middle of a byte, all else is low.
 
         ldmatrix leaves 4-bit values in the low bits, so they are shifted by two before such an mma.

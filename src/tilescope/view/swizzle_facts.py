@@ -62,7 +62,7 @@ def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
         return found | {
             "moves whole": _bytes(swizzle.atom_bytes),
             "names": f"CuTe `{_cute(swizzle)}` on byte addresses",
-            "used by": "software alone: neither TMA nor the tensor core has this mode",
+            "used by" if swizzle.hardware_mode is None else "equals": used_by(swizzle),
             "sources": "CuTe, swizzle.hpp",
         }
     found |= {
@@ -76,6 +76,23 @@ def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
     if swizzle.name in _REMARKS:
         found["note"] = _REMARKS[swizzle.name]
     return found | {"sources": "; ".join(_sources(swizzle))}
+
+
+def used_by(swizzle: Swizzle) -> str:
+    """Who takes an XOR swizzle: the hardware too, where it equals one of its modes and rows are one span wide.
+
+    >>> used_by(Swizzle.xor(5, 2, 5))
+    'software alone: neither TMA nor the tensor core has this mode'
+    """
+    mode = swizzle.hardware_mode
+    if mode is None:
+        return "software alone: neither TMA nor the tensor core has this mode"
+    readers = ["TMA"] + [f"`{name}`" for name, code in (("wgmma", mode.wgmma_code), ("tcgen05", mode.tcgen05_code)) if code]
+    *others, last = readers
+    taken = f"{', '.join(others)} and {last} take it" if others else f"{last} takes it"
+    if mode.span_bytes:
+        taken += f" where rows are {mode.span_bytes} bytes wide; threads may store rows of any width"
+    return f"the same map as the {mode.name} mode: {taken}"
 
 
 def _bit_range(low: int, count: int) -> str:

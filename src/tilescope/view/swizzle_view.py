@@ -53,6 +53,8 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
         grids.append(_box_rows(swizzle, address))
     title = f"Swizzle {swizzle.name}"
+    if swizzle.hardware_mode not in (None, swizzle):
+        title += f" (the {swizzle.hardware_mode} mode)"
     if address:
         title += f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}"
     return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), fact_table(swizzle, address)))
