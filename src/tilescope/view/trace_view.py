@@ -15,8 +15,8 @@ from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.palette import Mark
-from tilescope.view.parts import Beside, Entry, Legend, Part, Table
+from tilescope.view.palette import CHUNK_COLOURS, Mark
+from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_plane import plane
 
 MOST_LINES = 32
@@ -37,9 +37,7 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     title = f"{_VERB[trace.operation]} of {_what(trace)} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
     shared = _shared_memory(trace, lines)
     tensor = plane(trace)
-    pictures: list[Part] = [] if tensor is None else [tensor]
-    legend = _legend(trace, shared, tensor)
-    return Drawing(title, (Beside((*pictures, shared)), legend, Table(tuple(_facts(trace)))))
+    return Drawing(title, (Beside((tensor, shared)), _legend(trace, shared, tensor), Table(tuple(_facts(trace)))))
 
 
 def _what(trace: Trace) -> str:
@@ -63,7 +61,7 @@ def _shared_memory(trace: Trace, lines: int | None) -> Grid:
         Header(f"{chunk * _BANKS_PER_CHUNK}-{chunk * _BANKS_PER_CHUNK + 3}", short=str(chunk * _BANKS_PER_CHUNK))
         for chunk in range(CHUNKS_PER_LINE)
     )
-    notes = [f"{count - shown} more lines are not drawn."] if shown < count else []
+    notes = [f"Drawn: {shown} of {count} lines."] if shown < count else []
     title = f"Shared memory, swizzle {swizzle.name}"
     return Grid(
         title, (Tier("bank", banks), Tier.of("chunk", range(CHUNKS_PER_LINE))), tuple(rows), ("byte",), tuple(notes)
@@ -118,10 +116,11 @@ def _span(held: list[Origin]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _legend(trace: Trace, shared: Grid, tensor: Grid | None) -> Legend:
+def _legend(trace: Trace, shared: Grid, tensor: Grid) -> Legend:
     """What the cells mean, of those that are drawn."""
     cells = [cell for row in shared.rows for cell in row.cells]
-    beyond = [] if tensor is None else [cell for row in tensor.rows for cell in row.cells if cell.text.startswith("(")]
+    copied = [cell for row in tensor.rows for cell in row.cells if cell.colour not in ("unused", None)]
+    beyond = [cell for cell in copied if cell.text.startswith("(")]
     of_rows = [cell for cell in cells if isinstance(cell.colour, int)]
     value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
     outside = f"filled with {value}" if trace.is_load else "dropped"
@@ -131,9 +130,13 @@ def _legend(trace: Trace, shared: Grid, tensor: Grid | None) -> Legend:
     def explain(drawn: list[Cell], text: str, sign: str = "", mark: Mark = "") -> None:
         if drawn:
             first = drawn[0]
-            entries.append(Entry(text.format(row=first.colour), first.colour, mark, first.text.rstrip(_SIGNS) + sign))
+            sample = first.text if first.text == "box" else first.text.rstrip(_SIGNS) + sign
+            entries.append(Entry(text.format(row=first.colour), first.colour, mark, sample))
 
-    explain(of_rows, "row {row}; every row has its colour, and a cell says " + says)
+    repeats = "the eight colours repeat" if trace.rows > len(CHUNK_COLOURS) else "every row has its colour"
+    explain(of_rows, f"row {{row}}; {repeats}, and a cell says {says}")
+    explain([cell for cell in copied if cell.text.isdecimal() and says == "row.chunk"], "pixel that becomes row {row}; a cell of several names the first")
+    explain([cell for cell in copied if cell.text == "box"], "the part of the tensor that is copied")
     explain([cell for cell in cells if cell.colour == "fill"], f"outside the tensor: {outside}")
     explain(beyond, "the part of the copy that lies outside the tensor")
     cut, flipped = ([cell for cell in of_rows if sign in cell.text] for sign in _SIGNS)
