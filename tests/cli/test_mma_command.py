@@ -39,6 +39,13 @@ def test_says_what_a_lane_holds_and_who_holds_an_element(capsys):
     assert found["inverse"] == "((8,2),(2,4)):((4,64),(32,1))"
 
 
+def test_says_of_which_matrix_a_lane_holds_an_element(capsys):
+    assert run(["mma", "fragment", "ldmatrix.x2", "--lane", "13", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["extra"]
+    assert found["holds"] == [[3, 2], [3, 3], [3, 2], [3, 3]]
+    assert found["matrices"] == [0, 0, 1, 1]
+
+
 def test_ldmatrix_needs_neither_operand_nor_type(capsys):
     assert run(["mma", "fragment", "ldmatrix.x4.trans"]) == 0
     assert capsys.readouterr().out.startswith("ldmatrix.x4.trans: 4 x 8 x 8 uint16 (row x column)\n")

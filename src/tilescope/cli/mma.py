@@ -84,6 +84,7 @@ def fragment(
     extra: dict[str, Any] = {"inverse": str(found.inverse)}
     if lane is not None:
         extra |= {"lane": lane, "holds": [list(coord) for coord in found.held_by(lane)]}
+        extra["matrices"] = [found.matrix_of(lane, value) for value in range(found.values)]
     if element is not None:
         holder, value = found.holder(*element)
         extra |= {"element": list(element), "holder": {"thread": holder, "value": value}}
