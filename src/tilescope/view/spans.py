@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple, TypeAlias
 
 from tilescope.view.palette import Tint, colour_of
-from tilescope.view.parts import word_length, words
+from tilescope.view.parts import Word, word_length, words
 
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
 
@@ -78,7 +78,7 @@ def wrapped(text: str, width: int, tint: Tint | None = None) -> list[Line]:
     """
     lines: list[Line] = []
     taken = 0
-    for word in words(text):
+    for word in (piece for long in words(text) for piece in _fitting(long, width)):
         spans = [Span(piece, "code" if is_code else tint) for piece, is_code in word]
         if lines and taken + 1 + word_length(word) <= width:
             lines[-1] += [Span(" ", tint), *spans]
@@ -87,6 +87,30 @@ def wrapped(text: str, width: int, tint: Tint | None = None) -> list[Line]:
             lines.append(spans)
             taken = word_length(word)
     return lines
+
+
+def _fitting(word: Word, width: int) -> list[Word]:
+    """A word as it is, or, where code in it is too long for a line, cut at the code's own spaces."""
+    if word_length(word) <= width:
+        return [word]
+    cut: list[Word] = []
+    for text, is_code in word:
+        first, *more = text.split(" ")
+        cut[-1:] = [(*cut[-1], (first, is_code))] if cut else [((first, is_code),)]
+        cut += [((each, is_code),) for each in more]
+    return cut
+
+
+def line_part(line: Line, start: int, stop: int) -> Line:
+    """The characters of a line from `start` to below `stop`.
+
+    >>> line_part([Span("abc", 1), Span("de")], 2, 4)
+    [Span(text='c', tint=1), Span(text='d', tint=None)]
+    """
+    ends = accumulate(len(span.text) for span in line)
+    begins = ((end - len(span.text), span) for end, span in zip(ends, line, strict=True))
+    cut = [Span(span.text[max(0, start - at) : max(0, stop - at)], span.tint) for at, span in begins]
+    return [span for span in cut if span.text]
 
 
 def titled(title: str, lines: list[Line], notes: tuple[str, ...], width: int) -> list[Line]:

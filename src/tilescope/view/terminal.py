@@ -94,6 +94,9 @@ def _legend(part: Legend, width: int) -> list[Line]:
 def _table(part: Table, width: int) -> list[Line]:
     rows = [*([part.headings] if part.headings else []), *part.rows]
     widths = _column_widths(rows, part.columns, width)
+    if part.headings and sum(each + 2 for each in widths) - 2 > width:  # too narrow: every row as facts under each other
+        records = [Table(tuple(zip(part.headings, row, strict=True))) for row in part.rows]
+        return titled(part.title, stacked([lines_of(record, width) for record in records]), part.notes, width)
     lines: list[Line] = []
     for row in rows:
         tint: Tint | None = "header" if row is part.headings else None
@@ -114,10 +117,10 @@ def _column_widths(rows: Sequence[tuple[str, ...]], columns: int, width: int) ->
     """As wide as their texts; in a narrow terminal the last column gives way first, then the widest other ones."""
     if not rows:
         return [0] * columns
-    widths = [max(len(plain(row[column])) for row in rows) for column in range(columns)]
-    *before, last = widths
-    last = min(last, max(_NARROWEST, min(width - sum(each + 2 for each in before), _WIDEST)))
-    longest_word = [max(map(_longest_word, (row[column] for row in rows))) for column in range(columns - 1)]
+    *before, last = [max(len(plain(row[column])) for row in rows) for column in range(columns)]
+    longest_word = [max(_longest_word(row[column]) for row in rows) for column in range(columns)]
+    least = max(_NARROWEST, longest_word[-1]) if columns > 2 else _NARROWEST  # facts break even long words
+    last = min(last, max(least, min(width - sum(each + 2 for each in before), _WIDEST)))
     while sum(each + 2 for each in before) + last > width:
         can_shrink = [column for column, each in enumerate(before) if each > max(_NARROWEST, longest_word[column])]
         if not can_shrink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilescope.view.palette import MARK_SIGN, Tint
 from tilescope.view.ruler import BitRuler, Piece, RulerRow
-from tilescope.view.spans import Line, Span, centred
+from tilescope.view.spans import Line, Span, centred, line_part
 
 _TICK_BITS = 8
 _MAX_SCALE = 3
@@ -16,11 +16,16 @@ def ruler_lines(ruler: BitRuler, width: int) -> list[Line]:
     stub = max((len(ruler.row_label(row)) for row in rows), default=0)
     stub += 1 if stub else 0
     scale = max(1, min(_MAX_SCALE, (width - stub) // ruler.row_bits))
-    lines: list[Line] = [[Span(" " * stub), Span(_bit_numbers(ruler.row_bits, scale), "header")]]
+    drawn: list[tuple[str, Line]] = [("", [Span(_bit_numbers(ruler.row_bits, scale), "header")])]
     for row in rows:
-        label = Span(ruler.row_label(row).ljust(stub), "header")
-        lines.append([label, *(_pieces(ruler, row, scale) if row.pieces else [Span("no named bits", "muted")])])
-    return lines
+        pieces = _pieces(ruler, row, scale) if row.pieces else [Span("no named bits", "muted")]
+        drawn.append((ruler.row_label(row), pieces))
+    shown = ruler.row_bits * scale  # of a terminal that is narrower, several parts below each other
+    shown = shown if stub + shown <= width else ruler.row_bits // 2
+    parts = range(0, ruler.row_bits * scale, shown)
+    return [
+        [Span(label.ljust(stub), "header"), *line_part(line, start, start + shown)] for start in parts for label, line in drawn
+    ]
 
 
 def _bit_numbers(row_bits: int, scale: int) -> str:
