@@ -15,6 +15,7 @@ descriptors take several rows; rows in which no field is named are gathered into
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 
@@ -58,6 +59,15 @@ class RulerRow:
     first: int
     last: int
     pieces: tuple[Piece, ...]  # highest bits first, as they are drawn
+
+    def segments(self, bits: int) -> Iterator[tuple[int, int, Piece | None]]:
+        """All bits of a row, the highest first: those of each piece, and between them those that no field claims."""
+        above = bits
+        for piece in self.pieces:
+            yield piece.high + 1, above - 1, None
+            yield piece.low, piece.high, piece
+            above = piece.low
+        yield 0, above - 1, None
 
 
 @dataclass(frozen=True, slots=True)

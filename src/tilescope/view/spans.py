@@ -7,7 +7,7 @@ from itertools import accumulate, groupby
 from typing import NamedTuple, TypeAlias
 
 from tilescope.view.palette import Tint, colour_of
-from tilescope.view.parts import Word, word_length, words
+from tilescope.view.parts import Word, packed, word_length, words
 
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
 
@@ -76,17 +76,16 @@ def wrapped(text: str, width: int, tint: Tint | None = None) -> list[Line]:
     >>> [plain_line(line) for line in wrapped("one `two` three", 8)]
     ['one two', 'three']
     """
-    lines: list[Line] = []
-    taken = 0
-    for word in (piece for long in words(text) for piece in _fitting(long, width)):
-        spans = [Span(piece, "code" if is_code else tint) for piece, is_code in word]
-        if lines and taken + 1 + word_length(word) <= width:
-            lines[-1] += [Span(" ", tint), *spans]
-            taken += 1 + word_length(word)
-        else:
-            lines.append(spans)
-            taken = word_length(word)
-    return lines
+    fitting = [(word_length(word), word) for long in words(text) for word in _fitting(long, width)]
+    space: Word = ((" ", False),)
+    return [
+        [
+            Span(piece, "code" if is_code else tint)
+            for number, word in enumerate(line)
+            for piece, is_code in (*(space if number else ()), *word)
+        ]
+        for _, line in packed(fitting, width, 1)
+    ]
 
 
 def _fitting(word: Word, width: int) -> list[Word]:

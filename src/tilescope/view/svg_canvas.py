@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilescope.view.palette import CHUNK_COLOURS, ROLES
-from tilescope.view.parts import words
+from tilescope.view.parts import Word, packed, words
 
 MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
 SANS_WIDTH = 0.58
@@ -104,28 +104,29 @@ def beside(blocks: Sequence[Block], gap: float) -> Block:
 
 def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Block:
     """Text wrapped to `width` pixels; code between backticks is set in the monospaced font."""
-    lines: list[list[str]] = []
-    taken = widest = 0.0
     sans = _BOLD_WIDTH if classes in ("title", "sub") else SANS_WIDTH
-    for word in words(text):
-        wide = sum(len(piece) * size * (MONO_WIDTH if is_code else sans) for piece, is_code in word)
-        shown = "".join(
-            f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
-        )
-        space = size * sans / 2
-        if lines and taken + space + wide <= width:
-            lines[-1].append(shown)
-            taken += space + wide
-        else:
-            lines.append([shown])
-            taken = wide
-        widest = max(widest, taken)
-    step = LINE_HEIGHT if size > TINY else LINE_HEIGHT - 2
+    lines = packed(((_word_width(word, size, sans), word) for word in words(text)), width, size * sans / 2)
+    widest = max((taken for taken, _ in lines), default=0.0)
     attribute = f' class="{classes}"' if classes else ""
-    body = "".join(
-        f'<text y="{row * step + size + 1}"{attribute}>{" ".join(line)}</text>' for row, line in enumerate(lines)
-    )
-    return Block(widest, len(lines) * step, body)
+    shown = [
+        " ".join(
+            "".join(f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word)
+            for word in line
+        )
+        for _, line in lines
+    ]
+    body = "".join(f'<text y="{row * LINE_HEIGHT + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown))
+    return Block(widest, len(lines) * LINE_HEIGHT, body)
+
+
+def _word_width(word: Word, size: float, sans: float = SANS_WIDTH) -> float:
+    return sum(len(piece) * size * (MONO_WIDTH if is_code else sans) for piece, is_code in word)
+
+
+def text_width(text: str, size: float = BODY) -> float:
+    """The most that text takes on one line; code between backticks is wider."""
+    found = words(text)
+    return sum(_word_width(word, size) for word in found) + max(0, len(found) - 1) * size * SANS_WIDTH / 2
 
 
 def style_sheet() -> str:

@@ -10,12 +10,10 @@ from functools import singledispatch
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table, words
+from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_canvas import (
     BODY,
-    MONO_WIDTH,
-    SANS_WIDTH,
     SMALL,
     Block,
     below,
@@ -29,6 +27,7 @@ from tilescope.view.svg_canvas import (
     number,
     prose,
     style_sheet,
+    text_width,
 )
 from tilescope.view.svg_grid import frame, grid_block, grid_width, ink_class
 from tilescope.view.svg_ruler import ruler_block
@@ -102,7 +101,7 @@ def _legend(part: Legend, width: float) -> Block:
     for entry in part.entries:
         colour = colour_of(entry.colour)
         swatch = max(24.0, mono_width(entry.sample, BODY) + 10)
-        wide = swatch + 8 + _text_width(entry.text, BODY)
+        wide = swatch + 8 + text_width(entry.text)
         if x and x + wide > width:
             x, y = 0.0, y + 26
         sample = label(swatch / 2, 16, entry.sample, ink_class(colour))
@@ -118,7 +117,7 @@ def _legend(part: Legend, width: float) -> Block:
 @block_of.register
 def _table(part: Table, width: float) -> Block:
     rows = [*([part.headings] if part.headings else []), *part.rows]
-    widths = [max((_text_width(row[column], BODY) for row in rows), default=0.0) for column in range(part.columns)]
+    widths = [max((text_width(row[column]) for row in rows), default=0.0) for column in range(part.columns)]
     starts = [sum(widths[:column]) + _COLUMN_GAP * column for column in range(part.columns)]
     last = max(_NARROW_TEXT, width - starts[-1]) if starts else width
     lines = []
@@ -141,10 +140,3 @@ def _table(part: Table, width: float) -> Block:
 
 def _subtitle(title: str, width: float) -> Block:
     return prose(title, width, size=15, classes="sub")
-
-
-def _text_width(text: str, size: int) -> float:
-    pieces = [piece for word in words(text) for piece in word]
-    return sum(len(piece) * size * (MONO_WIDTH if is_code else SANS_WIDTH) for piece, is_code in pieces) + (
-        max(0, len(words(text)) - 1) * size * SANS_WIDTH / 2
-    )

@@ -29,24 +29,14 @@ def _row(ruler: BitRuler, row: RulerRow, stub: float) -> Block:
         text = label(stub - 10, 16, name, "l") + label(stub, 16, "no named bits", "small muted")
         return Block(stub + width, _EMPTY_ROW, text)
     parts = [label(stub - 10, _NUMBERS + _BOX / 2 + 4, name, "l")]
-    bit = ruler.row_bits
-    for piece in row.pieces:
-        left = stub + (ruler.row_bits - 1 - piece.high) * bit_width
-        wide = (piece.high - piece.low + 1) * bit_width
-        parts += [_unnamed(ruler.row_bits, bit, piece.high + 1, stub), moved(left, 0, _piece(piece, wide))]
-        bit = piece.low
-    parts.append(_unnamed(ruler.row_bits, bit, 0, stub))
+    for low, high, piece in row.segments(ruler.row_bits):
+        left, wide = stub + (ruler.row_bits - 1 - high) * bit_width, (high - low + 1) * bit_width
+        if piece is not None:
+            parts.append(moved(left, 0, _piece(piece, wide)))
+        elif wide:
+            unnamed = box(left, wide, _BOX, "unused", f"bits {bit_span(low, high)}: no field", y=_NUMBERS)
+            parts.append(f'<g class="cells">{unnamed}</g>')
     return Block(stub + width, _NUMBERS + _BOX, "".join(parts))
-
-
-def _unnamed(row_bits: int, above: int, low: int, stub: float) -> str:
-    """The bits from `low` to below `above`, which no field claims."""
-    bit_width = _BIT_WIDTH[row_bits]
-    if above <= low:
-        return ""
-    left = stub + (row_bits - above) * bit_width
-    title = f"bits {bit_span(low, above - 1)}: no field"
-    return f'<g class="cells">{box(left, (above - low) * bit_width, _BOX, "unused", title, y=_NUMBERS)}</g>'
 
 
 def _piece(piece: Piece, width: float) -> str:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import MARK_SIGN, Tint
-from tilescope.view.parts import Beside, Legend, Paragraph, Table, plain, word_length, words
+from tilescope.view.parts import Beside, Legend, Paragraph, Table, packed, plain, word_length, words
 from tilescope.view.ruler import BitRuler
 from tilescope.view.spans import Line, Span, line_width, titled, wrapped
 from tilescope.view.terminal_grid import grid_lines
@@ -51,28 +51,18 @@ def _ruler(part: BitRuler, width: int) -> list[Line]:
 
 @lines_of.register
 def _beside(part: Beside, width: int) -> list[Line]:
-    bands: list[list[list[Line]]] = []  # each band a list of blocks that fit next to each other
-    taken = 0
-    for block in (lines_of(each, width) for each in part.parts):
-        wide = max(map(line_width, block), default=0)
-        if bands and taken + _GUTTER + wide <= width:
-            bands[-1].append(block)
-            taken += _GUTTER + wide
-        else:
-            bands.append([block])
-            taken = wide
-    return stacked([_abreast(band) for band in bands])
+    blocks = [lines_of(each, width) for each in part.parts]
+    widths = [max(map(line_width, block), default=0) for block in blocks]
+    return stacked([_abreast(band) for _, band in packed(zip(widths, blocks, strict=True), width, _GUTTER)])
 
 
 def _abreast(blocks: list[list[Line]]) -> list[Line]:
     """Blocks of lines next to each other."""
-    widths = [max(map(line_width, block), default=0) for block in blocks]
+    widths = [max(map(line_width, block), default=0) + _GUTTER for block in blocks]
     lines: list[Line] = []
     for side_by_side in zip_longest(*blocks, fillvalue=[]):
-        line: Line = []
-        for each, taken in zip(side_by_side, widths, strict=True):
-            line += [*each, Span(" " * (taken + _GUTTER - line_width(each)))]
-        lines.append(line[:-1])
+        padded = [_padded(each, wide) for each, wide in zip(side_by_side, widths, strict=True)]
+        lines.append([span for each in padded for span in each][:-1])
     return lines
 
 
@@ -133,6 +123,6 @@ def _longest_word(text: str) -> int:
     return max(map(word_length, words(text)), default=0)
 
 
-def _padded(line: Line, width: int, right: bool) -> Line:
+def _padded(line: Line, width: int, right: bool = False) -> Line:
     space = Span(" " * (width - line_width(line)))
     return [space, *line] if right else [*line, space]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.view.palette import MARK_SIGN, Tint
+from tilescope.view.palette import MARK_SIGN
 from tilescope.view.ruler import BitRuler, Piece, RulerRow
 from tilescope.view.spans import Line, Span, centred, line_part
 
@@ -40,17 +40,14 @@ def _bit_numbers(row_bits: int, scale: int) -> str:
 
 def _pieces(ruler: BitRuler, row: RulerRow, scale: int) -> Line:
     line: Line = []
-    bit = ruler.row_bits  # the lowest bit drawn so far
-    for piece in row.pieces:
-        line.append(Span("·" * ((bit - 1 - piece.high) * scale), "muted"))
-        line.append(Span(_boxed(piece, (piece.high - piece.low + 1) * scale), _tint(piece)))
-        bit = piece.low
-    line.append(Span("·" * (bit * scale), "muted"))
+    for low, high, piece in row.segments(ruler.row_bits):
+        width = (high - low + 1) * scale
+        if piece is None:
+            line.append(Span("·" * width, "muted"))
+        else:
+            tint = "collision" if piece.field.mark == "collision" else piece.field.colour
+            line.append(Span(_boxed(piece, width), tint))
     return [span for span in line if span.text]
-
-
-def _tint(piece: Piece) -> Tint | None:
-    return "collision" if piece.field.mark == "collision" else piece.field.colour
 
 
 def _boxed(piece: Piece, width: int) -> str:
