@@ -10,7 +10,7 @@ A cell stands for the neighbours that share a register, so that narrow types sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tilescope.arch import architectures_with
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 
 _WARP = 32
@@ -27,23 +27,21 @@ _MOST_REGISTERS = 8  # columns of the thread grid
 _NAMES = {"A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     """How many neighbouring elements share a register, along which dimension."""
 
     rows: int
     columns: int
 
-    @classmethod
-    def of(cls, fragment: Fragment) -> _Block:
-        width = max(1, min(REGISTER_BITS // fragment.element_bits, fragment.values))
-        first = fragment.held_by(0)[:width]
-        rows, columns = {row for row, _ in first}, {column for _, column in first}
-        return cls(len(rows), len(columns)) if 1 in (len(rows), len(columns)) else cls(1, 1)
-
     @property
     def elements(self) -> int:
         return self.rows * self.columns
+
+
+def _block(fragment: Fragment) -> _Block:
+    width = max(1, min(REGISTER_BITS // fragment.element_bits, fragment.values))
+    rows, columns = (len(set(each)) for each in zip(*fragment.held_by(0)[:width], strict=True))
+    return _Block(rows, columns) if 1 in (rows, columns) else _Block(1, 1)
 
 
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
@@ -57,7 +55,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
         holder = fragment.holder(*element)[0]
         lane = holder if lane is None else lane
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)  # refuses what does not exist
-    block = _Block.of(fragment)
+    block = _block(fragment)
     operand = "" if fragment.operand == "matrix" else f", operand {fragment.operand}"
     several = f"{fragment.matrices} x " if fragment.matrices > 1 else ""
     rows, columns = fragment.shape
@@ -132,13 +130,13 @@ def _cut(fragment: Fragment, rows: range, columns: range) -> tuple[str, ...]:
 
 
 def _span(first: int, length: int, between: str = "-") -> str:
-    return str(first) if length == 1 else f"{first}{between}{first + length - 1}"
+    return number_span(first, first + length - 1, between)
 
 
 def _held(coords: npt.NDArray[np.int64]) -> str:
     """Elements of one register, such as "0,0-1" or "2-3,5"."""
     low, high = coords.min(axis=0).tolist(), coords.max(axis=0).tolist()
-    return ",".join(_span(first, last - first + 1) for first, last in zip(low, high, strict=True))
+    return ",".join(map(number_span, low, high))
 
 
 def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:

@@ -19,6 +19,15 @@ from typing import NamedTuple, TypeVar
 from tilescope.view.palette import Mark, Tint
 
 
+def number_span(first: int, last: int, between: str = "-") -> str:
+    """Numbers from `first` to `last` in short.
+
+    >>> number_span(0, 3), number_span(7, 7)
+    ('0-3', '7')
+    """
+    return f"{first}{between}{last}" if last > first else str(first)
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One cell: short text, a colour (chunk number or role), a mark, and a sentence for the tooltip.
@@ -58,6 +67,16 @@ class Tier:
     def of(cls, name: str, texts: Iterable[object], *, span: int = 1) -> Tier:
         """A tier of equally wide headers."""
         return cls(name, tuple(Header(str(text), span) for text in texts))
+
+    @classmethod
+    def of_ranges(cls, name: str, count: int, length: int) -> Tier:
+        """A tier of `count` headers for `length` numbers each, of which a terminal prints the first.
+
+        >>> Tier.of_ranges("bank", 2, 4).headers
+        (Header(text='0-3', span=1, short='0'), Header(text='4-7', span=1, short='4'))
+        """
+        firsts = range(0, count * length, length)
+        return cls(name, tuple(Header(number_span(first, first + length - 1), short=str(first)) for first in firsts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tilescope.view.grid import number_span
 from tilescope.view.palette import colour_of
-from tilescope.view.ruler import BitRuler, Piece, RulerRow, bit_span
+from tilescope.view.ruler import BitRuler, Piece, RulerRow
 from tilescope.view.svg_canvas import SMALL, TINY, Block, below, box, label, mono_width, moved
 from tilescope.view.svg_grid import frame, ink_class
 
@@ -34,7 +35,7 @@ def _row(ruler: BitRuler, row: RulerRow, stub: float) -> Block:
         if piece is not None:
             parts.append(moved(left, 0, _piece(piece, wide)))
         elif wide:
-            unnamed = box(left, wide, _BOX, "unused", f"bits {bit_span(low, high)}: no field", y=_NUMBERS)
+            unnamed = box(left, wide, _BOX, "unused", f"bits {number_span(low, high)}: no field", y=_NUMBERS)
             parts.append(f'<g class="cells">{unnamed}</g>')
     return Block(stub + width, _NUMBERS + _BOX, "".join(parts))
 

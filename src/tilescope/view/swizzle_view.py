@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.parts import Beside, Paragraph, Table
 from tilescope.view.swizzle_facts import facts, rule_sentence
 
@@ -112,14 +112,11 @@ def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
         text, colour = f"{column // 2}{'LH'[column % 2]}", column // 2
     if not physical:
         return Cell(text, colour, title=f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}")
-    banks = _span(place // _BANK_BYTES % 32, frame.piece_bytes // _BANK_BYTES)
+    bank = place // _BANK_BYTES % 32
+    banks = number_span(bank, bank + frame.piece_bytes // _BANK_BYTES - 1)
     where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""
     title = f"bytes {place:#x} to {place + last:#x}{where}: hold logical bytes {other:#x} to {other + last:#x}"
     return Cell(text, colour, title=title)
-
-
-def _span(first: int, count: int) -> str:
-    return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
 def _tiers(frame: _Frame) -> tuple[Tier, ...]:
@@ -127,8 +124,7 @@ def _tiers(frame: _Frame) -> tuple[Tier, ...]:
     pieces = Tier.of(f"{piece} B" if piece < 1024 else f"{piece // 1024} KiB", frame.columns)
     if not frame.is_line:
         return (pieces,)
-    width = piece // _BANK_BYTES
-    banks = Tier("bank", tuple(Header(_span(first * width, width), short=str(first * width)) for first in frame.columns))
+    banks = Tier.of_ranges("bank", len(frame.columns), piece // _BANK_BYTES)
     if piece < CHUNK_BYTES:
         return Tier.of("chunk", range(SMEM_LINE_BYTES // CHUNK_BYTES), span=CHUNK_BYTES // piece), banks
     return banks, Tier.of("chunk", frame.columns) if piece == CHUNK_BYTES else pieces

@@ -20,7 +20,7 @@ import numpy as np
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.tracing import Trace
 from tilescope.tma.walk import row_coords
-from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
 SCALED_COLUMNS, SCALED_ROWS = 10, 8  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
@@ -112,7 +112,8 @@ def _grid(
         cells = []
         for column, cell in enumerate(across.cells):
             inside = across.reaches(cell) and (down is None or down.reaches(along))
-            where = f"dim {across.dim}: {_span(cell)}" + (f", dim {down.dim}: {_span(along)}" if down else "")
+            where = f"dim {across.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}"
+            where += f", dim {down.dim}: {number_span(along[0], along[1] - 1, ' to ')}" if down else ""
             where += "" if inside else ", outside the tensor"
             text, row = spots.get((line, column), ("·" if inside else "", None))
             if row is None:
@@ -140,7 +141,3 @@ def _dim_names(trace: Trace) -> tuple[str, ...]:
     if a.kind != "tensor_map":
         return "C", *letters, "N"
     return tuple(f"dim {axis}" for axis in range(a.rank))
-
-
-def _span(cell: Interval) -> str:
-    return str(cell[0]) if cell[1] - cell[0] == 1 else f"{cell[0]} to {cell[1] - 1}"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_plane import plane
@@ -50,9 +50,8 @@ def _shared_memory(trace: Trace, lines: int | None) -> Grid:
         places = range(line * SMEM_LINE_BYTES, (line + 1) * SMEM_LINE_BYTES, CHUNK_BYTES)
         ruled = line > first and line % swizzle.period_lines == 0 and swizzle.bits > 0
         rows.append(Row((f"{places[0]:#06x}",), tuple(_chunk(trace, place) for place in places), ruled))
-    banks = tuple(Header(_banks(place), short=str(place // 4)) for place in range(0, SMEM_LINE_BYTES, CHUNK_BYTES))
     notes = (f"Drawn: {shown} of {count} lines.",) if shown < count else ()
-    tiers = (Tier("bank", banks), Tier.of("chunk", range(CHUNKS_PER_LINE)))
+    tiers = (Tier.of_ranges("bank", CHUNKS_PER_LINE, 4), Tier.of("chunk", range(CHUNKS_PER_LINE)))
     return Grid(f"Shared memory, swizzle {swizzle.name}", tiers, tuple(rows), ("byte",), notes)
 
 
@@ -64,7 +63,7 @@ def _chunk(trace: Trace, address: int) -> Cell:
         held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
     kinds = {each.holds for each in held}
     row = next((each.row for each in held if each.row is not None), None)
-    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {_banks(address)}"
+    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {number_span(address // 4 % 32, address // 4 % 32 + 3)}"
     if row is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
     physical = a.swizzle.apply(address)
@@ -83,11 +82,6 @@ def _chunk(trace: Trace, address: int) -> Cell:
 def _chunks_of_row(trace: Trace) -> int:
     a = trace.tensor_map
     return (a.interleave.slice_bytes or a.inner_bytes) // CHUNK_BYTES
-
-
-def _banks(address: int) -> str:
-    first = address // 4 % 32
-    return f"{first}-{first + 3}"
 
 
 def _span(held: list[Origin]) -> str:
