@@ -126,7 +126,9 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     )
     facts = Table(tuple((name, said) for name, _, said in (words.partition(" = ") for words in loop.words)))
     warned = (_findings(loop.findings),) if loop.findings else ()
-    return Drawing(title, (Paragraph(sentence), *warned, facts, word_ruler(first, "The first descriptor"), _steps(loop)))
+    return Drawing(
+        title, (Paragraph(sentence), *warned, facts, word_ruler(first, "The first descriptor"), _steps(loop))
+    )
 
 
 def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:

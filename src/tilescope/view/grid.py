@@ -158,7 +158,9 @@ class Columns(NamedTuple):
     def of(cls, grid: Grid, measure: Measure) -> Columns:
         """All columns as wide as the widest text of one; those under a wider span share what it needs."""
         items = {(cell.span, start, measure.cell(cell)) for row in grid.rows for start, cell in placed(row.cells)}
-        items |= {(each.span, start, measure.header(each)) for tier in grid.tiers for start, each in placed(tier.headers)}
+        items |= {
+            (each.span, start, measure.header(each)) for tier in grid.tiers for start, each in placed(tier.headers)
+        }
         widest = max((needed for span, _, needed in items if span == 1), default=0)
         widths = [max(widest, measure.least)] * grid.columns
         for span, start, needed in sorted(items):

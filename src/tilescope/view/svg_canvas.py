@@ -110,12 +110,16 @@ def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Bl
     attribute = f' class="{classes}"' if classes else ""
     shown = [
         " ".join(
-            "".join(f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word)
+            "".join(
+                f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
+            )
             for word in line
         )
         for _, line in lines
     ]
-    body = "".join(f'<text y="{row * LINE_HEIGHT + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown))
+    body = "".join(
+        f'<text y="{row * LINE_HEIGHT + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown)
+    )
     return Block(widest, len(lines) * LINE_HEIGHT, body)
 
 

@@ -115,7 +115,9 @@ def used_by(swizzle: Swizzle) -> str:
     if mode is None:
         return "software alone: neither TMA nor the tensor core has this mode"
     readers = ["TMA", *(["`wgmma`"] if mode.wgmma_code else []), *(["`tcgen05`"] if mode.tcgen05_code else [])]
-    taken = " and ".join(filter(None, [", ".join(readers[:-1]), readers[-1]])) + (" take it" if readers[1:] else " takes it")
+    taken = " and ".join(filter(None, [", ".join(readers[:-1]), readers[-1]])) + (
+        " take it" if readers[1:] else " takes it"
+    )
     if mode.span_bytes:
         taken += f" where rows are {mode.span_bytes} bytes wide; threads may store rows of any width"
     return f"the same map as the {mode.name} mode: {taken}"

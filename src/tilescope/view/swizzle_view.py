@@ -83,7 +83,9 @@ def _grid(swizzle: Swizzle, address: int, frame: _Frame, physical: bool) -> Grid
     rows = []
     for number in range(first_row, first_row + frame.row_count * frame.row_step, frame.row_step):
         start = number * frame.row_bytes
-        cells = [_cell(swizzle, frame, place, physical) for place in range(start, start + frame.row_bytes, frame.piece_bytes)]
+        cells = [
+            _cell(swizzle, frame, place, physical) for place in range(start, start + frame.row_bytes, frame.piece_bytes)
+        ]
         if address % frame.row_bytes and start <= aimed < start + frame.row_bytes:
             marked = (aimed - start) // frame.piece_bytes
             cells[marked] = replace(cells[marked], mark="focus")
@@ -111,7 +113,9 @@ def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
     elif swizzle.flip_bytes:
         text, colour = f"{column // 2}{'LH'[column % 2]}", column // 2
     if not physical:
-        return Cell(text, colour, title=f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}")
+        return Cell(
+            text, colour, title=f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}"
+        )
     bank = place // _BANK_BYTES % 32
     banks = number_span(bank, bank + frame.piece_bytes // _BANK_BYTES - 1)
     where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""

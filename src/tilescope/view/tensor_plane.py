@@ -80,7 +80,9 @@ def plane(trace: Trace) -> Grid:
         for line in np.unique(line_of).tolist()
         for found in [coords[rows[line_of == line], x]]
     }
-    across = _Axis.of(trace, x, sorted(set(lines.values())), chunk, EXACT_ROWS if pixels else EXACT_COLUMNS, SCALED_COLUMNS)
+    across = _Axis.of(
+        trace, x, sorted(set(lines.values())), chunk, EXACT_ROWS if pixels else EXACT_COLUMNS, SCALED_COLUMNS
+    )
     down = None if y is None else _Axis.of(trace, y, _runs(lines, a.element_strides[y]), 1, EXACT_ROWS, SCALED_ROWS)
     spots: dict[tuple[int, int], tuple[str, int]] = {}  # line and column of a cell: what it says, and the row's number
     exact = across.exact and (down is None or down.exact)

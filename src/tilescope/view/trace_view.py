@@ -67,7 +67,11 @@ def _chunk(trace: Trace, address: int) -> Cell:
     if row is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
     physical = a.swizzle.apply(address)
-    label = f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}" if _chunks_of_row(trace) > 1 else str(row)
+    label = (
+        f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}"
+        if _chunks_of_row(trace) > 1
+        else str(row)
+    )
     if "element" not in kinds:
         text, said = ("fill", "filled") if trace.is_load else ("drop", "dropped")
         return Cell(text, "fill", title=f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor")
@@ -147,7 +151,9 @@ def _outside(trace: Trace) -> str:
     """How much of the copy is outside the tensor and so filled or dropped: whole rows, and bytes of the others."""
     whole, others = trace.filled_rows, trace.rows - trace.filled_rows
     which = [f"{whole} of {trace.rows} rows"] if whole else []
-    if cut_bytes := trace.outside_bytes - (trace.overrun_bytes // others if others else 0):  # what overruns is not dropped
+    if cut_bytes := trace.outside_bytes - (
+        trace.overrun_bytes // others if others else 0
+    ):  # what overruns is not dropped
         rows = f"the other {others}" if whole else "every row" if others > 1 else "the row"
         which.append(f"{cut_bytes} bytes of {rows}")
     return f"{' and '.join(which)}: {'filled' if trace.is_load else 'dropped'}" if which else ""
