@@ -44,6 +44,10 @@ class Table:
         """How many columns it has."""
         return len(self.headings or (self.rows[0] if self.rows else ()))
 
+    def names(self, row: tuple[str, ...], column: int) -> bool:
+        """Whether a cell is a heading, or names the fact beside it."""
+        return row is self.headings or (column == 0 and not self.headings and self.columns > 1)
+
     def right(self, column: int) -> bool:
         """Whether a column is aligned at its right edge."""
         return self.align[column : column + 1] == "r"

@@ -122,18 +122,16 @@ def _table(part: Table, width: float) -> Block:
     last = max(_NARROW_TEXT, width - starts[-1]) if starts else width
     lines = []
     for row in rows:
-        head = row is part.headings
-        cells = []
-        for column, text in enumerate(row):
-            names_a_fact = column == 0 and not part.headings
-            classes = "head" if head or names_a_fact else ""
-            block = prose(text, last if column == part.columns - 1 else widths[column] + 1, classes=classes)
-            shift = widths[column] - block.width if part.right(column) else 0
-            cells.append(
-                Block(starts[column] + block.width, block.height, moved(starts[column] + shift, 0, block.body))
-            )
-        height = max(cell.height for cell in cells) + 3
-        lines.append(Block(max(cell.width for cell in cells), height, "".join(cell.body for cell in cells)))
+        shown = [
+            prose(text, last if column == part.columns - 1 else widths[column] + 1, classes="head" * part.names(row, column))
+            for column, text in enumerate(row)
+        ]
+        rights = [start + block.width for start, block in zip(starts, shown, strict=True)]
+        shifts = [(widths[column] - block.width) * part.right(column) for column, block in enumerate(shown)]
+        body = "".join(
+            moved(start + shift, 0, block.body) for start, shift, block in zip(starts, shifts, shown, strict=True)
+        )
+        lines.append(Block(max(rights), max(block.height for block in shown) + 3, body))
     notes = [prose(note, width, size=SMALL, classes="small muted") for note in part.notes]
     return below([_subtitle(part.title, width), below(lines), *notes], gap=8)
 

@@ -87,17 +87,12 @@ def _table(part: Table, width: int) -> list[Line]:
         return titled(part.title, stacked([lines_of(record, width) for record in records]), part.notes, width)
     lines: list[Line] = []
     for row in rows:
-        tint: Tint | None = "header" if row is part.headings else None
-        cells = []
-        for column, text in enumerate(row):
-            names_a_fact = column == 0 and not part.headings and part.columns > 1
-            broken = wrapped(text, widths[column], "header" if names_a_fact else tint) or [[]]
-            cells.append([_padded(each, widths[column], part.right(column)) for each in broken])
-        for pieces in zip_longest(*cells):
-            line: Line = []
-            for column, piece in enumerate(pieces):
-                line += [*([Span("  ")] if column else []), *(piece or [Span(" " * widths[column])])]
-            lines.append(line)
+        cells = [
+            wrapped(text, widths[column], "header" if part.names(row, column) else None) for column, text in enumerate(row)
+        ]
+        for pieces in zip_longest(*cells, fillvalue=[]):
+            padded = [_padded(each, widths[column], part.right(column)) for column, each in enumerate(pieces)]
+            lines.append([span for each in padded for span in (*each, Span("  "))][:-1])
     return titled(part.title, lines, part.notes, width)
 
 
