@@ -32,16 +32,13 @@ class _Block(NamedTuple):
 
     rows: int
     columns: int
+    elements: int
 
-    @property
-    def elements(self) -> int:
-        return self.rows * self.columns
-
-
-def _block(fragment: Fragment) -> _Block:
-    width = max(1, min(REGISTER_BITS // fragment.element_bits, fragment.values))
-    rows, columns = (len(set(each)) for each in zip(*fragment.held_by(0)[:width], strict=True))
-    return _Block(rows, columns) if 1 in (rows, columns) else _Block(1, 1)
+    @classmethod
+    def of(cls, fragment: Fragment) -> _Block:
+        width = max(1, min(REGISTER_BITS // fragment.element_bits, fragment.values))
+        rows, columns = (len(set(each)) for each in zip(*fragment.held_by(0)[:width], strict=True))
+        return cls(rows, columns, rows * columns) if 1 in (rows, columns) else cls(1, 1, 1)
 
 
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
@@ -55,7 +52,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
         holder = fragment.holder(*element)[0]
         lane = holder if lane is None else lane
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)  # refuses what does not exist
-    block = _block(fragment)
+    block = _Block.of(fragment)
     operand = "" if fragment.operand == "matrix" else f", operand {fragment.operand}"
     several = f"{fragment.matrices} x " if fragment.matrices > 1 else ""
     rows, columns = fragment.shape

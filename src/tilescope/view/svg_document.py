@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tilescope.view.grid import Grid
+from tilescope.view.grid import Grid, number_span
 from tilescope.view.palette import colour_of
 from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table
-from tilescope.view.ruler import BitRuler
+from tilescope.view.ruler import BitRuler, Piece, RulerRow
 from tilescope.view.svg_canvas import (
     BODY,
     SMALL,
+    TINY,
     Block,
     below,
     beside,
@@ -30,7 +31,6 @@ from tilescope.view.svg_canvas import (
     text_width,
 )
 from tilescope.view.svg_grid import frame, grid_block, grid_width, ink_class
-from tilescope.view.svg_ruler import ruler_block
 
 _MARGIN = 24
 _PART_GAP = 26
@@ -38,6 +38,10 @@ _BESIDE_GAP = 40
 _TEXT_WIDTH = 720  # text is this wide where no grid is wider
 _NARROW_TEXT = 340  # text beside a grid
 _COLUMN_GAP = 18
+_BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
+_NUMBERS = 15  # height of the bit numbers
+_FIELD_HEIGHT = 36
+_EMPTY_ROW = 24
 
 
 def document(title: str, parts: tuple[Part, ...]) -> str:
@@ -61,7 +65,7 @@ def _rigid_width(part: Part) -> float:
         return sum(_rigid_width(each) or _NARROW_TEXT for each in part.parts) + _BESIDE_GAP * (len(part.parts) - 1)
     if isinstance(part, Grid):
         return grid_width(part)
-    return ruler_block(part).width if isinstance(part, BitRuler) else 0
+    return _ruler_rows(part).width if isinstance(part, BitRuler) else 0
 
 
 @singledispatch
@@ -83,7 +87,7 @@ def _grid(part: Grid, width: float) -> Block:  # noqa: ARG001  a grid has its ow
 @block_of.register
 def _ruler(part: BitRuler, width: float) -> Block:
     table = Table(part.table_rows(), part.table_headings(), notes=part.notes)
-    return below([_subtitle(part.title, width), ruler_block(part), block_of(table, width)], gap=12)
+    return below([_subtitle(part.title, width), _ruler_rows(part), block_of(table, width)], gap=12)
 
 
 @block_of.register
@@ -123,7 +127,11 @@ def _table(part: Table, width: float) -> Block:
     lines = []
     for row in rows:
         shown = [
-            prose(text, last if column == part.columns - 1 else widths[column] + 1, classes="head" * part.names(row, column))
+            prose(
+                text,
+                last if column == part.columns - 1 else widths[column] + 1,
+                classes="head" * part.names(row, column),
+            )
             for column, text in enumerate(row)
         ]
         rights = [start + block.width for start, block in zip(starts, shown, strict=True)]
@@ -138,3 +146,52 @@ def _table(part: Table, width: float) -> Block:
 
 def _subtitle(title: str, width: float) -> Block:
     return prose(title, width, size=15, classes="sub")
+
+
+def _ruler_rows(ruler: BitRuler) -> Block:
+    """The rows of the ruler, without title and table."""
+    rows = ruler.rows()
+    names = max((mono_width(ruler.row_label(row), SMALL) for row in rows), default=0.0)
+    stub = names + 12 if names else 0.0
+    return below([_ruler_row(ruler, row, stub) for row in rows], gap=6)
+
+
+def _ruler_row(ruler: BitRuler, row: RulerRow, stub: float) -> Block:
+    bit_width = _BIT_WIDTH[ruler.row_bits]
+    width = ruler.row_bits * bit_width
+    name = ruler.row_label(row)
+    if not row.pieces:
+        text = label(stub - 10, 16, name, "l") + label(stub, 16, "no named bits", "small muted")
+        return Block(stub + width, _EMPTY_ROW, text)
+    parts = [label(stub - 10, _NUMBERS + _FIELD_HEIGHT / 2 + 4, name, "l")]
+    for low, high, piece in row.segments(ruler.row_bits):
+        left, wide = stub + (ruler.row_bits - 1 - high) * bit_width, (high - low + 1) * bit_width
+        if piece is not None:
+            parts.append(moved(left, 0, _ruler_piece(piece, wide)))
+        elif wide:
+            unnamed = box(left, wide, _FIELD_HEIGHT, "unused", f"bits {number_span(low, high)}: no field", y=_NUMBERS)
+            parts.append(f'<g class="cells">{unnamed}</g>')
+    return Block(stub + width, _NUMBERS + _FIELD_HEIGHT, "".join(parts))
+
+
+def _ruler_piece(piece: Piece, width: float) -> str:
+    field = piece.field
+    colour = colour_of(field.colour)
+    if piece.high == piece.low:
+        numbers = label(width / 2, 11, str(piece.low), "h")
+    else:
+        numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
+    shown = field.name if mono_width(field.name, TINY) + 8 <= width else piece.key
+    value = field.value if mono_width(field.value, TINY) + 4 <= width or len(field.value) == 1 else ""
+    title = f"bits {piece.span}: {field.name}" + (f" = {field.value}" if field.value else "")
+    title += f" ({field.meaning})" if field.meaning else ""
+    ink = ink_class(colour)
+    name_y = _NUMBERS + (15 if value else 22)
+    return (
+        f'{numbers}<g class="cells dense">'
+        + box(0, width, _FIELD_HEIGHT, colour.name, title, y=_NUMBERS)
+        + frame(field.mark, 0, _NUMBERS, width, _FIELD_HEIGHT)
+        + label(width / 2, name_y, shown, f"{ink} strong".strip())
+        + label(width / 2, _NUMBERS + 29, value, ink)
+        + "</g>"
+    )

@@ -52,10 +52,6 @@ class _Axis:
         edges = {low, 0, extent, high, *kept, *(edge for interval in copied for edge in interval)}
         return cls(dim, tuple(sorted(edges)), extent, step, exact=False)
 
-    @property
-    def cells(self) -> list[Interval]:
-        return list(pairwise(self.edges))
-
     def cell_of(self, index: int) -> int:
         return bisect_right(self.edges, index) - 1
 
@@ -110,9 +106,9 @@ def _grid(
 ) -> Grid:
     names = _dim_names(trace)
     rows = []
-    for line, along in enumerate(down.cells if down else [(0, 1)]):
+    for line, along in enumerate(pairwise(down.edges if down else (0, 1))):
         cells = []
-        for column, cell in enumerate(across.cells):
+        for column, cell in enumerate(pairwise(across.edges)):
             inside = across.reaches(cell) and (down is None or down.reaches(along))
             where = f"dim {across.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}"
             where += f", dim {down.dim}: {number_span(along[0], along[1] - 1, ' to ')}" if down else ""

@@ -88,7 +88,8 @@ def _table(part: Table, width: int) -> list[Line]:
     lines: list[Line] = []
     for row in rows:
         cells = [
-            wrapped(text, widths[column], "header" if part.names(row, column) else None) for column, text in enumerate(row)
+            wrapped(text, widths[column], "header" if part.names(row, column) else None)
+            for column, text in enumerate(row)
         ]
         for pieces in zip_longest(*cells, fillvalue=[]):
             padded = [_padded(each, widths[column], part.right(column)) for column, each in enumerate(pieces)]
