@@ -5,7 +5,18 @@ import pytest
 from tilescope.cli import run
 
 MAP = ["--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B"]
-PIXELS = ["--type", "f16", "--dims", "64,56,56,8", "--lower=-1,-1", "--upper=-1,-1", "--channels", "64", "--pixels", "128"]
+PIXELS = [
+    "--type",
+    "f16",
+    "--dims",
+    "64,56,56,8",
+    "--lower=-1,-1",
+    "--upper=-1,-1",
+    "--channels",
+    "64",
+    "--pixels",
+    "128",
+]
 WORD = "0x4000004000010040"
 COMMANDS = [
     *(["swizzle", mode] for mode in ("none", "128B", "64B", "128B_ATOM_32B_FLIP_8B", "xor:5,2,5", "xor:3,4,3")),

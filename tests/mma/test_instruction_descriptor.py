@@ -93,7 +93,7 @@ def test_forms_of_sparse_instructions():
     """PTX's table: sparse .ws has n 64 and 128; sparse block-scaled pairs have m 256."""
     assert InstructionDescriptor("f16", 128, 256, a_type="f16", sparse=True).forms == ("cta_group::1", "cta_group::2")
     assert InstructionDescriptor("mxf4", 128, 256, sparse=True).forms == ("cta_group::1",)
-    with pytest.raises(ts.RuleError, match="m 32, 64, 128, n 64, 128$|m 32, 64, 128, n 64, 128[.]"):
+    with pytest.raises(ts.RuleError, match=r"m 32, 64, 128, n 64, 128\."):
         InstructionDescriptor("f16", 32, 256, a_type="f16", sparse=True)
     with pytest.raises(ts.RuleError, match="a shift belongs to"):
         InstructionDescriptor("f16", 128, 256, a_type="f16", sparse=True, max_shift=8)

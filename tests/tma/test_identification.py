@@ -139,13 +139,18 @@ def test_a_layout_that_leaves_most_bytes_wrong_is_not_offered():
     assert found.compared_bytes == TILE.nbytes
     assert found.wrong_bytes > TILE.nbytes // 2
     said = str(found)
-    assert said.startswith(f"no layout explains the dump: even the best leaves {found.wrong_bytes} of {TILE.nbytes} bytes wrong")
+    assert said.startswith(
+        f"no layout explains the dump: even the best leaves {found.wrong_bytes} of {TILE.nbytes} bytes wrong"
+    )
     assert "swizzle" not in said
     assert "closest" not in said
     dump = ts.Swizzle.named("128B").swizzle(TILE).view(np.uint8).reshape(-1).copy()
     dump[:1000] = random[:1000]
     near = ts.identify(dump, TILE)
-    assert f"closest: swizzle 128B, base offset 0, rows 128 bytes apart, with {near.wrong_bytes} of 8192 bytes wrong" in str(near)
+    assert (
+        f"closest: swizzle 128B, base offset 0, rows 128 bytes apart, with {near.wrong_bytes} of 8192 bytes wrong"
+        in str(near)
+    )
 
 
 def test_plain_rows_come_first_where_nothing_can_tell_layouts_apart():

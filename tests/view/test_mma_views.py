@@ -242,7 +242,7 @@ def test_a_loop_lists_every_descriptor():
 def test_what_a_lane_holds_of_several_matrices_names_the_matrix(name):
     """Lane 13 of ldmatrix.x4 held "row 3, column 2" four times."""
     held = fragment(name)
-    table = [part for part in view.draw(held, lane=13).parts if isinstance(part, Table)][0]
+    table = next(part for part in view.draw(held, lane=13).parts if isinstance(part, Table))
     assert table.headings == ("value", "register", "bits", "matrix", "row", "column")
     for value, row in enumerate(table.rows):
         assert tuple(map(int, row[3:])) == (held.matrix_of(13, value), *held.coord(13, value))

@@ -109,7 +109,9 @@ def _find_swizzle(name: str) -> Topic | None:
         mode = row.hardware_mode
         used = f"Used by {used_by(row)}." if mode is None else f"It is {used_by(row)}."
         meaning = f"{rule_sentence(row)} In C: {known['C']}. The pattern repeats {known['repeats']}. {used}"
-        return Topic(row.name, "swizzle modes", meaning, ("swizzle",) if mode is None else ("swizzle", mode.name, "span"))
+        return Topic(
+            row.name, "swizzle modes", meaning, ("swizzle",) if mode is None else ("swizzle", mode.name, "span")
+        )
     sentences = [
         rule_sentence(row),
         f"The inner row of a box is {known['inner width']}.",

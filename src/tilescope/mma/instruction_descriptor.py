@@ -325,7 +325,9 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
             )
     has_ws = any(form.endswith(".ws") for form in forms_of(kind, values["m"], values["n"], **shape))
     if values["max_shift"] and not has_ws:
-        found = f"max_shift = {printed(values['max_shift'])} with m = {printed(values['m'])}, n = {printed(values['n'])}"
+        found = (
+            f"max_shift = {printed(values['max_shift'])} with m = {printed(values['m'])}, n = {printed(values['n'])}"
+        )
         limit = "a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
         refuse("field", "max_shift", found, limit, "Use max_shift = 0, or such a shape.")
     return problems

@@ -159,9 +159,15 @@ def shape_problems(
     ]
     if any(m in m_known and n in n_known for _, m_known, n_known in shapes):
         return []
-    known = [f"{form} with m {', '.join(map(str, m_known))}, n {_in_steps(n_known)}" for form, m_known, n_known in shapes]
+    known = [
+        f"{form} with m {', '.join(map(str, m_known))}, n {_in_steps(n_known)}" for form, m_known, n_known in shapes
+    ]
     near = [each for _, m_known, n_known in shapes if m in m_known for each in n_known]
-    fix = f"Use n = {min(near, key=lambda each: (abs(each - n), each))}." if near and isinstance(n, int) else "Use such a pair."
+    fix = (
+        f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
+        if near and isinstance(n, int)
+        else "Use such a pair."
+    )
     if k == WIDE_K and m == 128:
         fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
     conditions = [", sparse"] * sparse + [f", k = {k}"] * (k == WIDE_K)

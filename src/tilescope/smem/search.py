@@ -105,7 +105,9 @@ class LayoutSearch(Value):
         among = f"of {sum(self.tried.values())} layouts tried"
         if self.conflict_free:
             return f"{len(self.found)} {among} serve every pattern without a conflict."
-        return f"None {among} serves every pattern without a conflict: the least excess is {self.best.excess} wavefronts."
+        return (
+            f"None {among} serves every pattern without a conflict: the least excess is {self.best.excess} wavefronts."
+        )
 
 
 def find_layouts(

@@ -7,7 +7,7 @@ from functools import singledispatch
 from itertools import zip_longest
 
 from tilescope.view.grid import Cell, Columns, Grid, Measure, placed
-from tilescope.view.palette import MARK_SIGN, Tint
+from tilescope.view.palette import MARK_SIGN
 from tilescope.view.parts import Beside, Legend, Paragraph, Table, packed, plain, word_length, words
 from tilescope.view.ruler import BitRuler, Piece, RulerRow
 from tilescope.view.spans import Line, Span, centred, line_part, line_width, titled, wrapped
