@@ -11,6 +11,7 @@ from tilescope.cli.layout_text import layout_text_options
 from tilescope.cli.options import byte_count, output_options, rows_and_columns
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
+from tilescope.errors import RuleError, broken, in_number
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.smem.access import Access
@@ -101,7 +102,11 @@ def banks(
         layout = _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, beside["start"])
     accesses = [Access.named(each, tile, layout.element_bits) for each in patterns]
     accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, op)]
-    report = tile_report(accesses, layout)
+    try:
+        report = tile_report(accesses, layout)
+    except RuleError:
+        _require_aligned_rows(accesses, layout, pad or 0)
+        raise
     if not fix:
         output.show(report)
         return 0
@@ -123,6 +128,20 @@ def _layout(
         elif row_bytes < span_bytes:
             pad = span_bytes - row_bytes
     return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=swizzle, start=start)
+
+
+def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
+    """Refuse a --pad that no wide access can take; people who mean elements write --pad 1."""
+    widest = max(accesses, key=lambda access: access.op.access_bytes).op
+    width = widest.access_bytes
+    row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
+    if pad % width and row_bytes % width == 0:
+        enough = -(-pad // width) * width
+        raise broken(
+            "lane-alignment", "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
+            f"{widest.name} takes addresses that are multiples of {width}",
+            f"Use --pad {enough}, {in_number(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
+        )  # fmt: skip
 
 
 def _joined(report: TileReport, found: Drawing | None) -> Drawing | None:

@@ -208,10 +208,10 @@ class CanonicalLayout(Value):
         >>> CanonicalLayout.of(Layout((64, 64), 16)) is None  # plain rows
         True
         """
-        major, mode = layout.major, layout.swizzle.name
-        if major is None or mode not in _MODES[major] or layout.element_bits not in ELEMENT_BITS:
+        major, mode = layout.major, layout.swizzle.hardware_mode
+        if not major or not mode or mode.name not in _MODES[major] or layout.element_bits not in ELEMENT_BITS:
             return None
-        found = cls(major, layout.swizzle, layout.element_bits)
+        found = cls(major, mode, layout.element_bits)
         return None if found._same_tile(layout) is None else found
 
     def _same_tile(self, layout: Layout) -> Layout | None:

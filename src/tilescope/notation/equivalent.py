@@ -18,12 +18,8 @@ def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
     >>> xor_swizzle(3, 4, 3).name, xor_swizzle(0, 4, 3).name, xor_swizzle(2, 3, 3).name
     ('128B', 'none', 'xor:2,3,3')
     """
-    if bits == 0:
-        return SWIZZLE["none"]
-    for row in SWIZZLE.values():
-        if (row.bits, row.base, row.shift, row.flip_bytes) == (bits, base, shift, 0) and row.driver_code is not None:
-            return row
-    return Swizzle.xor(bits, base, shift)
+    swizzle = Swizzle.xor(bits, base, shift) if bits else SWIZZLE["none"]
+    return swizzle.hardware_mode or swizzle
 
 
 def strides_of(layout: Layout) -> Modes:
