@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilescope.arch import Arch, ArchName, architectures_with
+from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder
 from tilescope.mma.canonical import Major, major_named, tile_shape
+from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map.reading import integer, integers
@@ -25,33 +27,63 @@ CopyName = Literal["tma", "cp.async", "ld.global"]
 Direction = Literal["load", "store"]
 Traffic = Literal["dense", "sparse"]
 Operand = Literal["A", "B"]
-CONSUMERS = ("wgmma", "tcgen05", "ldmatrix")
 COPIES: tuple[CopyName, ...] = ("tma", "cp.async", "ld.global")
 DIRECTIONS: tuple[Direction, ...] = ("load", "store")
 TRAFFICS: tuple[Traffic, ...] = ("dense", "sparse")
 OPERANDS: tuple[Operand, ...] = ("A", "B")
+DEFAULT_ARCH = "sm_90"  # where neither an architecture nor a card is named
+EXTENT_NAMES = {"load": ("mn", "k"), "store": ("m", "n")}  # of an operand, and of a result
 LARGEST_EXTENT = 1 << 20
+
+
+def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
+    """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
+
+    A card has its architecture; an architecture, or the name of a device given as one, has the card that stands for it.
+
+    >>> [row.name for row in resolved(None, "RTX 4090")], [row.name for row in resolved("RTX4090", None)]
+    (['sm_89', 'RTX 4090'], ['sm_89', 'RTX 4090'])
+    >>> resolved("sm_86", None)[1] is None
+    True
+    """
+    if card is not None:
+        row = Card.named(card)
+        if arch is not None and Arch.named(arch) is not row.arch:
+            found = f"card = {row.name} with arch = {Arch.named(arch).name}"
+            limit = f"a card has one architecture, and that of the {row.name} is {row.arch.name}"
+            raise broken("plan-card", "card", found, limit, "Leave arch out, or name a card of that architecture.")
+        return row.arch, row
+    target = Arch.named(DEFAULT_ARCH if arch is None else arch)
+    device = card_called(arch) if isinstance(arch, str) else None
+    return target, device or Card.of_arch(target)
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
 class Problem(Value):
-    """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left."""
+    """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left.
+
+    >>> problem = Problem((128, 64), "bf16", arch="sm_100")
+    >>> problem.consumer, problem.copy, problem.card.name, problem.row_bytes
+    ('tcgen05', 'tma', 'B200', 128)
+    """
 
     tile: tuple[int, int]
     data_type: DataType = row_field(DataType.named)
     major: Major = "K"
-    consumer: str | Access = "wgmma"
+    consumer: str | Access = None  # type: ignore[assignment]  # never None once constructed
     arch: Arch = row_field(Arch.named, default=None)
+    card: Card | None = row_field(Card.named, default=None)  # None: nothing is weighed by rates
     swizzle: Swizzle | None = row_field(Swizzle.named, default=None)
     atom_order: AtomOrder | None = None
     operand: Operand | None = None
     stages: int = 1
-    copy: CopyName = "tma"
+    copy: CopyName = None  # type: ignore[assignment]
     direction: Direction = "load"
     traffic: Traffic = "dense"
     fold: bool = False
     global_shape: tuple[int, int] | None = None
     strides_bytes: tuple[int, ...] | None = None
+    extent_names: tuple[str, str] = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -59,34 +91,64 @@ class Problem(Value):
         data_type: Any,
         *,
         major: Major = "K",
-        consumer: str | Access = "wgmma",
-        arch: ArchName | Arch = "sm_90",
+        consumer: str | Access | None = None,
+        arch: ArchName | Arch | None = None,
+        card: CardName | Card | None = None,
         swizzle: SwizzleName | Swizzle | None = None,
         atom_order: AtomOrder | None = None,
         operand: Operand | None = None,
         stages: int = 1,
-        copy: CopyName = "tma",
+        copy: CopyName | None = None,
         direction: Direction = "load",
         traffic: Traffic = "dense",
         fold: bool = False,
         global_shape: tuple[int, int] | None = None,
         strides_bytes: tuple[int, ...] | None = None,
+        extent_names: tuple[str, str] | None = None,
     ) -> None:
+        """As `plan`; None: the card's architecture (sm_90 and an H200 where neither is given), its tensor core, TMA if it exists.
+
+        `extent_names` are what sentences call the two extents of the tile.
+        """
         given = {name: value for name, value in locals().items() if name != "self"}
         problems: list[Violation] = []
-        for name, read in _READERS.items():
+        found: dict[str, Any] = {}
+        try:
+            found["arch"], found["card"] = resolved(given.pop("arch"), given.pop("card"))
+        except RuleError as error:
+            problems.extend(error.violations)
+        for name, value in given.items():
             try:
-                value = read(given[name])
+                found[name] = None if value is None and name in _OPTIONAL else _READERS[name](value)
             except RuleError as error:
                 problems.extend(error.violations)
-                value = None
-            object.__setattr__(self, name, value)
-        understood = not problems
-        if understood:
-            problems.extend(_contradictions(self))
-            object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
         if problems:
-            raise (PlanError if understood else RuleError)(problems)
+            raise RuleError(problems)
+        found["consumer"] = found["consumer"] or consumers_of(found["arch"])[0]
+        found["copy"] = found["copy"] or ("tma" if found["arch"].has("tma") else "cp.async")
+        found["extent_names"] = found["extent_names"] or EXTENT_NAMES[found["direction"]]
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        problems.extend(_contradictions(self))
+        object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
+        if problems:
+            raise PlanError(problems)
+
+    @property
+    def tensor_core(self) -> Consumer | None:
+        """The row of the tensor core's consumer; None where an access pattern reads."""
+        return CONSUMER.get(self.consumer) if isinstance(self.consumer, str) else None
+
+    @property
+    def reads_by_descriptor(self) -> bool:
+        """Whether a tensor core reads the loaded tile by descriptors."""
+        return self.for_tensor_core and self.tensor_core is not None and self.tensor_core.reads_by_descriptor
+
+    @property
+    def row_names(self) -> tuple[str, str]:
+        """What the strided and the contiguous extent are called."""
+        mn, k = self.extent_names
+        return (mn, k) if self.major == "K" else (k, mn)
 
     @property
     def rows(self) -> int:
@@ -104,6 +166,11 @@ class Problem(Value):
         return self.columns * self.data_type.smem_bits // 8
 
     @property
+    def moved_bytes(self) -> int:
+        """Bytes of one tile in global memory: what a copy moves and an mbarrier expects."""
+        return self.rows * self.columns * self.data_type.bits // 8
+
+    @property
     def pitch_bytes(self) -> int:
         """From one row to the next in global memory: as given, else the whole matrix's (or the tile's) own rows."""
         if self.strides_bytes is not None:
@@ -117,15 +184,6 @@ class Problem(Value):
         return self.direction == "load" and isinstance(self.consumer, str)
 
 
-def best_consumer(arch: Arch) -> str:
-    """The architecture's own tensor-core instruction: wgmma, tcgen05, or mma fed by ldmatrix.
-
-    >>> [best_consumer(Arch.named(name)) for name in ("sm_90", "sm_100", "sm_120")]
-    ['wgmma', 'tcgen05', 'ldmatrix']
-    """
-    return next(name for name in CONSUMERS if arch.has(name))
-
-
 def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     """A consumer that is no tensor core is an access pattern, given as such or by its text.
 
@@ -133,12 +191,12 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     """
     consumer = problem.consumer
     if isinstance(consumer, str):
-        if consumer in CONSUMERS:
+        if consumer in CONSUMER:
             return consumer
         try:
             consumer = Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
         except RuleError as error:
-            known = (*CONSUMERS, "ldmatrix.x4", "ld.b128 columns")
+            known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
             if error.violations[0].rule == "unknown-name":
                 raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)]) from None
             problems.extend(error.violations)
@@ -156,15 +214,9 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
 def _contradictions(problem: Problem) -> list[Violation]:
     problems = []
     arch, consumer = problem.arch, problem.consumer
-    loads = problem.direction == "load"
-    if loads and isinstance(consumer, str) and consumer in CONSUMERS and not arch.has(consumer):
-        here = [name for name in CONSUMERS if arch.has(name)]
-        nearest = here[0]
-        problems.append(Violation(
-            "plan-consumer", "error", "consumer", f"consumer = {consumer} on {arch.name}",
-            f"{consumer} exists on {', '.join(architectures_with(consumer))}; {arch.name} has {', '.join(here)}",
-            f'Use consumer="{nearest}", or arch="{architectures_with(consumer)[0]}".',
-        ))  # fmt: skip
+    missing = missing_consumer(consumer, arch) if problem.for_tensor_core and consumer in CONSUMER else None
+    if missing is not None:
+        problems.append(Violation("plan-consumer", "error", "consumer", *missing))
     if problem.direction == "store" and not arch.has("tma"):
         problems.append(Violation(
             "plan-copy", "error", "direction", f"a store on {arch.name}",
@@ -196,7 +248,7 @@ def _contradictions(problem: Problem) -> list[Violation]:
     if bits % 128:
         step = 128 // problem.data_type.bits if 128 % problem.data_type.bits == 0 else 64
         up = -(-problem.columns // step) * step
-        name = "k" if problem.major == "K" else "mn"
+        name = problem.row_names[1]
         problems.append(Violation(
             "plan-row", "error", "tile",
             f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
@@ -246,10 +298,6 @@ def _one_of(argument: str, known: tuple[str, ...]) -> Any:
     return read
 
 
-def _optional(read: Any) -> Any:
-    return lambda given: None if given is None else read(given)
-
-
 def _extent_pair(argument: str) -> Any:
     def read(given: Any) -> tuple[int, int]:
         try:
@@ -287,7 +335,7 @@ def pitch_given(given: Any) -> tuple[int, ...]:
 def _consumer(given: Any) -> Any:
     if isinstance(given, str | Access):
         return given
-    raise RuleError([unknown_name("consumer", "consumer", given, CONSUMERS)])
+    raise RuleError([unknown_name("consumer", "consumer", given, CONSUMER)])
 
 
 def _flag(given: Any) -> bool:
@@ -296,20 +344,30 @@ def _flag(given: Any) -> bool:
     raise RuleError([Violation("argument-type", "error", "fold", printed(given), "True or False", "Use fold=True.")])
 
 
+def _names(given: Any) -> tuple[str, str]:
+    if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(name, str) for name in given):
+        return given[0], given[1]
+    raise broken("argument-type", "extent_names", printed(given), "two names", 'Give ("mn", "k").')
+
+
+matrix_shape = _extent_pair("global_shape")
+_OPTIONAL = frozenset({
+    "consumer", "swizzle", "atom_order", "operand", "copy", "global_shape", "strides_bytes", "extent_names",
+})  # fmt: skip
 _READERS: dict[str, Any] = {
     "tile": _extent_pair("tile"),
     "data_type": DataType.named,
     "major": major_named,
     "consumer": _consumer,
-    "arch": Arch.named,
-    "swizzle": _optional(Swizzle.named),
-    "atom_order": _optional(_one_of("atom_order", ATOM_ORDERS)),
-    "operand": _optional(_one_of("operand", OPERANDS)),
+    "swizzle": Swizzle.named,
+    "atom_order": _one_of("atom_order", ATOM_ORDERS),
+    "operand": _one_of("operand", OPERANDS),
     "stages": _stages,
     "copy": _one_of("copy", COPIES),
     "direction": _one_of("direction", DIRECTIONS),
     "traffic": _one_of("traffic", TRAFFICS),
     "fold": _flag,
-    "global_shape": _optional(_extent_pair("global_shape")),
-    "strides_bytes": _optional(pitch_given),
+    "global_shape": matrix_shape,
+    "strides_bytes": pitch_given,
+    "extent_names": _names,
 }

@@ -48,7 +48,7 @@ class Consumed(NamedTuple):
         """By descriptors where the consumer has them, else by the layout."""
         mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
         row, column = (mn, k) if problem.major == "K" else (k, mn)
-        if canonical is not None and problem.consumer != "ldmatrix":
+        if problem.reads_by_descriptor:
             address = descriptors_of(problem, canonical, layout.atom_order, 0).addresses()
         else:
             address = layout.address(row, column)

@@ -1,0 +1,61 @@
+"""How a copy ends, and what stands between those who write shared memory and those who read it.
+
+    copy                mechanism        who waits                   between writers and readers
+    TMA load            mbarrier         every reader                nothing more: the mbarrier orders both proxies
+    TMA store           bulk group       the thread that issued it   proxy fence by every writer, a barrier, then the copy
+    cp.async            cp.async group   every copying thread        (proxy fence where a tensor core reads), a barrier
+    ld.global + st      barrier          every thread                (proxy fence where a tensor core reads), a barrier
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilescope.planner.problem import Problem
+from tilescope.value import Value
+
+Mechanism = Literal["mbarrier", "cp.async group", "bulk group", "barrier"]
+MBARRIER_BYTES = 8
+PROXY_FENCE = "fence.proxy.async.shared::cta"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion(Value):
+    """How a kernel knows that a tile has arrived, or may be overwritten.
+
+    >>> from tilescope.planner import plan
+    >>> plan((128, 64), "bf16").best.completion.expected_bytes
+    16384
+    >>> copied = plan((128, 64), "bf16", copy="cp.async").best.completion
+    >>> copied.mechanism, copied.wait, copied.fence, copied.barrier
+    ('cp.async group', 'cp.async.wait_group', 'fence.proxy.async.shared::cta', True)
+    """
+
+    mechanism: Mechanism
+    commit: str | None  # what the thread that issued the copies executes
+    wait: str | None  # what those who wait execute
+    waited_by: Literal["every reader", "the issuing thread", "every copying thread"]
+    expected_bytes: int | None = None  # of an mbarrier, for one tile
+    fence: str | None = None  # by every writer, between writes and reads of different proxies
+    barrier: bool = False  # of the block, between writers and readers
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Shared memory of one stage's mbarrier."""
+        return MBARRIER_BYTES if self.mechanism == "mbarrier" else 0
+
+    @classmethod
+    def of(cls, problem: Problem) -> Completion:
+        """The completion of a problem's copy."""
+        commit, wait = "cp.async.commit_group", "cp.async.wait_group"
+        if problem.direction == "store":
+            commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group"
+            return cls("bulk group", commit, wait, "the issuing thread", fence=PROXY_FENCE, barrier=True)
+        if problem.copy == "tma":
+            commit, wait = "mbarrier.arrive.expect_tx", "mbarrier.try_wait.parity"
+            return cls("mbarrier", commit, wait, "every reader", problem.moved_bytes)
+        fence = PROXY_FENCE if problem.reads_by_descriptor else None
+        if problem.copy == "cp.async":
+            return cls("cp.async group", commit, wait, "every copying thread", fence=fence, barrier=True)
+        return cls("barrier", None, None, "every copying thread", fence=fence, barrier=True)
