@@ -12,7 +12,7 @@ A cell is None where neither a measurement nor a datasheet fills it. Whoever use
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
@@ -95,7 +95,7 @@ class TmaRates(Value):
         return round(max(self.sm_loads.values()) * self.latency_us * 1e3)
 
 
-def _at_most(number: int, known: Any) -> int:
+def _at_most(number: int, known: Collection[int]) -> int:
     """The largest measured one that is no larger, or the smallest of all."""
     return max((each for each in known if each <= number), default=min(known))
 
@@ -253,4 +253,9 @@ CARD: dict[str, Card] = {row.name: row for row in (
 )}
 # fmt: on
 _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()}
-_BY_PLAIN_NAME |= {"h100": CARD["H100 SXM"], "h200sxm": CARD["H200"], "a100sxm": CARD["A100"], "h100sxm5": CARD["H100 SXM"]}
+_BY_PLAIN_NAME |= {
+    "h100": CARD["H100 SXM"],
+    "h200sxm": CARD["H200"],
+    "a100sxm": CARD["A100"],
+    "h100sxm5": CARD["H100 SXM"],
+}

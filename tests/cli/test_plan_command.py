@@ -39,7 +39,7 @@ def test_a_copy_by_threads_says_which_chunk_lies_where(capsys):
 
 
 def test_why_names_the_reasons_of_what_was_refused(capsys):
-    assert "candidates refused; --why names their reasons." in printed(capsys, "64x32", "bf16")
+    assert "2 candidates refused; --why names the reasons." in printed(capsys, "64x32", "bf16")
     assert "tile-atoms: a tile of 64 x 32 (mn x k)" in printed(capsys, "64x32", "bf16", "--why")
 
 

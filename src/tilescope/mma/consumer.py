@@ -1,9 +1,9 @@
 """Who reads a tile from shared memory for the tensor core: one table of the three ways.
 
-    consumer   who finds the elements                     sums lie in      reads through
-    wgmma      the tensor core, by descriptors (Hopper)   registers        the async proxy
-    tcgen05    the tensor core, by descriptors            tensor memory    the async proxy
-    ldmatrix   the lanes of a warp, by their addresses    registers        the generic proxy, as every load
+consumer   who finds the elements                     sums lie in      reads through
+wgmma      the tensor core, by descriptors (Hopper)   registers        the async proxy
+tcgen05    the tensor core, by descriptors            tensor memory    the async proxy
+ldmatrix   the lanes of a warp, by their addresses    registers        the generic proxy, as every load
 """
 
 from __future__ import annotations

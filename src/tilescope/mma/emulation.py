@@ -138,7 +138,12 @@ def _bring(tile: OperandTile, elements: Matrix, row: DataType, smem: Bytes, smem
 
 
 def _read_descriptors(
-    described: type[DescriptorLoop], operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int
+    described: type[DescriptorLoop],
+    operand: SmemOperand,
+    tile: OperandTile,
+    row: DataType,
+    smem: Bytes,
+    smem_address: int,
 ) -> Matrix:
     """What the tensor core reads by descriptor, block by block and K step by K step."""
     loop = described(tile, operand, row)

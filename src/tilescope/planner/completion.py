@@ -1,10 +1,10 @@
 """How a copy ends, and what stands between those who write shared memory and those who read it.
 
-    copy                mechanism        who waits                   between writers and readers
-    TMA load            mbarrier         every reader                nothing more: the mbarrier orders both proxies
-    TMA store           bulk group       the thread that issued it   proxy fence by every writer, a barrier, then the copy
-    cp.async            cp.async group   every copying thread        (proxy fence where a tensor core reads), a barrier
-    ld.global + st      barrier          every thread                (proxy fence where a tensor core reads), a barrier
+copy                mechanism        who waits                   between writers and readers
+TMA load            mbarrier         every reader                nothing more: the mbarrier orders both proxies
+TMA store           bulk group       the thread that issued it   proxy fence by every writer, a barrier, then the copy
+cp.async            cp.async group   every copying thread        (proxy fence where a tensor core reads), a barrier
+ld.global + st      barrier          every thread                (proxy fence where a tensor core reads), a barrier
 """
 
 from __future__ import annotations

@@ -91,7 +91,9 @@ def plan_gemm(
     (64, '128B')
     """
     if sms is not None and not 1 <= integer("sms", sms) <= MOST_SMS:
-        raise broken("gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Leave it out for the card's.")
+        raise broken(
+            "gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Leave it out for the card's."
+        )
     if stages is not None and not 1 <= integer("stages", stages) <= LARGEST_STAGES:
         found, limit = f"stages = {stages}", f"1 to {LARGEST_STAGES}"
         raise broken("gemm-stages", "stages", found, limit, "Leave it out for as many as fit.")
@@ -144,7 +146,7 @@ def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
             tile=shape, stages=planned[shape].stages, tiles=down * across,
             rounds=None if product.sms is None else tile_rounds(product.shape, shape, product.sms), terms=terms[shape],
             busiest_bytes=costs[shape].busiest_bytes, instructions=costs[shape].instructions,
-            behind=Reason.of("first") if shape == first else behind(costs[shape], costs[first], lowest_us),
+            behind=Reason.of("first") if shape == first else behind(product, costs[shape], costs[first], lowest_us),
         )  # fmt: skip
 
     chosen = planned[first]
@@ -168,7 +170,9 @@ class _Planned(NamedTuple):
 
 
 def _terms(product: Product, shape: Tile, found: _Planned | None) -> tuple[FloorTerm, ...]:
-    return floor_terms(product, shape, None if found is None else (found.a, found.b), 0 if found is None else found.stages)
+    return floor_terms(
+        product, shape, None if found is None else (found.a, found.b), 0 if found is None else found.stages
+    )
 
 
 class _Refused(NamedTuple):
@@ -220,7 +224,7 @@ def _operand_plan(product: Product, matrix: Operand, tile: tuple[int, int]) -> P
     )  # fmt: skip
 
 
-def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> PlanOrRefusal:
+def _result_plan(product: Product, tile: tuple[int, ...], exchanged: bool) -> PlanOrRefusal:
     """The best plan of a slice of C, or what stands against it.
 
     With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
@@ -233,7 +237,9 @@ def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> Pl
     span = _span(product.output_type)
     if isinstance(found, Plan) or tile[1] % span == 0:
         return found
-    in_slices = f"Use a smaller tile, or try n = {-(-tile[1] // span) * span}: C is then stored {span} columns at a time."
+    in_slices = (
+        f"Use a smaller tile, or try n = {-(-tile[1] // span) * span}: C is then stored {span} columns at a time."
+    )
     return tuple(replace(each, fix=in_slices) if each.rule == "plan-smem" else each for each in found)
 
 

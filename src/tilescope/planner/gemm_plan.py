@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.card import Card
@@ -128,6 +128,17 @@ class GemmPlan(Value):
         ((65536, 98304, 131072, 163840), (212992, 213000))
         """
         return {region.name: region.starts for region in self.smem_regions()}
+
+    def kernel_facts(self) -> dict[str, Any]:
+        """What the plan leads to, as plain data: where everything lies, the maps, the descriptors of the first stage."""
+        starts, plans = self.smem_offsets(), {"a": self.a, "b": self.b, "c": self.epilogue}
+        maps = {name: plan.tensor_map(0) for name, plan in plans.items() if plan is not None and plan.boxes is not None}
+        readers = {name: plan for name, plan in (("a", self.a), ("b", self.b)) if plan.problem.reads_by_descriptor}
+        return {
+            "smem_offsets": starts,
+            "tensor_maps": {name: tensor_map.to_dict() for name, tensor_map in maps.items()},
+            "descriptors": {name: plan.descriptor_words(starts[name][0]) for name, plan in readers.items()},
+        }  # fmt: skip
 
 
 def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:

@@ -62,13 +62,15 @@ def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
     card, terms = product.card, best.ranked[0].terms
     if card is None:
         yield Reason.of("no-card", arch=product.arch.name)
+        if product.sms is None:
+            yield Reason.of("no-sms")
         return
     yield Reason.of(
         "floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=tuple(str(term) for term in terms)
     )
     missing = {
         "TFLOP/s of this type": card.tflops(product.data_type),
-        "the clock": card.clock_mhz or not product.tensor_core.reads_by_descriptor,
+        "the clock": card.clock_mhz,
         "one SM's rate": card.tma or not product.by_tma,
         "bytes in flight": card.tma or not product.by_tma,
     }

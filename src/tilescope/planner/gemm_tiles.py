@@ -3,8 +3,9 @@
 The floor of a tile is the longest of four times, none of which a kernel with these tiles undercuts:
 
     arithmetic            whole rounds of the card, each SM a tile a round, at the card's FLOP/s for the type
-    shared-memory reads   what the instructions of those rounds read by descriptor, 128 bytes a cycle: an instruction of
-                          64 x n rows reads 64 + n rows of 32 bytes, so m64n8k16 takes 18 cycles and not the 4 of its sums
+    shared-memory reads   the operands of those rounds, 128 bytes a cycle. By descriptor every instruction reads its own: with
+                          64 rows of A and 8 of B, 32 bytes each, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
+                          (ldmatrix) read every row of the tile at least once
     loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes
     memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
@@ -29,7 +30,6 @@ from typing import ClassVar, NamedTuple
 from tilescope.arch import Basis
 from tilescope.card import REQUEST_BYTES
 from tilescope.errors import Violation
-from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile, mma_rows
@@ -162,16 +162,25 @@ def floor_terms(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None
     bits, found = product.data_type.bits, []
 
     def add(name: str, amount: float, rate: float, unit: str, basis: Basis | None) -> None:
-        found.append(FloorTerm(name, amount / rate / (1e6 if unit == "TFLOP/s" else 1e3), rate, unit, basis or "documented"))
+        found.append(
+            FloorTerm(name, amount / rate / (1e6 if unit == "TFLOP/s" else 1e3), rate, unit, basis or "documented")
+        )
 
     rounds = tile_rounds(product.shape, tile, product.sms or card.sms)
     tflops = card.tflops(product.data_type)
     if tflops is not None:
-        add("arithmetic", rounds * 2 * tile[0] * tile[1] * k * card.sms, tflops, "TFLOP/s", card.basis(product.data_type.name))
-    if product.tensor_core.reads_by_descriptor and card.smem_gb_per_s is not None:
-        steps = rounds * k * product.data_type.smem_bits // 8 // K_STEP_BYTES
+        add(
+            "arithmetic",
+            rounds * 2 * tile[0] * tile[1] * k * card.sms,
+            tflops,
+            "TFLOP/s",
+            card.basis(product.data_type.name),
+        )
+    if card.smem_gb_per_s is not None:
         blocks_m, blocks_n, rows = _instructions(product, tile)
-        add("shared-memory reads", steps * blocks_m * blocks_n * rows * K_STEP_BYTES, card.smem_gb_per_s, "GB/s", "documented")
+        rows = blocks_m * blocks_n * rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
+        row_bytes = k * product.data_type.smem_bits // 8
+        add("shared-memory reads", rounds * rows * row_bytes, card.smem_gb_per_s, "GB/s", "documented")
     memory, in_flight = float(card.memory_gb_per_s), None
     if product.by_tma and card.tma is not None:
         in_flight = None if operands is None else stages * sum(plan.transaction_bytes for plan in operands)
@@ -210,14 +219,15 @@ def rank(costs: TileCosts, lowest_us: float) -> TileCosts:
     return costs._replace(floor_us=max(costs.floor_us, _NEAR * lowest_us))
 
 
-def behind(costs: TileCosts, best: TileCosts, lowest_us: float) -> Reason:
+def behind(product: Product, costs: TileCosts, best: TileCosts, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
     ours, first = rank(costs, lowest_us), rank(best, lowest_us)
     if ours.floor_us > first.floor_us:
         return Reason.of("behind-floor", here=costs.floor_us, there=lowest_us)
     here, there = ours.busiest_bytes, first.busiest_bytes
     if here > there:
-        return Reason.of("behind-bytes" if in_mb(here) != in_mb(there) else "behind-few-bytes", here=here, there=there)
+        name = "behind-bytes" if in_mb(here) != in_mb(there) else "behind-few-bytes"
+        return Reason.of("behind-all-bytes" if product.sms is None else name, here=here, there=there)
     if ours.instructions > first.instructions:
         return Reason.of("behind-instructions", here=ours.instructions, there=first.instructions)
     return Reason.of("behind-order")

@@ -14,8 +14,8 @@ from tilescope.errors import RuleError, Violation, broken, in_number
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
-from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.completion import Completion
+from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import Problem, matrix_shape, pitch_given
 from tilescope.planner.reason import Reason
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
@@ -247,6 +247,22 @@ class Plan(Value):
         '(a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))'
         """
         return self.layout.c_expression
+
+    def kernel_facts(self) -> dict[str, Any]:
+        """What a kernel needs beyond the plan's own data, as plain data: map and descriptors of a stage at address 0."""
+        facts: dict[str, Any] = {
+            "c_expression": self.c_expression, "stage_bytes": self.stage_bytes, "total_smem_bytes": self.total_smem_bytes,
+            "barrier_bytes": self.barrier_bytes, "blocks_per_sm": self.blocks_per_sm,
+        }  # fmt: skip
+        if self.boxes is None:
+            facts["chunk_order"] = self.chunk_order.tolist()
+        else:
+            facts["tensor_map"] = self.tensor_map(0).to_dict()
+        return facts | ({"descriptors": self.descriptor_words()} if self.problem.reads_by_descriptor else {})
+
+    def descriptor_words(self, smem_address: int = 0) -> list[list[str]]:
+        """The descriptors of `descriptors`, encoded, in hexadecimal."""
+        return [[hex(step.encode()) for step in block] for block in self.descriptors(smem_address)]
 
     def edge(self, global_shape: tuple[int, int] | None = None) -> tuple[Reason, ...]:
         """What becomes of the last tiles of a matrix: how much of them lies outside.

@@ -213,8 +213,8 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
 
 def _contradictions(problem: Problem) -> list[Violation]:
     problems = []
-    arch, consumer = problem.arch, problem.consumer
-    missing = missing_consumer(consumer, arch) if problem.for_tensor_core and consumer in CONSUMER else None
+    arch, row = problem.arch, problem.tensor_core
+    missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
     if missing is not None:
         problems.append(Violation("plan-consumer", "error", "consumer", *missing))
     if problem.direction == "store" and not arch.has("tma"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -37,6 +37,7 @@ SENTENCES = {
                    "[: requests of {request_bytes} bytes use {share:%} of its sectors].",
     "not-weighed": "Not weighed: {cells:, }, which {verb} not known of {card:an}.",
     "no-card": "Nothing is weighed by rates: no card of {arch} is known.",
+    "no-sms": "Give sms=: without the number of SMs the tile that fetches least in all comes first.",
     "issue": "One thread issues {copies} copies in {issue_us:us}, and their bytes take {memory_us:us}: let several warps issue.",
     "promotion": "L2 promotion {promotion}: never slower than none or 256B on an H200.",
     "promotion-of-stores": "L2 promotion {promotion}: made no difference to stores on an H200.",
@@ -67,7 +68,6 @@ SENTENCES = {
     # a product: tiles and floors
     "tiles": "Tile {tile: x }: {tiles:tile} of C[ for {sms:SM}, {rounds:round}, {full:%} full].",
     "floor": "Floor {floor_us:us} by the rates of {card:an}, bound by {bound}: {terms:; }.",
-    "no-floor": "No floor: {missing}.",
     "not-planned": "Not planned: {options: or }[; {idle:SM} have no tile].",
     "would-lead": "{tile: x } would come first, but: {found}; {limit}.",
     "near-floors": "Of {near} tiles within a tenth of the lowest floor, none lets its busiest SM fetch less than {busiest_bytes:MB}"
@@ -75,6 +75,7 @@ SENTENCES = {
     "next-floor": "No other tile's floor is within a tenth of it: {next: x } comes next.",
     "behind-floor": "floor {here:us}, more than a tenth above the lowest, {there:us}",
     "behind-bytes": "its busiest SM fetches {here:MB}, not {there:MB}",
+    "behind-all-bytes": "all SMs together fetch {here:MB}, not {there:MB}",
     "behind-few-bytes": "its busiest SM fetches {here} bytes, not {there}",
     "behind-instructions": "{here} instructions a K step, not {there}",
     "behind-order": "equal in every term; fewer rows come first",
@@ -184,4 +185,9 @@ def with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEFHILMNORSX' else 'a'} {name}"
 
 
-_UNITS = {"us": in_us, "MB": in_mb, "an": with_article, "%": lambda share: f"{100 * share:.0f} %"}
+def in_percent(share: float) -> str:
+    """A share as people write it: 97 %."""
+    return f"{100 * share:.0f} %"
+
+
+_UNITS: dict[str, Callable[[Any], str]] = {"us": in_us, "MB": in_mb, "an": with_article, "%": in_percent}

@@ -96,7 +96,11 @@ def _swizzle(plan: Plan) -> Reason:
         return Reason.of("core-matrices" if in_atoms else "plain-rows", swizzle=name, row_bytes=plan.layout.pitch_bytes)
     spans = row_bytes // span
     return Reason.of(
-        "row-of-spans" if spans > 1 else "row-is-a-span", swizzle=name, row_bytes=row_bytes, spans=spans, span_bytes=span
+        "row-of-spans" if spans > 1 else "row-is-a-span",
+        swizzle=name,
+        row_bytes=row_bytes,
+        spans=spans,
+        span_bytes=span,
     )
 
 
@@ -112,7 +116,7 @@ def _copies(plan: Plan) -> Iterator[Reason]:
     if card is not None and card.tma is not None and costs.gmem_cycles is not None and card.clock_mhz is not None:
         issue_us = card.tma.issue_ns["one thread"] * plan.tma_instructions / 1e3
         memory_us = costs.gmem_cycles / card.clock_mhz
-        if issue_us > memory_us:
+        if plan.tma_instructions > 1 and issue_us > memory_us:
             yield Reason.of("issue", copies=plan.tma_instructions, issue_us=issue_us, memory_us=memory_us)
 
 
