@@ -21,7 +21,7 @@ import numpy as np
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, unknown_name
+from tilescope.errors import RuleError, missing_fields, unknown_name
 from tilescope.value import Row, Value
 
 CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
@@ -149,7 +149,9 @@ class Card(Row):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Card:
         """The row that `to_dict` described."""
-        return cls.named(data.get("name") if isinstance(data, Mapping) else data)
+        if "name" not in data:
+            raise missing_fields("card", ["name"])
+        return cls.named(data["name"])
 
     def basis(self, cell: str) -> Basis | None:
         """What a cell rests on: "measured" or "documented"; None where it is empty. A cell of `tflop_per_s` is its type.

@@ -53,8 +53,8 @@ def behind(plan: Plan, best: Plan) -> Reason:
 
     >>> from tilescope.planner import plan
     >>> report = plan((64, 64), "bf16")
-    >>> print(report.why(report.candidates[-1]))
-    44 % of the bandwidth, not 100 %
+    >>> report.why(report.candidates[-1])
+    '44 % of the bandwidth, not 100 %'
     """
     term = decisive(plan, best)
     if term is None:

@@ -25,7 +25,6 @@ from tilescope.planner.consumers import UNCOUNTED, Wavefronts, counted_access, l
 from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
 from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
 from tilescope.planner.proof import Consumed, prove
-from tilescope.planner.reason import Reason
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import TensorMap
@@ -56,9 +55,9 @@ class PlanReport(Value):
             raise PlanError(distinct.values())
         return self.candidates[0]
 
-    def why(self, candidate: Plan) -> Reason:
-        """Why this candidate does not come first, from the first term in which it differs."""
-        return reasons.behind(candidate, self.best)
+    def why(self, candidate: Plan) -> str:
+        """Why this candidate does not come first, in words, from the first term in which it differs."""
+        return reasons.behind(candidate, self.best).sentence
 
 
 def plan(
