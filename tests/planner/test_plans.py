@@ -140,6 +140,13 @@ def test_a_plan_is_a_sound_map_for_the_whole_matrix():
     )
 
 
+def test_a_map_without_a_shape_is_that_of_the_problem_or_of_the_tile_itself():
+    assert ts.plan((128, 64), "bf16").best.tensor_map(0).dims == (64, 128)
+    assert ts.plan((128, 64), "bf16", major="MN").best.tensor_map(0).dims == (128, 64)
+    assert ts.plan((128, 64), "bf16", global_shape=(512, 256)).best.tensor_map(0).dims == (256, 512)
+    assert ts.plan((128, 64), "bf16", global_shape=(512, 256)).best.tensor_map(0, (1024, 128)).dims == (128, 1024)
+
+
 def test_the_c_expression_is_the_layout():
     for order in ("column", "row"):
         layout = Layout((64, 64), 16, atom=(8, 16), atom_order=order, swizzle="32B", start=0x480)

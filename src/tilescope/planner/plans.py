@@ -13,7 +13,7 @@ from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, in_number
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
+from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.completion import Completion
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import Problem, matrix_shape, pitch_given
@@ -174,13 +174,10 @@ class Plan(Value):
             )
         whole = self.problem.global_shape or self.problem.tile if global_shape is None else matrix_shape(global_shape)
         strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
-        if self.folded:
-            problems = unfoldable(self.problem, self.layout, whole)
-            if problems:
-                raise RuleError(problems)
-        return built_map(
-            map_arguments(self.problem, self.layout, self.boxes, whole, strides), address, self.l2_promotion
-        )
+        if self.folded and (problems := unfoldable(self.problem, self.layout, whole)):
+            raise RuleError(problems)
+        arguments = map_arguments(self.problem, self.layout, self.boxes, whole, strides)
+        return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
 
     def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:
         """Coordinates of a copy for the tile whose corner is element (mn, k) of the matrix.

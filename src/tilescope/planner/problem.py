@@ -8,6 +8,7 @@ tile (mn, k)     128 x 64 bf16, K-major                     MN-major
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -212,81 +213,71 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
 
 
 def _contradictions(problem: Problem) -> list[Violation]:
-    problems = []
-    arch, row = problem.arch, problem.tensor_core
+    arch, element, row = problem.arch, problem.data_type, problem.tensor_core
     missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
-    if missing is not None:
-        problems.append(Violation("plan-consumer", "error", "consumer", *missing))
-    if problem.direction == "store" and not arch.has("tma"):
-        problems.append(Violation(
+    found = [] if missing is None else [Violation("plan-consumer", "error", "consumer", *missing)]
+    stores, by_tma, have_tma = problem.direction == "store", problem.copy == "tma", ", ".join(architectures_with("tma"))
+    columns, name, bits = problem.columns, problem.row_names[1], problem.columns * element.bits
+    step = 128 // element.bits if 128 % element.bits == 0 else 64
+    together = element.tma.bits // element.bits or 1
+    in_bytes = " x ".join(str(-(-extent // together) if each == name else extent) for each, extent in _extents(problem))
+    checks = (
+        (stores and not arch.has("tma"), Violation(
             "plan-copy", "error", "direction", f"a store on {arch.name}",
-            f"stores are planned through TMA, which exists on {', '.join(architectures_with('tma'))}",
+            f"stores are planned through TMA, which exists on {have_tma}",
             "Use one of these, or let each thread write its results to global memory.",
-        ))  # fmt: skip
-    elif problem.copy == "tma" and not arch.has("tma"):
-        problems.append(Violation(
-            "plan-copy", "error", "copy", f"copy = tma on {arch.name}",
-            f"TMA exists on {', '.join(architectures_with('tma'))}", 'Use copy="cp.async".',
-        ))  # fmt: skip
-    elif problem.direction == "store" and problem.copy != "tma":
-        problems.append(Violation(
+        )),
+        (not stores and by_tma and not arch.has("tma"), Violation(
+            "plan-copy", "error", "copy", f"copy = tma on {arch.name}", f"TMA exists on {have_tma}", 'Use copy="cp.async".',
+        )),
+        (stores and not by_tma and arch.has("tma"), Violation(
             "plan-copy", "error", "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
             'Use copy="tma".',
-        ))  # fmt: skip
-    if problem.copy != "tma":
-        problems += _beyond_threads(problem)
-    elif problem.data_type.tma.bits != problem.data_type.bits:
-        each = problem.data_type.tma.bits // problem.data_type.bits
-        mn, k = problem.tile
-        bytes_tile = (mn, -(-k // each)) if problem.major == "K" else (-(-mn // each), k)
-        problems.append(Violation(
-            "plan-type", "error", "data_type", f"{problem.data_type.name} by TMA",
-            f"TMA moves {each} elements of {problem.data_type.name} as one {problem.data_type.tma.name}",
-            f'Plan {bytes_tile[0]} x {bytes_tile[1]} of "{problem.data_type.tma.name}": the same bytes and descriptors.',
-        ))  # fmt: skip
-    bits = problem.columns * problem.data_type.bits
-    if bits % 128:
-        step = 128 // problem.data_type.bits if 128 % problem.data_type.bits == 0 else 64
-        up = -(-problem.columns // step) * step
-        name = problem.row_names[1]
-        problems.append(Violation(
-            "plan-row", "error", "tile",
-            f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
-            "copies move multiples of 16 bytes", f"Use {name} = {up}.",
-        ))  # fmt: skip
-    return problems
+        )),
+        (by_tma and together > 1, Violation(
+            "plan-type", "error", "data_type", f"{element.name} by TMA",
+            f"TMA moves {together} elements of {element.name} as one {element.tma.name}",
+            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.',
+        )),
+        (bits % 128 > 0, Violation(
+            "plan-row", "error", "tile", f"{name} = {columns} elements of {element.bits} bits = {bits / 8:g} contiguous bytes",
+            "copies move multiples of 16 bytes", f"Use {name} = {-(-columns // step) * step}.",
+        )),
+    )  # fmt: skip
+    return [*found, *(each for broken, each in checks if broken), *([] if by_tma else _beyond_threads(problem))]
+
+
+def _extents(problem: Problem) -> Iterator[tuple[str, int]]:
+    return zip(problem.extent_names, problem.tile, strict=True)
 
 
 def _beyond_threads(problem: Problem) -> list[Violation]:
     """What TMA does on its way and threads that copy 16 bytes each cannot."""
-    problems = []
-    if problem.pitch_bytes % CHUNK_BYTES:
-        up = -(-problem.pitch_bytes // CHUNK_BYTES) * CHUNK_BYTES
-        argument = "strides_bytes[0]" if problem.strides_bytes is not None else "global_shape"
-        problems.append(Violation(
-            "plan-pitch", "error", argument, f"rows {problem.pitch_bytes} bytes apart",
-            f"a thread of {problem.copy} copies 16 aligned bytes", f"Pad the rows to {up} bytes.",
-        ))  # fmt: skip
-    if problem.data_type.smem_bits != problem.data_type.bits:
-        problems.append(Violation(
-            "plan-type", "error", "data_type", f"{problem.data_type.name} by {problem.copy}",
-            f"its values are {problem.data_type.bits} bits in global memory and {problem.data_type.smem_bits} in shared memory",
+    pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
+    swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
+    torn = swizzle.piece_bytes < CHUNK_BYTES
+    checks = (
+        (pitch % CHUNK_BYTES > 0, Violation(
+            "plan-pitch", "error", "global_shape" if problem.strides_bytes is None else "strides_bytes[0]",
+            f"rows {pitch} bytes apart", f"a thread of {copy} copies 16 aligned bytes",
+            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.",
+        )),
+        (element.smem_bits != element.bits, Violation(
+            "plan-type", "error", "data_type", f"{element.name} by {copy}",
+            f"its values are {element.bits} bits in global memory and {element.smem_bits} in shared memory",
             'Only TMA spreads them out: use copy="tma".',
-        ))  # fmt: skip
-    swizzle = problem.swizzle
-    if swizzle is not None and swizzle.piece_bytes < CHUNK_BYTES:
-        problems.append(Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} by {problem.copy}",
-            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}",
-            "Use another swizzle, or TMA.",
-        ))  # fmt: skip
-    elif swizzle is not None and problem.rows * problem.row_bytes % swizzle.block_bytes:
-        problems.append(Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} on a tile of {problem.rows * problem.row_bytes} bytes",
+        )),
+        (torn, Violation(
+            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} by {copy}",
+            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}", "Use another swizzle, or TMA.",
+        )),
+        (not torn and swizzle.bits > 0 and tile_bytes % swizzle.block_bytes > 0, Violation(
+            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} on a tile of {tile_bytes} bytes",
             f"it moves pieces within blocks of {swizzle.block_bytes} bytes, and they would leave the tile",
             "Use a larger tile, or a smaller swizzle.",
-        ))  # fmt: skip
-    return problems
+        )),
+    )  # fmt: skip
+    return [each for broken, each in checks if broken]
 
 
 def _one_of(argument: str, known: tuple[str, ...]) -> Any:
