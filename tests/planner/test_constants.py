@@ -43,6 +43,12 @@ def test_plain_rows_are_at_most_256_elements_wide(columns, width):
     assert best.box == (width, 8)  # a box has at most 256 elements along a dimension
 
 
+def test_ldmatrix_reads_8_rows_at_a_time():
+    with pytest.raises(ts.PlanError, match=r"plan-tile: mn = 12; ldmatrix reads 8 rows at a time\. Use mn = 16\."):
+        _ = ts.plan((12, 64), "bf16", consumer="ldmatrix").best
+    assert ts.plan((16, 64), "bf16", consumer="ldmatrix").best
+
+
 def test_largest_numbers():
     assert ts.Problem((1 << 20, 64), "bf16").tile[0] == 1 << 20
     with pytest.raises(ts.RuleError, match="plan-tile"):
