@@ -16,6 +16,7 @@ from tilescope.planner.problem import Problem
 from tilescope.value import Value
 
 Mechanism = Literal["mbarrier", "cp.async group", "bulk group", "barrier"]
+Waiter = Literal["every reader", "the issuing thread", "every copying thread"]
 MBARRIER_BYTES = 8
 PROXY_FENCE = "fence.proxy.async.shared::cta"
 
@@ -35,7 +36,7 @@ class Completion(Value):
     mechanism: Mechanism
     commit: str | None  # what the thread that issued the copies executes
     wait: str | None  # what those who wait execute
-    waited_by: Literal["every reader", "the issuing thread", "every copying thread"]
+    waited_by: Waiter
     expected_bytes: int | None = None  # of an mbarrier, for one tile
     fence: str | None = None  # by every writer, between writes and reads of different proxies
     barrier: bool = False  # of the block, between writers and readers
@@ -48,14 +49,18 @@ class Completion(Value):
     @classmethod
     def of(cls, problem: Problem) -> Completion:
         """The completion of a problem's copy."""
-        commit, wait = "cp.async.commit_group", "cp.async.wait_group"
-        if problem.direction == "store":
-            commit, wait = "cp.async.bulk.commit_group", "cp.async.bulk.wait_group"
-            return cls("bulk group", commit, wait, "the issuing thread", fence=PROXY_FENCE, barrier=True)
-        if problem.copy == "tma":
-            commit, wait = "mbarrier.arrive.expect_tx", "mbarrier.try_wait.parity"
-            return cls("mbarrier", commit, wait, "every reader", problem.moved_bytes)
-        fence = PROXY_FENCE if problem.reads_by_descriptor else None
-        if problem.copy == "cp.async":
-            return cls("cp.async group", commit, wait, "every copying thread", fence=fence, barrier=True)
-        return cls("barrier", None, None, "every copying thread", fence=fence, barrier=True)
+        ends = _ENDS[problem.copy, problem.direction]
+        crosses = problem.direction == "store" or problem.reads_by_descriptor  # from one proxy to the other
+        if ends[0] == "mbarrier":
+            return cls(*ends, expected_bytes=problem.moved_bytes)
+        return cls(*ends, fence=PROXY_FENCE if crosses else None, barrier=True)
+
+
+# fmt: off
+_ENDS: dict[tuple[str, str], tuple[Mechanism, str | None, str | None, Waiter]] = {
+    ("tma", "load"):       ("mbarrier", "mbarrier.arrive.expect_tx", "mbarrier.try_wait.parity", "every reader"),
+    ("tma", "store"):      ("bulk group", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "the issuing thread"),
+    ("cp.async", "load"):  ("cp.async group", "cp.async.commit_group", "cp.async.wait_group", "every copying thread"),
+    ("ld.global", "load"): ("barrier", None, None, "every copying thread"),
+}
+# fmt: on

@@ -14,7 +14,7 @@ from tilescope.arch import Arch
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.planner.completion import MBARRIER_BYTES
-from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, tile_grid
+from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import Tile
 from tilescope.planner.reason import Reason
@@ -100,8 +100,7 @@ class GemmPlan(Value):
     @property
     def tiles(self) -> int:
         """Tiles of C."""
-        down, across = tile_grid(self.shape, self.tile)
-        return down * across
+        return self.ranked[0].tiles
 
     @property
     def rounds(self) -> int | None:
