@@ -26,6 +26,18 @@ def test_why_names_the_refused(capsys):
     assert "--why" not in out
 
 
+def test_the_answer_says_whose_rates_it_used(capsys):
+    for options, said in (
+        ([], "bound by arithmetic: rates of an H200, measured"),
+        (["--card", "h100 pcie"], "bound by arithmetic: rates of an H100 PCIe, documented"),
+        (["--arch", "H100"], "rates of an H100 SXM, documented"),
+        (["--arch", "sm_100"], "rates of a B200, documented"),
+        (["--arch", "sm_103"], "not known: no card of sm_103 is"),
+    ):
+        assert run(["gemm", "4096x4096x4096", "bf16", "--tile", "128x256x64", *options]) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_options_reach_the_plan(capsys):
     options = ["--tile", "64x64x64", "--stages", "3", "--b-major", "MN", "--output-type", "f32", "--sms", "114"]
     assert run(["gemm", "512x512x512", "bf16", *options, "--json"]) == 0
