@@ -14,10 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal
-
-import numpy as np
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
@@ -66,11 +65,16 @@ class TmaRates(Value):
         """Loads of such boxes by every SM; `in_flight_bytes` are those of one SM, None: enough."""
         width, rows = _at_most(row_bytes, ROW_BYTES), _at_most(box_rows, self.loads_by_rows)
         lost_to_height = min(1.0, self.loads_by_rows[rows][width] / self.loads_by_rows[64][width])
-        waiting = 1.0
-        if in_flight_bytes is not None:
-            known, rates = (0, *self.in_flight), (0, *self.in_flight.values())
-            waiting = float(np.interp(in_flight_bytes, known, np.maximum.accumulate(rates))) / max(rates)
-        return self.loads[l2_promotion][width] * lost_to_height * waiting
+        reached = 1.0 if in_flight_bytes is None else self.reached(in_flight_bytes)
+        return self.loads[l2_promotion][width] * lost_to_height * reached
+
+    def reached(self, in_flight_bytes: int) -> float:
+        """The share of the full rate that so many bytes in flight on every SM reach, straight lines between measurements."""
+        for (fewer, slower), (more, faster) in pairwise([(0, 0), *self.in_flight.items()]):
+            if in_flight_bytes < more:
+                gained = max(0, faster - slower) * (in_flight_bytes - fewer) / (more - fewer)
+                return (slower + gained) / max(self.in_flight.values())
+        return 1.0
 
     def store(self, row_bytes: int) -> float:
         """Stores of boxes with such rows by every SM."""

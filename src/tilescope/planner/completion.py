@@ -41,11 +41,6 @@ class Completion(Value):
     fence: str | None = None  # by every writer, between writes and reads of different proxies
     barrier: bool = False  # of the block, between writers and readers
 
-    @property
-    def barrier_bytes(self) -> int:
-        """Shared memory of one stage's mbarrier."""
-        return MBARRIER_BYTES if self.mechanism == "mbarrier" else 0
-
     @classmethod
     def of(cls, problem: Problem) -> Completion:
         """The completion of a problem's copy."""
@@ -54,6 +49,11 @@ class Completion(Value):
         if ends[0] == "mbarrier":
             return cls(*ends, expected_bytes=problem.moved_bytes)
         return cls(*ends, fence=PROXY_FENCE if crosses else None, barrier=True)
+
+
+def barrier_bytes(problem: Problem) -> int:
+    """Shared memory of one stage's mbarrier, where its copy ends by one."""
+    return MBARRIER_BYTES if _ENDS[problem.copy, problem.direction][0] == "mbarrier" else 0
 
 
 # fmt: off

@@ -14,7 +14,7 @@ from tilescope.errors import RuleError, Violation, broken, in_number
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
-from tilescope.planner.completion import Completion
+from tilescope.planner.completion import Completion, barrier_bytes
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import Problem, matrix_shape, pitch_given
 from tilescope.planner.reason import Reason
@@ -143,7 +143,7 @@ class Plan(Value):
     @property
     def barrier_bytes(self) -> int:
         """Shared memory of the mbarriers, one for each stage that TMA loads."""
-        return self.problem.stages * self.completion.barrier_bytes
+        return self.problem.stages * barrier_bytes(self.problem)
 
     @property
     def blocks_per_sm(self) -> int:
@@ -289,13 +289,13 @@ def _stage_bytes(layout: Layout) -> int:
 
 def blocks_per_sm(problem: Problem, layout: Layout) -> int:
     """Blocks that fit an SM by the shared memory of their stages and mbarriers."""
-    arch, stage = problem.arch, _stage_bytes(layout) + Completion.of(problem).barrier_bytes
+    arch, stage = problem.arch, _stage_bytes(layout) + barrier_bytes(problem)
     return min(arch.blocks_per_sm, arch.smem_per_sm_bytes // (problem.stages * stage + RESERVED_BYTES))
 
 
 def require_shared_memory(problem: Problem, layout: Layout) -> None:
     """Refuse stages that exceed a block's shared memory."""
-    arch, barrier = problem.arch, Completion.of(problem).barrier_bytes
+    arch, barrier = problem.arch, barrier_bytes(problem)
     stage = _stage_bytes(layout)
     needed = problem.stages * (stage + barrier)
     if needed > arch.smem_per_block_bytes:

@@ -138,7 +138,7 @@ def _rate(plan: Plan) -> Iterator[Reason]:
     else:
         assert costs.bandwidth_share is not None
         loads = problem.direction == "load"
-        unhurried = not loads or card.tma.load(128, in_flight_bytes=plan.in_flight_bytes) >= 0.995 * card.tma.load(128)
+        unhurried = not loads or card.tma.reached(plan.in_flight_bytes) >= 0.995
         yield Reason.of(
             "fastest-rate" if costs.bandwidth_share > 0.995 else "rate", direction=problem.direction,
             gb_per_s=costs.gb_per_s, share=costs.bandwidth_share, card=card.name,
