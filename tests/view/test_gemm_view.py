@@ -121,8 +121,8 @@ def test_maps_and_descriptors_are_those_of_the_plans():
 def test_mma_is_shown_the_address_of_each_element():
     parts = parts_of(ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN", tile=(64, 32, 64)))
     assert [row[1:] for row in table(parts, "Read by ldmatrix").rows] == [
-        ("(m, k) = (r, c)", "`base + r * 128 + c * 2`", "`a ^ ((a >> 3) & 0x70)`"),
-        ("(k, n) = (r, c)", "`base + r * 64 + c * 2`", "`a ^ ((a >> 3) & 0x30)`"),
+        ("(m, k) = (r, c)", "`base + r * 128 + c * 2`, `a ^ ((a >> 3) & 0x70)`"),
+        ("(k, n) = (r, c)", "`base + r * 64 + c * 2`, `a ^ ((a >> 3) & 0x30)`"),
     ]
 
 

@@ -89,10 +89,10 @@ def _reading(gemm: GemmPlan) -> Table:
     starts = gemm.smem_offsets()
     if not gemm.a.problem.reads_by_descriptor:
         rows = tuple(
-            (name, f"({', '.join(plan.problem.row_names)}) = (r, c)", *(f"`{part}`" for part in _address(plan)))
+            (name, f"({', '.join(plan.problem.row_names)}) = (r, c)", _address(plan))
             for name, plan in (("A", gemm.a), ("B", gemm.b))
         )
-        return Table(rows, ("", "element", "a", "shared address"), title="Read by ldmatrix")
+        return Table(rows, ("", "element", "a, and the shared address"), title="Read by ldmatrix")
     found = []
     for name, plan in (("A", gemm.a), ("B", gemm.b)):
         loop = plan.descriptors(starts[name.lower()][0])
@@ -106,9 +106,9 @@ def _reading(gemm: GemmPlan) -> Table:
     return Table(tuple(found), headings, title="Descriptors (bytes)", align="llrrrrl")
 
 
-def _address(plan: Plan) -> tuple[str, str]:
-    """C for the address of an element before the swizzle, and after it."""
-    return replace(plan.layout, swizzle=SWIZZLE["none"]).c_expression, plan.swizzle.c_expression
+def _address(plan: Plan) -> str:
+    """C for the address of an element before the swizzle, and after it; a line may end between them."""
+    return f"`{replace(plan.layout, swizzle=SWIZZLE['none']).c_expression}`, `{plan.swizzle.c_expression}`"
 
 
 def _operand_grid(name: str, plan: Plan) -> Grid:
