@@ -18,6 +18,7 @@ ORDER = (
     "value",
     "arch",
     "data_type",
+    "card",
     "swizzle",
     "layout",
     "tensor_map",

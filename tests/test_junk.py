@@ -118,6 +118,7 @@ CALLS = {
     ts.load_tiles: {"tensor_map": MAP, "memory": MEMORY},
     ts.parse_layout: {"text": "128B", "element_bits": 16},
     ts.plan: {"tile": (64, 64), "data_type": "bf16"},
+    ts.Problem: {"tile": (64, 64), "data_type": "bf16"},
     ts.plan_gemm: {"m": 256, "n": 256, "k": 256, "data_type": "bf16", "tile": (64, 64, 64)},
     ts.scatter4: {"tensor_map": ROWS4, "smem": bytes(512), "memory": MEMORY.copy(), "column": 0, "rows": (0, 1, 2, 3)},
     ts.spell_layout: {"layout": ts.Layout((64, 64), 16, swizzle="128B"), "notation": "triton"},
@@ -137,7 +138,7 @@ CALLS = {
     ts.wgmma_descriptors: {"tile": (64, 64), "data_type": "bf16", "swizzle": "128B"},
 }  # fmt: skip
 NOT_CALLED = {  # results, which functions make, and what is raised
-    ts.Agreement, ts.Conversion, ts.Fragment, ts.GemmPlan, ts.Identification, ts.Inspection, ts.Plan, ts.PlanReport, ts.Rule,
+    ts.Agreement, ts.Conversion, ts.Card, ts.Fragment, ts.Identification, ts.Inspection, ts.Rule,
     ts.SmemOp, ts.Swizzle, ts.DataType, ts.Arch, ts.Tcgen05Loop, ts.Trace, ts.Value, ts.Violation, ts.WgmmaLoop,
     ts.InstructionDescriptor,
 }  # fmt: skip

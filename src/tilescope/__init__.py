@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
+    from tilescope.card import CARD, Card
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
-    from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
+    from tilescope.planner import Problem, plan, plan_gemm
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -78,6 +79,8 @@ _MODULE = {
     "bank_report": "smem.report",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
+    "CARD": "card",
+    "Card": "card",
     "compatible": "mma.agreement",
     "Conversion": "notation",
     "convert_layout": "notation",
@@ -91,7 +94,6 @@ _MODULE = {
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
     "gather4": "tma",
-    "GemmPlan": "planner",
     "Identification": "tma",
     "identify": "tma",
     "IllegalInstructionError": "errors",
@@ -108,11 +110,10 @@ _MODULE = {
     "load_tiles": "tma",
     "NOTATION": "notation",
     "parse_layout": "notation",
-    "Plan": "planner",
     "plan": "planner",
     "plan_gemm": "planner",
     "PlanError": "errors",
-    "PlanReport": "planner",
+    "Problem": "planner",
     "Rule": "tensor_map",
     "RuleError": "errors",
     "RULES": "tensor_map",
@@ -143,6 +144,7 @@ _MODULE = {
 
 __all__ = [
     "ARCH",
+    "CARD",
     "DATA_TYPE",
     "NOTATION",
     "RULES",
@@ -152,11 +154,11 @@ __all__ = [
     "Agreement",
     "Arch",
     "CanonicalLayout",
+    "Card",
     "Conversion",
     "DataType",
     "DeviceError",
     "Fragment",
-    "GemmPlan",
     "Identification",
     "IllegalInstructionError",
     "Im2colMap",
@@ -164,9 +166,8 @@ __all__ = [
     "Inspection",
     "InstructionDescriptor",
     "Layout",
-    "Plan",
     "PlanError",
-    "PlanReport",
+    "Problem",
     "Rule",
     "RuleError",
     "SmemOp",

@@ -40,6 +40,7 @@ def test_names_the_order_of_atoms(name, order):
         laid_out(TILE, ts.Layout((64, 64), 16, atom=(8, span // 2), atom_order=order, swizzle=name)), TILE
     )
     assert found.explained
+    assert f"atoms of 8 x {span // 2} elements, {order} after {order}" in str(found)
     assert (found.swizzle.name, found.order) == (name, {"column": "atoms down", "row": "atoms across"}[order])
 
 
@@ -99,7 +100,7 @@ def test_a_tile_of_100_rows_in_two_boxes():
     for alignment, high in ((128, 100), (1024, 104)):
         dump, _ = boxes_side_by_side(tile, "128B", 128, alignment, 0)
         found = ts.identify(dump, tile)
-        assert str(found) == f"swizzle 128B, base offset 0, boxes side by side of {high} x 64 elements"
+        assert str(found) == f"swizzle 128B, base offset 0, boxes of {high} x 64 elements side by side"
         assert ts.Value.from_dict(found.to_dict()) == found
         dump[5] ^= 1
         found = ts.identify(dump, tile)

@@ -145,7 +145,7 @@ RULE_NAMES = {
     "plan-fold": "A folded map sees the contiguous elements as a whole number of columns of one span.",
     "plan-layout": "The consumer reads this layout.",
     "plan-descriptors": "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.",
-    "plan-shape": "The global shape is (mn, k) of the whole matrix, which the tile lies in.",
+    "plan-card": "A card has one architecture: arch, where it is given too, is the same.",
     "plan-smem": "All stages fit into the shared memory of a block.",
     "plan-stages": "Stages are 1 to 1024.",
     "plan-proof": "The emulated copies bring every element where its consumer reads it.",

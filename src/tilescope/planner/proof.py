@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from tilescope.errors import PlanError, Violation
 from tilescope.layout import Layout, oriented
-from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.packed import unpacked
 from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
@@ -44,11 +43,11 @@ class Consumed(NamedTuple):
     misplaced: npt.NDArray[np.bool_]  # looked for at another byte of that word, or not looked at
 
     @classmethod
-    def of(cls, problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Consumed:
+    def of(cls, problem: Problem, layout: Layout) -> Consumed:
         """By descriptors where the consumer has them, else by the layout."""
         mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
         row, column = oriented(problem.major, mn, k)
-        if canonical is not None and problem.consumer != "ldmatrix":
+        if problem.reads_by_descriptor:
             address = descriptors_of(problem, layout).addresses()
         else:
             address = layout.address(mn, k)
