@@ -16,7 +16,10 @@ PACKAGE = Path(tilescope.__file__).parent
 ORDER = (
     "errors",
     "value",
+    "rule",
+    "reading",
     "arch",
+    "card",
     "data_type",
     "swizzle",
     "layout",

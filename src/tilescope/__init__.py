@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
+        FaultError,
         IllegalInstructionError,
+        LaunchFailureError,
+        MisalignedAddressError,
         PlanError,
         RuleError,
         TensorMapError,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
+    from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -45,11 +49,9 @@ if TYPE_CHECKING:
     from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
-        RULES,
         Im2colMap,
         Im2colWideMap,
         Inspection,
-        Rule,
         TensorMap,
         decode_tensor_map,
         inspect_tensor_map,
@@ -87,6 +89,7 @@ _MODULE = {
     "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
     "emulate_mma": "mma.emulation",
+    "FaultError": "errors",
     "find_layouts": "smem.search",
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
@@ -101,11 +104,13 @@ _MODULE = {
     "inspect_tensor_map": "tensor_map",
     "Inspection": "tensor_map",
     "InstructionDescriptor": "mma.instruction_descriptor",
+    "LaunchFailureError": "errors",
     "Layout": "layout",
     "ldmatrix": "mma.ldmatrix",
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "MisalignedAddressError": "errors",
     "NOTATION": "notation",
     "OperandTile": "mma.canonical",
     "parse_layout": "notation",
@@ -114,9 +119,9 @@ _MODULE = {
     "plan_gemm": "planner",
     "PlanError": "errors",
     "PlanReport": "planner",
-    "Rule": "tensor_map",
+    "Rule": "rule",
     "RuleError": "errors",
-    "RULES": "tensor_map",
+    "RULES": "rule",
     "scatter4": "tma",
     "SharedLayout": "notation",
     "SMEM_OP": "smem.op",
@@ -157,6 +162,7 @@ __all__ = [
     "Conversion",
     "DataType",
     "DeviceError",
+    "FaultError",
     "Fragment",
     "GemmPlan",
     "Identification",
@@ -165,7 +171,9 @@ __all__ = [
     "Im2colWideMap",
     "Inspection",
     "InstructionDescriptor",
+    "LaunchFailureError",
     "Layout",
+    "MisalignedAddressError",
     "OperandTile",
     "Plan",
     "PlanError",

@@ -10,8 +10,8 @@ from tilescope.cli.glossary import TERMS
 from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
+from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map import RULES
 from tilescope.value import Value
 
 NAMES = [name for _, names in topics.index().groups for name in names]

@@ -9,7 +9,7 @@ import pytest
 import tilescope
 from tilescope.cli import run, topics
 from tilescope.cli.rule_names import RULE_NAMES
-from tilescope.tensor_map import RULES
+from tilescope.rule import RULES
 
 SOURCE = Path(tilescope.__file__).parent
 # What the expressions inside f-strings that spell a rule's name can be.

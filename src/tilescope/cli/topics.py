@@ -18,8 +18,8 @@ from tilescope.cli.glossary import TERMS, Term
 from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, broken, shortened
+from tilescope.rule import RULES, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map import RULES, Rule
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence
 

@@ -25,7 +25,7 @@ from tilescope.errors import RuleError, Violation
 from tilescope.mma.canonical import READERS, Major
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.tensor_map import RULES
+from tilescope.rule import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 

@@ -8,13 +8,11 @@ from tilescope.tensor_map.decoding import Inspection, decode_tensor_map, inspect
 from tilescope.tensor_map.im2col import Convolution, Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
 from tilescope.tensor_map.paste import descriptor_bytes
-from tilescope.tensor_map.rule import RULES, Rule
 from tilescope.tensor_map.rules.instruction import REDUCTIONS, Copy, broken_by, require_legal
 from tilescope.tensor_map.tiled import TensorMap
 
 __all__ = [
     "REDUCTIONS",
-    "RULES",
     "AnyMap",
     "Convolution",
     "Copy",
@@ -23,7 +21,6 @@ __all__ = [
     "Inspection",
     "MapArguments",
     "MapReport",
-    "Rule",
     "TensorMap",
     "TensorMapDiff",
     "broken_by",

@@ -17,8 +17,8 @@ from tilescope.tensor_map import reading
 from tilescope.tensor_map.descriptor import encoded
 from tilescope.tensor_map.geometry import Geometry
 from tilescope.tensor_map.replacement import replacement_fields
-from tilescope.tensor_map.rule import RULES
 from tilescope.tensor_map.rules import MAP_CHECKS
+from tilescope.tensor_map.rules.tensor import rank_check
 from tilescope.value import Row
 
 COMMON_READERS: dict[str, reading.Reader] = {
@@ -117,13 +117,13 @@ def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ..
                 violations.append(reading.wrong_length(name, len(getattr(tensor_map, name)), rank, fewer))
                 unreadable.add(name)
         if rank == 0:  # no rule but one can speak of a tensor without dimensions
-            violations.extend(RULES["rank"].broken_by(tensor_map))
+            violations.extend(rank_check.violations(tensor_map))
             unreadable.update(tensor_map.lengths, ["dims"])
     elif given["element_strides"] is None:
         unreadable.add("element_strides")
-    for each, check in MAP_CHECKS[tensor_map.subject]:
-        if not unreadable or unreadable.isdisjoint(each.reads):
-            breaches = check(tensor_map)
+    for rule, reads, run in MAP_CHECKS[tensor_map.subject]:
+        if not unreadable or unreadable.isdisjoint(reads):
+            breaches = run(tensor_map)
             if breaches:
-                violations.extend(each.violation(*breach) for breach in breaches)
+                violations.extend(rule.violation(*breach) for breach in breaches)
     return tuple(violations)

@@ -26,15 +26,15 @@ from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.rule import noticed
 
 _SAMPLE = (
     "Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument\n"
     "elemType=6 rank=2 global_address=0x7f5a20000000 elemSize=2 swizzle=3 padding=0\n"
     "shape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128] elementStrides=[1, 1] fill=0\n"
 )
-argument_dump = noticed(
+argument_dump = map_rule(
     "argument-dump",
     "A dump of arguments names at least the type and the extents of the tensor.",
     source="what CUTLASS, TileLang and Triton print",

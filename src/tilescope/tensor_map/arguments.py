@@ -16,16 +16,16 @@ from typing import Any
 
 from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
-from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 
 MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
 
-argument_missing = noticed(
+argument_missing = map_rule(
     "argument-missing",
     "Every argument that has no default is given.",
     source="cuda.h, cuTensorMapEncodeTiled",
@@ -33,7 +33,7 @@ argument_missing = noticed(
     failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
 )
 
-argument_json = noticed(
+argument_json = map_rule(
     "argument-json",
     "Arguments in JSON are one object, by name.",
     source="RFC 8259",

@@ -18,11 +18,12 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, shortened
 from tilescope.tensor_map import reading
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import rounded_up
-from tilescope.tensor_map.rule import RULES, noticed
+from tilescope.tensor_map.rules.tensor import rank_check
 
 _ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)}
-array_interface = noticed(
+array_interface = map_rule(
     "array-interface",
     "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
     source="the array protocols",
@@ -30,7 +31,7 @@ array_interface = noticed(
     passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64)}},
 )
-array_type = noticed(
+array_type = map_rule(
     "array-type",
     "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
     source="cuda.h, CUtensorMapDataType",
@@ -38,7 +39,7 @@ array_type = noticed(
     passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64), "typestr": "<c8"}},
 )
-array_strides = noticed(
+array_strides = map_rule(
     "array-strides",
     "The last axis of an array steps one element, and no axis steps backwards.",
     source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
@@ -46,7 +47,7 @@ array_strides = noticed(
     passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64), "strides": (2, 256), "typestr": "<f2"}},
 )
-array_box = noticed(
+array_box = map_rule(
     "array-box",
     "box_shape has one entry for each axis of the array, in its order.",
     source="cuda.h, cuTensorMapEncodeTiled",
@@ -226,11 +227,11 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
     problems = []
     if not found.shape:
         fix = "Use array.reshape(1)."
-        problems.append(RULES["rank"].violation("array", "0 dimensions", "a tiled map has 1 to 5", fix))
+        problems.append(rank_check.rule.violation("array", "0 dimensions", "a tiled map has 1 to 5", fix))
     elif len(found.shape) > 5:
         fix = "Merge contiguous axes with reshape, or index the leading ones away."
         which = f"{len(found.shape)} dimensions"
-        problems.append(RULES["rank"].violation("array", which, "a tiled map has at most 5", fix))
+        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
         which, limit = f"strides {found.strides_bytes} bytes", "strides of at least 0"
         fix = "Use np.ascontiguousarray, or flip the coordinates instead of the array."

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError
 from tilescope.tensor_map import reading
-from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.checking import map_rule
 
 MOST_TAPS = 256  # the offsets of a rank-4 map are below 256
 _IMAGE = {"n": 1, "h": 16, "w": 16, "c": 64, "data_type": "f16", "channels_per_pixel": 64, "pixels_per_column": 64}
-extents = noticed(
+extents = map_rule(
     "convolution-extents",
     "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
     source="the arithmetic of a convolution",

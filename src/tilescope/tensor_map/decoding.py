@@ -9,15 +9,15 @@ from typing import Any
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, SIZE_FLAG_BIT, DescriptorField, raw_fields, unknown_bits
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 
-descriptor_length = noticed(
+descriptor_length = map_rule(
     "descriptor-length",
     "A descriptor is 128 bytes.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
@@ -25,7 +25,7 @@ descriptor_length = noticed(
     passing=MATRIX | {"descriptor": {"bytes": 128}},
     failing=MATRIX | {"descriptor": {"bytes": 64}},
 )
-descriptor_bits = noticed(
+descriptor_bits = map_rule(
     "descriptor-bits",
     "Bits that belong to no field are zero.",
     source=H200,
@@ -34,7 +34,7 @@ descriptor_bits = noticed(
     passing=MATRIX | {"descriptor": {"word 10": 0}},
     failing=MATRIX | {"descriptor": {"word 10": 1}},
 )
-descriptor_size_flag = noticed(
+descriptor_size_flag = map_rule(
     "descriptor-size-flag",
     "Bit 21 of word 1 is zero; some drivers set it for tensors of 128 KiB and more.",
     severity="note",
@@ -45,7 +45,7 @@ descriptor_size_flag = noticed(
     passing=MATRIX | {"descriptor": {"word 1": 0x200_0000_0510}},
     failing=MATRIX | {"descriptor": {"word 1": 0x200_0020_0510}},
 )
-descriptor_codes = noticed(
+descriptor_codes = map_rule(
     "descriptor-codes",
     "Type, interleave and rank hold numbers that stand for something.",
     source=H200,
@@ -54,7 +54,7 @@ descriptor_codes = noticed(
     passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
     failing=MATRIX | {"descriptor": {"word 1": 0x1990}},
 )
-descriptor_derived = noticed(
+descriptor_derived = map_rule(
     "descriptor-derived",
     "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
     severity="warning",

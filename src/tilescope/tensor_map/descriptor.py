@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import TensorMapError
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import Geometry
-from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.im2col import CORNER_BITS
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.value import Value, hex_field
@@ -171,7 +171,7 @@ _STORED = {
 _KNOWN_BITS = {which: sum(each.mask for each in fields) for which, fields in _TABLE.items()}
 _WORDS = struct.Struct("<16Q")
 
-encode_measured = noticed(
+encode_measured = map_rule(
     "encode-measured",
     "encode() writes what was measured: sm_90 maps, tiled and im2col.",
     source=H200,

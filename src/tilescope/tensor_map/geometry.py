@@ -18,8 +18,8 @@ from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.swizzle import Swizzle
+from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
-from tilescope.tensor_map.rule import Subject
 from tilescope.value import Value, hex_field, row_field
 
 WideMode = Literal["W", "W128"]

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, unknown_name
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
-from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX
 from tilescope.value import entries
 
@@ -25,26 +26,12 @@ WIDE_MODES = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
 LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
 INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
 
-argument_type = noticed(
-    "argument-type",
-    "Every argument is of its own kind: integers, sequences of integers, or names of a table.",
-    source="the C types of cuTensorMapEncodeTiled",
-    passing=MATRIX,
-    failing=MATRIX | {"dims": "4096x4096"},
-)
-argument_length = noticed(
+argument_length = map_rule(
     "argument-length",
     "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
     source="cuda.h, cuTensorMapEncodeTiled",
     passing=MATRIX | {"strides_bytes": (8192,)},
     failing=MATRIX | {"strides_bytes": (2, 8192)},
-)
-noticed(
-    "unknown-name",
-    "Data types, swizzles, interleaves, promotions, fills and architectures are names of their tables.",
-    source="the enumerations of cuda.h",
-    passing=MATRIX | {"swizzle": "128B"},
-    failing=MATRIX | {"swizzle": "128b-atom"},
 )
 
 
@@ -60,7 +47,7 @@ def integer(argument: str, given: Any) -> int:
             raise _mistyped(argument, given, "an integer")
     if not -INTEGER_END < number < INTEGER_END:
         found = f"an integer of {number.bit_length()} bits"
-        raise RuleError([argument_type.violation(argument, found, "at most 64 bits", "Check it.")])
+        raise RuleError([ARGUMENT_RANGE.violation(argument, found, "at most 64 bits", "Check where it comes from.")])
     return int(number)
 
 
@@ -157,5 +144,4 @@ def _named(find: Callable[[Any], Named], argument: str, given: Any) -> Named:
 
 
 def _mistyped(argument: str, given: Any, wanted: str) -> RuleError:
-    found = f"{argument} = {printed(given)} ({type(given).__name__})"
-    return RuleError([argument_type.violation(argument, found, f"{argument} is {wanted}", f"Give {wanted}.")])
+    return RuleError([argument_type(argument, given, wanted)])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.errors import TensorMapError, unknown_name
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import Geometry
-from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX, PTX_REPLACE
 
 
@@ -53,7 +53,7 @@ PUBLISHING = (
 )
 
 
-replace_field = noticed(
+replace_field = map_rule(
     "replace-field",
     "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
     "cuTensorMapReplaceAddress an address alone.",

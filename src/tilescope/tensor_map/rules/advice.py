@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, TiledGeometry, rounded_up
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.box import LARGEST_EXTENT, ROW_BITS
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 
 
-@rule(
+@checked(
     "smem-capacity",
     "The shared memory of one copy fits the largest that a block can have.",
     severity="warning",
@@ -46,7 +46,7 @@ def _smem_capacity(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "box-larger",
     "A box is no larger than the tensor, beyond whose end it is filled.",
     severity="note",
@@ -81,7 +81,7 @@ def _box_larger(a: TiledGeometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "store-overrun",
     "Rows of the tensor end on a multiple of 16 bytes, if it is ever stored to.",
     severity="note",
@@ -105,7 +105,7 @@ def _store_overrun(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "address-128",
     "Under a swizzle the global address is a multiple of 128 bytes.",
     severity="note",
@@ -128,7 +128,7 @@ def _address_128(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "l2-256B",
     "L2 promotion is at most 128B.",
     severity="note",
