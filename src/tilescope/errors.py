@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 Severity = Literal["error", "warning", "note"]
+_NAMES_LISTED = 40  # of a table
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -278,6 +279,7 @@ def unknown_name(
     unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
     """
     names = list(known)
+    more = len(names) - _NAMES_LISTED
     shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
     nearest = nearest_name(found, [*names, *spellings]) if isinstance(found, str) else None
     fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
@@ -286,19 +288,40 @@ def unknown_name(
         "error",
         argument,
         f"{what} {shortened(shown, 120)}",
-        "known: " + ", ".join(names),
+        "known: " + ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else ""),
         fix,
         None if nearest is None else {argument: nearest},
     )
 
 
-def in_number(number: int, noun: str) -> str:
-    """So many of something.
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun.
 
-    >>> in_number(1, "stage"), in_number(3, "stage")
-    ('1 stage', '3 stages')
+    >>> counted(1, "stage"), counted(3, "stage"), counted(2, "entry", "entries")
+    ('1 stage', '3 stages', '2 entries')
     """
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+in_number = counted  # the planner's name for it
+
+
+def by(extents: Iterable[object]) -> str:
+    """Extents as people write them.
+
+    >>> by((64, 32))
+    '64 x 32'
+    """
+    return " x ".join(map(str, extents))
+
+
+def ceil_div(number: int, divisor: int) -> int:
+    """The quotient rounded up.
+
+    >>> ceil_div(100, 16), ceil_div(96, 16)
+    (7, 6)
+    """
+    return -(-number // divisor)
 
 
 def nearest_name(found: str, known: Iterable[str]) -> str | None:
@@ -334,12 +357,12 @@ def printed(value: object, limit: int = 80) -> str:
     >>> printed("K-major"), printed(1 << 5000)
     ("'K-major'", 'an integer of 5001 bits')
     """
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
     try:
-        if isinstance(value, int) and value.bit_length() > 256:
-            return f"an integer of {value.bit_length()} bits"
         return shortened(repr(value), limit)
-    except Exception:  # noqa: BLE001  the __class__ or repr of a foreign object may raise whatever it likes
-        return "an object that cannot be printed"
+    except ValueError:  # such an integer inside a sequence
+        return f"a {type(value).__name__} that cannot be printed"
 
 
 def printed_hex(value: int) -> str:

@@ -21,7 +21,7 @@ import click
 from tilescope.cli.options import Command, number, numbers
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.tensor_map import reading
+from tilescope.reading import integers
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.option import Interleave
 
@@ -111,7 +111,7 @@ def with_strides(asked: MapArguments, base: MapArguments | None = None) -> MapAr
 def _dense_strides(given: dict[str, Any]) -> tuple[int, ...] | None:
     """Strides without padding; None where dims, type or interleave are unreadable, which a rule will say."""
     try:
-        dims = reading.integers("dims", given["dims"])
+        dims = integers("dims", given["dims"])
         slice_bytes = Interleave.named(given.get("interleave", "none")).slice_bytes
         element_bits = slice_bytes * 8 if slice_bytes else DataType.named(given.get("data_type")).tma.bits
     except RuleError:

@@ -25,8 +25,7 @@ from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
 from tilescope.mma.packed import unpacked
-from tilescope.tensor_map.reading import integer
-from tilescope.tma.buffers import readable, writeable
+from tilescope.reading import integer, readable, writeable
 
 _LANES = 32
 

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.value import plain_int, read_only
+from tilescope.errors import RuleError, Violation, argument_type
+from tilescope.reading import attempted, integer
+from tilescope.rule import rule
+from tilescope.value import read_only
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +44,23 @@ _PIECES: dict[int, type[np.generic]] = {
 _SHORTEST_GROUP_BYTES = 1 << 10  # a row of np.take that is worth its call
 _LONGEST_GROUP_BYTES = 1 << 16  # a longer order does not stay in the cache beside the data
 _SHARE_BYTES = 1 << 20  # what is worth a thread of its own
+
+
+OUT_ARRAY = rule(
+    "out-array",
+    "An array for a result has the result's size, is C-contiguous and can be written.",
+    source="the bytes of the result",
+    passing='ts.Swizzle.named("128B").swizzle(bytes(1024), out=np.empty(1024, "u1"))',
+    failing='ts.Swizzle.named("128B").swizzle(bytes(1024), out=np.empty(512, "u1"))',
+)
+SWIZZLE_CLOSURE = rule(
+    "swizzle-closure",
+    "A buffer is swizzled in place only where the swizzle sends none of its bytes outside it.",
+    source="the blocks that each mode permutes within themselves",
+    basis="measured",
+    passing='ts.Swizzle.named("128B").swizzle(bytes(128))',
+    failing='ts.Swizzle.named("128B").swizzle(bytes(120))',
+)
 
 
 class AddressMap(Hashable, Protocol):
@@ -74,17 +93,11 @@ def permuted(address_map: AddressMap, data: Any, address: Any, *, out: Any, thre
     """
     source = _contiguous(data)
     problems = [] if out is None else _out_problems(out, source.nbytes)
-    workers = plain_int(threads)
-    if workers is None or workers < 1:
-        given = printed(threads)
-        problems.append(Violation("threads", "error", "threads", given, "an integer of at least 1", "Use threads=1."))
-    start = plain_int(address)
-    if start is None or start < 0:
-        given = printed(address)
-        problems.append(Violation("address", "error", "address", given, "an integer of at least 0", "Use address=0."))
-    else:
+    workers = attempted(problems, 1, integer, "threads", threads, 1)
+    start = attempted(problems, None, integer, "address", address, 0)
+    if start is not None:
         problems += _closure_problems(address_map, start, source.nbytes)
-    if problems or start is None or workers is None:
+    if problems or start is None:
         raise RuleError(problems)
     target = np.empty_like(source) if out is None else out
     if source.nbytes:
@@ -98,12 +111,10 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
         return np.frombuffer(bytes(data) if isinstance(data, memoryview) else data, np.uint8)
     try:
         array = np.asarray(data, order="C")
-    except Exception:  # noqa: BLE001  ragged lists, whatever else is no array, and objects that raise what they like
+    except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
         array = np.asarray(None)
     if array.dtype.hasobject or array.dtype.kind == "U":
-        raise broken(
-            "buffer", "data", f"a {type(data).__name__}", "bytes, or an array of numbers", "Give bytes or an array."
-        )
+        raise RuleError([argument_type("data", data, "bytes, or an array of numbers")])
     return array
 
 
@@ -122,7 +133,7 @@ def _out_problems(out: Any, length_bytes: int) -> list[Violation]:
     if problem is None:
         return []
     limit = f"a writeable C-contiguous array of {length_bytes} bytes"
-    return [Violation("out-array", "error", "out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
+    return [OUT_ARRAY.violation("out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
 
 
 def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) -> list[Violation]:
@@ -137,7 +148,8 @@ def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) 
     start, stop = address // block * block, -(-end // block) * block
     limit = f"swizzle {address_map.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
-    return [Violation("swizzle-closure", "error", "data", found, limit, fix)]
+    values = {"address": address, "bytes": length_bytes, "block_bytes": block}
+    return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, values=values)]
 
 
 def _first_leaving(address_map: AddressMap, address: int, end: int) -> int | None:

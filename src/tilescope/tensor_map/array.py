@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilescope.data_type import DataType
+from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, shortened
-from tilescope.tensor_map import reading
+from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import rounded_up
 from tilescope.tensor_map.rules.tensor import rank_check
@@ -30,14 +30,6 @@ array_interface = map_rule(
     subjects=("array",),
     passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64)}},
-)
-array_type = map_rule(
-    "array-type",
-    "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
-    source="cuda.h, CUtensorMapDataType",
-    subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"array": {"shape": (128, 64), "typestr": "<c8"}},
 )
 array_strides = map_rule(
     "array-strides",
@@ -78,9 +70,9 @@ def described(array: Any, box_shape: Any, address: int | None, options: Mapping[
     """Arguments of TensorMap for the array, and every reason why it cannot be described."""
     found = metadata(array)
     options = dict(options)
-    data_type = reading.tma_type("data_type", options.pop("data_type", found.data_type))
+    data_type = DataType.named(options.pop("data_type", found.data_type)).tma
     problems = _undescribable(found, data_type)
-    box = reading.integers("box_shape", box_shape)
+    box = integers("box_shape", box_shape)
     if len(box) != len(found.shape):
         which = f"{len(box)} entries for an array of {len(found.shape)} dimensions"
         fix = "Give the box in the array's own order."
@@ -212,14 +204,14 @@ def _element(dtype: Any) -> DataType:
     try:
         return DataType.named(dtype)
     except RuleError as error:
-        if error.violations[0].rule == array_type.name:
+        if error.violations[0].rule == ARRAY_TYPE.name:
             raise TensorMapError(error.violations) from None
         raise _untyped(shortened(str(dtype))) from None
 
 
 def _untyped(what: str) -> TensorMapError:
     fix = "View it as an unsigned integer of the same size, such as uint8 or uint64."
-    return TensorMapError([array_type.violation("array", f"elements of {what}", "a type that TMA can move", fix)])
+    return TensorMapError([ARRAY_TYPE.violation("array", f"elements of {what}", "a type that TMA can move", fix)])
 
 
 def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
@@ -246,9 +238,9 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
         which = f"an array of {found.data_type.name}, which numpy keeps in a byte each"
         limit = f"{data_type.name} wants its values packed together"
         fix = 'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".'
-        problems.append(array_type.violation("array", which, limit, fix))
+        problems.append(ARRAY_TYPE.violation("array", which, limit, fix))
     elif found.shape and found.shape[-1] * found.element_bytes * 8 % data_type.bits:
         which = f"rows of {found.shape[-1] * found.element_bytes} bytes"
         limit = f"whole elements of {data_type.name}, {data_type.bits} bits each"
-        problems.append(array_type.violation("array", which, limit, "Give the array's own type."))
+        problems.append(ARRAY_TYPE.violation("array", which, limit, "Give the array's own type."))
     return problems

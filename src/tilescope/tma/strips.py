@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
+from tilescope.reading import Bytes
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.swizzle.permutation import STREAMED_BYTES
-from tilescope.tma.buffers import Bytes
 from tilescope.tma.rounding import TF32_TYPES, delivered
 
 _BATCH_PIECES = 1 << 13  # of one np.take: its indices stay in the cache

@@ -79,9 +79,9 @@ def broken_by(copy: Copy) -> tuple[Violation, ...]:
     found: list[Violation] = []
     if copy.direction == "reduce" and copy.reduce not in REDUCTIONS:
         found.append(unknown_name("reduction", "reduce", copy.reduce, REDUCTIONS))
-    for rule, _, run in _CHECKS:
+    for row, _, run in _CHECKS:
         if breaches := run(copy):  # asked for every copy: no list for nothing
-            found += [rule.violation(*breach) for breach in breaches]
+            found += [row.violation(*breach) for breach in breaches]
     return tuple(found)
 
 
