@@ -90,7 +90,7 @@ def integer(argument: str, given: Any, least: int | None = None, most: int | Non
     >>> integer("stages", np.int64(4), least=1)
     4
     """
-    number = plain_int(given)
+    number = given if type(given) is int else plain_int(given)
     if number is None:
         raise RuleError([argument_type(argument, given, "an integer")])
     if not -INTEGER_END < number < INTEGER_END:

@@ -28,7 +28,7 @@ Basis = Literal["measured", "documented"]
 Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
-_ROW_MODULES = ("tma", "tensor_map.demonstration")
+_ROW_MODULES = ("tma", "tensor_map.demonstration", "cli.map_source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,7 @@ class _RuleBook(Mapping[str, Rule]):
         return self._rows[name] if name in self._rows else self._all()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(sorted(self._all()))  # whichever module came first
 
     def __len__(self) -> int:
         return len(self._all())

@@ -14,11 +14,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.descriptor_word import DescriptorWord
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import pasted_descriptor
-
-DESCRIPTOR_BITS = 64
 
 
 @click.command()
@@ -48,7 +46,7 @@ def decode(
     """  # noqa: D301  \b keeps the lines below it apart
     if rows < 1:
         raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
-    word = descriptor_word(words)
+    word = pasted_word(words[0]) if len(words) == 1 else None
     if word is not None:
         return show_descriptor_word(word, major, data_type, rows if addresses else None, output)
     try:
@@ -65,20 +63,6 @@ def _or_a_word(violation: Violation) -> Violation:
     if violation.rule != pasted_descriptor.name:
         return violation
     return replace(violation, limit=f"one integer of at most 64 bits, or {violation.limit}")
-
-
-def descriptor_word(words: tuple[str, ...]) -> int | None:
-    """The number that the words are, if they are one integer of at most 64 bits.
-
-    >>> descriptor_word(("0x40",)), descriptor_word(("1", "2")), descriptor_word(("0x1" + 16 * "0",))
-    (64, None, None)
-    """
-    try:
-        (text,) = words
-        word = int(text, 0)
-    except ValueError:
-        return None
-    return word if 0 <= word < 1 << DESCRIPTOR_BITS else None
 
 
 def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None, output: Output) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from tilescope.cli.map_options import map_options, with_strides
+from tilescope.cli.map_options import map_options
 from tilescope.cli.map_source import described
 from tilescope.cli.options import address, number, numbers, output_options
 from tilescope.cli.output import STDOUT, Output
@@ -108,7 +108,7 @@ def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) 
         return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | options))
     found = metadata(array)
     own = {"data_type": found.data_type, "dims": found.shape[::-1], "strides_bytes": found.strides_bytes[-2::-1]}
-    return with_strides(asked, MapArguments(asked.map_class, own)).tensor_map()
+    return asked.completed(MapArguments(asked.map_class, own)).tensor_map()
 
 
 def _named(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:

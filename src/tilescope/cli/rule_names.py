@@ -8,11 +8,6 @@ from __future__ import annotations
 # fmt: off
 RULE_NAMES = {
     # what commands are given
-    "input-file": "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
-    "input-empty": "A file or stdin that is to give a tensor map holds one.",
-    "input-size": "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.",
-    "input-binary": "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
-    "one-map": "encode, load and diff take the arguments of one map at a time; check takes several.",
     "npy-file": "A .npy file holds one array of numbers, as np.save writes it.",
     "npy-type": "Elements of a .npy file that say no type, as bfloat16 and fp8 do there, are named by a --type of their width.",
     "drawing": "--svg is for values that have a drawing.",

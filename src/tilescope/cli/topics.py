@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
-from tilescope.cli import map_topics
 from tilescope.cli.glossary import TERMS, Term
 from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, broken, shortened
 from tilescope.rule import RULES, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence
 
@@ -181,7 +181,7 @@ def _find_rule_name(name: str) -> Topic | None:
 
 
 def _find_map_topic(name: str) -> Topic | None:
-    found = map_topics.find(name)
+    found = field_topics.find(name)
     return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
 
 
@@ -202,5 +202,5 @@ PROVIDERS: tuple[Provider, ...] = (
         "data types", lambda: DATA_TYPE, lambda: {row.ptx: row.name for row in DATA_TYPE.values()}, _find_data_type
     ),
     Provider("architectures", lambda: ARCH, dict, _find_arch),
-    Provider("tensor map fields", map_topics.names, map_topics.spellings, _find_map_topic),
+    Provider("tensor map fields", field_topics.names, field_topics.spellings, _find_map_topic),
 )

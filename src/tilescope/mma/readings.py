@@ -17,6 +17,7 @@ from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.value import Value, hex_field
 
 INSTRUCTION_BITS = 32
+_DIGITS = {"0x": 16, "0b": 64, "0o": 22, "": 20}  # of 64 bits, by prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,18 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     if word < 1 << INSTRUCTION_BITS:
         found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), *found]
     return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.findings)))))
+
+
+def pasted_word(text: str) -> int | None:
+    """The number that a text is, if it is one integer of at most 64 bits, without more digits than such a one has.
+
+    >>> pasted_word("0x40"), pasted_word("0x1" + 16 * "0"), pasted_word(254 * "0")  # 127 bytes are no word
+    (64, None, None)
+    """
+    plain = text.strip().casefold().replace("_", "")
+    prefix = plain[:2] if plain[:2] in _DIGITS else ""
+    try:
+        word = int(text, 0)
+    except ValueError:
+        return None
+    return word if 0 <= word < 1 << 64 and len(plain) - len(prefix) <= _DIGITS[prefix] else None

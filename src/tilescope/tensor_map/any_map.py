@@ -80,7 +80,11 @@ _OTHER_READERS: dict[str, Reader] = {
     "mode": lambda argument, given: known_name(argument, given, WIDE_MODES, "im2col-wide mode"),
 }
 # How many entries a sequence has less than the tensor has dimensions, and which it leaves out.
-_LENGTHS = {"strides_bytes": 1, "box": 0, "element_strides": 0, "lower_corner": 2, "upper_corner": 2}
+_LENGTHS: dict[str, dict[str, int]] = {
+    "tiled": {"strides_bytes": 1, "box": 0, "element_strides": 0},
+    "im2col": {"strides_bytes": 1, "element_strides": 0, "lower_corner": 2, "upper_corner": 2},
+    "wide": {"strides_bytes": 1, "element_strides": 0},
+}
 _ENTRIES = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")
 
 
@@ -187,15 +191,14 @@ def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ..
         rank = len(tensor_map.dims)
         if given["element_strides"] is None:
             place(tensor_map, "element_strides", (1,) * rank)
-        for name, fewer in _LENGTHS.items():
-            if name in tensor_map.readers and name not in unreadable:
-                count = len(getattr(tensor_map, name))
-                if count != max(0, rank - fewer):
-                    violations.append(_wrong_length(name, count, rank, fewer))
-                    unreadable.add(name)
+        lengths = _LENGTHS[tensor_map.subject]
+        for name, fewer in lengths.items():
+            if name not in unreadable and len(getattr(tensor_map, name)) != max(0, rank - fewer):
+                violations.append(_wrong_length(name, len(getattr(tensor_map, name)), rank, fewer))
+                unreadable.add(name)
         if rank == 0:  # no rule but one can speak of a tensor without dimensions
             violations.extend(rank_check.violations(tensor_map))
-            unreadable.update(_LENGTHS, ["dims"])
+            unreadable.update(lengths, ["dims"])
     elif given["element_strides"] is None:
         unreadable.add("element_strides")
     for row, reads, run in MAP_CHECKS[tensor_map.subject]:

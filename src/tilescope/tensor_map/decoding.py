@@ -13,6 +13,7 @@ from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, SIZE_FLAG_BIT, DescriptorField, raw_fields, unknown_bits
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SMALL_TENSOR_BYTES, size_flag_check
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
@@ -33,17 +34,6 @@ descriptor_bits = map_rule(
     architectures=("sm_90",),
     passing=MATRIX | {"descriptor": {"word 10": 0}},
     failing=MATRIX | {"descriptor": {"word 10": 1}},
-)
-descriptor_size_flag = map_rule(
-    "descriptor-size-flag",
-    "Bit 21 of word 1 is zero; some drivers set it for tensors of 128 KiB and more.",
-    severity="note",
-    source="CUTLASS, copy_traits_sm90_tma.hpp, which clears it for smaller tensors",
-    basis="documented",
-    subjects=("descriptor",),
-    architectures=("sm_90",),
-    passing=MATRIX | {"descriptor": {"word 1": 0x200_0000_0510}},
-    failing=MATRIX | {"descriptor": {"word 1": 0x200_0020_0510}},
 )
 descriptor_codes = map_rule(
     "descriptor-codes",
@@ -111,9 +101,6 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     if left_over:
         found = f"{len(left_over)} bits set in fields of dimensions beyond rank {fields['rank'].raw + 1}"
         violations.append(descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED))
-    if SIZE_FLAG_BIT in beyond:
-        limit = "zero under the driver that was measured"
-        violations.append(descriptor_size_flag.violation("blob", "word 1 bit 21 is set", limit, "Ignore it."))
     tensor_map = None
     arguments, unnamed = _arguments(fields)
     violations.extend(unnamed)
@@ -126,6 +113,8 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
                 violations.extend(_derived(tensor_map, fields))
         except RuleError as error:
             violations.extend(error.violations)
+    if SIZE_FLAG_BIT in beyond:
+        violations.append(_size_flag(tensor_map))
     refused = any(each.severity == "error" for each in violations)
     nameless = tuple(sorted((*beyond, *left_over)))
     return Inspection(tuple(fields.values()), nameless, tuple(violations), None if refused else tensor_map)
@@ -153,6 +142,18 @@ def _checked_blob(blob: Any) -> bytes:
         found = f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"
         raise TensorMapError([descriptor_length.violation("blob", found, "128 bytes", "Give the whole CUtensorMap.")])
     return data
+
+
+def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
+    """What bit 21 of word 1 means for this tensor."""
+    limit = "on Blackwell it is wrong for a tensor that is not dense and whose memory is less than 128 KiB: sporadic illegal accesses"
+    if tensor_map is not None and (tensor_map.is_dense or tensor_map.reach_bytes >= SMALL_TENSOR_BYTES):
+        size = "dense" if tensor_map.is_dense else f"{tensor_map.reach_bytes} bytes long"
+        fix = f"Leave it: this tensor is {size}."
+    else:
+        fix = f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}."
+    values = {} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}
+    return size_flag_check.rule.violation("blob", "word 1 bit 21 is set", limit, fix, values=values)
 
 
 def _row_name(table: dict[str, Any], code: int) -> str | None:

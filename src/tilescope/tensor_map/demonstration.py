@@ -97,9 +97,8 @@ def _run_paste(example: dict[str, Any]) -> tuple[Violation, ...]:
         "dump": dumped_arguments,
         "json": MapArguments.from_json,
     }
-    for name, text in example.items():
-        read[name](text)
-    return ()
+    found = [read[name](text) for name, text in example.items()]
+    return tuple(each for asked in found if isinstance(asked, tuple) for each in asked[0].check())
 
 
 _RUN: dict[str, Callable[[dict[str, Any]], tuple[Violation, ...]]] = {

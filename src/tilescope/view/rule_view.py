@@ -46,7 +46,7 @@ def draw_rule(rule: Rule) -> Drawing:
 def _examples(passing: Example, failing: Example) -> tuple[tuple[str, str], ...]:
     """The two examples: what they share, and what sets them apart."""
     if isinstance(passing, str) or isinstance(failing, str):
-        return ("keeps it", f"`{passing}`"), ("breaks it", f"`{failing}`")
+        return ("keeps it", str(passing)), ("breaks it", str(failing))
     keeps, breaks = _apart(passing, failing)
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
     both = (("both", _shown(shared)),) if shared else ()

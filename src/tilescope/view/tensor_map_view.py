@@ -34,15 +34,21 @@ def draw_map(tensor_map: Map) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    parts: list[Part] = [Paragraph(in_words(tensor_map)), _dimensions(tensor_map), _facts(tensor_map)]
-    return Drawing(_title(tensor_map), (*parts, *findings(tensor_map.findings)))
+    return Drawing(_title(tensor_map), _map_parts(tensor_map, tensor_map.findings))
+
+
+def _map_parts(tensor_map: AnyMap, violations: Iterable[Violation]) -> tuple[Part, ...]:
+    return Paragraph(in_words(tensor_map)), _dimensions(tensor_map), _facts(tensor_map), *findings(violations)
 
 
 def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -> Drawing:
     """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused."""
     if report.tensor_map is not None:
-        drawn = draw_map(report.tensor_map)  # type: ignore[arg-type]  # one of the three kinds
-        return Drawing(f"Accepted. {drawn.title}", drawn.parts)
+        drawn = _map_parts(report.tensor_map, report.violations)
+        if not report.accepted:
+            drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
+        verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
+        return Drawing(f"{verdict} {_title(report.tensor_map)}", drawn)
     errors = sum(each.severity == "error" for each in report.violations)
     parts: list[Part] = [*findings(report.violations)]
     if asked:

@@ -61,6 +61,11 @@ def _alignment(a: Geometry) -> tuple[int, str]:
     return 16, "multiples of 16 bytes"
 
 
+def _any_multiple(axis: int, multiple: int) -> str:
+    """The fix for a stride that no copy takes, because its dimension has one index (flashinfer#2150, flashinfer#2232)."""
+    return f"dims[{axis + 1}] is 1, so no copy takes this step: any multiple of {multiple} does, such as {multiple}."
+
+
 @checked(
     "address-alignment",
     "The address is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
@@ -132,7 +137,7 @@ def _dim_range(a: Geometry) -> Sequence[Breach]:
     "stride-alignment",
     "Every stride is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
     source=f"{CUDA_H}; {H200}",
-    reads=("strides_bytes", "interleave", "data_type", "arch"),
+    reads=("strides_bytes", "dims", "interleave", "data_type", "arch"),
     passing=MATRIX | {"strides_bytes": (8208,)},
     failing=MATRIX | {"strides_bytes": (8200,)},
 )
@@ -149,8 +154,11 @@ def _stride_alignment(a: Geometry) -> Sequence[Breach]:
             f"strides_bytes[{axis}]",
             f"strides_bytes[{axis}] = {stride} bytes",
             f"strides are {limit}",
-            f"Pad dimension {axis} so that the next one steps {padded[axis]} bytes.",
+            _any_multiple(axis, multiple)
+            if a.dims[axis + 1] == 1
+            else f"Pad dimension {axis} so that the next one steps {padded[axis]} bytes.",
             {"strides_bytes": padded},
+            {"stride_bytes": stride, "multiple_bytes": multiple},
         )
         for axis, stride in enumerate(a.strides_bytes)
         if stride != padded[axis]
@@ -161,7 +169,7 @@ def _stride_alignment(a: Geometry) -> Sequence[Breach]:
     "stride-range",
     "Every stride is 0 to 2^40 - 1 bytes.",
     source=f"{CUDA_H}; {H200}",
-    reads=("strides_bytes",),
+    reads=("strides_bytes", "dims"),
     passing=MATRIX | {"strides_bytes": ((1 << 40) - 16,)},
     failing=MATRIX | {"strides_bytes": (1 << 40,)},
 )
@@ -177,8 +185,13 @@ def _stride_range(a: Geometry) -> Sequence[Breach]:
             f"strides_bytes[{axis}]",
             f"strides_bytes[{axis}] = {stride} bytes",
             "0 to 2^40 - 1 bytes",
-            "A negative stride needs a flipped copy." if stride < 0 else "Split the tensor.",
+            _any_multiple(axis, 16)
+            if a.dims[axis + 1] == 1
+            else "A negative stride needs a flipped copy."
+            if stride < 0
+            else "Split the tensor.",
             {"strides_bytes": nearest},
+            {"stride_bytes": stride},
         )
         for axis, stride in enumerate(a.strides_bytes)
         if stride != nearest[axis]
