@@ -18,6 +18,7 @@ ORDER = (
     "reading",
     "value",
     "rule",
+    "bits",
     "arch",
     "card",
     "data_type",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
+    from tilescope.bits import Inspection
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from tilescope.tensor_map import (
         Im2colMap,
         Im2colWideMap,
-        Inspection,
         TensorMap,
         decode_tensor_map,
         inspect_tensor_map,
@@ -102,7 +102,7 @@ _MODULE = {
     "Im2colWideMap": "tensor_map",
     "inspect_descriptor": "mma.descriptor_word",
     "inspect_tensor_map": "tensor_map",
-    "Inspection": "tensor_map",
+    "Inspection": "bits",
     "InstructionDescriptor": "mma.instruction_descriptor",
     "LaunchFailureError": "errors",
     "Layout": "layout",

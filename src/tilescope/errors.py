@@ -84,7 +84,8 @@ class Violation:
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
         given = dict(data) if isinstance(data, Mapping) else {}
-        if (kind := given.pop("kind", cls.kind)) != cls.kind:
+        kind = given.pop("kind", cls.kind)
+        if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
         known = [each.name for each in fields(cls)]
         if strange := [name for name in given if name not in known]:
@@ -92,9 +93,9 @@ class Violation:
         if missing := [name for name in known[:-2] if name not in given]:
             raise missing_fields("violation", missing)
         for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
-            if not isinstance(given.get(name) or {}, Mapping):
+            if given.get(name) is not None and not isinstance(given[name], Mapping):
                 raise RuleError([argument_type(name, given[name], wanted, "Give what to_dict() gave.")])
-        given["values"] = given.get("values") or {}
+        given["values"] = {} if given.get("values") is None else given["values"]
         return cls(**given)
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:

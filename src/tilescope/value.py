@@ -97,7 +97,7 @@ class Value:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value that `to_dict` described; on `Value` itself, of whatever kind it was."""
         found = data.get("kind", cls.__dict__.get("kind")) if isinstance(data, Mapping) else None
-        if cls is Value and found == Violation.kind:
+        if cls is Value and isinstance(found, str) and found == Violation.kind:
             return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
         chosen = _kind_called(found) if isinstance(found, str) else None
         if chosen is None or not issubclass(chosen, cls):

@@ -147,9 +147,9 @@ def test_every_word_is_explained_or_refused_by_name(word, kind):
     assert sum(field.raw << field.bit for field in found.fields) == word & covered
     if found.sound:
         assert found.descriptor.encode() == word
-        assert not found.findings
+        assert not found.violations
     else:
-        assert found.findings
+        assert found.violations
         with pytest.raises(ts.RuleError):
             InstructionDescriptor.decode(word, kind)
     assert ts.Value.from_dict(found.to_dict()) == found

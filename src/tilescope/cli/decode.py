@@ -12,7 +12,6 @@ from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.descriptor_word import DescriptorWord
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.tensor_map.decoding import inspect_tensor_map
@@ -69,9 +68,9 @@ def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None
     """Draw what a number could be, with its reads where `rows` are asked for; 1 where it is no descriptor."""
     found = descriptor_readings(word, major=major, element_bits=DataType.named(data_type).smem_bits)
     extra = {}
-    operands = [each for each in found.possible if isinstance(each, DescriptorWord)]
-    if rows is not None and operands and operands[0].descriptor is not None:
-        bits = operands[0].element_bits
+    operands = [each for each in found.possible if each.major is not None]
+    if rows is not None and operands:
+        bits = operands[0].element_bits or 0
         read = operands[0].descriptor.addresses(operands[0].major, rows, K_STEP_BYTES * 8 // bits, bits)
         extra = {"addresses": [[hex(address) for address in line] for line in read.tolist()]}
     output.show(found, extra=extra, rows=rows)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilescope.mma.bits import plain_int
+from tilescope.bits import Inspection
 from tilescope.mma.canonical import Major
-from tilescope.mma.descriptor_word import DESCRIPTORS, DescriptorWord, inspect_descriptor
-from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
+from tilescope.mma.descriptor_word import DESCRIPTORS, inspect_descriptor
+from tilescope.mma.instruction_word import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
+from tilescope.reading import integer
 from tilescope.value import Value, hex_field
 
 INSTRUCTION_BITS = 32
@@ -29,10 +30,10 @@ class WordReadings(Value):
     """
 
     word: int = hex_field()
-    readings: tuple[DescriptorWord | InstructionWord, ...] = ()
+    readings: tuple[Inspection, ...] = ()
 
     @property
-    def possible(self) -> tuple[DescriptorWord | InstructionWord, ...]:
+    def possible(self) -> tuple[Inspection, ...]:
         """The readings under which the word is a sound descriptor."""
         return tuple(reading for reading in self.readings if reading.sound)
 
@@ -45,13 +46,13 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     >>> [reading.name for reading in descriptor_readings(0x08400010).possible][:2]
     ['tcgen05 instruction descriptor, kind f16', 'tcgen05 instruction descriptor, kind f8f6f4']
     """
-    word = plain_int(word)
-    found: list[DescriptorWord | InstructionWord] = [
+    word = integer("word", word)
+    found: list[Inspection] = [
         inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
     ]
     if word < 1 << INSTRUCTION_BITS:
         found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), *found]
-    return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.findings)))))
+    return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))))
 
 
 def pasted_word(text: str) -> int | None:

@@ -4,7 +4,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.comparison import TensorMapDiff
-from tilescope.tensor_map.decoding import Inspection, decode_tensor_map, inspect_tensor_map
+from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.im2col import Convolution, Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
 from tilescope.tensor_map.paste import descriptor_bytes
@@ -18,7 +18,6 @@ __all__ = [
     "Copy",
     "Im2colMap",
     "Im2colWideMap",
-    "Inspection",
     "MapArguments",
     "MapReport",
     "TensorMap",

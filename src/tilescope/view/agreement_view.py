@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tilescope.bits import Inspection
 from tilescope.mma.agreement import Agreement
 from tilescope.mma.canonical import Major
-from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
+from tilescope.mma.descriptor_word import inspect_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.view.descriptor_view import word_ruler
 from tilescope.view.drawing import Drawing
@@ -28,7 +29,7 @@ def draw_agreement(found: Agreement) -> Drawing:
             (Paragraph(found.sentence), word_ruler(given, "The descriptor"), _facts(found)),
         )
     parts: list[Part] = [Paragraph(found.sentence), _facts(found)]
-    right: DescriptorWord | None = None
+    right: Inspection | None = None
     wrong: tuple[str, ...] = ()
     if found.correction is not None and found.correction_major is not None:
         right = _word(found.correction, found.correction_major, found.element_bits)
@@ -39,12 +40,12 @@ def draw_agreement(found: Agreement) -> Drawing:
     return Drawing(f"The descriptor reads something else: {found.cause}", tuple(parts))
 
 
-def _word(descriptor: OperandDescriptor, major: Major, element_bits: int) -> DescriptorWord:
+def _word(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
     instruction = descriptor.form.instruction
     return inspect_descriptor(descriptor.encode(), major=major, element_bits=element_bits, instruction=instruction)
 
 
-def _differing(given: DescriptorWord, right: DescriptorWord) -> tuple[str, ...]:
+def _differing(given: Inspection, right: Inspection) -> tuple[str, ...]:
     """The fields in which the two differ and that are looked at."""
     pairs = zip(given.fields, right.fields, strict=True)
     return tuple(one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tilescope.bits import Inspection
 from tilescope.errors import Violation
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
-from tilescope.tensor_map.decoding import Inspection
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.tensor_map.geometry import Im2colGeometry, TiledGeometry, WideGeometry
 from tilescope.tensor_map.im2col import Im2colMap
@@ -57,7 +57,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
     return Drawing(f"Refused: {errors} broken rule{'s' if errors > 1 else ''}", tuple(parts))
 
 
-def draw_inspection(found: Inspection) -> Drawing:
+def draw_descriptor(found: Inspection) -> Drawing:
     """Every field of 128 bytes as a bit ruler, what they mean, and what is wrong with them."""
     ruler = BitRuler(
         "The descriptor", _bit_fields(found), bits=DESCRIPTOR_BYTES * 8, notes=("Bits without a name are zero.",)
