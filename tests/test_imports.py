@@ -15,9 +15,9 @@ PACKAGE = Path(tilescope.__file__).parent
 # A module imports from its own package and from those above it.
 ORDER = (
     "errors",
-    "reading",
     "value",
     "rule",
+    "reading",
     "bits",
     "arch",
     "card",

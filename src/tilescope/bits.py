@@ -12,11 +12,11 @@ no field covers must be zero. `Inspection` is what a word says, sound or not, fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from tilescope.errors import RuleError, Violation, ceil_div, printed, printed_hex, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed_hex, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Value, hex_field
 
@@ -86,8 +86,8 @@ class WordField:
     def problems(self, value: Any) -> list[Violation]:
         """Why the field cannot hold `value`; empty when it can."""
         if not isinstance(value, int) or isinstance(value, bool):
-            found, fix = printed(value), "Give an integer."
-        elif not 0 <= value <= self.limit:
+            return [argument_type(self.name, value, "an integer")]
+        if not 0 <= value <= self.limit:
             found, fix = printed_hex(value), f"Stay between 0 and {self.limit:#x}."
         elif value % self.unit:
             below, above = value // self.unit * self.unit, ceil_div(value, self.unit) * self.unit
@@ -133,13 +133,12 @@ class WordFormat:
         """All fields that cannot hold their value."""
         return [problem for field in self.fields for problem in field.problems(values[field.name])]
 
-    def word_problems(self, word: Any) -> list[Violation]:
-        """Why `word` is no such word at all: no integer, too long."""
-        if isinstance(word, int) and not isinstance(word, bool) and 0 <= word < 1 << self.bits:
+    def word_problems(self, word: int) -> list[Violation]:
+        """Why `word` is no such word at all: too long, or negative."""
+        if 0 <= word < 1 << self.bits:
             return []
-        found = printed_hex(word) if isinstance(word, int) and not isinstance(word, bool) else printed(word)
         limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
-        return [DESCRIPTOR_WORD.violation("word", found, limit, f"Give one {self.bits}-bit word.")]
+        return [DESCRIPTOR_WORD.violation("word", printed_hex(word), limit, f"Give one {self.bits}-bit word.")]
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:
         """The bits that are set in `word` although no field covers them.
@@ -212,6 +211,8 @@ class Inspection(Value):
     ('wgmma descriptor', True, ('leading_bytes',))
     """
 
+    _derived: ClassVar[tuple[str, ...]] = ("unknown_bits",)
+
     name: str  # what the word is read as
     bits: int
     word: int = hex_field()
@@ -221,11 +222,11 @@ class Inspection(Value):
     ignored: tuple[str, ...] = ()  # fields that the hardware does not look at
     major: Literal["K", "MN"] | None = None  # of an operand, which the instruction says and the word does not
     element_bits: int | None = None
-    unknown_bits: tuple[int, ...] = field(init=False, repr=False, compare=False)  # set, and part of no field
 
-    def __post_init__(self) -> None:
-        covered = sum((1 << each.width_bits) - 1 << each.bit for each in self.fields)
-        object.__setattr__(self, "unknown_bits", ones(self.word & ~covered))
+    @property
+    def unknown_bits(self) -> tuple[int, ...]:
+        """Bits that are set, and part of no field."""
+        return ones(self.word & ~sum((1 << each.width_bits) - 1 << each.bit for each in self.fields))
 
     @property
     def sound(self) -> bool:

@@ -304,9 +304,6 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-in_number = counted  # the planner's name for it
-
-
 def by(extents: Iterable[object]) -> str:
     """Extents as people write them.
 
@@ -333,17 +330,27 @@ def nearest_name(found: str, known: Iterable[str]) -> str | None:
     """
     names = list(known)
     folded = found[:80].casefold()
-    matcher = difflib.SequenceMatcher(b=folded)
+    near = nearest_names(folded, names)
+    within = (name for name in names if folded and (folded in name.casefold() or name.casefold() in folded))
+    return near[0] if near else next(within, None)
 
-    def likeness(name: str) -> tuple[float, int]:
+
+def nearest_names(found: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
+    """The known names that resemble `found` at least half: the best first, then those nearly as near.
+
+    >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
+    ['stride']
+    """
+    matcher = difflib.SequenceMatcher(b=found.casefold())
+    likeness = {}
+    for name in known:
         matcher.set_seq1(name.casefold())
         first = matcher.get_matching_blocks()[0]
-        return matcher.ratio(), first.size if first.a == first.b == 0 else 0
-
-    best = max(names, key=likeness, default=None)
-    if best is not None and likeness(best)[0] >= 0.5:
-        return best
-    return next((name for name in names if folded and (folded in name.casefold() or name.casefold() in folded)), None)
+        likeness[name] = matcher.ratio(), first.size if first.a == first.b == 0 else 0
+    least = max(0.5, max(likeness.values(), default=(0.0, 0))[0] - spread)
+    return sorted(
+        (name for name in likeness if likeness[name][0] >= least), key=lambda name: likeness[name], reverse=True
+    )
 
 
 def shortened(text: str, limit: int = 80) -> str:

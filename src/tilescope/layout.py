@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken, printed, printed_hex
+from tilescope.reading import entries, plain_int
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, entries, hex_field, plain_int, row_field
+from tilescope.value import Value, hex_field, row_field
 
 AtomOrder = Literal["column", "row"]
 ATOM_ORDERS: tuple[AtomOrder, ...] = ("column", "row")

@@ -21,11 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, broken, missing_fields, shortened, unknown_name
-from tilescope.reading import entries as entries  # noqa: PLC0414
-from tilescope.reading import integer_array as integer_array  # noqa: PLC0414
-from tilescope.reading import is_one_of as is_one_of  # noqa: PLC0414
-from tilescope.reading import plain_int as plain_int  # noqa: PLC0414
+from tilescope.errors import RuleError, Violation, argument_type, broken, by, missing_fields, shortened, unknown_name
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
@@ -225,7 +221,7 @@ def _cut(value: Any, described: Field[Any], room: int) -> str:
         if value.size <= _ENTRIES_SHOWN:
             return f"{value.tolist()}"
         first = ", ".join(_cut(entry, described, room) for entry in value.ravel()[:_ENTRIES_SHOWN].tolist())
-        return f"<{' x '.join(map(str, value.shape))} {value.dtype}: {first}, …>"
+        return f"<{by(value.shape)} {value.dtype}: {first}, …>"
     if isinstance(value, Value | Violation):
         whole = repr(value)
         return whole if len(whole) <= room else f"{type(value).__name__}(…)"

@@ -35,8 +35,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.shape_stride import ShapeStride
+from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, entries, hex_field, is_one_of, plain_int, row_field
+from tilescope.value import Value, hex_field, row_field
 
 Major = Literal["K", "MN"]
 MAJORS: tuple[Major, ...] = ("K", "MN")

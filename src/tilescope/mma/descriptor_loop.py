@@ -26,7 +26,8 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.canonical import READERS, CanonicalLayout, OperandTile
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
-from tilescope.value import Value, is_one_of, row_field
+from tilescope.reading import is_one_of
+from tilescope.value import Value, row_field
 
 SmemOperand = Literal["A", "B"]
 

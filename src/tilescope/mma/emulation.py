@@ -24,13 +24,13 @@ from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.packed import packed, unpacked
 from tilescope.mma.tcgen05_loop import tcgen05_descriptors
 from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
-from tilescope.value import is_one_of
+from tilescope.tma.packing import packed, unpacked
 
 Consumer = Literal["wgmma", "tcgen05", "ldmatrix"]
 CONSUMERS: tuple[Consumer, ...] = ("wgmma", "tcgen05", "ldmatrix")

@@ -32,7 +32,7 @@ from tilescope.bits import WordFormat
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.canonical import READERS, CanonicalLayout, Major, major_named
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.reading import attempted, integer
+from tilescope.reading import integer, plain_int
 from tilescope.rule import rule
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
@@ -148,11 +148,10 @@ class OperandDescriptor(Value):
 
     def _fill(self, *, swizzle: SwizzleName | Swizzle, **numbers: Any) -> None:
         """Set the fields, once all of them fit their bits."""
-        problems: list[Violation] = []
-        values = {name: attempted(problems, 0, integer, name, value) for name, value in numbers.items()}
+        values = {name: given if (read := plain_int(given)) is None else read for name, given in numbers.items()}
         row = Swizzle.named(swizzle)
         code = self.form.codes.get(row.name)
-        problems += self.form.word.problems(values | self.form.constants | {"swizzle": code or 0})
+        problems = self.form.word.problems(values | self.form.constants | {"swizzle": code or 0})
         if code is None:
             limit = f"a {self.form.word.name} has {', '.join(self.form.codes)}"
             problems.append(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, broken, in_number, printed
+from tilescope.errors import PlanError, RuleError, Violation, broken, counted, printed
 from tilescope.mma.canonical import Major, major_named
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
 from tilescope.planner.gemm_reasons import gemm_reasons
@@ -45,8 +45,7 @@ from tilescope.planner.product import (
     tile_problems,
 )
 from tilescope.planner.search import PlanReport, plan
-from tilescope.tensor_map.reading import integer
-from tilescope.value import is_one_of
+from tilescope.reading import integer, is_one_of
 
 MOST_STAGES = 8  # that are chosen
 LARGEST_STAGES = 1024  # that may be asked for
@@ -279,7 +278,7 @@ def _too_many_stages(product: Product, plans: _Plans, stages: int | None, fittin
     budget = product.arch.smem_per_block_bytes
     wanted = FEWEST_STAGES if stages is None else stages
     a, b, epilogue = plans
-    needed = f"{in_number(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
+    needed = f"{counted(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
     needed += "" if epilogue is None else f" and an epilogue of {epilogue.stage_bytes}"
     limit = f"a block of {product.arch.name} has {budget} bytes"
     if stages is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_tiles import (
@@ -31,7 +31,7 @@ from tilescope.planner.product import (
 def gemm_reasons(product: Product, best: GemmPlan, *, is_given: bool) -> tuple[str, ...]:
     """The plan's numbers and choices, each in a sentence."""
     full = f"{best.tiles / (best.rounds * best.sms):.0%}".replace("%", " %")
-    grid = f"{in_number(best.tiles, 'tile')} of C for {in_number(best.sms, 'SM')}, {in_number(best.rounds, 'round')}"
+    grid = f"{counted(best.tiles, 'tile')} of C for {counted(best.sms, 'SM')}, {counted(best.rounds, 'round')}"
     return (
         f"Tile {in_words(best.tile)}: {grid}, {full} full.",
         _floor_words(product, best),
@@ -53,7 +53,7 @@ def _floor_words(product: Product, best: GemmPlan) -> str:
     elsewhere = "" if product.arch.name == "sm_90" else f", not on {product.arch.name}"
     scaled = "" if product.data_type.smem_bits == 16 else f", from {FLOPS_16_BIT / 1e12:.0f} of 16-bit types"
     return (
-        f"Floor {in_us(best.floor_us)}, bound by {bound}: {2 * m * n * k / 1e9:.1f} GFLOP in {in_number(best.rounds, 'round')} take "
+        f"Floor {in_us(best.floor_us)}, bound by {bound}: {2 * m * n * k / 1e9:.1f} GFLOP in {counted(best.rounds, 'round')} take "
         f"{in_us(arithmetic)} at {flops_per_s(product) / 1e12:.0f} TFLOP/s (cuBLAS{scaled}), all bytes once {in_us(memory)} at "
         f"{BYTES_PER_S / 1e12:.2f} TB/s: rates measured on an H200{elsewhere}."
     )
@@ -88,7 +88,7 @@ def _accumulator_words(product: Product, best: GemmPlan) -> str:
 
 
 def _stage_words(best: GemmPlan) -> str:
-    parts = [f"{in_number(best.stages, 'stage')} of {best.a.stage_bytes} + {best.b.stage_bytes} bytes"]
+    parts = [f"{counted(best.stages, 'stage')} of {best.a.stage_bytes} + {best.b.stage_bytes} bytes"]
     if best.epilogue is not None:
         parts.append(f"an epilogue of {best.epilogue.stage_bytes}")
     if best.a.boxes is not None:
@@ -106,7 +106,7 @@ def _row_words(best: GemmPlan) -> list[str]:
         whole = (
             "core matrices of 8 x 16 bytes"
             if span is None
-            else f"{in_number(each.problem.row_bytes // span, 'span')} of {each.swizzle.name}"
+            else f"{counted(each.problem.row_bytes // span, 'span')} of {each.swizzle.name}"
         )
         said.setdefault(
             f"{each.problem.columns} {name} contiguous: {each.problem.row_bytes} bytes in shared memory, {whole}.", []
@@ -118,7 +118,7 @@ def _epilogue_words(best: GemmPlan) -> list[str]:
     if best.epilogue is None:
         return ["Without TMA the accumulators are stored straight from registers: no shared memory for C."]
     width = best.epilogue.problem.columns
-    turns = f", {in_number(best.slices, 'slice')} in turn" if best.slices > 1 else ""
+    turns = f", {counted(best.slices, 'slice')} in turn" if best.slices > 1 else ""
     slices = f"Epilogue: {width} columns of C at a time{turns}, written by {best.epilogue.costs.access}"
     return [f"{slices}, stored by TMA with swizzle {best.epilogue.swizzle.name}."]
 

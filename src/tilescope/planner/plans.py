@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, in_number, printed
+from tilescope.errors import RuleError, Violation, broken, counted, printed
 from tilescope.layout import AtomOrder, Layout
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import Problem, pitch_given
+from tilescope.reading import integers
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
-from tilescope.tensor_map.reading import integers
 from tilescope.value import Value, row_field
 
 RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
@@ -260,7 +260,7 @@ class Plan(Value):
             last = whole % part
             if last:
                 found.append(
-                    f"{name}: {in_number(-(-whole // part), 'tile')} of {part}, the last with {last} of {part}: {part - last} {fate}"
+                    f"{name}: {counted(-(-whole // part), 'tile')} of {part}, the last with {last} of {part}: {part - last} {fate}"
                 )
         return tuple(found)
 
@@ -285,7 +285,7 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
         raise broken(
             "plan-smem", "stages" if fit else "tile", f"{problem.stages} x {stage}{barriers} = {needed} bytes",
             f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
-            f"Use {in_number(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
+            f"Use {counted(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
         )  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder
 from tilescope.mma.canonical import Major, major_named, tile_shape
+from tilescope.reading import integer, integers
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.tensor_map.reading import integer, integers
 from tilescope.value import Value, row_field
 
 CopyName = Literal["tma", "cp.async", "ld.global"]

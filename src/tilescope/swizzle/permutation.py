@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_type
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div
 from tilescope.reading import attempted, integer
 from tilescope.rule import rule
 from tilescope.value import read_only
@@ -145,7 +145,7 @@ def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) 
     leaving = _first_leaving(address_map, address, end)
     if leaving is not None:
         found += f": logical byte {leaving:#x} would leave to {address_map.apply(leaving):#x}"
-    start, stop = address // block * block, -(-end // block) * block
+    start, stop = address // block * block, ceil_div(end, block) * block
     limit = f"swizzle {address_map.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
     values = {"address": address, "bytes": length_bytes, "block_bytes": block}
@@ -155,7 +155,7 @@ def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) 
 def _first_leaving(address_map: AddressMap, address: int, end: int) -> int | None:
     """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
     block = address_map.block_bytes
-    head_end = min(end, -(-address // block) * block)
+    head_end = min(end, ceil_div(address, block) * block)
     tail_start = max(head_end, end // block * block)
     far = address // address_map.repeat_bytes * address_map.repeat_bytes  # the same there; numpy counts to 2^63
     for low, high in ((address - far, head_end - far), (tail_start - far, end - far)):
@@ -188,7 +188,7 @@ def _permute(
             begin = -flat_target.ctypes.data % streaming.LINE_BYTES
     end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
     copy.gather(0, begin)
-    _in_shares(work, begin, end, unit_bytes, threads)
+    in_shares(work, begin, end, unit_bytes, threads)
     copy.gather(end, len(flat))
 
 
@@ -249,15 +249,20 @@ def _group_order(address_map: AddressMap, address: int, group_bytes: int) -> np.
     return read_only(_offsets(address_map, address, group_bytes) // address_map.piece_bytes)
 
 
-def _in_shares(work: Callable[[int, int], object], begin: int, end: int, unit_bytes: int, threads: int) -> None:
-    """Run `work` on [begin, end), cut into one share of whole units for each thread that is worth starting."""
-    units = (end - begin) // unit_bytes
-    shares = min(threads, (end - begin) // _SHARE_BYTES, units)
+def in_shares(
+    work: Callable[[int, int], object], begin: int, end: int, unit: int, threads: int, unit_bytes: int | None = None
+) -> None:
+    """Run `work` on [begin, end), cut into one share of whole units for each thread that is worth starting.
+
+    A unit moves as many bytes as it is long, or `unit_bytes`.
+    """
+    units = (end - begin) // unit
+    shares = min(threads, units * (unit_bytes or unit) // _SHARE_BYTES, units)
     if shares < 2:
         if units:
             work(begin, end)
         return
-    edges = [begin + units * share // shares * unit_bytes for share in range(shares + 1)]
+    edges = [begin + units * share // shares * unit for share in range(shares + 1)]
     others = [_pool(shares - 1).submit(work, low, high) for low, high in itertools.pairwise(edges[:-1])]
     work(edges[-2], edges[-1])  # the caller's own share, while the others run
     for done in others:

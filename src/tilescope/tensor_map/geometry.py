@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
+from tilescope.errors import Violation, ceil_div
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
@@ -182,7 +182,7 @@ class TiledGeometry(Geometry):
     @property
     def visited_elements(self) -> tuple[int, ...]:
         """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
-        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        visited = [ceil_div(extent, stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
         if self.interleave.slice_bytes:
             visited[-2] = 1
         else:
@@ -275,4 +275,4 @@ def rounded_up(number: int, multiple: int) -> int:
     >>> rounded_up(100, 16)
     112
     """
-    return -(-number // multiple) * multiple
+    return ceil_div(number, multiple) * multiple

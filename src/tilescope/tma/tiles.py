@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tilescope.errors import ceil_div
 from tilescope.reading import Bytes, integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle.permutation import OUT_ARRAY
@@ -107,7 +108,7 @@ class _Tiling:
             steps[-2] = 1
         else:
             reach[0] = a.box[0] - 1
-        grid = tuple(-(-extent // step) for extent, step in zip(a.dims, steps, strict=True))
+        grid = tuple(ceil_div(extent, step) for extent, step in zip(a.dims, steps, strict=True))
         whole = tuple(
             max(0, (extent - 1 - last) // step + 1) for extent, step, last in zip(a.dims, steps, reach, strict=True)
         )

@@ -21,7 +21,7 @@ from tilescope.reading import Bytes, entries, integer, integers, readable, write
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
-from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed_six_bit
+from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed
 from tilescope.tma.placement import Placement, placement
 from tilescope.tma.reduction import combined, word_type
 from tilescope.tma.request import requested
@@ -280,7 +280,7 @@ def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
     pieces, dense = _shared_pieces(tensor_map, placed, source)
     found = pieces.take(placed.places, mode="clip").view(np.uint8)
     if tensor_map.data_type.name == SIX_BIT_TYPE:
-        found = packed_six_bit(found.reshape(-1, CHUNK_BYTES))
+        found = packed(found.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
     elif dense != placed.piece_bytes:
         found = found.reshape(-1, CHUNK_BYTES)[:, :dense]
     return np.ascontiguousarray(found).reshape(-1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilescope.bits import Inspection
-from tilescope.errors import Violation
+from tilescope.errors import Violation, by, ceil_div, counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
@@ -54,7 +54,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
     if asked:
         rows = tuple((name, _plain(name, value)) for name, value in asked.items())
         parts.append(Table(rows, title="The arguments"))
-    return Drawing(f"Refused: {errors} broken rule{'s' if errors > 1 else ''}", tuple(parts))
+    return Drawing(f"Refused: {counted(errors, 'broken rule')}", tuple(parts))
 
 
 def draw_descriptor(found: Inspection) -> Drawing:
@@ -89,10 +89,10 @@ def in_words(tensor_map: AnyMap) -> str:
     'A tensor of 256 uint8 elements at 0x0'
     """
     a = tensor_map
-    where = f"A tensor of {_by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
+    where = f"A tensor of {by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
     if a.interleave.slice_bytes:
         where = (
-            f"A tensor of {_by(a.dims)} pixels (W to N, slices last but one) at {a.address:#x}, "
+            f"A tensor of {by(a.dims)} pixels (W to N, slices last but one) at {a.address:#x}, "
             f"{a.interleave.slice_bytes} bytes of {a.data_type.name} a pixel and slice."
         )
     sentences = [where, _copy_in_words(a), _smem_in_words(a)]
@@ -112,7 +112,7 @@ def _copy_in_words(a: AnyMap) -> str:
         ]
         if steps and steps[0].endswith("dim 0") and not a.interleave.slice_bytes:
             steps = steps[1:]  # dim 0 ignores its element stride
-        return f"One copy brings a box of {_by(a.box)}{': ' + ', '.join(steps) if steps else ''}."
+        return f"One copy brings a box of {by(a.box)}{': ' + ', '.join(steps) if steps else ''}."
     if isinstance(a, Im2colGeometry):
         spans = ", ".join(
             f"{name} {low} to {extent - 1 + high}"
@@ -130,7 +130,7 @@ def _copy_in_words(a: AnyMap) -> str:
 
 def _smem_in_words(a: AnyMap) -> str:
     row_bytes = a.interleave.slice_bytes or a.inner_bytes
-    rows = f"{a.rows} row{'s' if a.rows > 1 else ''} of {row_bytes} bytes"
+    rows = f"{counted(a.rows, 'row')} of {row_bytes} bytes"
     if a.pitch_bytes > row_bytes:
         rows += f", {a.pitch_bytes} bytes apart (the gaps keep their old content)"
     swizzled = f", swizzled {a.swizzle.name}" if a.swizzle.bits else ""
@@ -152,10 +152,10 @@ def findings(violations: Iterable[Violation]) -> tuple[Table, ...]:
 
 def _title(a: AnyMap) -> str:
     if isinstance(a, TiledGeometry):
-        copy = f"box {_by(a.box)}"
+        copy = f"box {by(a.box)}"
     else:
         copy = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
-    parts = [f"{_KIND[a.subject]}: {_by(a.dims)} {a.data_type.name}", copy]
+    parts = [f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}", copy]
     if a.interleave.slice_bytes:
         parts.append(f"interleave {a.interleave.name}")
     if a.swizzle.bits:
@@ -175,7 +175,7 @@ def _dimensions(a: AnyMap) -> Table:
     if isinstance(a, TiledGeometry):
         columns += [("box", list(map(str, a.box))), ("element stride", list(map(str, a.element_strides)))]
         columns.append(("visited", list(map(str, a.visited_elements))))
-        boxes = [-(-extent // box) for extent, box in zip(a.dims, a.box, strict=True)]
+        boxes = [ceil_div(extent, box) for extent, box in zip(a.dims, a.box, strict=True)]
         columns.append(("boxes", list(map(str, boxes))))
     else:
         columns.append(("element stride", list(map(str, a.element_strides))))
@@ -234,10 +234,6 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
 def _differences(differences: tuple[MapDifference, ...], title: str) -> Table:
     rows = tuple((each.name, f"`{each.one}`", f"`{each.other}`") for each in differences)
     return Table(rows, ("", "one", "other"), title)
-
-
-def _by(extents: Iterable[int]) -> str:
-    return " x ".join(map(str, extents))
 
 
 def _plain(name: str, value: Any) -> str:
