@@ -11,6 +11,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
+from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.geometry import Im2colGeometry, TiledGeometry, WideGeometry
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
@@ -49,7 +50,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
             drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
         verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
         return Drawing(f"{verdict} {_title(report.tensor_map)}", drawn)
-    errors = sum(each.severity == "error" for each in report.violations)
+    errors = sum(each.severity == "error" and each.rule != DRIVER_RESULT.name for each in report.violations)
     parts: list[Part] = [*findings(report.violations)]
     if asked:
         rows = tuple((name, _plain(name, value)) for name, value in asked.items())
