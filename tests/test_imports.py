@@ -16,7 +16,11 @@ PACKAGE = Path(tilescope.__file__).parent
 ORDER = (
     "errors",
     "value",
+    "rule",
+    "reading",
+    "bits",
     "arch",
+    "card",
     "data_type",
     "card",
     "swizzle",

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
+    from tilescope.bits import Inspection
     from tilescope.card import CARD, Card
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
+        FaultError,
         IllegalInstructionError,
+        LaunchFailureError,
+        MisalignedAddressError,
         PlanError,
         RuleError,
         TensorMapError,
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
     from tilescope.planner import Problem, plan, plan_gemm
+    from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -46,11 +51,8 @@ if TYPE_CHECKING:
     from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
-        RULES,
         Im2colMap,
         Im2colWideMap,
-        Inspection,
-        Rule,
         TensorMap,
         decode_tensor_map,
         inspect_tensor_map,
@@ -90,6 +92,7 @@ _MODULE = {
     "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
     "emulate_mma": "mma.emulation",
+    "FaultError": "errors",
     "find_layouts": "smem.search",
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
@@ -101,22 +104,24 @@ _MODULE = {
     "Im2colWideMap": "tensor_map",
     "inspect_descriptor": "mma.descriptor_word",
     "inspect_tensor_map": "tensor_map",
-    "Inspection": "tensor_map",
+    "Inspection": "bits",
     "InstructionDescriptor": "mma.instruction_descriptor",
+    "LaunchFailureError": "errors",
     "Layout": "layout",
     "ldmatrix": "mma.ldmatrix",
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "MisalignedAddressError": "errors",
     "NOTATION": "notation",
     "parse_layout": "notation",
     "plan": "planner",
     "plan_gemm": "planner",
     "PlanError": "errors",
     "Problem": "planner",
-    "Rule": "tensor_map",
+    "Rule": "rule",
     "RuleError": "errors",
-    "RULES": "tensor_map",
+    "RULES": "rule",
     "scatter4": "tma",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
@@ -158,6 +163,7 @@ __all__ = [
     "Conversion",
     "DataType",
     "DeviceError",
+    "FaultError",
     "Fragment",
     "Identification",
     "IllegalInstructionError",
@@ -165,7 +171,9 @@ __all__ = [
     "Im2colWideMap",
     "Inspection",
     "InstructionDescriptor",
+    "LaunchFailureError",
     "Layout",
+    "MisalignedAddressError",
     "PlanError",
     "Problem",
     "Rule",

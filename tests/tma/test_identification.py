@@ -167,7 +167,7 @@ def test_is_plain_data_and_back():
 
 @pytest.mark.parametrize(("dump", "tile", "rule"), [
     (np.zeros(100, np.uint8), TILE, "dump-extent"), (np.zeros(8192, np.uint8), TILE.reshape(-1), "tile"),
-    (np.zeros(8192, np.uint8), [[1]], "tile"), (TILE[:, ::2], TILE, "array"), (TILE, TILE.astype(complex), "tile"),
+    (np.zeros(8192, np.uint8), [[1]], "tile"), (TILE[:, ::2], TILE, "argument-type"), (TILE, TILE.astype(complex), "tile"),
 ])  # fmt: skip
 def test_refuses_what_it_cannot_compare(dump, tile, rule):
     with pytest.raises(ts.RuleError) as refused:

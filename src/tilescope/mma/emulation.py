@@ -25,11 +25,11 @@ from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.packed import packed, unpacked
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
-from tilescope.value import is_one_of
+from tilescope.tma.packing import packed, unpacked
 
 _HIGHEST_BOX = 256
 _MMA_M, _MMA_N = 16, 8

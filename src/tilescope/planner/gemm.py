@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tilescope.arch import Arch, ArchName
 from tilescope.card import Card, CardName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, broken, in_number, printed
+from tilescope.errors import PlanError, RuleError, Violation, broken, counted, printed
 from tilescope.layout import Major, major_named
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
@@ -51,8 +51,7 @@ from tilescope.planner.product import (
 from tilescope.planner.reason import Reason
 from tilescope.planner.search import PlanReport
 from tilescope.planner.search import planned as planned_report
-from tilescope.tensor_map.reading import integer
-from tilescope.value import is_one_of
+from tilescope.reading import integer, is_one_of
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 LARGEST_STAGES = 1024  # that may be asked for
@@ -301,7 +300,7 @@ def _too_many_stages(product: Product, plans: _Plans, stages: int | None, fittin
     budget = product.arch.smem_per_block_bytes
     wanted = FEWEST_STAGES if stages is None else stages
     a, b, epilogue = plans
-    needed = f"{in_number(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
+    needed = f"{counted(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
     needed += "" if epilogue is None else f" and an epilogue of {epilogue.stage_bytes}"
     limit = f"a block of {product.arch.name} has {budget} bytes"
     if stages is None:

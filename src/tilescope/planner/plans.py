@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, in_number
+from tilescope.errors import RuleError, Violation, broken, counted
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
@@ -304,7 +304,7 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
         raise broken(
             "plan-smem", "stages" if fit else "tile", f"{stages}{needed} bytes",
             f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
-            f"Use {in_number(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
+            f"Use {counted(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
         )  # fmt: skip
 
 

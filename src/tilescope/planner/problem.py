@@ -19,9 +19,9 @@ from tilescope.errors import PlanError, RuleError, Violation, broken, printed, u
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.canonical import tile_shape
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
+from tilescope.reading import integer, integers
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.tensor_map.reading import integer, integers
 from tilescope.value import Value, row_field
 
 CopyName = Literal["tma", "cp.async", "ld.global"]

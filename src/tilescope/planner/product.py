@@ -24,7 +24,7 @@ from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.tensor_map import RULES
+from tilescope.rule import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 

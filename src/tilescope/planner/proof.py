@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from tilescope.errors import PlanError, Violation
 from tilescope.layout import Layout, oriented
-from tilescope.mma.packed import unpacked
 from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
@@ -27,6 +26,7 @@ from tilescope.planner.problem import Problem
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
+from tilescope.tma.packing import unpacked
 
 WORD_BYTES, WORD_SHIFT = 4, 2
 NOWHERE = 0xFFFFFFFF  # an index that no tile has

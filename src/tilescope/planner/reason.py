@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.value import Value
 
 # fmt: off
@@ -157,7 +157,7 @@ class _Sentence(string.Formatter):
             return _UNITS[spec](value)
         if spec and isinstance(value, int):
             one, _, several = spec.partition("|")
-            return f"{value} {one if value == 1 else several}" if several else in_number(value, one)
+            return f"{value} {one if value == 1 else several}" if several else counted(value, one)
         return format(value, spec)
 
 

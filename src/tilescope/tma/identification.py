@@ -24,9 +24,8 @@ import numpy.typing as npt
 
 from tilescope.errors import broken
 from tilescope.layout import ATOM_ORDERS, Layout
+from tilescope.reading import integer, readable
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.tensor_map.reading import integer
-from tilescope.tma.buffers import readable
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]

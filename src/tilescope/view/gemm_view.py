@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
 from tilescope.planner.gemm_tiles import RankedTile, tile_grid
 from tilescope.planner.plans import Plan
@@ -42,10 +42,10 @@ def _facts(gemm: GemmPlan) -> Table:
     moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
     tiles = f"{down} x {across} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
-        tiles += f", in {in_number(gemm.rounds, 'round')} of {in_number(gemm.sms, 'SM')}"
+        tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
     rows = [
         ("tile", f"{_by(gemm.tile)} (m x n x k)"),
-        ("tiles of C", f"{tiles}; {in_number(steps, 'k tile')} each"),
+        ("tiles of C", f"{tiles}; {counted(steps, 'k tile')} each"),
         ("floor", _floor(gemm)),
         ("stages", f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes, {gemm.in_flight_bytes} bytes in flight"),
         ("mbarrier expects", f"{moved} bytes a stage")
@@ -202,7 +202,7 @@ def _refusals(gemm: GemmPlan, *, why: bool) -> Part:
     if not why:
         leading = sum(each.would_lead for each in gemm.refused)
         better = f", {leading} of which would rank before this one" if leading else ""
-        return Paragraph(f"{in_number(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
+        return Paragraph(f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
     rows = tuple((_by(each.tile), "; ".join(map(str, each.violations))) for each in gemm.refused)
     return Table(rows, title="Refused")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.planner.plans import Plan, Unplanned
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
@@ -36,7 +36,7 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
         parts.append(
             _refusals(report)
             if why
-            else Paragraph(f"{in_number(len(report.refused), 'candidate')} refused; `--why` names the reasons.")
+            else Paragraph(f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons.")
         )
     return Drawing(_title(best), tuple(parts))
 
@@ -102,8 +102,8 @@ def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
     first = loop[0][0]
     advances = [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
-    steps = f"{in_number(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
-    blocks = f"{in_number(len(loop), 'block')} of {loop.block_mn}"
+    steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
+    blocks = f"{counted(len(loop), 'block')} of {loop.block_mn}"
     if len(loop) > 1:
         blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
     return [
