@@ -15,11 +15,12 @@ from tilescope.errors import RuleError, Violation
 from tilescope.mma.wgmma import WgmmaDescriptor
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.smem.access import Access
+from tilescope.tensor_map import TensorMap
 
 CONSUMER_WARPS = 4
 IDENTITY_ROWS = 64  # of A, which wgmma takes in blocks of 64; B's identity has as many rows as a K step
 K_STEP_BYTES = 32  # of k that one instruction takes
-_ELEMENT = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
+ELEMENT = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 _VECTOR = {  # bytes a lane reads: PTX width, C type and register constraint of a word, number of words
     2: ("b16", "unsigned short", "h", 1),
     4: ("b32", "unsigned", "r", 1),
@@ -32,7 +33,7 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
     """Everything that a program for the plan of one tile says, by the names that its template uses."""
     problem = plan.problem
     row = problem.data_type
-    if row.bits not in _ELEMENT or row.smem_bits != row.bits:
+    if row.bits not in ELEMENT or row.smem_bits != row.bits:
         limit = "programs are emitted for elements of 8, 16, 32 and 64 bits"
         raise refused("data_type", f"elements of {row.name}", limit, "Plan the same bytes as uint8.")
     facts = _common(plan) | _copies(plan) | (_store(plan) if problem.direction == "store" else _load(plan))
@@ -57,27 +58,24 @@ def demonstrated_shape(plan: Plan) -> tuple[int, int]:
 def _common(plan: Plan) -> dict[str, Any]:
     problem = plan.problem
     shape = demonstrated_shape(plan)
-    names = ("mn", "k") if problem.major == "K" else ("k", "mn")
     return {
         "title": f"{problem.tile[0]} x {problem.tile[1]} {problem.data_type.ptx} tile, {problem.major}-major",
         "summary": [reason for reason in plan.reasons if not reason.startswith(("Not first", "Edge", "Warning"))],
         "tile": problem.tile,
         "major": problem.major,
-        "row_name": names[0],
-        "column_name": names[1],
         "stages": problem.stages,
         "stage_bytes": plan.stage_bytes,
         "alignment": plan.smem_alignment_bytes,
         "transaction_bytes": plan.transaction_bytes,
         "element_bits": problem.data_type.bits,
-        "element_type": _ELEMENT[problem.data_type.bits],
+        "element_type": ELEMENT[problem.data_type.bits],
         "type_name": problem.data_type.name,
         "tile_rows": problem.rows,
         "tile_columns": problem.columns,
         "row_chunks": problem.row_bytes // 16,
         "shape": shape,
         "pitch_bytes": _pitch_bytes(plan),
-        "address_lines": _address_lines(plan, names),
+        "address_lines": address_lines(plan),
         "load_ranks": (),
         "store_ranks": (),
         "transposed": problem.major == "MN",
@@ -93,10 +91,11 @@ def _pitch_bytes(plan: Plan) -> int:
     return (k if problem.major == "K" else mn) * problem.data_type.bits // 8
 
 
-def _address_lines(plan: Plan, names: tuple[str, str]) -> list[str]:
-    """The body of element_address: the layout's own expression of row r and column c."""
+def address_lines(plan: Plan) -> list[str]:
+    """The body of a function of (mn, k): the layout's own expression of row r and column c."""
+    row, column = ("mn", "k") if plan.problem.major == "K" else ("k", "mn")
     expression = plan.layout.c_expression
-    lines = [f"const int r = {names[0]}, c = {names[1]};"]
+    lines = [f"const int r = {row}, c = {column};"]
     if expression.startswith("(a = "):
         logical, physical = expression[len("(a = ") : -1].split(", ")
         return [*lines, f"const unsigned a = {logical};", f"return {physical};"]
@@ -104,34 +103,39 @@ def _address_lines(plan: Plan, names: tuple[str, str]) -> list[str]:
 
 
 def _copies(plan: Plan) -> dict[str, Any]:
-    """The tensor map's arguments, and the copies of one tile with their coordinates as C expressions of mn and k."""
     if plan.boxes is None:
         return {"tma": False}
     tensor_map = plan.tensor_map(0, demonstrated_shape(plan), (_pitch_bytes(plan),))
-    row, column = ("mn", "k") if plan.problem.major == "K" else ("k", "mn")
+    return {"tma": True, "copies": copies_of(plan), "map": map_of(tensor_map)}
+
+
+def copies_of(plan: Plan, mn: str = "mn") -> list[dict[str, Any]]:
+    """The copies of one tile: their offset in the stage, and their coordinates as C expressions of `mn` and k."""
+    row, column = (mn, "k") if plan.problem.major == "K" else ("k", mn)
     corner: tuple[str, ...] = (column, row)
     if plan.folded:
         rows, columns = plan.layout.atom
         corner = ("0", row, f"{column} / {columns}")
         if plan.atom_order == "row":
             corner = ("0", "0", f"{column} / {columns}", f"{row} / {rows}")
+    return [
+        {"offset": copy.smem_offset_bytes, "coords": [_sum(a, b) for a, b in zip(corner, copy.coords, strict=True)]}
+        for copy in plan.copies
+    ]
+
+
+def map_of(tensor_map: TensorMap) -> dict[str, Any]:
+    """A tensor map's arguments as the encode call spells them."""
     return {
-        "tma": True,
-        "copies": [
-            {"offset": copy.smem_offset_bytes, "coords": [_sum(a, b) for a, b in zip(corner, copy.coords, strict=True)]}
-            for copy in plan.copies
-        ],
-        "map": {
-            "rank": len(tensor_map.dims),
-            "dims": tensor_map.dims,
-            "strides_bytes": tensor_map.strides_bytes,
-            "box": tensor_map.box,
-            "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.data_type.tma.name.upper()}",
-            "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{tensor_map.swizzle.name.upper()}",
-            "interleave": tensor_map.interleave.driver_name,
-            "l2_promotion": tensor_map.l2_promotion.driver_name,
-            "oob_fill": tensor_map.oob_fill.driver_name,
-        },
+        "rank": len(tensor_map.dims),
+        "dims": tensor_map.dims,
+        "strides_bytes": tensor_map.strides_bytes,
+        "box": tensor_map.box,
+        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.data_type.tma.name.upper()}",
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{tensor_map.swizzle.name.upper()}",
+        "interleave": tensor_map.interleave.driver_name,
+        "l2_promotion": tensor_map.l2_promotion.driver_name,
+        "oob_fill": tensor_map.oob_fill.driver_name,
     }
 
 
