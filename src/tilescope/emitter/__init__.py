@@ -1,1 +1,5 @@
-"""A plan as source code."""
+"""A plan as source code: whole programs, the instructions of one copy, and pieces to paste."""
+
+from tilescope.emitter.emission import emit
+
+__all__ = ["emit"]

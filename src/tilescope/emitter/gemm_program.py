@@ -6,7 +6,7 @@ from typing import Any
 
 from tilescope.data_type import DataType
 from tilescope.emitter.multiply import CONVERSION, Multiplied, multiplied
-from tilescope.emitter.tile_program import ELEMENT, K_STEP_BYTES, address_lines, build_command, copies_of, map_of, refused
+from tilescope.emitter.tile_program import ELEMENT, K_STEP_BYTES, address_lines, built_for, copies_of, map_of, refused
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 
@@ -51,6 +51,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "transaction_bytes": gemm.a.transaction_bytes + gemm.b.transaction_bytes,
         "smem_bytes": gemm.smem_bytes,
         "element_type": ELEMENT[gemm.data_type.bits],
+        "element_bits": gemm.data_type.bits,
         "type_name": gemm.data_type.name,
         "accumulator": row.c_accumulator[row.accumulator],
         "constraint": row.constraints[row.accumulator],
@@ -162,7 +163,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
             "blocks": blocks, "row": f"(group * {blocks} + block) * 64 + warp * 16", "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
             "step": 8, "held": "slice * (C_COLUMNS / 8)", "column": "first", "partial": False,
         },
-        "build_command": build_command(str(gemm.arch.target("wgmma"))),
+        **built_for(str(gemm.arch.target("wgmma"))),
     }  # fmt: skip
 
 
@@ -195,5 +196,5 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
             "blocks": "ROWS", "row": "first_m + block * 16", "columns": columns, "step": 8, "held": "0",
             "column": "first_n + first - slice * C_COLUMNS", "partial": partial or warps[1] > 1,
         },
-        "build_command": build_command(gemm.arch.name),
+        **built_for(gemm.arch.name),
     }  # fmt: skip

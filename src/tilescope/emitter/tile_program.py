@@ -75,6 +75,7 @@ def _common(plan: Plan) -> dict[str, Any]:
         "row_chunks": problem.row_bytes // 16,
         "shape": shape,
         "pitch_bytes": _pitch_bytes(plan),
+        "direction": problem.direction,
         "address_lines": address_lines(plan),
         "load_ranks": (),
         "store_ranks": (),
@@ -104,7 +105,7 @@ def address_lines(plan: Plan) -> list[str]:
 
 def _copies(plan: Plan) -> dict[str, Any]:
     if plan.boxes is None:
-        return {"tma": False}
+        return {"tma": False, "map": None}
     tensor_map = plan.tensor_map(0, demonstrated_shape(plan), (_pitch_bytes(plan),))
     return {"tma": True, "copies": copies_of(plan), "map": map_of(tensor_map)}
 
@@ -172,14 +173,15 @@ def _load(plan: Plan) -> dict[str, Any]:
         "async_reader": async_reader,
         "reads_by_threads": not async_reader,
         "cp_async": problem.copy == "cp.async",
-        "build_command": build_command(str(target)),
+        **built_for(str(target)),
     }
 
 
-def build_command(target: str) -> str:
-    """How the program is compiled for a target such as sm_90a."""
+def built_for(target: str) -> dict[str, str]:
+    """The target, such as sm_90a, and the command that compiles for it."""
     number = target.removeprefix("sm_")
-    return f"nvcc -std=c++17 -gencode=arch=compute_{number},code=sm_{number} -o tile tile.cu"
+    command = f"nvcc -std=c++17 -gencode=arch=compute_{number},code=sm_{number} -o tile tile.cu"
+    return {"target": target, "build_command": command}
 
 
 def _consumer(plan: Plan) -> dict[str, Any]:
@@ -287,5 +289,5 @@ def _store(plan: Plan) -> dict[str, Any]:
         "store_ranks": (len(plan.box or ()),),
         "smem_bytes": problem.stages * plan.stage_bytes,
         "threads": 32 * CONSUMER_WARPS,
-        "build_command": build_command(problem.arch.name),
+        **built_for(problem.arch.name),
     }
