@@ -93,14 +93,11 @@ def _pitch_bytes(plan: Plan) -> int:
 
 
 def address_lines(plan: Plan) -> list[str]:
-    """The body of a function of (mn, k): the layout's own expression of row r and column c."""
-    row, column = ("mn", "k") if plan.problem.major == "K" else ("k", "mn")
-    expression = plan.layout.c_expression
-    lines = [f"const int r = {row}, c = {column};"]
-    if expression.startswith("(a = "):
-        logical, physical = expression[len("(a = ") : -1].split(", ")
-        return [*lines, f"const unsigned a = {logical};", f"return {physical};"]
-    return [*lines, f"return {expression};"]
+    """The body of a function of base, mn and k: the layout's own expression."""
+    terms = plan.layout.terms()
+    if not terms.swizzle.bits:
+        return [f"return {terms.c};"]
+    return [f"const unsigned a = {terms.logical_c};", f"return {terms.swizzle.c_expression};"]
 
 
 def _copies(plan: Plan) -> dict[str, Any]:
@@ -115,7 +112,7 @@ def copies_of(plan: Plan, mn: str = "mn") -> list[dict[str, Any]]:
     row, column = (mn, "k") if plan.problem.major == "K" else ("k", mn)
     corner: tuple[str, ...] = (column, row)
     if plan.folded:
-        rows, columns = plan.layout.atom
+        rows, columns = plan.layout.as_rows().tiling.atom
         corner = ("0", row, f"{column} / {columns}")
         if plan.atom_order == "row":
             corner = ("0", "0", f"{column} / {columns}", f"{row} / {rows}")
