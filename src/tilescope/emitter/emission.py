@@ -6,14 +6,15 @@ import re
 from typing import Any, Literal
 
 from tilescope.emitter.gemm_program import gemm_facts
+from tilescope.emitter.ptx_text import ptx_facts
 from tilescope.emitter.source import rendered
-from tilescope.emitter.tile_program import tile_facts
+from tilescope.emitter.tile_program import refused, tile_facts
 from tilescope.errors import RuleError, unknown_name
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 
-Target = Literal["cuda", "python"]
-TARGETS: tuple[Target, ...] = ("cuda", "python")
+Target = Literal["cuda", "ptx", "python"]
+TARGETS: tuple[Target, ...] = ("cuda", "ptx", "python")
 
 
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
@@ -29,6 +30,10 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     if target not in TARGETS:
         raise RuleError([unknown_name("target", "target", target, TARGETS)])
     facts = gemm_facts(plan) if isinstance(plan, GemmPlan) else tile_facts(plan)
+    if target == "ptx":
+        if isinstance(plan, GemmPlan):
+            raise refused("target", "ptx of a GEMM", "ptx shows one tile's instructions", "Emit ptx of its plans a, b or epilogue.")
+        return rendered("ptx.jinja", facts | ptx_facts(plan, facts))
     program = "gemm" if isinstance(plan, GemmPlan) else plan.problem.direction
     source = rendered(f"{program}.cu.jinja", facts)
     if target == "cuda":
