@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
+from tilescope.emitter.cute_text import cute_facts
 from tilescope.emitter.gemm_program import gemm_facts
 from tilescope.emitter.ptx_text import ptx_facts
 from tilescope.emitter.source import rendered
@@ -13,8 +14,10 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 
-Target = Literal["cuda", "ptx", "python"]
-TARGETS: tuple[Target, ...] = ("cuda", "ptx", "python")
+Target = Literal["cuda", "ptx", "cute", "python"]
+TARGETS: tuple[Target, ...] = ("cuda", "ptx", "cute", "python")
+
+_TEXTS = {"ptx": ("ptx.jinja", ptx_facts), "cute": ("cute.jinja", cute_facts)}
 
 
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
@@ -30,10 +33,11 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     if target not in TARGETS:
         raise RuleError([unknown_name("target", "target", target, TARGETS)])
     facts = gemm_facts(plan) if isinstance(plan, GemmPlan) else tile_facts(plan)
-    if target == "ptx":
+    if target in _TEXTS:
         if isinstance(plan, GemmPlan):
-            raise refused("target", "ptx of a GEMM", "ptx shows one tile's instructions", "Emit ptx of its plans a, b or epilogue.")
-        return rendered("ptx.jinja", facts | ptx_facts(plan, facts))
+            raise refused("target", f"{target} of a GEMM", f"{target} shows one tile", "Emit it for the plans a, b or epilogue.")
+        template, more = _TEXTS[target]
+        return rendered(template, facts | more(plan, facts))
     program = "gemm" if isinstance(plan, GemmPlan) else plan.problem.direction
     source = rendered(f"{program}.cu.jinja", facts)
     if target == "cuda":
