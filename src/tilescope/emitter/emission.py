@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tilescope.emitter.cute_text import cute_facts
 from tilescope.emitter.gemm_program import gemm_facts
+from tilescope.emitter.gluon_text import gluon_facts
 from tilescope.emitter.ptx_text import ptx_facts
 from tilescope.emitter.source import rendered
 from tilescope.emitter.tile_program import refused, tile_facts
@@ -14,10 +15,10 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 
-Target = Literal["cuda", "ptx", "cute", "python"]
-TARGETS: tuple[Target, ...] = ("cuda", "ptx", "cute", "python")
+Target = Literal["cuda", "ptx", "cute", "triton", "python"]
+TARGETS: tuple[Target, ...] = ("cuda", "ptx", "cute", "triton", "python")
 
-_TEXTS = {"ptx": ("ptx.jinja", ptx_facts), "cute": ("cute.jinja", cute_facts)}
+_TEXTS = {"ptx": ("ptx.jinja", ptx_facts), "cute": ("cute.jinja", cute_facts), "triton": ("gluon.py.jinja", gluon_facts)}
 
 
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
