@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
     from tilescope.data_type import DATA_TYPE, DataType
+    from tilescope.emitter import emit, snippet
     from tilescope.errors import (
         DeviceError,
         IllegalInstructionError,
@@ -86,6 +87,7 @@ _MODULE = {
     "decode_tensor_map": "tensor_map",
     "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
+    "emit": "emitter",
     "emulate_mma": "mma.emulation",
     "find_layouts": "smem.search",
     "Fragment": "mma.fragment",
@@ -119,6 +121,7 @@ _MODULE = {
     "scatter4": "tma",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
+    "snippet": "emitter",
     "spell_layout": "notation",
     "stmatrix": "mma.ldmatrix",
     "store": "tma",
@@ -187,6 +190,7 @@ __all__ = [
     "convert_layout",
     "decode_tensor_map",
     "descriptor_readings",
+    "emit",
     "emulate_mma",
     "find_layouts",
     "fragment",
@@ -202,6 +206,7 @@ __all__ = [
     "plan",
     "plan_gemm",
     "scatter4",
+    "snippet",
     "spell_layout",
     "stmatrix",
     "store",

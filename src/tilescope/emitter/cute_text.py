@@ -23,7 +23,9 @@ def cute_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     problem, layout = plan.problem, plan.layout
     element = _ELEMENT.get(problem.data_type.ptx)
     if element is None:
-        raise refused("data_type", problem.data_type.name, f"CuTe elements: {', '.join(_ELEMENT)}", "Plan the same bytes as u8.")
+        raise refused(
+            "data_type", problem.data_type.name, f"CuTe elements: {', '.join(_ELEMENT)}", "Plan the same bytes as u8."
+        )
     modes, bits = layout.modes, layout.element_bits
     assert modes is not None  # whole elements: the types above have no fraction of one
     swizzle = layout.swizzle
@@ -36,7 +38,9 @@ def cute_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "headers": _headers(plan),
         "cute_atom": _atom(plan),
         "order": "Step<_1, _2>" if (layout.atom_order == "column") == (problem.major == "K") else "Step<_2, _1>",
-        "order_comment": "down the strided index first" if layout.atom_order == "column" else "along the contiguous index first",
+        "order_comment": "down the strided index first"
+        if layout.atom_order == "column"
+        else "along the contiguous index first",
         "reader": _reader(plan, facts, element),
     }
 
@@ -70,7 +74,11 @@ def _reader(plan: Plan, facts: dict[str, Any], element: str) -> str:
     problem = plan.problem
     if problem.direction == "store":
         count = facts["stmatrix_count"]
-        return f"Copy_Atom<SM90_U{16 if facts['transposed'] else 32}x{2 * count if facts['transposed'] else count}_STSM_{'T' if facts['transposed'] else 'N'}, Element>" if count else ""
+        return (
+            f"Copy_Atom<SM90_U{16 if facts['transposed'] else 32}x{2 * count if facts['transposed'] else count}_STSM_{'T' if facts['transposed'] else 'N'}, Element>"
+            if count
+            else ""
+        )
     if facts["consumer"].startswith("wgmma"):
         n = facts["n"] if facts["consumer"] == "wgmma_b" else 64
         k_step, spelled = facts["k_step"], _WGMMA[problem.data_type.ptx]

@@ -18,7 +18,11 @@ from tilescope.planner.plans import Plan
 Target = Literal["cuda", "ptx", "cute", "triton", "python"]
 TARGETS: tuple[Target, ...] = ("cuda", "ptx", "cute", "triton", "python")
 
-_TEXTS = {"ptx": ("ptx.jinja", ptx_facts), "cute": ("cute.jinja", cute_facts), "triton": ("gluon.py.jinja", gluon_facts)}
+_TEXTS = {
+    "ptx": ("ptx.jinja", ptx_facts),
+    "cute": ("cute.jinja", cute_facts),
+    "triton": ("gluon.py.jinja", gluon_facts),
+}
 
 
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
@@ -36,7 +40,9 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     facts = gemm_facts(plan) if isinstance(plan, GemmPlan) else tile_facts(plan)
     if target in _TEXTS:
         if isinstance(plan, GemmPlan):
-            raise refused("target", f"{target} of a GEMM", f"{target} shows one tile", "Emit it for the plans a, b or epilogue.")
+            raise refused(
+                "target", f"{target} of a GEMM", f"{target} shows one tile", "Emit it for the plans a, b or epilogue."
+            )
         template, more = _TEXTS[target]
         return rendered(template, facts | more(plan, facts))
     program = "gemm" if isinstance(plan, GemmPlan) else plan.problem.direction
@@ -67,5 +73,7 @@ def _python_facts(facts: dict[str, Any], source: str) -> dict[str, Any]:
         "result_numpy": {"float": "float32", "int": "int32"}.get(facts.get("result_type", ""), element),
         "output_numpy": f"uint{output_bits}",
         "output_fill": hex(int("EE" * (output_bits // 8), 16)),
-        "maps": {row["name"]: row.get("map") for row in facts["operands"]} if "operands" in facts else {"tile": facts["map"]},
+        "maps": {row["name"]: row.get("map") for row in facts["operands"]}
+        if "operands" in facts
+        else {"tile": facts["map"]},
     }

@@ -28,7 +28,12 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
     conversion = CONVERSION.get((row.accumulator, gemm.output_type.ptx))
     if conversion is None:
         known = ", ".join(name for sums, name in CONVERSION if sums == row.accumulator)
-        raise refused("output_type", f"C of {gemm.output_type.name}", f"{row.accumulator} sums become {known}", "Use one of these.")
+        raise refused(
+            "output_type",
+            f"C of {gemm.output_type.name}",
+            f"{row.accumulator} sums become {known}",
+            "Use one of these.",
+        )
     by_tma = gemm.epilogue is not None
     offsets = gemm.smem_offsets()
     a, b = (_operand(gemm, name, plan, offsets[name][0]) for name, plan in (("a", gemm.a), ("b", gemm.b)))
@@ -135,7 +140,9 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         limit = f"two warpgroups hold at most {MAX_ACCUMULATORS} accumulators a thread, and n is one instruction's"
         raise refused("tile", found, limit, "Plan with tile=(128, 256, k) or a smaller one.")
     majors = [int(plan.problem.major == "MN") for plan in (gemm.a, gemm.b)]
-    flags = f", 1, 1, {majors[0]}, {majors[1]}" if row.name in ("bf16", "f16") else ", 1, 1" if row.exponent_bits else ""
+    flags = (
+        f", 1, 1, {majors[0]}, {majors[1]}" if row.name in ("bf16", "f16") else ", 1, 1" if row.exponent_bits else ""
+    )
     described: dict[str, Any] = {}
     for name, loop in zip("ab", loops, strict=True):
         first = loop[0][0]
@@ -178,7 +185,10 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         and m // down * n // across // 32 <= MAX_ACCUMULATORS
     ]  # fmt: skip
     if not shares or k % k_step:
-        found, limit = f"a tile of {m} x {n} x {k}", f"mma takes 16 rows, 8 columns and {k_step} of k, up to {MAX_WARPS} warps a tile"
+        found, limit = (
+            f"a tile of {m} x {n} x {k}",
+            f"mma takes 16 rows, 8 columns and {k_step} of k, up to {MAX_WARPS} warps a tile",
+        )
         raise refused("tile", found, limit, "Plan with tile=(64, 64, k).")
     warps = max(shares, key=lambda share: (share[0] * share[1], -abs(m // share[0] - n // share[1])))
     columns = n // warps[1]

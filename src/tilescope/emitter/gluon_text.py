@@ -16,7 +16,9 @@ def gluon_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     """What the Gluon text says beside the facts of the program."""
     problem, layout = plan.problem, plan.layout
     if plan.boxes is None or problem.direction == "store":
-        raise refused("copy", f"a {problem.direction} by {problem.copy}", "Gluon text shows loads by TMA", 'Plan with copy="tma".')
+        raise refused(
+            "copy", f"a {problem.direction} by {problem.copy}", "Gluon text shows loads by TMA", 'Plan with copy="tma".'
+        )
     rows = layout.as_rows()
     block = rows.shape
     if any(extent & (extent - 1) for extent in block):

@@ -40,7 +40,9 @@ def snippet(source: Plan | TensorMap | Im2colMap | Im2colWideMap, name: SnippetN
             source = source.tensor_map(0, source.problem.global_shape or source.problem.tile)
         return rendered(template, {"map": _map_facts(source, name)})
     if not isinstance(source, Plan):
-        raise refused("name", f'"{name}" of a tensor map', "a map alone has its encode call", 'Use "encode", or give a plan.')
+        raise refused(
+            "name", f'"{name}" of a tensor map', "a map alone has its encode call", 'Use "encode", or give a plan.'
+        )
     return rendered(template, _plan_facts(source, name))
 
 
@@ -94,15 +96,26 @@ def _plan_facts(plan: Plan, name: str) -> dict[str, Any]:
         loop = plan.descriptors()
         first = loop[0][0]
         fields = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes, swizzle {first.swizzle.name}"
-        return facts | {"descriptor_fields": fields, "descriptors": [[f"{step.encode():#x}" for step in block] for block in loop]}
+        return facts | {
+            "descriptor_fields": fields,
+            "descriptors": [[f"{step.encode():#x}" for step in block] for block in loop],
+        }
     if name == "barriers":
         if plan.boxes is None or problem.direction == "store":
             found = f"{problem.copy} {problem.direction}s"
             raise refused("name", f"barriers for {found}", "TMA loads complete on mbarriers", 'Use "fences".')
         by_group = problem.consumer == "wgmma"
         arrivals = 1 if by_group else CONSUMER_WARPS
-        readers = "one arrival of the warpgroup that reads" if by_group else f"an arrival of each of {arrivals} warps that read"
-        return facts | {"full_arrivals": "one arrival, the producer's arrive.expect_tx", "empty_arrivals": arrivals, "empty_comment": readers}
+        readers = (
+            "one arrival of the warpgroup that reads"
+            if by_group
+            else f"an arrival of each of {arrivals} warps that read"
+        )
+        return facts | {
+            "full_arrivals": "one arrival, the producer's arrive.expect_tx",
+            "empty_arrivals": arrivals,
+            "empty_comment": readers,
+        }
     return facts | {"fences": _fences(plan)}
 
 
@@ -118,6 +131,10 @@ def _fences(plan: Plan) -> list[str]:
         ]  # fmt: skip
     if plan.boxes is not None:
         return ["// TMA completes on the full barrier of the stage: no fence. Wait for it, then read."]
-    wait = ['asm volatile("cp.async.commit_group;\\ncp.async.wait_group 0;" ::: "memory");'] if problem.copy == "cp.async" else []
+    wait = (
+        ['asm volatile("cp.async.commit_group;\\ncp.async.wait_group 0;" ::: "memory");']
+        if problem.copy == "cp.async"
+        else []
+    )
     tensor_core = [proxy] if problem.consumer in ("wgmma", "tcgen05") else []
     return ["// between the copy and the reads:", *wait, *tensor_core, "__syncthreads();"]

@@ -193,7 +193,9 @@ def _consumer(plan: Plan) -> dict[str, Any]:
     if name == "wgmma" or name.startswith("ldmatrix"):
         if row is None:
             limit = "tensor cores multiply bf16, f16, tf32, e4m3, e5m2, s8 and u8 in emitted programs"
-            raise refused("data_type", f"{problem.data_type.name} for {name}", limit, 'Plan for consumer="ld.b128 rows".')
+            raise refused(
+                "data_type", f"{problem.data_type.name} for {name}", limit, 'Plan for consumer="ld.b128 rows".'
+            )
         common = {
             "proof": "multiplies it by an identity matrix, so that the results are its elements",
             "result_type": row.c_accumulator[row.accumulator],
@@ -208,7 +210,9 @@ def _consumer(plan: Plan) -> dict[str, Any]:
     assert isinstance(consumer, Access)
     vector_bytes = max(consumer.op.access_bytes, problem.data_type.bits // 8)
     if vector_bytes not in _VECTOR:
-        raise refused("consumer", f"consumer = {consumer.name}", "threads read 2 to 16 bytes at once", "Read ld.b16 or wider.")
+        raise refused(
+            "consumer", f"consumer = {consumer.name}", "threads read 2 to 16 bytes at once", "Read ld.b16 or wider."
+        )
     ptx, c_type, constraint, count = _VECTOR[vector_bytes]
     bits = "(h & 0x807FE000) | (0x78 + (h >> 40 & 7)) << 23" if problem.data_type.ptx.startswith("tf32") else "h"
     return {
@@ -230,7 +234,9 @@ def _wgmma(plan: Plan, row: Multiplied) -> dict[str, Any]:
     rows, n = (k_step, k_step) if operand == "A" else (IDENTITY_ROWS, loop.block_mn)
     identity = WgmmaDescriptor(0, leading_bytes=128, stride_bytes=256, swizzle="none")
     majors = [int(plan.problem.major == "MN" and operand == name) for name in ("A", "B")]
-    flags = f", 1, 1, {majors[0]}, {majors[1]}" if row.name in ("bf16", "f16") else ", 1, 1" if row.exponent_bits else ""
+    flags = (
+        f", 1, 1, {majors[0]}, {majors[1]}" if row.name in ("bf16", "f16") else ", 1, 1" if row.exponent_bits else ""
+    )
     first = loop[0][0]
     return {
         "consumer": "wgmma_a" if operand == "A" else "wgmma_b",
@@ -261,7 +267,9 @@ def _mma(plan: Plan, row: Multiplied, reader: str) -> dict[str, Any]:
         limit = "mma multiplies fp8 from sm_89 on"
         raise refused("data_type", f"{row.name} on {problem.arch.name}", limit, "Use sm_89 or later, or another type.")
     if problem.major == "MN" and problem.data_type.bits != 16:
-        raise refused("major", f"{reader} of an MN-major {row.name} tile", "ldmatrix.trans moves 16 bits", "Use K-major.")
+        raise refused(
+            "major", f"{reader} of an MN-major {row.name} tile", "ldmatrix.trans moves 16 bits", "Use K-major."
+        )
     return {
         "consumer": "mma",
         "mma": f"m16n8k{k_step}.row.col.{row.accumulator}.{row.name}.{row.name}.{row.accumulator}",
