@@ -41,7 +41,7 @@ def cute_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "order_comment": "down the strided index first"
         if layout.atom_order == "column"
         else "along the contiguous index first",
-        "reader": _reader(plan, facts, element),
+        "reader": _reader(plan, facts),
     }
 
 
@@ -70,15 +70,12 @@ def _headers(plan: Plan) -> list[str]:
     return [*named, "cute/atom/copy_traits_sm90.hpp"]
 
 
-def _reader(plan: Plan, facts: dict[str, Any], element: str) -> str:
+def _reader(plan: Plan, facts: dict[str, Any]) -> str:
     problem = plan.problem
     if problem.direction == "store":
         count = facts["stmatrix_count"]
-        return (
-            f"Copy_Atom<SM90_U{16 if facts['transposed'] else 32}x{2 * count if facts['transposed'] else count}_STSM_{'T' if facts['transposed'] else 'N'}, Element>"
-            if count
-            else ""
-        )
+        moved = f"U16x{2 * count}_STSM_T" if facts["transposed"] else f"U32x{count}_STSM_N"
+        return f"Copy_Atom<SM90_{moved}, Element>" if count else ""
     if facts["consumer"].startswith("wgmma"):
         n = facts["n"] if facts["consumer"] == "wgmma_b" else 64
         k_step, spelled = facts["k_step"], _WGMMA[problem.data_type.ptx]

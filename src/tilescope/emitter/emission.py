@@ -54,9 +54,9 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
 
 
 def device_half(source: str) -> str:
-    """The part of a program that NVRTC compiles.
+    r"""The part of a program that NVRTC compiles.
 
-    >>> device_half("kernel\\n#ifndef __CUDACC_RTC__\\nhost\\n#endif")
+    >>> device_half("kernel\n#ifndef __CUDACC_RTC__\nhost\n#endif")
     'kernel'
     """
     return source.partition("#ifndef __CUDACC_RTC__")[0].rstrip()

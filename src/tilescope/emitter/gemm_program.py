@@ -167,8 +167,13 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "uses": {"wgmma"},
         "stmatrix_count": 0,
         "epilogue": {
-            "blocks": blocks, "row": f"(group * {blocks} + block) * 64 + warp * 16", "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
-            "step": 8, "held": "slice * (C_COLUMNS / 8)", "column": "first", "partial": False,
+            "blocks": blocks,
+            "row": f"(group * {blocks} + block) * 64 + warp * 16",
+            "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
+            "step": 8,
+            "held": "slice * (C_COLUMNS / 8)",
+            "column": "first",
+            "partial": False,
         },
         **built_for(str(gemm.arch.target("wgmma"))),
     }  # fmt: skip

@@ -12,7 +12,7 @@ from tilescope.planner.plans import Plan
 TRITON_VERSIONS = "3.6 and 3.9"
 
 
-def gluon_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
+def gluon_facts(plan: Plan, _: dict[str, Any]) -> dict[str, Any]:
     """What the Gluon text says beside the facts of the program."""
     problem, layout = plan.problem, plan.layout
     if plan.boxes is None or problem.direction == "store":

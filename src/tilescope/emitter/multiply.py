@@ -30,7 +30,7 @@ class Multiplied:
     @property
     def bias(self) -> int:
         """What the exponent's bits count from."""
-        return 2**self.exponent_bits // 2 - 1
+        return (1 << self.exponent_bits) // 2 - 1
 
 
 # fmt: off

@@ -24,7 +24,7 @@ def ptx_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "advances": "",
     }
     if facts["tma"]:
-        said["copies"] = [_copy(plan, copy) for copy in facts["copies"]]
+        said["copies"] = [_copy(copy) for copy in facts["copies"]]
     if "descriptors" in facts:
         starts = [int(word, 0) for word in facts["descriptors"][0]]
         said["advances"] = ", ".join(str(after - before) for before, after in pairwise(starts)) or "nothing"
@@ -47,8 +47,8 @@ def _kind(facts: dict[str, Any]) -> str:
     return "b16" if facts.get("vector_words", {}).get("ptx") == "b16" else "b32"
 
 
-def _copy(plan: Plan, copy: dict[str, Any]) -> dict[str, Any]:
-    """The registers of a copy: its shared address in %a, its coordinates in %c0, %c1 …"""
+def _copy(copy: dict[str, Any]) -> dict[str, Any]:
+    """A copy's shared address in %a, and the registers that hold its coordinates."""
     lines = [f"add.u32 %a, %base, {copy['offset']};"]
     registers = []
     for axis, coordinate in enumerate(copy["coords"]):

@@ -153,9 +153,9 @@ def _load(plan: Plan) -> dict[str, Any]:
         for name, comment in (("FULL", "a barrier a stage: the tile has arrived"), ("EMPTY", "and: the tile was read")):
             regions.append({"name": name, "offset": end, "comment": comment})
             end += problem.stages * MBARRIER_BYTES
-    async_reader = problem.consumer in ("wgmma",)
+    async_reader = problem.consumer == "wgmma"
     uses = {*consumed["uses"], "mbarrier" if by_tma else problem.copy.replace(".", "_")}
-    if async_reader or (by_tma and not async_reader):
+    if async_reader or by_tma:
         uses.add("proxy_fence")
     warps = CONSUMER_WARPS + by_tma
     roles = f"{CONSUMER_WARPS} consumer warps" + (" and a producer warp" if by_tma else ", which also copy")
