@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilescope.bits import Inspection
     from tilescope.card import CARD, Card
     from tilescope.data_type import DATA_TYPE, DataType
+    from tilescope.emitter import emit, snippet
     from tilescope.errors import (
         DeviceError,
         FaultError,
@@ -91,6 +92,7 @@ _MODULE = {
     "decode_tensor_map": "tensor_map",
     "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
+    "emit": "emitter",
     "emulate_mma": "mma.emulation",
     "FaultError": "errors",
     "find_layouts": "smem.search",
@@ -125,6 +127,7 @@ _MODULE = {
     "scatter4": "tma",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
+    "snippet": "emitter",
     "spell_layout": "notation",
     "stmatrix": "mma.ldmatrix",
     "store": "tma",
@@ -196,6 +199,7 @@ __all__ = [
     "convert_layout",
     "decode_tensor_map",
     "descriptor_readings",
+    "emit",
     "emulate_mma",
     "find_layouts",
     "fragment",
@@ -211,6 +215,7 @@ __all__ = [
     "plan",
     "plan_gemm",
     "scatter4",
+    "snippet",
     "spell_layout",
     "stmatrix",
     "store",

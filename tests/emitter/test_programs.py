@@ -1,0 +1,132 @@
+"""Emitted programs compile everywhere, hold exactly the planned instructions, and read as recorded."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from emitter_sample import gemms, plans
+from emitter_toolchain import link, nvrtc, nvrtc_ptx, run
+
+import tilescope as ts
+from tilescope.emitter.emission import TARGETS, device_half
+
+HERE = Path(__file__).parent
+PLANS, GEMMS = dict(plans()), dict(gemms())
+EVERY = PLANS | GEMMS
+SAMPLED = [name for number, name in enumerate(EVERY) if number % 8 == 0]
+SNAPSHOTS = {
+    "tile-wgmma.cu": ("cuda", PLANS, "00"),
+    "tile-mma-cp-async.cu": ("cuda", PLANS, "40"),
+    "tile-threads.cu": ("cuda", PLANS, "66"),
+    "tile-store.cu": ("cuda", PLANS, "77"),
+    "gemm-wgmma.cu": ("cuda", GEMMS, "00"),
+    "gemm-mma.cu": ("cuda", GEMMS, "12"),
+    "tile-wgmma.ptx": ("ptx", PLANS, "00"),
+    "tile-store.ptx": ("ptx", PLANS, "77"),
+    "tile-wgmma.hpp": ("cute", PLANS, "00"),
+    "tile-gluon.py": ("triton", PLANS, "00"),
+    "tile.py": ("python", PLANS, "00"),
+    "gemm.py": ("python", GEMMS, "03"),
+}
+
+
+def target_of(source):
+    return re.search(r"code=(sm_\w+)", source)[1]
+
+
+def some(names):
+    """All of them; but for the sample, under ./test --all only."""
+    return [pytest.param(name, marks=[] if name in SAMPLED else [pytest.mark.slow]) for name in names]
+
+
+@pytest.mark.parametrize("name", some(EVERY))
+def test_the_device_half_compiles_without_an_include_path(name):
+    source = ts.emit(EVERY[name], "cuda")
+    assert nvrtc(source, target_of(source))
+    assert nvrtc(device_half(source), target_of(source))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for number, name in enumerate(EVERY) if number % 3 == 0])
+def test_the_whole_program_links(name, tmp_path):
+    source = ts.emit(EVERY[name], "cuda")
+    assert link(source, target_of(source), tmp_path).stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", some(PLANS))
+def test_ptx_assembles(name, tmp_path):
+    source = ts.emit(PLANS[name], "ptx")
+    path = tmp_path / "tile.ptx"
+    path.write_text(source)
+    target = re.search(r"\.target (\S+)", source)[1]
+    run("ptxas", f"-arch={target}", "-o", tmp_path / "tile.cubin", path)
+
+
+@pytest.mark.parametrize("name", some(name for name, plan in PLANS.items() if plan.boxes is not None))
+def test_the_stage_loop_holds_exactly_the_planned_copies_and_products(name):
+    """The loop is kept rolled: one body, no prologue."""
+    plan = PLANS[name]
+    source = ts.emit(plan, "cuda")
+    ptx = nvrtc_ptx(device_half(source), target_of(source))
+    assert ptx.count("cp.async.bulk.tensor") == plan.tma_instructions
+    if plan.problem.consumer == "wgmma" and plan.problem.direction == "load":
+        loop = plan.descriptors()
+        assert ptx.count("wgmma.mma_async") == len(loop) * len(loop[0])
+
+
+@pytest.mark.parametrize("name", some(EVERY))
+def test_the_python_script_compiles_its_kernel_and_says_what_is_missing(name, tmp_path):
+    script = tmp_path / "tile.py"
+    script.write_text(ts.emit(EVERY[name], "python"))
+    ast.parse(script.read_text())
+    if name not in SAMPLED[:4]:
+        return
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    if done.returncode == 3:
+        assert "the kernel compiled for sm_" in done.stderr
+        assert done.stderr.count("\n") == 1
+    else:
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_text_is_deterministic_and_free_of_machine_detail(name):
+    plan = EVERY[name]
+    for target in TARGETS:
+        try:
+            text = ts.emit(plan, target)
+        except ts.RuleError:
+            continue
+        assert text == ts.emit(plan, target)
+        assert text.endswith("\n")
+        assert not re.search(r"[ \t]$|\n\n\n|/home|/tmp|/root", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", SNAPSHOTS)
+def test_texts_are_as_recorded(file):
+    assert snapshot(file) == (HERE / "snapshots" / f"{file}.txt").read_text("utf-8"), (
+        "if it is meant: .venv/bin/python tests/emitter/test_programs.py --write"
+    )
+
+
+def snapshot(file):
+    target, table, number = SNAPSHOTS[file]
+    return ts.emit(next(plan for name, plan in table.items() if name.startswith(number)), target)
+
+
+def test_what_cannot_be_emitted_says_why():
+    tcgen05 = ts.plan((128, 64), "bf16", arch="sm_100", consumer="tcgen05").best
+    with pytest.raises(ts.RuleError, match="tcgen05"):
+        ts.emit(tcgen05, "cuda")
+    with pytest.raises(ts.RuleError, match="Did you mean cuda"):
+        ts.emit(PLANS[next(iter(PLANS))], "cuda2")
+    with pytest.raises(ts.RuleError, match="one tile"):
+        ts.emit(GEMMS[next(iter(GEMMS))], "ptx")
+
+
+if __name__ == "__main__":
+    for file in SNAPSHOTS:  # --write
+        (HERE / "snapshots" / f"{file}.txt").write_text(snapshot(file), "utf-8")
