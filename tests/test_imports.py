@@ -27,6 +27,7 @@ ORDER = (
     "notation",
     "planner",
     "emitter",
+    "symptoms",
     "view",
     "gpu",
     "web",

@@ -21,6 +21,7 @@ _DRAWN_BY = {
     "canonical_layout": "operand_view:draw_canonical_layout",
     "conversion": "notation_view:draw_conversion",
     "descriptor_word": "descriptor_view:draw_descriptor_word",
+    "diagnosis": "symptom_view:draw_diagnosis",
     "fragment": "fragment_view:draw_fragment",
     "gemm_plan": "gemm_view:draw_gemm_plan",
     "im2col_map": "tensor_map_view:draw_map",
