@@ -32,6 +32,7 @@ ORDER = (
     "notation",
     "planner",
     "emitter",
+    "symptoms",
     "view",
     "gpu",
     "web",

@@ -1,0 +1,135 @@
+"""Questions people ask lead to the symptom they mean, and every cause can be tested as it says."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilescope.cli import run
+from tilescope.symptoms import CAUSE, SYMPTOM, Cause, Symptom, diagnose
+
+PAGE = Path(__file__).parents[2] / "docs" / "symptoms.md"
+
+# What people typed in public threads, in our own words, and the symptom that answers it.
+ASKED = {
+    "715": "illegal instruction (715)",
+    "illegal instruction": "illegal instruction (715)",
+    "CUDA error: an illegal instruction was encountered": "illegal instruction (715)",
+    "cudaErrorIllegalInstruction": "illegal instruction (715)",
+    "misaligned address": "misaligned address (716)",
+    "CUDA_EXCEPTION_6, Warp Misaligned Address": "misaligned address (716)",
+    "hang": "the kernel hangs",
+    "kernel never finishes": "the kernel hangs",
+    "stuck in mbarrier try_wait": "the kernel hangs",
+    "deadlock after 4 stages": "it hangs after as many steps as there are stages",
+    "hangs with cluster size 2": "it hangs with multicast only",
+    "setmaxnreg hang": "it hangs before any load",
+    "CUDA_ERROR_INVALID_VALUE": "the encode call answers INVALID_VALUE (1)",
+    "Failed to initialize the TMA descriptor 1": "the encode call answers INVALID_VALUE (1)",
+    "Failed to initialize the TMA descriptor 715": "the encode call answers 700, 715, 716 or 719",
+    "garbage in every second row": "garbage in every second row",
+    "every other row is wrong": "garbage in every second row",
+    "8-way bank conflict": "bank conflicts",
+    "ncu reports bank conflicts but my layout is swizzled": "Nsight Compute shows conflicts that theory does not have",
+    "Xid 13": "Xid 13",
+    "NVRM: Xid (PCI:0000:01:00): 31, MMU Fault": "illegal address (700)",
+    "an illegal memory access was encountered": "illegal address (700)",
+    "unspecified launch failure": "unspecified launch failure (719)",
+    "CUDA_ERROR_LAUNCH_FAILED": "unspecified launch failure (719)",
+    "NaNs at the edge of the output": "NaN in the result",
+    "TMA slower than cp.async": "TMA is slow",
+    "results are transposed": "the result is transposed, or right for square input only",
+    "87.5% of elements mismatch": "about 87 % of the elements are wrong",
+    "wrong results only with CUDA graphs": "wrong in CUDA graphs or on the second call",
+    "works on H100 but fails on B200": "it works on Hopper and fails on Blackwell",
+    "first tile correct, the rest wrong": "the first tile is right, later ones are wrong",
+    "no kernel image is available": "no image for the device, or PTX that does not load (98, 200, 209, 218, 222)",
+    "LBO and SBO confusion": "8 x 8 blocks are right inside and misplaced",
+    "race condition": "wrong elements that differ from run to run",
+    "store overwrites the neighbouring tensor": "neighbouring data is overwritten",
+    "output is all zeros": "zeros in the result",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("question", "symptom"), ASKED.items())
+def test_a_question_leads_to_its_symptom(question, symptom):
+    assert diagnose(question).symptoms[0].name == symptom
+
+
+@pytest.mark.parametrize("name", SYMPTOM)
+def test_a_symptom_is_found_by_its_own_name_and_every_phrase(name):
+    for phrase in (name, *SYMPTOM[name].phrases):
+        assert name in [symptom.name for symptom in diagnose(phrase).symptoms], phrase
+
+
+@pytest.mark.parametrize(
+    "question", ["how do I boil an egg", "", "qwertz", "the of and", "🙂", "\x00" * 1000, "lorem ipsum"]
+)
+def test_a_question_without_a_known_word_names_nothing(question):
+    assert diagnose(question).symptoms == diagnose(question).suggested == ()
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_answered(question):
+    found = diagnose(question)
+    assert all(isinstance(symptom, Symptom) for symptom in (*found.symptoms, *found.suggested))
+    assert found == type(found).from_dict(found.to_dict())
+    assert found.text() is not None
+
+
+def test_every_cause_is_pointed_to_and_exists():
+    pointed = {name for symptom in SYMPTOM.values() for name in symptom.causes}
+    assert pointed == set(CAUSE)
+    assert all(Cause.named(name) is CAUSE[name] for name in pointed)
+
+
+@pytest.mark.parametrize("name", [name for name, cause in CAUSE.items() if cause.command])
+def test_the_command_of_a_cause_runs(name):
+    program, *arguments = shlex.split(CAUSE[name].command)
+    assert program == "tilescope"
+    assert run(arguments) in (0, 1)
+
+
+@pytest.mark.parametrize("name", CAUSE)
+def test_threads_name_a_repository_and_a_number(name):
+    for thread in CAUSE[name].threads:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread), thread
+
+
+def page():
+    """The page of the documentation: every symptom with its causes, then every cause."""
+    lines = [
+        "# Symptoms", "",
+        "What you see, what it may be, and the command that tests it. `tilescope explain` takes the same words, an error code or",
+        "an error's name:", "",
+        "```console", "$ tilescope explain 715", '$ tilescope explain "garbage in every second row"', "```", "",
+        "| symptom | causes, most likely first |", "|---|---|",
+    ]  # fmt: skip
+    for symptom in SYMPTOM.values():
+        causes = ", ".join(f"[{name}](#{name})" for name in symptom.causes) or symptom.note
+        lines.append(f"| {symptom.name} | {causes} |")
+    lines += ["", "## Causes"]
+    for cause in CAUSE.values():
+        lines += [
+            "",
+            f"### {cause.name}",
+            "",
+            cause.mechanism,
+            "",
+            f"- How to tell: {cause.tell}",
+            f"- Fix: {cause.fix}",
+        ]
+        lines += [f"- Test: `{cause.command}`"] if cause.command else []
+        lines += [f"- Basis: {cause.basis}." + (f" Seen in {', '.join(cause.threads)}." if cause.threads else "")]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_lists_every_symptom_and_cause():
+    assert PAGE.read_text("utf-8") == page(), "run: .venv/bin/python tests/symptoms/test_symptoms.py --write"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
