@@ -1,0 +1,288 @@
+"""Running a program under watch: its environment, the socket on which it tells of its maps, its end.
+
+    tilescope watch ── starts ──▶ COMMAND ── its children, ranks …
+          ▲                          │ cuInit loads watch_library (CUDA_INJECTION64_PATH)
+          └───── unix socket ────────┘ one packet a call, each with the process it is from
+
+The program keeps its terminal, its signals and its exit status. What tilescope has to say goes to stderr.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from tilescope.errors import DeviceError
+from tilescope.gpu.watch_build import built_library, find_cupti
+from tilescope.gpu.watch_record import CALL, HELLO, LARGEST_PACKET_BYTES, MAP_BYTES, Packet, Stack, read_call
+from tilescope.gpu.watch_text import (
+    LIMITS,
+    Tally,
+    WatchSummary,
+    accepted_line,
+    broken_rules,
+    explained,
+    in_short,
+    map_line,
+    summarised,
+    warned,
+)
+from tilescope.gpu.watch_verdict import Verdict, judged
+from tilescope.view.drawing import Drawing
+
+INJECTION = "CUDA_INJECTION64_PATH"
+SOCKET = "TILESCOPE_WATCH_SOCKET"
+CUPTI = "TILESCOPE_WATCH_CUPTI"
+_TICK_SECONDS = 0.05
+_LONGEST_SOCKET_PATH = 100  # of the 107 that the kernel takes
+_SI_KERNEL = 0x80  # a signal from the terminal, which the program got too
+_FORWARDED = {
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+}  # fmt: skip
+
+
+def watch(command: Sequence[str], *, out: IO[str] | None = None, verbose: bool = False, as_json: bool = False) -> int:
+    """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
+    if not sys.platform.startswith("linux"):
+        raise DeviceError("watch needs Linux: it stands on CUPTI and on libraries that the driver loads.")
+    if INJECTION in os.environ:
+        raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
+    cupti = find_cupti()
+    library = built_library(cupti)
+    folder = _socket_folder()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            path = folder / "socket"
+            listener.bind(str(path))
+            listener.listen(socket.SOMAXCONN)
+            environment = os.environ | {INJECTION: str(library), SOCKET: str(path), CUPTI: str(cupti.library)}
+            teller = Teller(verbose, as_json, out)
+            teller.say(LIMITS)
+            status = _run(list(command), environment, listener, teller)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    teller.end()
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else _end_by(-code)
+
+
+def _socket_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tilescope-watch-"))
+    if len(str(folder)) < _LONGEST_SOCKET_PATH:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="tilescope-watch-", dir="/tmp"))  # noqa: S108  the name is not guessable
+
+
+def _run(command: list[str], environment: dict[str, str], listener: socket.socket, teller: Teller) -> int:
+    """Start the program, read until it ends, and return its wait status."""
+    forwarded = {each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
+    ignored_by_python = [each for each in (signal.SIGPIPE, signal.SIGXFSZ) if signal.getsignal(each) is signal.SIG_IGN]
+    try:
+        pid = os.posix_spawnp(command[0], command, environment, setsigmask=before, setsigdef=ignored_by_python)
+        reader = Reader(listener, pid)
+        while (status := _ended(pid)) is None:
+            for packet in reader.packets(_TICK_SECONDS):
+                teller.hear(packet)
+            while (received := signal.sigtimedwait(forwarded, 0)) is not None:
+                if received.si_code != _SI_KERNEL:
+                    os.kill(pid, received.si_signo)
+        for packet in reader.rest():
+            teller.hear(packet)
+        return status
+    finally:
+        while signal.sigtimedwait(forwarded, 0) is not None:  # what came too late for the program
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended(pid: int) -> int | None:
+    """The wait status of a program that ended, else None. If it is stopped, we stop too, for the shell to see."""
+    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not found:
+        return None
+    if os.WIFSTOPPED(status):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(pid, signal.SIGCONT)
+        return None
+    return status
+
+
+def _end_by(number: int) -> int:
+    """End as the program did, by the same signal; its core dump was enough."""
+    sys.stdout.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+class Reader:
+    """The packets of all processes; they are taken off the sockets first and looked at later, so that none is lost."""
+
+    def __init__(self, listener: socket.socket, pid: int) -> None:
+        self.waiting: deque[bytes] = deque()
+        self.listener = listener
+        self.selector = selectors.DefaultSelector()
+        listener.setblocking(False)
+        self.selector.register(listener, selectors.EVENT_READ)
+        if hasattr(os, "pidfd_open"):
+            try:
+                self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ)  # wakes us when the program ends
+            except OSError:
+                pass  # then the tick does
+
+    def packets(self, seconds: float) -> list[bytes]:
+        """The next packet, if one comes within this time."""
+        self._drain(0 if self.waiting else seconds)
+        return [self.waiting.popleft()] if self.waiting else []
+
+    def rest(self) -> list[bytes]:
+        """Everything that was sent and not read yet."""
+        while self._drain(0):
+            pass
+        found, self.waiting = list(self.waiting), deque()
+        return found
+
+    def _drain(self, seconds: float) -> bool:
+        """Take what lies in the sockets; whether there was anything."""
+        came = False
+        for key, _ in self.selector.select(seconds):
+            if key.fileobj is self.listener:
+                connection, _ = self.listener.accept()
+                connection.setblocking(False)
+                self.selector.register(connection, selectors.EVENT_READ)
+                came = True
+            elif isinstance(key.fileobj, socket.socket):
+                came |= self._take(key.fileobj)
+        return came
+
+    def _take(self, connection: socket.socket) -> bool:
+        try:
+            while data := connection.recv(LARGEST_PACKET_BYTES):
+                self.waiting.append(data)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            if error.errno != errno.ECONNRESET:
+                raise
+        self.selector.unregister(connection)
+        connection.close()
+        return True
+
+
+@dataclass(slots=True)
+class Teller:
+    """What was heard, and what has been said of it."""
+
+    verbose: bool
+    as_json: bool
+    out: IO[str] | None
+    tally: Tally = field(default_factory=Tally)
+    programs: dict[int, str] = field(default_factory=dict)
+    unwatched: list[str] = field(default_factory=list)
+    stacks: dict[tuple[int, int], Stack] = field(default_factory=dict)
+    verdicts: dict[bytes, Verdict] = field(default_factory=dict)
+    told: set[tuple[str, ...]] = field(default_factory=set)
+    lost: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def hear(self, data: bytes) -> None:
+        """Take in one packet, and say what there is to say."""
+        packet = Packet.of(data)
+        self.lost[packet.pid] = packet.lost, packet.lost_refused
+        if packet.kind == HELLO:
+            self.programs[packet.pid] = packet.told("program") or "?"
+            if reason := packet.told("failed"):
+                self.unwatched.append(f"process {packet.pid} ({self._program(packet.pid)}): {reason}")
+                self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
+        elif packet.kind == CALL:
+            self._hear_call(packet, data)
+
+    def _hear_call(self, packet: Packet, data: bytes) -> None:
+        stack = packet.stack() if packet.lines else self.stacks.get((packet.pid, packet.call_site), Stack())
+        self.stacks[packet.pid, packet.call_site] = stack
+        key = data[MAP_BYTES]
+        known = self.verdicts.get(key)
+        if known is None:
+            known = self.verdicts[key] = judged(read_call(data, stack))
+            is_repeated = False
+        else:
+            known = replace(known, call=replace(known.call, pid=packet.pid, stack=stack))
+            is_repeated = True
+        self.tally.add(known)
+        self._tell(known, is_repeated)
+
+    def _tell(self, verdict: Verdict, is_repeated: bool) -> None:
+        call, program = verdict.call, self._program(verdict.call.pid)
+        if self.out is not None and not is_repeated:
+            self.out.write(json.dumps(map_line(verdict)) + "\n")
+            self.out.flush()
+        if verdict.state != "accepted":
+            self._show(explained(verdict, program), verdict)
+            return
+        if verdict.report.violations:
+            distinct = call.function, in_short(call), *broken_rules(verdict.report.violations)
+            if distinct not in self.told:
+                self.told.add(distinct)
+                self._show(warned(verdict, program), verdict)
+                return
+        if self.verbose:
+            if self.as_json:
+                self._write(json.dumps(map_line(verdict)))
+            else:
+                self.say(accepted_line(verdict, program))
+
+    def end(self) -> None:
+        """Say the summary."""
+        summary = self.summary()
+        if self.as_json:
+            self._write(json.dumps(summary.to_dict()))
+        else:
+            self._draw(summarised(summary))
+
+    def summary(self) -> WatchSummary:
+        """What was seen so far."""
+        lost, lost_refused = (sum(each[part] for each in self.lost.values()) for part in (0, 1))
+        return WatchSummary(self.tally.maps(), len(self.programs), tuple(self.unwatched), lost, lost_refused)
+
+    def _program(self, pid: int) -> str:
+        return self.programs.get(pid, "?")
+
+    def _show(self, drawing: Drawing, verdict: Verdict) -> None:
+        if self.as_json:
+            self._write(json.dumps(map_line(verdict)))
+        else:
+            self._draw(drawing)
+
+    def _draw(self, drawing: Drawing) -> None:
+        width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns)) - 2
+        first, *rest = drawing.text(width).splitlines()
+        self._write("\n".join([f"tilescope: {first}", *(f"  {line}".rstrip() for line in rest if line.strip())]))
+
+    def say(self, text: str) -> None:
+        """One line of our own."""
+        if not self.as_json:
+            self._write(f"tilescope: {text}")
+
+    def _write(self, text: str) -> None:
+        """Write whole lines at once, among what the program writes; a closed stderr is no reason to end."""
+        try:
+            os.write(2, f"{text}\n".encode("utf-8", errors="replace"))
+        except OSError:
+            pass

@@ -1,0 +1,274 @@
+"""What `tilescope watch` says on stderr: a refused map explained, a warning, a line, the summary."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tilescope.errors import Violation
+from tilescope.gpu.watch_record import Call, Frame, Stack
+from tilescope.gpu.watch_verdict import Verdict
+from tilescope.value import Value
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.tensor_map_view import draw_map_report, findings
+
+LIMITS = (
+    "watching tensor maps that are made through the driver; maps made on the device (tl.make_tensor_descriptor, "
+    "tensormap.replace) are not seen, and torch.profiler, ncu and compute-sanitizer do not work beside this."
+)
+_FRAMES_SHOWN = 8
+_LARGEST_SYMBOLISED_BYTES = 256 << 20
+_SYMBOLISE_SECONDS = 2
+_KIND = {"cuTensorMapEncodeTiled": "tiled", "cuTensorMapEncodeIm2col": "im2col", "cuTensorMapEncodeIm2colWide": "im2col-wide"}
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedMap(Value):
+    """The calls for one map, whatever its address, from one place."""
+
+    function: str
+    map: str  # in short
+    caller: str
+    times: int
+    refused: int
+    disagreements: int
+    rules: tuple[str, ...]  # that any of the calls broke
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSummary(Value):
+    """Everything that a program under watch did with tensor maps."""
+
+    maps: tuple[WatchedMap, ...]
+    processes: int  # that initialised CUDA
+    unwatched: tuple[str, ...]  # why processes could not be watched
+    lost: int
+    lost_refused: int
+
+    @property
+    def times(self) -> int:
+        """How many calls were seen."""
+        return sum(each.times for each in self.maps)
+
+
+@dataclass(slots=True)
+class Tally:
+    """The summary as it grows."""
+
+    times: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    disagreements: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    rules: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one call."""
+        call = verdict.call
+        key = call.function, in_short(call), caller_in_short(call.stack)
+        self.times[key] += 1
+        self.refused[key] += call.result != 0
+        self.disagreements[key] += verdict.state == "disagreement"
+        self.rules.setdefault(key, {}).update(dict.fromkeys(each.rule for each in verdict.report.violations))
+
+    def maps(self) -> tuple[WatchedMap, ...]:
+        """One row a map and caller, the refused first, then the most frequent."""
+        keys = sorted(self.times, key=lambda key: (-self.refused[key], -self.times[key], key))
+        return tuple(
+            WatchedMap(*key, self.times[key], self.refused[key], self.disagreements[key], tuple(self.rules[key]))
+            for key in keys
+        )
+
+
+def in_short(call: Call) -> str:
+    """A map in a few words, without its address: "tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B"."""
+    if call.function == "cuTensorMapReplaceAddress":
+        return "address replaced"
+    given = call.arguments
+    parts = [f"{_KIND[call.function]} {_by(given.get('dims')) or f'of rank {call.rank}'} {given['data_type']}"]
+    if given.get("box"):
+        parts.append(f"box {_by(given['box'])}")
+    if "channels_per_pixel" in given:
+        parts.append(f"{given['pixels_per_column']} pixels of {given['channels_per_pixel']} channels")
+    parts += [f"{name} {given[name]}" for name in ("interleave", "swizzle") if given[name] != "none"]
+    return ", ".join(parts)
+
+
+def caller_in_short(stack: Stack) -> str:
+    """The library that called, and the Python line if there is one."""
+    library = Path(stack.native[0].file).name if stack.native else "unknown"
+    return f"{library}, {_python_place(stack.python[0])}" if stack.python else library
+
+
+def explained(verdict: Verdict, program: str) -> Drawing:
+    """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers."""
+    call = verdict.call
+    where = f"{call.function} in process {call.pid} ({program})"
+    drawn = draw_map_report(verdict.report, _shown(call))
+    parts: list[Part] = [*drawn.parts]
+    if verdict.report.tensor_map is not None:
+        parts = [*findings(verdict.report.violations), Table(_rows(call), title="The arguments")]
+    if verdict.reason:
+        parts.insert(0, Paragraph(verdict.reason))
+    if verdict.state == "disagreement":
+        title = f"DISAGREEMENT between the driver and tilescope's rules: {where} returned {call.result}"
+        parts.insert(1, Paragraph("One of the two is wrong. Please report it with these arguments and your driver's version."))
+    else:
+        title = f"Refused: {where} returned {verdict.result_name}"
+    return Drawing(title, (*parts, *called_by(call.stack)))
+
+
+def warned(verdict: Verdict, program: str) -> Drawing:
+    """An accepted map of which the rules have something to say."""
+    call = verdict.call
+    title = f"Accepted, with remarks: {in_short(call)}, by {caller_in_short(call.stack)} in process {call.pid} ({program})"
+    return Drawing(title, tuple(findings(verdict.report.violations)))
+
+
+def accepted_line(verdict: Verdict, program: str) -> str:
+    """An accepted map in one line."""
+    call = verdict.call
+    return f"accepted: {in_short(call)}, at {call.address:#x}, by {caller_in_short(call.stack)} in process {call.pid} ({program})"
+
+
+def summarised(summary: WatchSummary) -> Drawing:
+    """The summary as a table: the maps, how often, by whom, what was refused and remarked."""
+    parts: list[Part] = []
+    if summary.maps:
+        rows = tuple(
+            (str(each.times), str(each.refused or ""), each.map, each.caller, ", ".join(each.rules)) for each in summary.maps
+        )
+        parts.append(Table(rows, ("times", "refused", "map", "called by", "rules"), align="rr"))
+    elif not summary.processes:
+        parts.append(Paragraph("CUDA was never initialised: no process of this program called cuInit."))
+    if summary.lost:
+        lost = f"{summary.lost} calls came too fast to be recorded, {summary.lost_refused} of them refused; they are not counted."
+        parts.append(Paragraph(lost))
+    parts += [Paragraph(f"A process ran unwatched: {reason}") for reason in summary.unwatched]
+    refused = sum(each.refused for each in summary.maps)
+    disagreements = sum(each.disagreements for each in summary.maps)
+    title = f"{_count(summary.times, 'call')} in {_count(summary.processes, 'process', 'processes')}, {refused} refused"
+    if disagreements:
+        title += f", {_count(disagreements, 'DISAGREEMENT')} between the driver and the rules"
+    return Drawing(title, tuple(parts))
+
+
+def map_line(verdict: Verdict) -> dict[str, Any]:
+    """A call as one line of JSON, which check, diff and load take for the map that it holds."""
+    call = verdict.call
+    held: Mapping[str, Any] = _shown(call)
+    if call.function == "cuTensorMapReplaceAddress" and verdict.report.tensor_map is not None:
+        held = verdict.report.tensor_map.to_dict()
+    return {
+        "tensor_map": {**held, "address": hex(call.address)},
+        "function": call.function,
+        "result": call.result,
+        "state": verdict.state,
+        "process": call.pid,
+        "violations": [each.to_dict() for each in verdict.report.violations],
+        "called_by": [frame._asdict() for frame in call.stack.native],
+        "python": [frame._asdict() for frame in call.stack.python],
+    }
+
+
+def called_by(stack: Stack) -> Iterable[Part]:
+    """The callers as tables: libraries with their functions, Python files with their lines."""
+    native = _until_python(stack.native) if stack.python else stack.native
+    if native:
+        rows = tuple(zip([Path(frame.file).name for frame in native], _functions(native), strict=True))
+        yield Table(rows[:_FRAMES_SHOWN], title="Called by")
+    if stack.python:
+        rows = tuple((_python_place(frame), frame.function) for frame in stack.python)
+        yield Table(rows[:_FRAMES_SHOWN], title="Python, innermost call first")
+
+
+def _until_python(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames before the interpreter's own."""
+    for number, frame in enumerate(frames):
+        if re.match(r"(lib)?python", Path(frame.file).name):
+            return frames[:number]
+    return frames
+
+
+def _python_place(frame: Frame) -> str:
+    path = Path(frame.file)
+    return f"{'/'.join(path.parts[-2:])}:{frame.place}"
+
+
+def _functions(frames: Sequence[Frame]) -> list[str]:
+    """What each frame's function is called, and its line where there is debug information; else its offset."""
+    return [_source(frame) or (readable_symbol(frame.function) if frame.function else f"+{frame.place:#x}") for frame in frames]
+
+
+@cache
+def _source(frame: Frame) -> str:
+    """Function, file and line by addr2line, for the program itself and libraries of moderate size."""
+    tool = shutil.which("addr2line")
+    path = Path(frame.file)
+    if tool is None or not path.is_file() or path.stat().st_size > _LARGEST_SYMBOLISED_BYTES:
+        return ""
+    command = [tool, "-f", "-C", "-e", str(path), hex(frame.place)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SYMBOLISE_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    function, place = [*done.stdout.splitlines(), "", ""][:2]
+    file, _, line = place.partition(" ")[0].rpartition(":")
+    if function in ("", "??"):
+        return ""
+    return f"{function}, {Path(file).name}:{line}" if file not in ("", "??") and line.isdecimal() else function
+
+
+def readable_symbol(symbol: str) -> str:
+    """A C++ symbol as its author wrote it, where the C++ library is there to say; other symbols as they are.
+
+    >>> readable_symbol("cuInit")
+    'cuInit'
+    """
+    if not symbol.startswith("_Z"):
+        return symbol
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    except (OSError, AttributeError):
+        return symbol
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    text = demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if status.value or not text:
+        return symbol
+    try:
+        return ctypes.string_at(text).decode(errors="replace")
+    finally:
+        free = ctypes.CDLL(None).free
+        free.argtypes = [ctypes.c_void_p]
+        free(text)
+
+
+def _shown(call: Call) -> dict[str, Any]:
+    """The arguments as `check` takes them; those that could not be read are left out."""
+    return {name: given for name, given in call.arguments.items() if given is not None}
+
+
+def _rows(call: Call) -> tuple[tuple[str, str], ...]:
+    given = {name: value for name, value in _shown(call).items() if name != "kind"} | {"address": hex(call.address)}
+    return tuple((name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in given.items())
+
+
+def _by(extents: Iterable[int] | None) -> str:
+    return " x ".join(map(str, extents or ()))
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def broken_rules(violations: Iterable[Violation]) -> tuple[str, ...]:
+    """Names of the rules, for telling remarks apart."""
+    return tuple(each.rule for each in violations)

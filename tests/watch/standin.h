@@ -1,0 +1,14 @@
+/* What the stand-ins for libcuda.so.1 and libcupti.so share. */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+/* of libcupti: what the real driver does around each call */
+void standin_callback(uint32_t id, const char *name, const void *parameters, CUresult *result, int is_exit);
+
+/* of libcuda: the driver's answer to the next call of this thread; 0 stays 0 */
+void standin_answer(CUresult result);
+
+#endif
