@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("card")]
 PROGRAMS = Path(__file__).parent / "watched"
 MOST_MICROSECONDS = 5  # that a call may cost on top
 
 
 @pytest.fixture
-def watch(card, tmp_path):
+def watch(tmp_path):
     """Runs a program under watch, gives what it did, what was said, and the maps that were written."""
 
     def run(*command, options=()):
@@ -30,7 +30,7 @@ def watch(card, tmp_path):
 
 
 @pytest.fixture
-def maps_program(card, tmp_path):
+def maps_program(tmp_path):
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
     program = tmp_path / "maps"
@@ -71,7 +71,12 @@ def test_a_refusal_of_cuda_bindings_names_the_line_that_called(watch):
     pytest.importorskip("cuda.bindings")
     done, maps = watch(sys.executable, PROGRAMS / "refused_bindings.py")
     assert states(maps) == ["accepted", "refused"]
-    line = (PROGRAMS / "refused_bindings.py").read_text().splitlines().index("    print(encode(int(memory) + 8, (128, 64)).name)")
+    line = (
+        (PROGRAMS / "refused_bindings.py")
+        .read_text()
+        .splitlines()
+        .index("    print(encode(int(memory) + 8, (128, 64)).name)")
+    )
     assert maps[1]["python"][1]["place"] == line + 1
     assert "address-alignment" in done.stderr
     assert "swizzle-span" in done.stderr

@@ -12,9 +12,13 @@ from tilescope.cli.options import output_file
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--out", "out_path", type=output_file, metavar="FILE", help="Write the maps to FILE, one a line, as JSON.")
+@click.option(
+    "--out", "out_path", type=output_file, metavar="FILE", help="Write the maps to FILE, one a line, as JSON."
+)
 @click.option("--verbose", is_flag=True, help="Also print a line for each accepted map.")
-@click.option("--json", "as_json", is_flag=True, help="Report on stderr in JSON, one object a line; the last is the summary.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Report on stderr in JSON, one object a line; the last is the summary."
+)
 def watch(command: tuple[str, ...], out_path: Path | None, verbose: bool, as_json: bool) -> int:
     """Run COMMAND and explain every tensor map that the driver refuses, whoever made it.
 

@@ -9,8 +9,8 @@ The program keeps its terminal, its signals and its exit status. What tilescope 
 
 from __future__ import annotations
 
-import errno
 import json
+import mmap
 import os
 import resource
 import selectors
@@ -21,13 +21,14 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from tilescope.errors import DeviceError
 from tilescope.gpu.watch_build import built_library, find_cupti
-from tilescope.gpu.watch_record import CALL, HELLO, LARGEST_PACKET_BYTES, MAP_BYTES, Packet, Stack, read_call
+from tilescope.gpu.watch_record import CALL, COUNTS, HELLO, LARGEST_PACKET_BYTES, SITES, Counts, Packet, read_call
 from tilescope.gpu.watch_text import (
     LIMITS,
     Tally,
@@ -42,11 +43,15 @@ from tilescope.gpu.watch_text import (
 )
 from tilescope.gpu.watch_verdict import Verdict, judged
 from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Table
+from tilescope.view.spans import plain_line
+from tilescope.view.terminal import lines_of
 
 INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"
 CUPTI = "TILESCOPE_WATCH_CUPTI"
 _TICK_SECONDS = 0.05
+_NARROWEST, _WIDEST = 60, 120  # columns
 _LONGEST_SOCKET_PATH = 100  # of the 107 that the kernel takes
 _SI_KERNEL = 0x80  # a signal from the terminal, which the program got too
 _FORWARDED = {
@@ -84,7 +89,7 @@ def _socket_folder() -> Path:
     if len(str(folder)) < _LONGEST_SOCKET_PATH:
         return folder
     folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="tilescope-watch-", dir="/tmp"))  # noqa: S108  the name is not guessable
+    return Path(tempfile.mkdtemp(prefix="tilescope-watch-", dir="/tmp"))
 
 
 def _run(command: list[str], environment: dict[str, str], listener: socket.socket, teller: Teller) -> int:
@@ -97,12 +102,12 @@ def _run(command: list[str], environment: dict[str, str], listener: socket.socke
         reader = Reader(listener, pid)
         while (status := _ended(pid)) is None:
             for packet in reader.packets(_TICK_SECONDS):
-                teller.hear(packet)
+                teller.hear(*packet)
             while (received := signal.sigtimedwait(forwarded, 0)) is not None:
                 if received.si_code != _SI_KERNEL:
                     os.kill(pid, received.si_signo)
         for packet in reader.rest():
-            teller.hear(packet)
+            teller.hear(*packet)
         return status
     finally:
         while signal.sigtimedwait(forwarded, 0) is not None:  # what came too late for the program
@@ -137,23 +142,21 @@ class Reader:
     """The packets of all processes; they are taken off the sockets first and looked at later, so that none is lost."""
 
     def __init__(self, listener: socket.socket, pid: int) -> None:
-        self.waiting: deque[bytes] = deque()
+        self.waiting: deque[tuple[Process, bytes]] = deque()
         self.listener = listener
         self.selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self.selector.register(listener, selectors.EVENT_READ)
         if hasattr(os, "pidfd_open"):
-            try:
+            with suppress(OSError):  # then the tick does
                 self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ)  # wakes us when the program ends
-            except OSError:
-                pass  # then the tick does
 
-    def packets(self, seconds: float) -> list[bytes]:
-        """The next packet, if one comes within this time."""
+    def packets(self, seconds: float) -> list[tuple[Process, bytes]]:
+        """The next packet and who sent it, if one comes within this time."""
         self._drain(0 if self.waiting else seconds)
         return [self.waiting.popleft()] if self.waiting else []
 
-    def rest(self) -> list[bytes]:
+    def rest(self) -> list[tuple[Process, bytes]]:
         """Everything that was sent and not read yet."""
         while self._drain(0):
             pass
@@ -167,24 +170,47 @@ class Reader:
             if key.fileobj is self.listener:
                 connection, _ = self.listener.accept()
                 connection.setblocking(False)
-                self.selector.register(connection, selectors.EVENT_READ)
+                self.selector.register(connection, selectors.EVENT_READ, Process())
                 came = True
             elif isinstance(key.fileobj, socket.socket):
-                came |= self._take(key.fileobj)
+                self._take(key.fileobj, key.data)
+                came = True
         return came
 
-    def _take(self, connection: socket.socket) -> bool:
-        try:
-            while data := connection.recv(LARGEST_PACKET_BYTES):
-                self.waiting.append(data)
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            if error.errno != errno.ECONNRESET:
-                raise
+    def _take(self, connection: socket.socket, process: Process) -> None:
+        """All packets of one connection; at its end it is closed."""
+        with suppress(ConnectionResetError):
+            while True:
+                try:
+                    data, files, *_ = socket.recv_fds(connection, LARGEST_PACKET_BYTES, 1)
+                except BlockingIOError:
+                    return
+                for file in files:
+                    process.share(file)
+                if not data:
+                    break
+                self.waiting.append((process, data))
         self.selector.unregister(connection)
         connection.close()
-        return True
+
+
+@dataclass(slots=True)
+class Process:
+    """One process that initialised CUDA: what it counts, and the calls whose repeats are counted."""
+
+    name: str = "?"
+    memory: mmap.mmap | None = None
+    sites: dict[int, Verdict] = field(default_factory=dict)
+
+    def share(self, file: int) -> None:
+        """Map the counts that the process sent."""
+        with suppress(OSError, ValueError):
+            self.memory = mmap.mmap(file, COUNTS.size, prot=mmap.PROT_READ)
+        os.close(file)
+
+    def counts(self) -> Counts:
+        """What it has counted by now."""
+        return Counts.of(bytes(COUNTS.size) if self.memory is None else self.memory[:])
 
 
 @dataclass(slots=True)
@@ -195,58 +221,42 @@ class Teller:
     as_json: bool
     out: IO[str] | None
     tally: Tally = field(default_factory=Tally)
-    programs: dict[int, str] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
     unwatched: list[str] = field(default_factory=list)
-    stacks: dict[tuple[int, int], Stack] = field(default_factory=dict)
-    verdicts: dict[bytes, Verdict] = field(default_factory=dict)
     told: set[tuple[str, ...]] = field(default_factory=set)
-    lost: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def hear(self, data: bytes) -> None:
+    def hear(self, process: Process, data: bytes) -> None:
         """Take in one packet, and say what there is to say."""
         packet = Packet.of(data)
-        self.lost[packet.pid] = packet.lost, packet.lost_refused
         if packet.kind == HELLO:
-            self.programs[packet.pid] = packet.told("program") or "?"
+            process.name = packet.told("program") or "?"
+            self.processes.append(process)
             if reason := packet.told("failed"):
-                self.unwatched.append(f"process {packet.pid} ({self._program(packet.pid)}): {reason}")
+                self.unwatched.append(f"process {packet.pid} ({process.name}): {reason}")
                 self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
         elif packet.kind == CALL:
-            self._hear_call(packet, data)
+            verdict = judged(read_call(data, packet.stack()))
+            self.tally.add(verdict)
+            if packet.site < SITES:
+                process.sites[packet.site] = verdict
+            self._tell(verdict, process.name)
 
-    def _hear_call(self, packet: Packet, data: bytes) -> None:
-        stack = packet.stack() if packet.lines else self.stacks.get((packet.pid, packet.call_site), Stack())
-        self.stacks[packet.pid, packet.call_site] = stack
-        key = data[MAP_BYTES]
-        known = self.verdicts.get(key)
-        if known is None:
-            known = self.verdicts[key] = judged(read_call(data, stack))
-            is_repeated = False
-        else:
-            known = replace(known, call=replace(known.call, pid=packet.pid, stack=stack))
-            is_repeated = True
-        self.tally.add(known)
-        self._tell(known, is_repeated)
-
-    def _tell(self, verdict: Verdict, is_repeated: bool) -> None:
-        call, program = verdict.call, self._program(verdict.call.pid)
-        if self.out is not None and not is_repeated:
+    def _tell(self, verdict: Verdict, program: str) -> None:
+        """Explain what was refused, once for each kind of call; remark on what was accepted, once for each map."""
+        call = verdict.call
+        distinct = call.function, str(call.result), in_short(call), *broken_rules(verdict.report.violations)
+        if self.out is not None:
             self.out.write(json.dumps(map_line(verdict)) + "\n")
             self.out.flush()
         if verdict.state != "accepted":
             self._show(explained(verdict, program), verdict)
-            return
-        if verdict.report.violations:
-            distinct = call.function, in_short(call), *broken_rules(verdict.report.violations)
-            if distinct not in self.told:
-                self.told.add(distinct)
-                self._show(warned(verdict, program), verdict)
-                return
-        if self.verbose:
-            if self.as_json:
-                self._write(json.dumps(map_line(verdict)))
-            else:
-                self.say(accepted_line(verdict, program))
+        elif verdict.report.violations and distinct not in self.told:
+            self.told.add(distinct)
+            self._show(warned(verdict, program), verdict)
+        elif self.verbose and self.as_json:
+            self._write(json.dumps(map_line(verdict)))
+        elif self.verbose:
+            self.say(accepted_line(verdict, program))
 
     def end(self) -> None:
         """Say the summary."""
@@ -257,12 +267,14 @@ class Teller:
             self._draw(summarised(summary))
 
     def summary(self) -> WatchSummary:
-        """What was seen so far."""
-        lost, lost_refused = (sum(each[part] for each in self.lost.values()) for part in (0, 1))
-        return WatchSummary(self.tally.maps(), len(self.programs), tuple(self.unwatched), lost, lost_refused)
-
-    def _program(self, pid: int) -> str:
-        return self.programs.get(pid, "?")
+        """What was seen, the repeats that were only counted included."""
+        lost = lost_refused = 0
+        for process in self.processes:
+            counts = process.counts()
+            lost, lost_refused = lost + counts.lost, lost_refused + counts.lost_refused
+            for site, verdict in process.sites.items():
+                self.tally.add(verdict, counts.repeats[site])
+        return WatchSummary(self.tally.maps(), len(self.processes), tuple(self.unwatched), lost, lost_refused)
 
     def _show(self, drawing: Drawing, verdict: Verdict) -> None:
         if self.as_json:
@@ -271,9 +283,14 @@ class Teller:
             self._draw(drawing)
 
     def _draw(self, drawing: Drawing) -> None:
-        width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns)) - 2
-        first, *rest = drawing.text(width).splitlines()
-        self._write("\n".join([f"tilescope: {first}", *(f"  {line}".rstrip() for line in rest if line.strip())]))
+        width = min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
+        lines = [f"tilescope: {drawing.title}"]
+        for part in drawing.parts:
+            indent = 2
+            for line in map(plain_line, lines_of(part, width - 4)):
+                lines.append(f"{' ' * indent}{line}".rstrip())
+                indent = 4 if isinstance(part, Table) and part.title else 2
+        self._write("\n".join(lines))
 
     def say(self, text: str) -> None:
         """One line of our own."""
@@ -282,7 +299,5 @@ class Teller:
 
     def _write(self, text: str) -> None:
         """Write whole lines at once, among what the program writes; a closed stderr is no reason to end."""
-        try:
+        with suppress(OSError):
             os.write(2, f"{text}\n".encode("utf-8", errors="replace"))
-        except OSError:
-            pass

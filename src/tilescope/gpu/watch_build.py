@@ -37,7 +37,9 @@ def find_cupti() -> Cupti:
     """The CUPTI of the CUDA toolkit, or of the nvidia-cuda-cupti and nvidia-cuda-runtime packages."""
     for includes, libraries in (*_toolkits(), *_packages()):
         with_header = tuple(path for path in includes if path.is_dir())
-        found = [each for path in libraries for each in sorted(path.glob("libcupti.so*"), key=lambda each: len(each.name))]
+        found = [
+            each for path in libraries for each in sorted(path.glob("libcupti.so*"), key=lambda each: len(each.name))
+        ]
         if found and all(any((path / name).exists() for path in with_header) for name in HEADERS):
             return Cupti(with_header, found[0])
     raise DeviceError(

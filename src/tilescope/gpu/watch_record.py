@@ -1,4 +1,7 @@
-"""What the injection library sends: one packet for each call that makes or changes a tensor map.
+"""What the injection library sends: one packet for each call that differs from those before it.
+
+Two calls are alike when caller, result and all arguments but the address are the same. Further calls of the kind are
+counted, in memory that the first packet of a process brings along: their number is known however the process ends.
 
     packet = struct watch_record of watch.h, its text cut to length
     text   = lines of fields separated by tabs:
@@ -20,13 +23,14 @@ from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.argument_dump import row_name
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 
-HELLO, CALL, GOODBYE = 1, 2, 3
-HEADER = struct.Struct("=4IQ")
+HELLO, CALL = 1, 2
+SITES = 16384
+HEADER = struct.Struct("=4I")
 ARGUMENTS = struct.Struct("=Ii2I7I2I3i3i5I5II5Q5Q")
 TAIL = struct.Struct("=Q128s2I")
+COUNTS = struct.Struct(f"={SITES + 2}Q")
 TEXT_OFFSET = HEADER.size + ARGUMENTS.size + TAIL.size
 LARGEST_PACKET_BYTES = TEXT_OFFSET + 8192
-MAP_BYTES = slice(HEADER.size, HEADER.size + ARGUMENTS.size + 8)  # of a packet: arguments, result and address
 MOST_DIMS = 5
 
 FUNCTIONS = (
@@ -82,23 +86,35 @@ class Call:
     stack: Stack
 
 
+class Counts(NamedTuple):
+    """What a process counted: calls that found no room in the socket, and repeats of those that were sent."""
+
+    lost: int
+    lost_refused: int
+    repeats: tuple[int, ...]
+
+    @classmethod
+    def of(cls, data: bytes) -> Counts:
+        """The counts in shared memory, as they are now."""
+        lost, lost_refused, *repeats = COUNTS.unpack_from(data)
+        return cls(lost, lost_refused, tuple(repeats))
+
+
 class Packet(NamedTuple):
-    """The header of a packet and its text; the rest is read when it is a call that was not seen before."""
+    """The header of a packet and its text; `read_call` reads the rest."""
 
     kind: int
     pid: int
-    lost: int
-    lost_refused: int
-    call_site: int
+    site: int  # under which further calls like this one are counted
     lines: tuple[tuple[str, ...], ...]
 
     @classmethod
     def of(cls, data: bytes) -> Packet:
         """The packet that these bytes are."""
         text = data[TEXT_OFFSET:].decode("utf-8", errors="replace")
-        kind, pid, lost, lost_refused, call_site = HEADER.unpack_from(data)
+        kind, pid, site, _ = HEADER.unpack_from(data)
         lines = tuple(tuple(line.split("\t")) for line in text.splitlines())
-        return cls(kind, pid, lost, lost_refused, call_site, lines)
+        return cls(kind, pid, site, lines)
 
     def told(self, word: str) -> str | None:
         """What the line that begins with this word says."""
@@ -125,8 +141,8 @@ def read_call(data: bytes, stack: Stack) -> Call:
     pid = HEADER.unpack_from(data)[1]
     blob = bytes(descriptor) if readable & 64 else None
     if function == FUNCTIONS.index("cuTensorMapReplaceAddress"):
-        absent = () if blob else ("tensorMap",)
-        return Call(FUNCTIONS[function], pid, result, arch, {"address": address}, absent, 0, address, blob, stack)
+        unread = () if blob else ("tensorMap",)
+        return Call(FUNCTIONS[function], pid, result, arch, {"address": address}, unread, 0, address, blob, stack)
 
     is_rank = 0 < rank <= MOST_DIMS  # the arrays of another were not read
     lists = {

@@ -19,16 +19,22 @@ from tilescope.gpu.watch_verdict import Verdict
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part, Table
-from tilescope.view.tensor_map_view import draw_map_report, findings
+from tilescope.view.tensor_map_view import findings
 
 LIMITS = (
     "watching tensor maps that are made through the driver; maps made on the device (tl.make_tensor_descriptor, "
     "tensormap.replace) are not seen, and torch.profiler, ncu and compute-sanitizer do not work beside this."
 )
+_INTERPRETER = re.compile(r"(lib)?python[\d.]*(\.so|$)")
+_STARTS_MAIN = re.compile(r"libc\.so|ld-linux")
 _FRAMES_SHOWN = 8
 _LARGEST_SYMBOLISED_BYTES = 256 << 20
 _SYMBOLISE_SECONDS = 2
-_KIND = {"cuTensorMapEncodeTiled": "tiled", "cuTensorMapEncodeIm2col": "im2col", "cuTensorMapEncodeIm2colWide": "im2col-wide"}
+_KIND = {
+    "cuTensorMapEncodeTiled": "tiled",
+    "cuTensorMapEncodeIm2col": "im2col",
+    "cuTensorMapEncodeIm2colWide": "im2col-wide",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +75,13 @@ class Tally:
     disagreements: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     rules: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
 
-    def add(self, verdict: Verdict) -> None:
-        """Count one call."""
+    def add(self, verdict: Verdict, times: int = 1) -> None:
+        """Count so many calls."""
         call = verdict.call
         key = call.function, in_short(call), caller_in_short(call.stack)
-        self.times[key] += 1
-        self.refused[key] += call.result != 0
-        self.disagreements[key] += verdict.state == "disagreement"
+        self.times[key] += times
+        self.refused[key] += times * (call.result != 0)
+        self.disagreements[key] += times * (verdict.state == "disagreement")
         self.rules.setdefault(key, {}).update(dict.fromkeys(each.rule for each in verdict.report.violations))
 
     def maps(self) -> tuple[WatchedMap, ...]:
@@ -111,24 +117,24 @@ def explained(verdict: Verdict, program: str) -> Drawing:
     """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers."""
     call = verdict.call
     where = f"{call.function} in process {call.pid} ({program})"
-    drawn = draw_map_report(verdict.report, _shown(call))
-    parts: list[Part] = [*drawn.parts]
-    if verdict.report.tensor_map is not None:
-        parts = [*findings(verdict.report.violations), Table(_rows(call), title="The arguments")]
-    if verdict.reason:
-        parts.insert(0, Paragraph(verdict.reason))
+    parts: list[Part] = [Paragraph(verdict.reason)] if verdict.reason else []
     if verdict.state == "disagreement":
-        title = f"DISAGREEMENT between the driver and tilescope's rules: {where} returned {call.result}"
-        parts.insert(1, Paragraph("One of the two is wrong. Please report it with these arguments and your driver's version."))
+        title = f"DISAGREEMENT between the driver and the rules: {where} returned {verdict.result_name}"
+        parts.append(
+            Paragraph("One of the two is wrong: please report it with these arguments and the driver's version.")
+        )
     else:
         title = f"Refused: {where} returned {verdict.result_name}"
-    return Drawing(title, (*parts, *called_by(call.stack)))
+    parts += [*findings(verdict.report.violations), Table(_rows(call), title="The arguments"), *called_by(call.stack)]
+    return Drawing(title, tuple(parts))
 
 
 def warned(verdict: Verdict, program: str) -> Drawing:
     """An accepted map of which the rules have something to say."""
     call = verdict.call
-    title = f"Accepted, with remarks: {in_short(call)}, by {caller_in_short(call.stack)} in process {call.pid} ({program})"
+    title = (
+        f"Accepted, with remarks: {in_short(call)}, by {caller_in_short(call.stack)} in process {call.pid} ({program})"
+    )
     return Drawing(title, tuple(findings(verdict.report.violations)))
 
 
@@ -143,7 +149,8 @@ def summarised(summary: WatchSummary) -> Drawing:
     parts: list[Part] = []
     if summary.maps:
         rows = tuple(
-            (str(each.times), str(each.refused or ""), each.map, each.caller, ", ".join(each.rules)) for each in summary.maps
+            (str(each.times), str(each.refused or ""), each.map, each.caller, ", ".join(each.rules))
+            for each in summary.maps
         )
         parts.append(Table(rows, ("times", "refused", "map", "called by", "rules"), align="rr"))
     elif not summary.processes:
@@ -180,7 +187,7 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
 
 def called_by(stack: Stack) -> Iterable[Part]:
     """The callers as tables: libraries with their functions, Python files with their lines."""
-    native = _until_python(stack.native) if stack.python else stack.native
+    native = [frame for frame in _until_python(stack.native) if not _STARTS_MAIN.match(Path(frame.file).name)]
     if native:
         rows = tuple(zip([Path(frame.file).name for frame in native], _functions(native), strict=True))
         yield Table(rows[:_FRAMES_SHOWN], title="Called by")
@@ -192,7 +199,7 @@ def called_by(stack: Stack) -> Iterable[Part]:
 def _until_python(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames before the interpreter's own."""
     for number, frame in enumerate(frames):
-        if re.match(r"(lib)?python", Path(frame.file).name):
+        if _INTERPRETER.match(Path(frame.file).name):
             return frames[:number]
     return frames
 
@@ -204,12 +211,15 @@ def _python_place(frame: Frame) -> str:
 
 def _functions(frames: Sequence[Frame]) -> list[str]:
     """What each frame's function is called, and its line where there is debug information; else its offset."""
-    return [_source(frame) or (readable_symbol(frame.function) if frame.function else f"+{frame.place:#x}") for frame in frames]
+    return [
+        _source(frame) or (readable_symbol(frame.function) if frame.function else f"+{frame.place:#x}")
+        for frame in frames
+    ]
 
 
 @cache
 def _source(frame: Frame) -> str:
-    """Function, file and line by addr2line, for the program itself and libraries of moderate size."""
+    """Function, file and line by addr2line, where a library of moderate size has debug information."""
     tool = shutil.which("addr2line")
     path = Path(frame.file)
     if tool is None or not path.is_file() or path.stat().st_size > _LARGEST_SYMBOLISED_BYTES:
@@ -221,9 +231,7 @@ def _source(frame: Frame) -> str:
         return ""
     function, place = [*done.stdout.splitlines(), "", ""][:2]
     file, _, line = place.partition(" ")[0].rpartition(":")
-    if function in ("", "??"):
-        return ""
-    return f"{function}, {Path(file).name}:{line}" if file not in ("", "??") and line.isdecimal() else function
+    return f"{function}, {Path(file).name}:{line}" if line.isdecimal() and file != "??" else ""
 
 
 def readable_symbol(symbol: str) -> str:
@@ -258,7 +266,9 @@ def _shown(call: Call) -> dict[str, Any]:
 
 def _rows(call: Call) -> tuple[tuple[str, str], ...]:
     given = {name: value for name, value in _shown(call).items() if name != "kind"} | {"address": hex(call.address)}
-    return tuple((name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in given.items())
+    return tuple(
+        (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in given.items()
+    )
 
 
 def _by(extents: Iterable[int] | None) -> str:

@@ -1,9 +1,9 @@
 """What the rules say of a call that the driver has answered, and whether the two agree.
 
-                      rules: sound           rules: broken
-    driver accepts    accepted               disagreement
-    driver refuses    disagreement           refused, and here is why
-    driver fails      failed: no context, …  failed
+                  rules: sound           rules: broken
+driver accepts    accepted               disagreement
+driver refuses    disagreement           refused, and here is why
+driver fails      failed: no context, …  failed
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth
 
 # CUresult: its name, and why a call that makes a map answers so. The arguments are not to blame.
 RESULTS = {
+    SUCCESS: ("CUDA_SUCCESS", ""),
     INVALID_VALUE: ("CUDA_ERROR_INVALID_VALUE", ""),
     3: ("CUDA_ERROR_NOT_INITIALIZED", "cuInit was not called."),
     4: ("CUDA_ERROR_DEINITIALIZED", "The driver is shutting down."),
     100: ("CUDA_ERROR_NO_DEVICE", "There is no GPU."),
-    201: ("CUDA_ERROR_INVALID_CONTEXT", "This thread has no current context: call cuCtxSetCurrent or cudaSetDevice first."),
+    201: (
+        "CUDA_ERROR_INVALID_CONTEXT",
+        "This thread has no current context: call cuCtxSetCurrent or cudaSetDevice first.",
+    ),
     709: ("CUDA_ERROR_CONTEXT_IS_DESTROYED", "The current context was destroyed."),
     801: ("CUDA_ERROR_NOT_SUPPORTED", "This GPU or driver does not make such maps."),
 }
@@ -80,7 +84,9 @@ def _report(call: Call) -> MapReport:
     if not 0 < call.rank <= MOST_DIMS:
         rank = RULES["rank"]
         fix = "Pass the number of dimensions that the arrays have."
-        return MapReport(False, (rank.violation("rank", f"tensorRank = {call.rank}", rank.demand.rstrip("."), fix),), None)
+        return MapReport(
+            False, (rank.violation("rank", f"tensorRank = {call.rank}", rank.demand.rstrip("."), fix),), None
+        )
     violations = [*_null_pointers(call)]
     absent = [name for name, given in call.arguments.items() if given is None]
     violations += [each for each in asked.check() if each.argument not in absent]
@@ -104,7 +110,9 @@ def _arch(call: Call) -> dict[str, str]:
 def _null_pointers(call: Call) -> Iterable[Violation]:
     for name in call.unreadable:
         found = f"{name} points nowhere"
-        fix = "Pass the address of a CUtensorMap." if name == "tensorMap" else f"Pass an array of {_entries(call, name)}."
+        fix = (
+            "Pass the address of a CUtensorMap." if name == "tensorMap" else f"Pass an array of {_entries(call, name)}."
+        )
         yield Violation("null-pointer", "error", name, found, "the driver reads it", fix)
 
 

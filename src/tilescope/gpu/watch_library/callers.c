@@ -74,15 +74,18 @@ struct walk {
     size_t count, most;
 };
 
+static int is_ignored(uintptr_t address) {
+    int count = atomic_load_explicit(&ignored_count, memory_order_acquire);
+    for (int i = 0; i < count; i++)
+        if (address >= ignored[i].first && address < ignored[i].end) return 1;
+    return 0;
+}
+
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data) {
     struct walk *walk = data;
     uintptr_t address = _Unwind_GetIP(context);
     if (!address) return _URC_END_OF_STACK;
-    if (!walk->count) {
-        int count = atomic_load_explicit(&ignored_count, memory_order_acquire);
-        for (int i = 0; i < count; i++)
-            if (address >= ignored[i].first && address < ignored[i].end) return _URC_NO_REASON;
-    }
+    if (!walk->count && is_ignored(address)) return _URC_NO_REASON;
     walk->addresses[walk->count++] = address - 1; /* inside the call, not after it */
     return walk->count == walk->most ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
@@ -94,11 +97,98 @@ size_t watch_callers(uintptr_t *addresses, size_t most) {
     return walk.count;
 }
 
+/* ---- the nearest caller, without unwinding again ----
+ *
+ * Unwinding takes microseconds. The way from a driver call to here is always the same few frames, so where their
+ * return addresses lie on the stack is remembered: if those inside the ignored libraries stand where they stood, the
+ * next one is the caller's.
+ *
+ *     stack    here ─ … ─ [into watch.c] ─ … ─ [into libcupti] ─ … ─ [into libcuda] ─ … ─ [into the caller]
+ *                          \______________ compared with the path ______________/          \__ read __/
+ */
+enum { PATHS = 16, PATH_FRAMES = 20 };
+
+struct path {
+    atomic_int is_ready;
+    size_t count; /* of return addresses; the last is the caller's */
+    size_t offset_words[PATH_FRAMES]; /* from our own frame */
+    uintptr_t address[PATH_FRAMES];
+};
+
+static struct path paths[PATHS];
+static atomic_int path_count;
+
+struct trace {
+    const uintptr_t *frame, *reached;
+    struct path path;
+};
+
+/* Note where the return address of each frame lies; give up where it is not on the stack as it is. */
+__attribute__((no_sanitize("address", "thread"))) static _Unwind_Reason_Code note(struct _Unwind_Context *context, void *data) {
+    struct trace *trace = data;
+    struct path *path = &trace->path;
+    uintptr_t address = _Unwind_GetIP(context);
+    const uintptr_t *end = (const uintptr_t *)_Unwind_GetCFA(context);
+    if (end <= trace->frame) return _URC_NO_REASON; /* our own frame */
+    if (!address || path->count == PATH_FRAMES) return _URC_END_OF_STACK;
+    const uintptr_t *slot = end - 1;
+    while (slot > trace->reached && *slot != address) slot--;
+    if (slot == trace->reached && *slot != address) return _URC_END_OF_STACK;
+    trace->reached = end;
+    path->offset_words[path->count] = (size_t)(slot - trace->frame);
+    path->address[path->count++] = address;
+    if (is_ignored(address)) return _URC_NO_REASON;
+    path->is_ready = 1;
+    return _URC_END_OF_STACK;
+}
+
+__attribute__((no_sanitize("address", "thread"))) static int matches(const struct path *path, const uintptr_t *frame) {
+    for (size_t i = 0; i + 1 < path->count; i++)
+        if (frame[path->offset_words[i]] != path->address[i]) return 0;
+    return 1;
+}
+
+static void remember(const struct path *found) {
+    int place = atomic_load(&path_count);
+    if (place >= PATHS || !atomic_compare_exchange_strong(&path_count, &place, place + 1)) return;
+    paths[place].count = found->count;
+    memcpy(paths[place].offset_words, found->offset_words, sizeof found->offset_words);
+    memcpy(paths[place].address, found->address, sizeof found->address);
+    atomic_store_explicit(&paths[place].is_ready, 1, memory_order_release);
+}
+
+/* The first address of watch_callers; 0 where there is none. */
+__attribute__((noinline, no_sanitize("address", "thread"))) uintptr_t watch_nearest_caller(void) {
+    const uintptr_t *frame = __builtin_frame_address(0);
+    int count = atomic_load_explicit(&path_count, memory_order_acquire);
+    for (int i = 0; i < count; i++) {
+        const struct path *path = &paths[i];
+        if (!atomic_load_explicit(&path->is_ready, memory_order_acquire) || !matches(path, frame)) continue;
+        return frame[path->offset_words[path->count - 1]] - 1;
+    }
+    struct trace trace = {.frame = frame, .reached = frame};
+    _Unwind_Backtrace(note, &trace);
+    if (trace.path.is_ready) {
+        remember(&trace.path);
+        return trace.path.address[trace.path.count - 1] - 1;
+    }
+    uintptr_t address = 0;
+    watch_callers(&address, 1);
+    return address;
+}
+
+/* The exported symbol that spans the address; the nearest one before it may be another function's. */
+static const char *symbol_at(uintptr_t address) {
+    Dl_info found;
+    const ElfW(Sym) *symbol = NULL;
+    if (!dladdr1((void *)address, &found, (void **)&symbol, RTLD_DL_SYMENT) || !found.dli_sname || !symbol) return "";
+    return address < (uintptr_t)found.dli_saddr + symbol->st_size ? found.dli_sname : "";
+}
+
 /* Append "native TAB library TAB offset TAB symbol"; looking for the symbol takes long in a large library. */
 void watch_name_caller(struct watch_record *record, uintptr_t address, int with_symbol) {
     struct module found;
-    Dl_info symbol;
     if (!find_module(&found, address)) return;
-    const char *name = with_symbol && dladdr((void *)address, &symbol) && symbol.dli_sname ? symbol.dli_sname : "";
+    const char *name = with_symbol ? symbol_at(address) : "";
     watch_append(record, "native\t%s\t%lx\t%s\n", found.path, (unsigned long)(address - found.base), name);
 }

@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,12 +22,20 @@ enum { LOWEST_DESCRIPTOR = 200, SEND_BUFFER_BYTES = 4 << 20 };
 static int channel = -1;
 static struct stat identity; /* of the socket: a program may close every descriptor and reuse its number */
 static atomic_int quiet = 1;
-static atomic_uint pid, lost, lost_refused;
+static atomic_uint pid;
+static int counts_file = -1;
+struct watch_counts *watch_counts;
 
-static void start_counting(void) {
-    atomic_store(&pid, (unsigned)getpid());
-    atomic_store(&lost, 0);
-    atomic_store(&lost_refused, 0);
+static void remember_pid(void) { atomic_store(&pid, (unsigned)getpid()); }
+
+/* Shared memory that exists for certain: to touch a page that the system cannot give would kill the program. */
+static int share_counts(void) {
+    counts_file = memfd_create("tilescope-watch", MFD_CLOEXEC);
+    if (counts_file < 0 || posix_fallocate(counts_file, 0, sizeof *watch_counts)) return 0;
+    void *memory = mmap(NULL, sizeof *watch_counts, PROT_READ | PROT_WRITE, MAP_SHARED, counts_file, 0);
+    if (memory == MAP_FAILED) return 0;
+    watch_counts = memory;
+    return 1;
 }
 
 void watch_connect(void) {
@@ -42,18 +52,19 @@ void watch_connect(void) {
         close(low);
     int bytes = SEND_BUFFER_BYTES; /* the system may grant less */
     setsockopt(channel, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    if (connect(channel, (struct sockaddr *)&address, sizeof address) || fstat(channel, &identity)) {
+    if (!connect(channel, (struct sockaddr *)&address, sizeof address) && !fstat(channel, &identity) && share_counts()) {
+        remember_pid();
+        pthread_atfork(NULL, NULL, remember_pid);
+        atomic_store(&quiet, 0);
+    } else {
         close(channel);
-        return;
     }
-    start_counting();
-    pthread_atfork(NULL, NULL, start_counting);
-    atomic_store(&quiet, 0);
 }
 
 int watch_is_quiet(void) { return atomic_load_explicit(&quiet, memory_order_relaxed); }
 
-int watch_send(struct watch_record *record) {
+/* Send a packet, with a descriptor if there is one. */
+static int sent(struct watch_record *record, int descriptor) {
     struct stat found;
     if (watch_is_quiet()) return 0;
     if (fstat(channel, &found) || found.st_ino != identity.st_ino || found.st_dev != identity.st_dev) {
@@ -61,17 +72,34 @@ int watch_send(struct watch_record *record) {
         return 0;
     }
     record->pid = atomic_load(&pid);
-    record->lost = atomic_load(&lost);
-    record->lost_refused = atomic_load(&lost_refused);
     size_t bytes = offsetof(struct watch_record, text) + record->text_bytes;
-    if (send(channel, record, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes) return 1;
+    struct iovec part = {record, bytes};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof descriptor)] = {0};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        *header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof descriptor), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    }
+    if (sendmsg(channel, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes) return 1;
     if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM) {
-        atomic_fetch_add(&lost, 1); /* the reader is slow, and will be told how much it missed */
-        if (record->kind == WATCH_CALL && record->arguments.result) atomic_fetch_add(&lost_refused, 1);
+        atomic_fetch_add(&watch_counts->lost, 1); /* the reader is slow, and can see how much it missed */
+        if (record->arguments.result) atomic_fetch_add(&watch_counts->lost_refused, 1);
     } else {
         atomic_store(&quiet, 1); /* the reader is gone */
     }
     return 0;
+}
+
+int watch_send(struct watch_record *record) { return sent(record, -1); }
+
+int watch_send_hello(struct watch_record *record) {
+    int done = sent(record, counts_file);
+    close(counts_file);
+    if (!done) atomic_store(&quiet, 1);
+    return done;
 }
 
 /* Append one line; a line without room is left out whole. Control characters in its fields become '?'. */
@@ -86,12 +114,4 @@ void watch_append(struct watch_record *record, const char *format, ...) {
     for (int i = 0; i < length - 1; i++)
         if ((unsigned char)line[i] < ' ' && line[i] != '\t') line[i] = '?';
     record->text_bytes += (uint32_t)length;
-}
-
-__attribute__((destructor)) static void say_goodbye(void) {
-    if (watch_is_quiet() || !atomic_load(&lost)) return;
-    struct watch_record record;
-    memset(&record, 0, offsetof(struct watch_record, text));
-    record.kind = WATCH_GOODBYE;
-    watch_send(&record);
 }

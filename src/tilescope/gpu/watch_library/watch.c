@@ -19,11 +19,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { KNOWN_SITES = 4096, PROBES = 16, CONTEXTS = 64 };
+enum { PROBES = 32, CONTEXTS = 64 };
 
 static CUresult (*device_attribute)(int *, CUdevice_attribute, CUdevice);
 static CUptiResult (*device_of_context)(CUcontext, uint32_t *);
-static atomic_uint_least64_t known_sites[KNOWN_SITES];
+static atomic_uint_least64_t known_sites[WATCH_SITES]; /* 0: free */
 static atomic_uint_least64_t capability_of_context[CONTEXTS]; /* upper half: the context's number */
 
 /* dlsym gives an object pointer; POSIX says that it holds a function's address. */
@@ -133,28 +133,37 @@ static uint64_t call_site(const struct watch_arguments *a, uintptr_t caller) {
     return hash | 1;
 }
 
-/* The slot of a call site: one that holds it, or an empty one; NULL where the table is full. */
-static atomic_uint_least64_t *slot_of(uint64_t site) {
+/* The place of a call site in `known_sites`, taken for it if it is not there; WATCH_SITES where there is no room. */
+static size_t place_of(uint64_t site, int *is_known) {
     for (size_t i = 0; i < PROBES; i++) {
-        atomic_uint_least64_t *slot = &known_sites[(site / 2 + i) % KNOWN_SITES];
-        uint64_t found = atomic_load(slot);
-        if (!found || found == site) return slot;
+        size_t place = (site / 2 + i) % WATCH_SITES;
+        uint64_t found = 0;
+        *is_known = !atomic_compare_exchange_strong(&known_sites[place], &found, site);
+        if (!*is_known || found == site) return place;
     }
-    return NULL;
+    *is_known = 0;
+    return WATCH_SITES;
 }
 
+/* Send a call that differs from all before it, with those who made it; count one that does not. */
 static void tell(struct watch_record *record) {
-    uintptr_t callers[WATCH_FRAMES];
-    int refused = record->arguments.result != 0;
-    size_t count = watch_callers(callers, refused ? WATCH_FRAMES : 1);
-    record->call_site = call_site(&record->arguments, count ? callers[0] : 0);
-    atomic_uint_least64_t *slot = slot_of(record->call_site);
-    int is_known = slot ? atomic_load(slot) == record->call_site : 1;
-    if (refused || !is_known) {
-        for (size_t i = 0; i < count; i++) watch_name_caller(record, callers[i], refused);
-        watch_name_python_frames(record, refused);
+    uintptr_t callers[WATCH_FRAMES] = {watch_nearest_caller()};
+    int is_known, is_refused = record->arguments.result != 0;
+    size_t count = callers[0] != 0;
+    size_t place = place_of(call_site(&record->arguments, callers[0]), &is_known);
+    if (is_known) {
+        atomic_fetch_add(&watch_counts->repeats[place], 1);
+        return;
     }
-    if (watch_send(record) && slot) atomic_store(slot, record->call_site);
+    record->site = (uint32_t)place;
+    if (place < WATCH_SITES) {
+        if (is_refused) count = watch_callers(callers, WATCH_FRAMES);
+        for (size_t i = 0; i < count; i++) watch_name_caller(record, callers[i], is_refused);
+        watch_name_python_frames(record, is_refused);
+    }
+    if (watch_send(record) || place == WATCH_SITES) return;
+    atomic_fetch_add(&watch_counts->lost, atomic_exchange(&watch_counts->repeats[place], 0));
+    atomic_store(&known_sites[place], 0); /* the next call of the kind tries again */
 }
 
 static void CUPTIAPI called(void *userdata, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *callback) {
@@ -285,7 +294,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
         record.kind = WATCH_HELLO;
         watch_append(&record, "program\t%s\n", program_invocation_short_name);
         start(&record);
-        watch_send(&record);
+        watch_send_hello(&record);
     }
     errno = error;
     return 1;

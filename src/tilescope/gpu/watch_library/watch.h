@@ -1,6 +1,7 @@
-/* What the parts of the injection library share: the record that goes to tilescope, and one function of each part.
+/* What the parts of the injection library share: the record that goes to tilescope, and the functions of each part.
  *
  *     driver ── CUPTI ──▶ watch.c ── callers.c, python_frames.c ──▶ one record ── channel.c ──▶ tilescope
+ *                            └── a call like one that was sent ──▶ counted in shared memory ──▶
  *
  * The rule for all of it: the program under watch must not notice. Nothing here blocks, nothing is fatal, and
  * what cannot be told is left out.
@@ -11,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WATCH_DIMS = 5, WATCH_CORNERS = 3, WATCH_TEXT_BYTES = 8192, WATCH_FRAMES = 24 };
+enum { WATCH_DIMS = 5, WATCH_CORNERS = 3, WATCH_TEXT_BYTES = 8192, WATCH_FRAMES = 24, WATCH_SITES = 16384 };
 
-enum watch_kind { WATCH_HELLO = 1, WATCH_CALL = 2, WATCH_GOODBYE = 3 };
+enum watch_kind { WATCH_HELLO = 1, WATCH_CALL = 2 };
 enum watch_function { WATCH_TILED, WATCH_IM2COL, WATCH_IM2COL_WIDE, WATCH_REPLACE_ADDRESS };
 
 /* Bits of `readable`: the pointers of the call that could be read. */
@@ -45,24 +46,33 @@ struct watch_arguments {
 struct watch_record {
     uint32_t kind;
     uint32_t pid;
-    uint32_t lost, lost_refused; /* records that found no room in the socket so far */
-    uint64_t call_site; /* hash of the caller and the arguments; its frames come with the first record that has it */
+    uint32_t site; /* where in `repeats` further calls like this one are counted; WATCH_SITES: nowhere */
+    uint32_t unused;
     struct watch_arguments arguments;
     uint64_t address;
     uint8_t descriptor[128];
     uint32_t text_bytes; /* of `text` that are sent */
-    uint32_t unused;
+    uint32_t also_unused;
     char text[WATCH_TEXT_BYTES]; /* lines of fields separated by tabs */
 };
 
+/* Memory shared with tilescope: what is counted outlives the process, however it ends. */
+struct watch_counts {
+    _Atomic uint64_t lost, lost_refused; /* records that found no room in the socket */
+    _Atomic uint64_t repeats[WATCH_SITES]; /* calls of a site after the one that was sent */
+};
+
 /* channel.c */
+extern struct watch_counts *watch_counts; /* never NULL while watch_is_quiet() is 0 */
 void watch_connect(void);
 int watch_is_quiet(void);
+int watch_send_hello(struct watch_record *record);
 int watch_send(struct watch_record *record); /* 1: sent */
 void watch_append(struct watch_record *record, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* callers.c */
 void watch_ignore_library_of(const void *address);
+uintptr_t watch_nearest_caller(void);
 size_t watch_callers(uintptr_t *addresses, size_t most);
 void watch_name_caller(struct watch_record *record, uintptr_t address, int with_symbol);
 
