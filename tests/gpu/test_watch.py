@@ -34,7 +34,8 @@ def maps_program(tmp_path):
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
     program = tmp_path / "maps"
-    subprocess.run(["nvcc", "-g", "-std=c++17", "-o", program, PROGRAMS / "maps.cu", "-lcuda"], check=True)
+    driver = subprocess.check_output([sys.executable, PROGRAMS / "driver_path.py"], text=True).strip()
+    subprocess.run(["nvcc", "-g", "-std=c++17", "-o", program, PROGRAMS / "maps.cu", driver], check=True)
     return program
 
 
