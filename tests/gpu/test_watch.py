@@ -35,7 +35,7 @@ def maps_program(tmp_path):
         pytest.skip("needs nvcc")
     program = tmp_path / "maps"
     driver = subprocess.check_output([sys.executable, PROGRAMS / "driver_path.py"], text=True).strip()
-    subprocess.run(["nvcc", "-g", "-std=c++17", "-o", program, PROGRAMS / "maps.cu", driver], check=True)
+    subprocess.run(["nvcc", "-g", "-std=c++17", "-o", program, PROGRAMS / "maps.cu", "-Xlinker", driver], check=True)
     return program
 
 
