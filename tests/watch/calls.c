@@ -1,6 +1,6 @@
 /* A program for tests of watch: makes the calls that its arguments name, through the stand-in driver.
  *
- *     calls accepted refused im2col wide replace two-threads flood=10000 no-context null rank close-all …
+ *     calls init accepted refused im2col wide replace two-threads flood=10000 distinct=100 no-context null rank=6 fork …
  */
 #define _GNU_SOURCE
 #include "standin.h"
@@ -21,7 +21,7 @@ static const cuuint64_t image_dims[5] = {64, 9, 14, 64}, image_strides[5] = {128
 static const int corner[3] = {-1, -1};
 
 static CUresult encode(cuuint32_t rank, const cuuint64_t *extents, const cuuint32_t *box, uintptr_t address) {
-    CUtensorMap map;
+    CUtensorMap map = {0};
     return cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, (void *)address, extents, strides, box,
                                   ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -63,15 +63,24 @@ static void flood(long count) {
     printf("%ld calls, %.2f us each\n", count, 1e6 * seconds / (double)count);
 }
 
+/* Maps that differ in an extent: each is told, none is a repeat. */
+static void distinct(long count) {
+    const cuuint32_t box[2] = {64, 64};
+    for (long i = 0; i < count; i++) {
+        const cuuint64_t extents[2] = {4096, (cuuint64_t)i + 1};
+        encode(2, extents, box, 0x1000);
+    }
+}
+
 static void im2col(void) {
-    CUtensorMap map;
+    CUtensorMap map = {0};
     cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, (void *)0x2000, image_dims, image_strides, corner,
                             corner, 8, 64, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 static void wide(void) {
-    CUtensorMap map;
+    CUtensorMap map = {0};
     cuTensorMapEncodeIm2colWide(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, (void *)0x3000, image_dims, image_strides, -1,
                                 -1, 64, 32, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W,
                                 CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
@@ -79,8 +88,7 @@ static void wide(void) {
 }
 
 static void replace(CUresult answer, uintptr_t address) {
-    CUtensorMap map;
-    memset(&map, 0, sizeof map);
+    CUtensorMap map = {0};
     standin_answer(answer);
     cuTensorMapReplaceAddress(&map, (void *)address);
     standin_answer(CUDA_SUCCESS);
@@ -137,6 +145,7 @@ static void take(const char *word) {
     else if (IS("replace-refused")) replace(CUDA_ERROR_INVALID_VALUE, 0x4008);
     else if (IS("two-threads")) two_threads();
     else if (IS("flood")) flood(number);
+    else if (IS("distinct")) distinct(number);
     else if (IS("no-context")) no_context();
     else if (IS("null")) unreadable(NULL, box, 2);
     else if (IS("wild")) unreadable((const cuuint64_t *)16, box, 2);

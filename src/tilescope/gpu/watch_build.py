@@ -21,7 +21,7 @@ from pathlib import Path
 from tilescope.errors import DeviceError
 
 SOURCE = Path(__file__).parent / "watch_library"
-FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden")
+FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fno-omit-frame-pointer")
 HEADERS = ("cupti.h", "cuda.h")
 
 

@@ -119,9 +119,29 @@ static struct path paths[PATHS];
 static atomic_int path_count;
 
 struct trace {
-    const uintptr_t *frame, *reached;
+    const uintptr_t *frame; /* of watch_nearest_caller */
+    const uintptr_t *reached; /* frames below are done */
+    const uintptr_t *record; /* aarch64: the next frame record */
     struct path path;
 };
+
+/* Where the frame that ends here keeps its return address; NULL where that cannot be told. A copy that the frame left
+ * behind will not do: it would go on naming the first caller.
+ */
+__attribute__((no_sanitize("address", "thread"))) static const uintptr_t *return_slot(struct trace *trace, const uintptr_t *end) {
+#if defined(__x86_64__)
+    (void)trace;
+    return end - 1; /* the call pushed it */
+#elif defined(__aarch64__)
+    const uintptr_t *record = trace->record; /* the caller's record, the return address */
+    if (record < trace->reached || record + 2 > end || (uintptr_t)record % sizeof *record) return NULL;
+    trace->record = (const uintptr_t *)record[0];
+    return record + 1;
+#else
+    (void)trace, (void)end;
+    return NULL;
+#endif
+}
 
 /* Note where the return address of each frame lies; give up where it is not on the stack as it is. */
 __attribute__((no_sanitize("address", "thread"))) static _Unwind_Reason_Code note(struct _Unwind_Context *context, void *data) {
@@ -131,9 +151,8 @@ __attribute__((no_sanitize("address", "thread"))) static _Unwind_Reason_Code not
     const uintptr_t *end = (const uintptr_t *)_Unwind_GetCFA(context);
     if (end <= trace->frame) return _URC_NO_REASON; /* our own frame */
     if (!address || path->count == PATH_FRAMES) return _URC_END_OF_STACK;
-    const uintptr_t *slot = end - 1;
-    while (slot > trace->reached && *slot != address) slot--;
-    if (slot == trace->reached && *slot != address) return _URC_END_OF_STACK;
+    const uintptr_t *slot = return_slot(trace, end);
+    if (!slot || *slot != address) return _URC_END_OF_STACK;
     trace->reached = end;
     path->offset_words[path->count] = (size_t)(slot - trace->frame);
     path->address[path->count++] = address;
@@ -166,7 +185,7 @@ __attribute__((noinline, no_sanitize("address", "thread"))) uintptr_t watch_near
         if (!atomic_load_explicit(&path->is_ready, memory_order_acquire) || !matches(path, frame)) continue;
         return frame[path->offset_words[path->count - 1]] - 1;
     }
-    struct trace trace = {.frame = frame, .reached = frame};
+    struct trace trace = {.frame = frame, .reached = frame, .record = frame};
     _Unwind_Backtrace(note, &trace);
     if (trace.path.is_ready) {
         remember(&trace.path);

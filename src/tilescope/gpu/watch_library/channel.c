@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -28,8 +29,11 @@ struct watch_counts *watch_counts;
 
 static void remember_pid(void) { atomic_store(&pid, (unsigned)getpid()); }
 
-/* Shared memory that exists for certain: to touch a page that the system cannot give would kill the program. */
+/* Shared memory that exists for certain: to touch a page that the system cannot give would kill the program, and so
+ * would a file beyond its limit. */
 static int share_counts(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < sizeof *watch_counts) return 0;
     counts_file = memfd_create("tilescope-watch", MFD_CLOEXEC);
     if (counts_file < 0 || posix_fallocate(counts_file, 0, sizeof *watch_counts)) return 0;
     void *memory = mmap(NULL, sizeof *watch_counts, PROT_READ | PROT_WRITE, MAP_SHARED, counts_file, 0);
@@ -58,10 +62,11 @@ void watch_connect(void) {
         atomic_store(&quiet, 0);
     } else {
         close(channel);
+        if (counts_file >= 0) close(counts_file);
     }
 }
 
-int watch_is_quiet(void) { return atomic_load_explicit(&quiet, memory_order_relaxed); }
+int watch_is_quiet(void) { return atomic_load_explicit(&quiet, memory_order_acquire); }
 
 /* Send a packet, with a descriptor if there is one. */
 static int sent(struct watch_record *record, int descriptor) {

@@ -28,7 +28,7 @@ enum watch_array {
     WATCH_READ_MAP = 64,
 };
 
-/* What makes two maps the same but for their address; the driver's numbers, innermost dimension first. */
+/* What makes two maps the same wherever they lie; the driver's numbers, innermost dimension first. */
 struct watch_arguments {
     uint32_t function;
     int32_t result; /* CUresult */
@@ -38,11 +38,11 @@ struct watch_arguments {
     uint32_t channels, pixels;
     int32_t lower[WATCH_CORNERS], upper[WATCH_CORNERS];
     uint32_t box[WATCH_DIMS], element_strides[WATCH_DIMS];
-    uint32_t unused;
+    uint32_t address_class; /* what the rules ask of the address: its low bits, and whether it is too large */
     uint64_t dims[WATCH_DIMS], strides_bytes[WATCH_DIMS];
 };
 
-/* One message. records.py unpacks it; a test holds the two layouts together. */
+/* One message. watch_record.py unpacks it; a test holds the two layouts together. */
 struct watch_record {
     uint32_t kind;
     uint32_t pid;
