@@ -29,7 +29,10 @@ OPTIONS = {
 TILED = TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B", l2_promotion="128B", address=0x1000)
 IM2COL = Im2colMap(
     *("f16", (64, 9, 14, 64), (128, 1152, 16128)),
-    **{"lower_corner": (-1, -1), "upper_corner": (-1, -1), "channels_per_pixel": 8, "pixels_per_column": 64},
+    lower_corner=(-1, -1),
+    upper_corner=(-1, -1),
+    channels_per_pixel=8,
+    pixels_per_column=64,
     address=0x2000,
 )
 # what the stand-in driver writes where it accepts: the driver's own bytes, of which recordings were kept
@@ -64,7 +67,14 @@ class Build:
         if self.sanitizer == "plain":
             return {}
         name = {"address": "libasan.so", "thread": "libtsan.so"}[self.sanitizer]
-        return {"LD_PRELOAD": subprocess.check_output([self.compiler[0], f"-print-file-name={name}"], text=True).strip()}
+        return {
+            "LD_PRELOAD": subprocess.check_output([self.compiler[0], f"-print-file-name={name}"], text=True).strip()
+        }
+
+
+@pytest.fixture(params=SANITIZERS)
+def sanitizer(request):
+    return request.param
 
 
 def can_keep_addresses():

@@ -3,6 +3,7 @@
 tilescope check SOURCE --box 64,8        options replace what SOURCE says
 tilescope encode --type bf16 --dims …    or say it all
 tilescope check --from-json map.json     SOURCE by another name, which has to be JSON
+tilescope load maps.jsonl:3 --coords …   the map in one line of a file, such as watch writes
 dump | tilescope load - --coords 0,128
 """
 
@@ -29,6 +30,7 @@ LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far sma
 _DUMP = re.compile(r"globalDim\b|gmem_address|elemType=|shape=\[|Failed to (?:initialize|create)|Triton Error")
 _JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
 _TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
+_LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
 
@@ -82,7 +84,7 @@ def read_source(words: tuple[str, ...]) -> Source:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
     content = _content(words)
     if isinstance(words, JsonFile):
-        return Source(None, (MapArguments.from_json(content),))
+        return Source(None, MapArguments.all_from_json(content))
     text = content.decode("utf-8", errors="replace")
     is_text = _TEXT.fullmatch(text) is not None and "\ufffd" not in text
     if not is_text and (len(content) == DESCRIPTOR_BYTES or _is_given_by_name(words)):
@@ -91,14 +93,14 @@ def read_source(words: tuple[str, ...]) -> Source:
             raise broken("input-binary", "source", found, "the bytes of a descriptor are 128", "Give the map alone.")
         return Source(content)
     if _JSON.match(text):
-        return Source(None, (MapArguments.from_json(text),))
+        return Source(None, MapArguments.all_from_json(text))
     if _DUMP.search(text):
         return Source(None, dumped_arguments(text))
     try:
         return Source(descriptor_bytes(text))
     except RuleError:
         if text.lstrip().startswith("[") and "x" not in text:  # a list of too few words, or JSON
-            return Source(None, (MapArguments.from_json(text),))
+            return Source(None, MapArguments.all_from_json(text))
         if not _is_given_by_name(words):
             _refuse_names(words)
         raise
@@ -107,9 +109,10 @@ def read_source(words: tuple[str, ...]) -> Source:
 def _content(words: tuple[str, ...]) -> bytes:
     if not _is_given_by_name(words):
         return " ".join(words).encode("utf-8", errors="replace")
-    content = read_input(words[0])
+    line = _LINE_OF_FILE.fullmatch(words[0]) if not _is_file(words[0]) else None
+    content = _line(line[1], int(line[2])) if line else read_input(words[0])
     if not content.strip():
-        which = "stdin" if words[0] == STDIN else words[0]
+        which = "stdin" if words[0] == STDIN else f"line {line[2]} of {line[1]}" if line else words[0]
         raise broken("input-empty", "source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
     return content
 
@@ -123,12 +126,24 @@ def read_input(source: str) -> bytes:
     return content
 
 
+def _line(path: str, number: int) -> bytes:
+    """A line of a file, counted from 1; nothing where it has fewer."""
+    with click.open_file(path, "rb") as file:
+        return next((line for count, line in enumerate(file, 1) if count == number), b"")
+
+
 def _is_given_by_name(words: tuple[str, ...]) -> bool:
-    """Whether the words are "-" or the path of something that can be read: a file, a pipe, a device."""
+    """Whether the words are "-", the path of something that can be read, or a line of a file, as in maps.jsonl:3."""
     if len(words) != 1:
         return False
+    line = _LINE_OF_FILE.fullmatch(words[0])
+    return _is_file(words[0]) or (line is not None and line[1] != STDIN and _is_file(line[1]))
+
+
+def _is_file(word: str) -> bool:
+    """Whether it is "-" or the path of a file, a pipe, a device."""
     try:
-        return words[0] == STDIN or (Path(words[0]).exists() and not Path(words[0]).is_dir())
+        return word == STDIN or (Path(word).exists() and not Path(word).is_dir())
     except (OSError, ValueError):  # a text that no file could be called
         return False
 

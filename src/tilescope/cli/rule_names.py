@@ -17,6 +17,9 @@ RULE_NAMES = {
     "npy-type": "Elements of a .npy file that say no type, as bfloat16 and fp8 do there, are named by a --type of their width.",
     "drawing": "--svg is for values that have a drawing.",
     "unknown-topic": "explain knows terms, rules, fields, swizzle modes, data types and architectures.",
+    # maps that programs under watch make
+    "null-pointer": "Every pointer that a call of the driver takes is one that can be read.",
+    "narrow-rows": "Boxes with rows of 128 bytes load fastest; narrower ones leave memory bandwidth unused.",
     # values
     "missing-field": "Plain data from which a value is made has all its fields.",
     "change": "What would cure a violation is given as arguments by name, or None.",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from tilescope.cli.options import output_file
+from tilescope.errors import DeviceError
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -25,10 +27,12 @@ def watch(command: tuple[str, ...], out_path: Path | None, verbose: bool, as_jso
     \b
     tilescope watch -- python train.py
     tilescope watch --out maps.jsonl -- torchrun --nproc-per-node 8 train.py
-    tilescope check maps.jsonl
+    tilescope check maps.jsonl:3
 
     Exit status: that of COMMAND; 3 where CUPTI or a C compiler is missing.
     """  # noqa: D301  \b keeps the lines below it apart
+    if not sys.platform.startswith("linux"):
+        raise DeviceError("watch needs Linux: it stands on CUPTI and on libraries that the driver loads.")
     from tilescope.gpu.watch import watch as watched
 
     with ExitStack() as files:

@@ -13,15 +13,17 @@ import json
 import mmap
 import os
 import resource
+import select
 import selectors
 import shutil
 import signal
 import socket
 import sys
 import tempfile
+import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -34,10 +36,10 @@ from tilescope.gpu.watch_text import (
     Tally,
     WatchSummary,
     accepted_line,
-    broken_rules,
+    caller_in_short,
     explained,
-    in_short,
     map_line,
+    repeated_line,
     summarised,
     warned,
 )
@@ -51,6 +53,8 @@ INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"
 CUPTI = "TILESCOPE_WATCH_CUPTI"
 _TICK_SECONDS = 0.05
+_REST_SECONDS = 2  # for what was sent before the program ended; what it left running may go on sending
+_PACKETS_AT_ONCE = 256
 _NARROWEST, _WIDEST = 60, 120  # columns
 _LONGEST_SOCKET_PATH = 100  # of the 107 that the kernel takes
 _SI_KERNEL = 0x80  # a signal from the terminal, which the program got too
@@ -61,8 +65,6 @@ _FORWARDED = {
 
 def watch(command: Sequence[str], *, out: IO[str] | None = None, verbose: bool = False, as_json: bool = False) -> int:
     """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
-    if not sys.platform.startswith("linux"):
-        raise DeviceError("watch needs Linux: it stands on CUPTI and on libraries that the driver loads.")
     if INJECTION in os.environ:
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
     cupti = find_cupti()
@@ -101,13 +103,17 @@ def _run(command: list[str], environment: dict[str, str], listener: socket.socke
         pid = os.posix_spawnp(command[0], command, environment, setsigmask=before, setsigdef=ignored_by_python)
         reader = Reader(listener, pid)
         while (status := _ended(pid)) is None:
-            for packet in reader.packets(_TICK_SECONDS):
-                teller.hear(*packet)
+            with teller.going_on(reader):
+                for packet in reader.packets(_TICK_SECONDS):
+                    teller.hear(*packet)
             while (received := signal.sigtimedwait(forwarded, 0)) is not None:
                 if received.si_code != _SI_KERNEL:
                     os.kill(pid, received.si_signo)
-        for packet in reader.rest():
-            teller.hear(*packet)
+        with teller.going_on(reader):
+            reader.drain_rest()
+        while reader.waiting:
+            with teller.going_on(reader):
+                teller.hear(*reader.waiting.popleft())
         return status
     finally:
         while signal.sigtimedwait(forwarded, 0) is not None:  # what came too late for the program
@@ -143,6 +149,7 @@ class Reader:
 
     def __init__(self, listener: socket.socket, pid: int) -> None:
         self.waiting: deque[tuple[Process, bytes]] = deque()
+        self.is_closed = False
         self.listener = listener
         self.selector = selectors.DefaultSelector()
         listener.setblocking(False)
@@ -153,15 +160,25 @@ class Reader:
 
     def packets(self, seconds: float) -> list[tuple[Process, bytes]]:
         """The next packet and who sent it, if one comes within this time."""
-        self._drain(0 if self.waiting else seconds)
+        if self.is_closed:
+            time.sleep(seconds)
+        else:
+            self._drain(0 if self.waiting else seconds)
         return [self.waiting.popleft()] if self.waiting else []
 
-    def rest(self) -> list[tuple[Process, bytes]]:
-        """Everything that was sent and not read yet."""
-        while self._drain(0):
+    def drain_rest(self) -> None:
+        """Take everything that was sent and not read yet."""
+        until = time.monotonic() + _REST_SECONDS
+        while not self.is_closed and self._drain(0) and time.monotonic() < until:
             pass
-        found, self.waiting = list(self.waiting), deque()
-        return found
+
+    def close(self) -> None:
+        """Listen no more: the processes notice, and go quiet."""
+        self.is_closed = True
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                self.selector.unregister(key.fileobj)
+                key.fileobj.close()
 
     def _drain(self, seconds: float) -> bool:
         """Take what lies in the sockets; whether there was anything."""
@@ -178,9 +195,9 @@ class Reader:
         return came
 
     def _take(self, connection: socket.socket, process: Process) -> None:
-        """All packets of one connection; at its end it is closed."""
+        """The packets of one connection, in turn with the others; at its end it is closed."""
         with suppress(ConnectionResetError):
-            while True:
+            for _ in range(_PACKETS_AT_ONCE):
                 try:
                     data, files, *_ = socket.recv_fds(connection, LARGEST_PACKET_BYTES, 1)
                 except BlockingIOError:
@@ -190,6 +207,8 @@ class Reader:
                 if not data:
                     break
                 self.waiting.append((process, data))
+            else:
+                return
         self.selector.unregister(connection)
         connection.close()
 
@@ -223,7 +242,21 @@ class Teller:
     tally: Tally = field(default_factory=Tally)
     processes: list[Process] = field(default_factory=list)
     unwatched: list[str] = field(default_factory=list)
-    told: set[tuple[str, ...]] = field(default_factory=set)
+    told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process of which it was told
+    failures: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def going_on(self, reader: Reader) -> Iterator[None]:
+        """Whatever goes wrong on our side is said, and the program waited for all the same."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            if isinstance(error, OSError):
+                reader.close()
+            what = f"{type(error).__name__}: {error}"
+            if what not in self.failures:
+                self.failures.add(what)
+                self.say(f"this is a mistake of tilescope, please report it: {what}. The program runs on.")
 
     def hear(self, process: Process, data: bytes) -> None:
         """Take in one packet, and say what there is to say."""
@@ -242,21 +275,34 @@ class Teller:
             self._tell(verdict, process.name)
 
     def _tell(self, verdict: Verdict, program: str) -> None:
-        """Explain what was refused, once for each kind of call; remark on what was accepted, once for each map."""
+        """Explain what was refused and remark on what was accepted, once for each map, and for each of several ranks."""
         call = verdict.call
-        distinct = call.function, str(call.result), in_short(call), *broken_rules(verdict.report.violations)
-        if self.out is not None:
-            self.out.write(json.dumps(map_line(verdict)) + "\n")
-            self.out.flush()
-        if verdict.state != "accepted":
-            self._show(explained(verdict, program), verdict)
-        elif verdict.report.violations and distinct not in self.told:
-            self.told.add(distinct)
-            self._show(warned(verdict, program), verdict)
+        given = ((name, value) for name, value in call.arguments.items() if name != "address")
+        rules = (each.rule for each in verdict.report.violations)
+        distinct = call.function, call.result, caller_in_short(call.stack), *given, *rules
+        self._write_out(verdict)
+        if (verdict.state != "accepted" or verdict.report.violations) and distinct not in self.told:
+            self.told[distinct] = call.pid
+            self._show((warned if verdict.state == "accepted" else explained)(verdict, program), verdict)
+        elif verdict.state != "accepted":
+            if self.told[distinct] != call.pid:
+                self.told[distinct] = call.pid
+                self.say(repeated_line(verdict, program))
         elif self.verbose and self.as_json:
             self._write(json.dumps(map_line(verdict)))
         elif self.verbose:
             self.say(accepted_line(verdict, program))
+
+    def _write_out(self, verdict: Verdict) -> None:
+        """One line into the file of maps; if there is no room for it, no more are written."""
+        if self.out is None:
+            return
+        try:
+            self.out.write(json.dumps(map_line(verdict)) + "\n")
+            self.out.flush()
+        except OSError as error:
+            self.say(f"no more maps are written to {self.out.name}: {error.strerror}.")
+            self.out = None
 
     def end(self) -> None:
         """Say the summary."""
@@ -299,5 +345,11 @@ class Teller:
 
     def _write(self, text: str) -> None:
         """Write whole lines at once, among what the program writes; a closed stderr is no reason to end."""
+        rest = f"{text}\n".encode("utf-8", errors="replace")
         with suppress(OSError):
-            os.write(2, f"{text}\n".encode("utf-8", errors="replace"))
+            while rest:
+                try:
+                    rest = rest[os.write(2, rest) :]
+                except BlockingIOError:  # the program made the terminal so
+                    if not select.select([], [2], [], _REST_SECONDS)[1]:
+                        return

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +64,7 @@ def built_library(cupti: Cupti) -> Path:
     compiler = find_compiler()
     sources = sorted(SOURCE.glob("*.[ch]"))
     command = [*compiler, *FLAGS, *(f"-isystem{path}" for path in cupti.includes)]
-    digest = hashlib.sha256("\0".join(command).encode())
+    digest = hashlib.sha256("\0".join([*command, platform.machine(), *platform.libc_ver()]).encode())
     for path in (*sources, *(path / "cupti_version.h" for path in cupti.includes)):
         digest.update(path.read_bytes() if path.exists() else b"")
     library = cache_folder() / f"watch-{digest.hexdigest()[:16]}.so"
@@ -79,11 +81,12 @@ def cache_folder() -> Path:
         folder = user_cache_path("tilescope")
     except ModuleNotFoundError:  # run from a checkout, without its dependencies
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilescope"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="tilescope-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="tilescope-"))
+    if folder.is_absolute():  # without a home, it is not
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return Path(tempfile.mkdtemp(prefix="tilescope-"))
 
 
 def _build(command: list[str], library: Path) -> None:

@@ -3,7 +3,7 @@
 Two calls are alike when caller, result and all arguments but the address are the same. Further calls of the kind are
 counted, in memory that the first packet of a process brings along: their number is known however the process ends.
 
-    packet = struct watch_record of watch.h, its text cut to length
+    packet = struct watch_record of watch_library/watch.h, its text cut to length
     text   = lines of fields separated by tabs:
              native  library  offset  symbol      who called, nearest first
              python  file     line    function    innermost first
@@ -113,12 +113,12 @@ class Packet(NamedTuple):
         """The packet that these bytes are."""
         text = data[TEXT_OFFSET:].decode("utf-8", errors="replace")
         kind, pid, site, _ = HEADER.unpack_from(data)
-        lines = tuple(tuple(line.split("\t")) for line in text.splitlines())
+        lines = tuple(tuple(line.split("\t")) for line in text.split("\n"))
         return cls(kind, pid, site, lines)
 
     def told(self, word: str) -> str | None:
         """What the line that begins with this word says."""
-        return next((line[1] for line in self.lines if line[0] == word), None)
+        return next((fields[0] for name, *fields in self.lines if name == word and fields), None)
 
     def stack(self) -> Stack:
         """The frames that the packet brought."""

@@ -9,13 +9,12 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilescope.errors import Violation
 from tilescope.gpu.watch_record import Call, Frame, Stack
 from tilescope.gpu.watch_verdict import Verdict
+from tilescope.tensor_map.arguments import MapArguments
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part, Table
@@ -144,6 +143,12 @@ def accepted_line(verdict: Verdict, program: str) -> str:
     return f"accepted: {in_short(call)}, at {call.address:#x}, by {caller_in_short(call.stack)} in process {call.pid} ({program})"
 
 
+def repeated_line(verdict: Verdict, program: str) -> str:
+    """A call that another process made before, in one line."""
+    call = verdict.call
+    return f"also refused in process {call.pid} ({program}), as above: {in_short(call)}"
+
+
 def summarised(summary: WatchSummary) -> Drawing:
     """The summary as a table: the maps, how often, by whom, what was refused and remarked."""
     parts: list[Part] = []
@@ -154,7 +159,7 @@ def summarised(summary: WatchSummary) -> Drawing:
         )
         parts.append(Table(rows, ("times", "refused", "map", "called by", "rules"), align="rr"))
     elif not summary.processes:
-        parts.append(Paragraph("CUDA was never initialised: no process of this program called cuInit."))
+        parts.append(Paragraph("No process of this program initialised CUDA, or none that could be watched."))
     if summary.lost:
         lost = f"{summary.lost} calls came too fast to be recorded, {summary.lost_refused} of them refused; they are not counted."
         parts.append(Paragraph(lost))
@@ -168,13 +173,19 @@ def summarised(summary: WatchSummary) -> Drawing:
 
 
 def map_line(verdict: Verdict) -> dict[str, Any]:
-    """A call as one line of JSON, which check, diff and load take for the map that it holds."""
+    """A call as one line of JSON: `tensor_map` is what check, diff and load take, or None where the call holds no map.
+
+    It holds none where an array or the map itself could not be read.
+    """
     call = verdict.call
-    held: Mapping[str, Any] = _shown(call)
-    if call.function == "cuTensorMapReplaceAddress" and verdict.report.tensor_map is not None:
-        held = verdict.report.tensor_map.to_dict()
+    held: Mapping[str, Any] = {name: given for name, given in call.arguments.items() if given is not None}
+    if verdict.readdressed is not None:
+        held = verdict.readdressed.to_dict()
+    held = {**held, "address": hex(call.address)}
+    is_map = not MapArguments.of(held).misnamed()
     return {
-        "tensor_map": {**held, "address": hex(call.address)},
+        "tensor_map": held if is_map else None,
+        **({} if is_map else {"arguments": held}),
         "function": call.function,
         "result": call.result,
         "state": verdict.state,
@@ -188,9 +199,12 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
 def called_by(stack: Stack) -> Iterable[Part]:
     """The callers as tables: libraries with their functions, Python files with their lines."""
     native = [frame for frame in _until_python(stack.native) if not _STARTS_MAIN.match(Path(frame.file).name)]
-    if native:
-        rows = tuple(zip([Path(frame.file).name for frame in native], _functions(native), strict=True))
-        yield Table(rows[:_FRAMES_SHOWN], title="Called by")
+    shown = tuple(native[:_FRAMES_SHOWN])
+    if shown:
+        sources: dict[tuple[str, int], str] = {}
+        for file in dict.fromkeys(frame.file for frame in shown):
+            sources |= _sources(file, tuple(frame.place for frame in shown if frame.file == file))
+        yield Table(tuple((Path(frame.file).name, _function(frame, sources)) for frame in shown), title="Called by")
     if stack.python:
         rows = tuple((_python_place(frame), frame.function) for frame in stack.python)
         yield Table(rows[:_FRAMES_SHOWN], title="Python, innermost call first")
@@ -209,29 +223,29 @@ def _python_place(frame: Frame) -> str:
     return f"{'/'.join(path.parts[-2:])}:{frame.place}"
 
 
-def _functions(frames: Sequence[Frame]) -> list[str]:
-    """What each frame's function is called, and its line where there is debug information; else its offset."""
-    return [
-        _source(frame) or (readable_symbol(frame.function) if frame.function else f"+{frame.place:#x}")
-        for frame in frames
-    ]
+def _function(frame: Frame, sources: Mapping[tuple[str, int], str]) -> str:
+    """What a frame's function is called, and its line where there is debug information; else its offset."""
+    symbol = readable_symbol(frame.function) if frame.function else f"+{frame.place:#x}"
+    return sources.get((frame.file, frame.place)) or symbol
 
 
-@cache
-def _source(frame: Frame) -> str:
-    """Function, file and line by addr2line, where a library of moderate size has debug information."""
-    tool = shutil.which("addr2line")
-    path = Path(frame.file)
+def _sources(file: str, places: tuple[int, ...]) -> dict[tuple[str, int], str]:
+    """Function, file and line of places in a library by addr2line, where it is of moderate size and knows."""
+    tool, path = shutil.which("addr2line"), Path(file)
     if tool is None or not path.is_file() or path.stat().st_size > _LARGEST_SYMBOLISED_BYTES:
-        return ""
-    command = [tool, "-f", "-C", "-e", str(path), hex(frame.place)]
+        return {}
+    command = [tool, "-f", "-C", "-e", file, *map(hex, places)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SYMBOLISE_SECONDS, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, timeout=_SYMBOLISE_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    function, place = [*done.stdout.splitlines(), "", ""][:2]
-    file, _, line = place.partition(" ")[0].rpartition(":")
-    return f"{function}, {Path(file).name}:{line}" if line.isdecimal() and file != "??" else ""
+        return {}
+    lines = done.stdout.decode("utf-8", errors="replace").splitlines()
+    found = {}
+    for place, function, position in zip(places, lines[::2], lines[1::2], strict=False):
+        source, _, line = position.partition(" ")[0].rpartition(":")
+        if line.isdecimal() and source != "??":
+            found[file, place] = f"{function}, {Path(source).name}:{line}"
+    return found
 
 
 def readable_symbol(symbol: str) -> str:
@@ -259,15 +273,12 @@ def readable_symbol(symbol: str) -> str:
         free(text)
 
 
-def _shown(call: Call) -> dict[str, Any]:
-    """The arguments as `check` takes them; those that could not be read are left out."""
-    return {name: given for name, given in call.arguments.items() if given is not None}
-
-
 def _rows(call: Call) -> tuple[tuple[str, str], ...]:
-    given = {name: value for name, value in _shown(call).items() if name != "kind"} | {"address": hex(call.address)}
+    shown = {**call.arguments, "address": hex(call.address)}
     return tuple(
-        (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in given.items()
+        (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for name, value in shown.items()
+        if name != "kind" and value is not None
     )
 
 
@@ -277,8 +288,3 @@ def _by(extents: Iterable[int] | None) -> str:
 
 def _count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def broken_rules(violations: Iterable[Violation]) -> tuple[str, ...]:
-    """Names of the rules, for telling remarks apart."""
-    return tuple(each.rule for each in violations)

@@ -9,6 +9,7 @@ driver fails      failed: no context, …  failed
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,6 +58,11 @@ class Verdict:
         """The driver's answer as cuda.h names it."""
         name = RESULTS.get(self.call.result, ("", ""))[0]
         return f"{name} ({self.call.result})" if name else f"error {self.call.result}"
+
+    @property
+    def readdressed(self) -> AnyMap | None:
+        """The map that cuTensorMapReplaceAddress was called for, where its bytes can be read."""
+        return _decoded(self.call) if self.call.function == "cuTensorMapReplaceAddress" else None
 
 
 def judged(call: Call) -> Verdict:
@@ -145,10 +151,7 @@ def _replaced(call: Call) -> MapReport:
     address = call.address
     if call.descriptor is None:
         return MapReport(False, tuple(_null_pointers(call)), None)
-    try:
-        before = decode_tensor_map(call.descriptor) if call.arch == DECODED_ARCH else None
-    except TensorMapError:
-        before = None
+    before = _decoded(call)
     if before is None:
         violations = TensorMap.check("uint8", (16,), (), (16,), address=address)
         return MapReport(all(each.severity != "error" for each in violations), violations, None)
@@ -157,6 +160,15 @@ def _replaced(call: Call) -> MapReport:
     except TensorMapError as error:
         return MapReport(False, error.violations, None)
     return MapReport(True, after.findings, after)
+
+
+def _decoded(call: Call) -> AnyMap | None:
+    """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
+    if call.descriptor is None or call.arch != DECODED_ARCH:
+        return None
+    with suppress(TensorMapError):
+        return decode_tensor_map(call.descriptor)
+    return None
 
 
 def _difference(call: Call, tensor_map: AnyMap | None) -> str:
