@@ -54,6 +54,10 @@ class Build:
     cupti: Cupti
 
     @property
+    def driver(self):
+        return self.toolkit / "lib64" / "libcuda.so.1"
+
+    @property
     def environment(self):
         return os.environ | OPTIONS | WRITTEN | {"CC": " ".join(self.compiler), "CUDA_HOME": str(self.toolkit)}
 

@@ -11,4 +11,7 @@ void standin_callback(uint32_t id, const char *name, const void *parameters, CUr
 /* of libcuda: the driver's answer to the next call of this thread; 0 stays 0 */
 void standin_answer(CUresult result);
 
+/* of libcuda: how long it thinks about the next call of this thread */
+void standin_delay(unsigned microseconds);
+
 #endif

@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Thread_local CUresult answer;
+static _Thread_local unsigned delay;
 static void (*callback)(uint32_t, const char *, const void *, CUresult *, int);
 
 void standin_answer(CUresult result) { answer = result; }
+void standin_delay(unsigned microseconds) { delay = microseconds; }
 
 CUresult CUDAAPI cuInit(unsigned flags) {
     const char *path = getenv("CUDA_INJECTION64_PATH");
@@ -50,6 +53,7 @@ static void write_map(const char *function, CUtensorMap *map) {
 static CUresult answered(uint32_t id, const char *name, const void *parameters, CUtensorMap *map) {
     CUresult result = answer;
     if (callback) callback(id, name, parameters, &result, 0);
+    if (delay) usleep(delay), delay = 0;
     if (!result) write_map(name, map);
     if (callback) callback(id, name, parameters, &result, 1);
     return result;

@@ -38,7 +38,7 @@ def test_calls_of_every_kind_are_told_with_what_the_rules_say(watch, sanitizer):
     ]
     # two threads make 100 accepted and 10 refused calls each; two children one of each; a wild pointer is like NULL
     assert found.total("times") == len(EVERY_KIND) + 1 + 220 + 4
-    assert found.total("refused") == 8 + 1 + 20 + 2
+    assert found.total("refused") == 7 + 1 + 20 + 2
     assert found.summary["lost"] == 0
     assert {each["caller"] for each in found.summary["maps"]} == {"calls"}
     # the nearest caller is the same whether the stack was unwound (refused) or read off a remembered path (accepted)
@@ -99,6 +99,8 @@ def listener(build, library, sanitizer, tmp_path):
     made = Listener(build(sanitizer), library(sanitizer), tmp_path)
     yield made
     made.socket.close()
+    if made.connection is not None:
+        made.connection.close()
 
 
 def ended(program):
@@ -133,12 +135,12 @@ def test_without_a_reader_the_library_is_quiet(listener, path):
     assert "10 calls" in ended(listener.start("init", "refused", "flood=10", **{SOCKET: path}))
 
 
+@pytest.mark.parametrize("sanitizer", ["plain"])  # the others need descriptors of their own
 def test_a_number_that_the_program_reuses_is_left_alone(listener):
-    if listener.build.sanitizer != "plain":
-        pytest.skip("sanitizers need their own descriptors")
     assert "own socket untouched" in ended(listener.start("init", "accepted", "close-all", "refused"))
 
 
+@pytest.mark.parametrize("sanitizer", ["plain", "address"])  # ThreadSanitizer itself makes a file
 def test_a_limit_on_files_does_not_kill_the_program(listener):
     limited = ["bash", "-c", 'ulimit -f 1; exec "$0" "$@"']
     done = subprocess.run(
@@ -162,10 +164,9 @@ def test_a_missing_cupti_is_reported(listener):
     assert "CUPTI could not be loaded" in hello.told("failed")
 
 
+@pytest.mark.parametrize("sanitizer", ["plain"])
 def test_a_call_costs_little(listener):
-    """Loose limits, for machines that are busy; the card's test has the true one."""
-    if listener.build.sanitizer != "plain":
-        pytest.skip("sanitizers slow everything")
+    """A loose limit, for machines that are busy; the card's test has the true one."""
     output = ended(listener.start("init", "flood=10000"))
     listener.packets()
     assert listener.process.counts().lost == 0
