@@ -87,10 +87,15 @@ static void wide(void) {
                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+__attribute__((noinline)) static CUresult replace_address(CUtensorMap *map, uintptr_t address) {
+    return cuTensorMapReplaceAddress(map, (void *)address);
+}
+
 static void replace(CUresult answer, uintptr_t address) {
     CUtensorMap map = {0};
+    if (answer) replace_address(&map, 0x4000); /* makes it a map */
     standin_answer(answer);
-    cuTensorMapReplaceAddress(&map, (void *)address);
+    replace_address(&map, address);
     standin_answer(CUDA_SUCCESS);
 }
 

@@ -31,6 +31,7 @@ from typing import IO
 from tilescope.errors import DeviceError
 from tilescope.gpu.watch_build import built_library, find_cupti
 from tilescope.gpu.watch_record import CALL, COUNTS, HELLO, LARGEST_PACKET_BYTES, SITES, Counts, Packet, read_call
+from tilescope.gpu.watch_signals import HeldSignals
 from tilescope.gpu.watch_text import (
     LIMITS,
     Tally,
@@ -57,13 +58,16 @@ _REST_SECONDS = 2  # for what was sent before the program ended; what it left ru
 _PACKETS_AT_ONCE = 256
 _NARROWEST, _WIDEST = 60, 120  # columns
 _LONGEST_SOCKET_PATH = 100  # of the 107 that the kernel takes
-_SI_KERNEL = 0x80  # a signal from the terminal, which the program got too
-_FORWARDED = {
-    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
-}  # fmt: skip
 
 
-def watch(command: Sequence[str], *, out: IO[str] | None = None, verbose: bool = False, as_json: bool = False) -> int:
+def watch(
+    command: Sequence[str],
+    signals: HeldSignals,
+    *,
+    out: IO[str] | None = None,
+    verbose: bool = False,
+    as_json: bool = False,
+) -> int:
     """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
     if INJECTION in os.environ:
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
@@ -78,7 +82,8 @@ def watch(command: Sequence[str], *, out: IO[str] | None = None, verbose: bool =
             environment = os.environ | {INJECTION: str(library), SOCKET: str(path), CUPTI: str(cupti.library)}
             teller = Teller(verbose, as_json, out)
             teller.say(LIMITS)
-            status = _run(list(command), environment, listener, teller)
+            pid = signals.spawn(list(command), environment)
+            status = _follow(pid, signals, Reader(listener, pid), teller)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     teller.end()
@@ -94,31 +99,19 @@ def _socket_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="tilescope-watch-", dir="/tmp"))
 
 
-def _run(command: list[str], environment: dict[str, str], listener: socket.socket, teller: Teller) -> int:
-    """Start the program, read until it ends, and return its wait status."""
-    forwarded = {each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
-    ignored_by_python = [each for each in (signal.SIGPIPE, signal.SIGXFSZ) if signal.getsignal(each) is signal.SIG_IGN]
-    try:
-        pid = os.posix_spawnp(command[0], command, environment, setsigmask=before, setsigdef=ignored_by_python)
-        reader = Reader(listener, pid)
-        while (status := _ended(pid)) is None:
-            with teller.going_on(reader):
-                for packet in reader.packets(_TICK_SECONDS):
-                    teller.hear(*packet)
-            while (received := signal.sigtimedwait(forwarded, 0)) is not None:
-                if received.si_code != _SI_KERNEL:
-                    os.kill(pid, received.si_signo)
+def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> int:
+    """Read and hand signals on until the program ends; its wait status."""
+    while (status := _ended(pid)) is None:
         with teller.going_on(reader):
-            reader.drain_rest()
-        while reader.waiting:
-            with teller.going_on(reader):
-                teller.hear(*reader.waiting.popleft())
-        return status
-    finally:
-        while signal.sigtimedwait(forwarded, 0) is not None:  # what came too late for the program
-            pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for packet in reader.packets(_TICK_SECONDS):
+                teller.hear(*packet)
+        signals.hand_on(pid)
+    with teller.going_on(reader):
+        reader.drain_rest()
+    while reader.waiting:
+        with teller.going_on(reader):
+            teller.hear(*reader.waiting.popleft())
+    return status
 
 
 def _ended(pid: int) -> int | None:
@@ -302,6 +295,8 @@ class Teller:
             self.out.flush()
         except OSError as error:
             self.say(f"no more maps are written to {self.out.name}: {error.strerror}.")
+            with suppress(OSError):
+                self.out.close()
             self.out = None
 
     def end(self) -> None:

@@ -168,7 +168,7 @@ def summarised(summary: WatchSummary) -> Drawing:
     disagreements = sum(each.disagreements for each in summary.maps)
     title = f"{_count(summary.times, 'call')} in {_count(summary.processes, 'process', 'processes')}, {refused} refused"
     if disagreements:
-        title += f", {_count(disagreements, 'DISAGREEMENT')} between the driver and the rules"
+        title += f", {_count(disagreements, 'DISAGREEMENT', 'DISAGREEMENTS')} between the driver and the rules"
     return Drawing(title, tuple(parts))
 
 
