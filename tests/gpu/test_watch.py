@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,14 +48,19 @@ def test_a_cpp_program_keeps_its_output_and_status_and_each_refusal_is_explained
     plain = subprocess.run([maps_program], capture_output=True, text=True, check=False)
     done, maps = watch(maps_program)
     assert (done.stdout, done.returncode) == (plain.stdout, plain.returncode)
-    assert states(maps) == [
-        *("accepted", "accepted", "refused", "accepted", "accepted", "refused", "refused", "refused", "failed")
-    ]
+    results = [int(line.rpartition(" ")[2]) for line in plain.stdout.splitlines()]
+    assert [each["result"] for each in maps] == results
     refused = [{each["rule"] for each in found["violations"] if each["severity"] == "error"} for found in maps]
+    wide = maps[7]
+    assert (wide["function"], refused[7]) == ("cuTensorMapEncodeIm2colWide", {"arch-tma"})
+    # drivers differ in whether they make such maps for sm_90, where no instruction takes them: 580.159 does
+    assert wide["state"] == ("refused" if wide["result"] else "disagreement")
+    assert states(maps) == [
+        *("accepted", "accepted", "refused", "accepted", "accepted", "refused", "refused", wide["state"], "failed")
+    ]
     assert refused[2] == {"swizzle-span"}
     assert refused[5] == {"address-alignment"}
     assert "channels-range" in refused[6]
-    assert "arch-tma" in refused[7]
     assert "maps.cu:" in done.stderr
     assert "stride-overlap" in done.stderr
 
@@ -62,9 +68,11 @@ def test_a_cpp_program_keeps_its_output_and_status_and_each_refusal_is_explained
 def test_triton_host_descriptors_are_seen_with_their_python_lines(watch):
     pytest.importorskip("triton")
     done, maps = watch(sys.executable, PROGRAMS / "copy_triton.py")
-    assert states(maps).count("accepted") >= 2
-    assert states(maps).count("refused") >= 1
-    assert "dim-range" in done.stderr
+    assert set(states(maps)) == {"accepted", "refused"}
+    calls, refused = map(int, re.search(r"(\d+) calls in 1 process, (\d+) refused", done.stderr).groups())
+    assert calls - refused >= 2  # source and target are the same map but for the address, which is counted, not listed
+    assert refused >= 1
+    assert "stride-range" in done.stderr
     assert "copy_triton.py:" in done.stderr
 
 

@@ -1,6 +1,6 @@
 """A Python program for tests of watch: refused calls of the stand-in driver, with the GIL released, held, and taken.
 
-    python program.py libcuda.so.1 released held taken
+python program.py libcuda.so.1 released held taken
 """
 
 import ctypes

@@ -39,7 +39,9 @@ def test_a_refusal_is_explained_as_check_does(watch, tmp_path, capsys):
     for rule in ("address-alignment", "swizzle-span"):
         assert rule in told
         assert rule in checked
-    assert re.search(r"Refused: cuTensorMapEncodeTiled in process \d+ \(calls\) returned CUDA_ERROR_INVALID_VALUE", told)
+    assert re.search(
+        r"Refused: cuTensorMapEncodeTiled in process \d+ \(calls\) returned CUDA_ERROR_INVALID_VALUE", told
+    )
     assert "Use box[0] <= 64 and one box per span." in sentences
     assert "1 call in 1 process, 1 refused" in told
     assert re.search(r"box +128, 64\n", told)
@@ -87,7 +89,9 @@ def test_the_programs_end_is_its_own(watch, word, status):
 
 def test_signals_go_to_the_program_and_nothing_is_left_behind(build, around):
     program = build("plain").command("init", "accepted", "sleep=20000")
-    with subprocess.Popen([*COMMAND, "--json", "--", *program], env=around, stderr=subprocess.PIPE, text=True) as watched:
+    with subprocess.Popen(
+        [*COMMAND, "--json", "--", *program], env=around, stderr=subprocess.PIPE, text=True
+    ) as watched:
         time.sleep(0.01)
         while not list(Path(around["TMPDIR"]).glob("*/socket")):  # signals are held, and the program is about to start
             time.sleep(0.01)
@@ -106,6 +110,25 @@ def test_a_program_that_stops_stops_the_command_and_both_go_on(build, around):
         watched.send_signal(signal.SIGCONT)
         assert watched.wait(10) == 7
         assert json.loads(watched.stderr.read().splitlines()[-1])["maps"][0]["times"] == 1
+
+
+def test_the_terminal_is_the_programs(build, around):
+    """Ctrl-C reaches the program once, from the terminal; it can ask whether it has one."""
+    script = 'test -t 0 && test -t 1 && echo ready; trap "echo caught; exit 4" INT; while :; do sleep 0.1; done'
+    ours, theirs = os.openpty()
+    line = ["setsid", "--ctty", "--wait", *COMMAND, "--", "sh", "-c", script]
+    with subprocess.Popen(line, env=around, stdin=theirs, stdout=theirs, stderr=theirs) as watched:
+        os.close(theirs)
+        said = b""
+        while b"ready" not in said:
+            said += os.read(ours, 4096)
+        time.sleep(0.2)
+        os.write(ours, b"\x03")
+        while b"0 calls" not in said:
+            said += os.read(ours, 4096)
+        assert watched.wait(10) == 4
+    os.close(ours)
+    assert said.count(b"caught") == 1
 
 
 def test_what_it_leaves_running_is_not_waited_for(watch):

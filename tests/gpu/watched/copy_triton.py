@@ -1,4 +1,4 @@
-"""Copies a matrix with Triton host descriptors, then an empty one."""
+"""Copies a matrix with Triton host descriptors, then one whose rows lie too far apart for TMA."""
 
 import torch
 import triton
@@ -13,17 +13,17 @@ def copy(source, target, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     target.store([row, column], source.load([row, column]))
 
 
-def copied(rows, columns):
+def copied(rows, columns, row_elements):
     source = torch.randn(rows, columns, device="cuda", dtype=torch.float16)
     target = torch.zeros_like(source)
     block = [64, 64]
-    descriptors = [TensorDescriptor(each, [rows, columns], [columns, 1], block) for each in (source, target)]
-    copy[(max(1, rows // 64), columns // 64)](*descriptors, *block)
+    descriptors = [TensorDescriptor(each, [rows, columns], [row_elements, 1], block) for each in (source, target)]
+    copy[(rows // 64, columns // 64)](*descriptors, *block)
     return torch.equal(source, target)
 
 
-print("256 x 512:", copied(256, 512))
+print("256 x 512:", copied(256, 512, 512))
 try:
-    print("0 x 512:", copied(0, 512))
+    print("rows 2^40 bytes apart:", copied(256, 512, 2**39))
 except Exception as error:
-    print("0 x 512:", str(error).strip().splitlines()[0])
+    print("rows 2^40 bytes apart:", str(error).strip().splitlines()[0])
