@@ -30,14 +30,15 @@ def held(path):
 
 
 def taken(path):
-    """The driver takes its time, and another thread takes the GIL for longer than anybody should wait."""
+    """While the driver thinks, another thread takes the GIL for longer than anybody should wait."""
 
     def keep():
-        time.sleep(0.03)
-        ctypes.PyDLL(None).usleep(500_000)
+        while not library.standin_is_thinking():
+            time.sleep(0.001)
+        ctypes.PyDLL(path).standin_let_go(1_000_000)
 
     keeper, library = threading.Thread(target=keep), ctypes.CDLL(path)
-    library.standin_delay(150_000)
+    library.standin_think()
     keeper.start()
     encode(library, 512)
     keeper.join()

@@ -11,7 +11,9 @@ void standin_callback(uint32_t id, const char *name, const void *parameters, CUr
 /* of libcuda: the driver's answer to the next call of this thread; 0 stays 0 */
 void standin_answer(CUresult result);
 
-/* of libcuda: how long it thinks about the next call of this thread */
-void standin_delay(unsigned microseconds);
+/* of libcuda: the next call of this thread takes until somebody calls standin_let_go, which then sleeps */
+void standin_think(void);
+int standin_is_thinking(void);
+void standin_let_go(unsigned microseconds);
 
 #endif

@@ -7,17 +7,24 @@
 
 #include <cupti.h>
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static _Thread_local CUresult answer;
-static _Thread_local unsigned delay;
+static _Thread_local int thinks;
+static atomic_int is_thinking, may_go_on;
 static void (*callback)(uint32_t, const char *, const void *, CUresult *, int);
 
 void standin_answer(CUresult result) { answer = result; }
-void standin_delay(unsigned microseconds) { delay = microseconds; }
+void standin_think(void) { thinks = 1; }
+int standin_is_thinking(void) { return is_thinking; }
+void standin_let_go(unsigned microseconds) {
+    may_go_on = 1;
+    usleep(microseconds);
+}
 
 CUresult CUDAAPI cuInit(unsigned flags) {
     const char *path = getenv("CUDA_INJECTION64_PATH");
@@ -53,7 +60,11 @@ static void write_map(const char *function, CUtensorMap *map) {
 static CUresult answered(uint32_t id, const char *name, const void *parameters, CUtensorMap *map) {
     CUresult result = answer;
     if (callback) callback(id, name, parameters, &result, 0);
-    if (delay) usleep(delay), delay = 0;
+    if (thinks) {
+        is_thinking = 1;
+        while (!may_go_on) usleep(100);
+        thinks = 0;
+    }
     if (!result) write_map(name, map);
     if (callback) callback(id, name, parameters, &result, 1);
     return result;

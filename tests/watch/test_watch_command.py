@@ -112,7 +112,7 @@ def test_a_program_that_stops_stops_the_command_and_both_go_on(build, around):
         assert json.loads(watched.stderr.read().splitlines()[-1])["maps"][0]["times"] == 1
 
 
-def test_the_terminal_is_the_programs(build, around):
+def test_the_terminal_is_the_programs(around):
     """Ctrl-C reaches the program once, from the terminal; it can ask whether it has one."""
     script = 'test -t 0 && test -t 1 && echo ready; trap "echo caught; exit 4" INT; while :; do sleep 0.1; done'
     ours, theirs = os.openpty()
@@ -198,7 +198,7 @@ def test_what_is_missing_is_said_in_one_sentence(around, tmp_path):
     assert sentence == f"watch could not build its library with {broken}: watch.c: error: no such thing."
 
 
-def test_without_cupti_it_says_so(around, monkeypatch, capsys):
+def test_without_cupti_it_says_so(monkeypatch, capsys):
     monkeypatch.setattr("tilescope.gpu.watch_build._packages", list)
     monkeypatch.setattr("tilescope.gpu.watch_build._toolkits", list)
     assert run(["watch", "--", "true"]) == 3
