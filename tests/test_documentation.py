@@ -33,6 +33,7 @@ NOT_RUN = (
     "git clone",
     "cd ",
     "tilescope serve",
+    "tilescope watch",
     "python tests/",
     "python benchmarks/",
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+collect_ignore = ["watched"]  # programs that tests start: to import one is to run it
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ COMMANDS = {
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "draw": ("draw:draw", "Draw any layout or thread-value layout, in any notation."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
+    "watch": ("watch:watch", "Run a program; explain each tensor map that the driver refuses."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

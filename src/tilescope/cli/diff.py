@@ -17,7 +17,8 @@ from tilescope.tensor_map.comparison import TensorMapDiff
 def diff(one: str, other: str, output: Output) -> int:
     """Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
 
-    Each is a file or text with JSON, with a dump of arguments, or with the bytes or words of a descriptor; - is stdin.
+    Each is a file or text with JSON, with a dump of arguments, or with the bytes or words of a descriptor; - is stdin,
+    FILE:3 the third line of a file that holds one map a line.
 
     Exit status 1: they differ.
     """

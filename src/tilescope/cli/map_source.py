@@ -3,6 +3,7 @@
 tilescope check SOURCE --box 64,8        options replace what SOURCE says
 tilescope encode --type bf16 --dims …    or say it all
 tilescope check --from-json map.json     SOURCE by another name, which has to be JSON
+tilescope load maps.jsonl:3 --coords …   the map in one line of a file, such as watch writes
 dump | tilescope load - --coords 0,128
 """
 
@@ -22,6 +23,7 @@ from tilescope.tensor_map.source import MapSource
 
 STDIN = "-"
 LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far smaller
+_LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
 INPUT_FILE = rule(
@@ -74,9 +76,10 @@ def read_source(words: tuple[str, ...]) -> MapSource:
 def _content(words: tuple[str, ...]) -> bytes:
     if not _is_given_by_name(words):
         return " ".join(words).encode("utf-8", errors="replace")
-    content = read_input(words[0])
+    line = _LINE_OF_FILE.fullmatch(words[0]) if not _is_file(words[0]) else None
+    content = _line(line[1], int(line[2])) if line else read_input(words[0])
     if not content.strip():
-        which = "stdin" if words[0] == STDIN else words[0]
+        which = "stdin" if words[0] == STDIN else f"line {line[2]} of {line[1]}" if line else words[0]
         raise INPUT_EMPTY.error("source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
     return content
 
@@ -90,12 +93,24 @@ def read_input(source: str) -> bytes:
     return content
 
 
+def _line(path: str, number: int) -> bytes:
+    """A line of a file, counted from 1; nothing where it has fewer."""
+    with click.open_file(path, "rb") as file:
+        return next((line for count, line in enumerate(file, 1) if count == number), b"")
+
+
 def _is_given_by_name(words: tuple[str, ...]) -> bool:
-    """Whether the words are "-" or the path of something that can be read: a file, a pipe, a device."""
+    """Whether the words are "-", the path of something that can be read, or a line of a file, as in maps.jsonl:3."""
     if len(words) != 1:
         return False
+    line = _LINE_OF_FILE.fullmatch(words[0])
+    return _is_file(words[0]) or (line is not None and line[1] != STDIN and _is_file(line[1]))
+
+
+def _is_file(word: str) -> bool:
+    """Whether it is "-" or the path of a file, a pipe, a device."""
     try:
-        return words[0] == STDIN or (Path(words[0]).exists() and not Path(words[0]).is_dir())
+        return word == STDIN or (Path(word).exists() and not Path(word).is_dir())
     except (OSError, ValueError):  # a text that no file could be called
         return False
 

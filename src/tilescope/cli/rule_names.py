@@ -12,6 +12,7 @@ RULE_NAMES = {
     "npy-type": "Elements of a .npy file that say no type, as bfloat16 and fp8 do there, are named by a --type of their width.",
     "drawing": "--svg is for values that have a drawing.",
     "unknown-topic": "explain knows terms, rules, fields, swizzle modes, data types and architectures.",
+    # maps that programs under watch make
     # values
     "array": "An array holds plain numbers in rows of equal length; one that is written to is writeable.",
     # swizzles and layouts

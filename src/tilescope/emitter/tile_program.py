@@ -13,12 +13,23 @@ from typing import Any
 from tilescope.emitter.multiply import Multiplied, multiplied
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.wgmma import WgmmaDescriptor
-from tilescope.planner.plans import MBARRIER_BYTES, Plan
+from tilescope.planner.completion import MBARRIER_BYTES
+from tilescope.planner.plans import Plan
 from tilescope.smem.access import Access
 from tilescope.tensor_map import TensorMap
 
 CONSUMER_WARPS = 4
 IDENTITY_ROWS = 64  # of A, which wgmma takes in blocks of 64; B's identity has as many rows as a K step
+_SAID = (
+    "row-is-a-span",
+    "row-of-spans",
+    "core-matrices",
+    "plain-rows",
+    "boxes",
+    "folded-box",
+    "copied-by-threads",
+    "budget",
+)
 K_STEP_BYTES = 32  # of k that one instruction takes
 ELEMENT = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 _VECTOR = {  # bytes a lane reads: PTX width, C type and register constraint of a word, number of words
@@ -60,7 +71,7 @@ def _common(plan: Plan) -> dict[str, Any]:
     shape = demonstrated_shape(plan)
     return {
         "title": f"{problem.tile[0]} x {problem.tile[1]} {problem.data_type.ptx} tile, {problem.major}-major",
-        "summary": [reason for reason in plan.reasons if not reason.startswith(("Not first", "Edge", "Warning"))],
+        "summary": [str(reason) for reason in plan.reasons if reason.name in _SAID],
         "tile": problem.tile,
         "major": problem.major,
         "stages": problem.stages,

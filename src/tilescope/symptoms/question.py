@@ -89,7 +89,9 @@ class Diagnosis(Value):
 
     question: str
     symptoms: tuple[Symptom, ...] = row_field(Symptom.named)  # best first; empty where the question names none
-    suggested: tuple[Symptom, ...] = row_field(Symptom.named, default=())  # where none is named: those that share words with the question
+    suggested: tuple[Symptom, ...] = row_field(
+        Symptom.named, default=()
+    )  # where none is named: those that share words with the question
 
     @property
     def causes(self) -> tuple[Cause, ...]:

@@ -133,7 +133,7 @@ def _arguments(pairs: Iterable[tuple[str, str]]) -> dict[str, Any] | None:
     if "data_type" not in given or "dims" not in given:
         return None
     for name in _TABLES.keys() & given.keys():
-        given[name] = _row_name(_TABLES[name], given[name])
+        given[name] = row_name(_TABLES[name], given[name])
     _cut_to_rank(given)
     if "lower_corner" in given and "box" in given:  # Triton's block of an im2col map: channels, pixels
         box = given.pop("box")
@@ -143,7 +143,7 @@ def _arguments(pairs: Iterable[tuple[str, str]]) -> dict[str, Any] | None:
     return given
 
 
-def _row_name(table: dict[str, Any], given: int | str) -> str:
+def row_name(table: dict[str, Any], given: int | str) -> str:
     """The name of the row that the driver numbers or calls so; an unknown one stays, for a rule to name it."""
     if isinstance(given, str):
         with suppress(RuleError):

@@ -56,6 +56,10 @@ class MapReport(Value):
     tensor_map: AnyMap | None
 
 
+def _is_call_without_map(found: Any) -> bool:
+    return isinstance(found, dict) and found.get("tensor_map", found) is None
+
+
 @dataclass(frozen=True, slots=True)
 class MapArguments:
     """Arguments by name, and the kind of map that they are for.
@@ -108,11 +112,33 @@ class MapArguments:
                     )
                 ]
             ) from None
-        nested = found.get("tensor_map") if isinstance(found, dict) else None
-        if not isinstance(found, dict):
+        nested = found.get("tensor_map", found) if isinstance(found, dict) else found
+        if not isinstance(nested, dict):
+            what = f"a {type(found).__name__}" if nested is found else "tensor_map is null"
             fix = "Give the arguments by name."
-            raise RuleError([argument_json.violation("json", f"a {type(found).__name__}", "one object", fix)])
-        return cls.of(nested if isinstance(nested, dict) else found)
+            raise RuleError([argument_json.violation("json", what, "one object", fix)])
+        return cls.of(nested)
+
+    @classmethod
+    def all_from_json(cls, text: str | bytes) -> tuple[MapArguments, ...]:
+        r"""The maps that JSON lines hold, each once; what is not in lines is one map's. Lines without a map are left out.
+
+        >>> line = '{"tensor_map": {"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [16]}, "result": 0}'
+        >>> lines = [line % 64, line % 128, '{"tensor_map": null, "result": 1}']
+        >>> [asked.given["dims"] for asked in MapArguments.all_from_json("\n".join(lines))]
+        [[64], [128]]
+        """
+        lines = [line for line in text.splitlines() if line.strip()]
+        try:
+            objects = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            return (cls.from_json(text),)
+        held = [line for line, found in zip(lines, objects, strict=True) if not _is_call_without_map(found)]
+        found: list[MapArguments] = []
+        for each in map(cls.from_json, held or lines):
+            if each not in found:
+                found.append(each)
+        return tuple(found)
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
         """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.

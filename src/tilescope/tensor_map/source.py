@@ -44,8 +44,8 @@ class MapSource(NamedTuple):
 
     @classmethod
     def from_json(cls, content: str | bytes) -> MapSource:
-        """The arguments that JSON gives."""
-        return cls(None, (MapArguments.from_json(content),))
+        """The arguments that JSON gives; JSON lines give several."""
+        return cls(None, MapArguments.all_from_json(content))
 
     @classmethod
     def read(cls, content: bytes) -> MapSource:

@@ -1,0 +1,1 @@
+"""What needs a real card: watching the tensor maps that a program makes."""

@@ -1,0 +1,350 @@
+"""Running a program under watch: its environment, the socket on which it tells of its maps, its end.
+
+    tilescope watch ── starts ──▶ COMMAND ── its children, ranks …
+          ▲                          │ cuInit loads watch_library (CUDA_INJECTION64_PATH)
+          └───── unix socket ────────┘ one packet a call, each with the process it is from
+
+The program keeps its terminal, its signals and its exit status. What tilescope has to say goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import resource
+import select
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from tilescope.errors import DeviceError
+from tilescope.gpu.watch_build import built_library, find_cupti
+from tilescope.gpu.watch_record import CALL, COUNTS, HELLO, LARGEST_PACKET_BYTES, SITES, Counts, Packet, read_call
+from tilescope.gpu.watch_signals import HeldSignals
+from tilescope.gpu.watch_text import (
+    LIMITS,
+    Tally,
+    WatchSummary,
+    accepted_line,
+    caller_in_short,
+    explained,
+    map_line,
+    repeated_line,
+    summarised,
+    warned,
+)
+from tilescope.gpu.watch_verdict import Verdict, judged
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Table
+from tilescope.view.spans import plain_line
+from tilescope.view.terminal import lines_of
+
+INJECTION = "CUDA_INJECTION64_PATH"
+SOCKET = "TILESCOPE_WATCH_SOCKET"
+CUPTI = "TILESCOPE_WATCH_CUPTI"
+_TICK_SECONDS = 0.05
+_REST_SECONDS = 2  # for what was sent before the program ended; what it left running may go on sending
+_PACKETS_AT_ONCE = 256
+_NARROWEST, _WIDEST = 60, 120  # columns
+_LONGEST_SOCKET_PATH = 100  # of the 107 that the kernel takes
+
+
+def watch(
+    command: Sequence[str],
+    signals: HeldSignals,
+    *,
+    out: IO[str] | None = None,
+    verbose: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
+    if INJECTION in os.environ:
+        raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
+    cupti = find_cupti()
+    library = built_library(cupti)
+    folder = _socket_folder()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            path = folder / "socket"
+            listener.bind(str(path))
+            listener.listen(socket.SOMAXCONN)
+            environment = os.environ | {INJECTION: str(library), SOCKET: str(path), CUPTI: str(cupti.library)}
+            teller = Teller(verbose, as_json, out)
+            teller.say(LIMITS)
+            pid = signals.spawn(list(command), environment)
+            status = _follow(pid, signals, Reader(listener, pid), teller)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    teller.end()
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else _end_by(-code)
+
+
+def _socket_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tilescope-watch-"))
+    if len(str(folder)) < _LONGEST_SOCKET_PATH:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="tilescope-watch-", dir="/tmp"))
+
+
+def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> int:
+    """Read and hand signals on until the program ends; its wait status."""
+    while (status := _ended(pid)) is None:
+        with teller.going_on(reader):
+            for packet in reader.packets(_TICK_SECONDS):
+                teller.hear(*packet)
+        signals.hand_on(pid)
+    with teller.going_on(reader):
+        reader.drain_rest()
+    while reader.waiting:
+        with teller.going_on(reader):
+            teller.hear(*reader.waiting.popleft())
+    return status
+
+
+def _ended(pid: int) -> int | None:
+    """The wait status of a program that ended, else None. If it is stopped, we stop too, for the shell to see."""
+    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not found:
+        return None
+    if os.WIFSTOPPED(status):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(pid, signal.SIGCONT)
+        return None
+    return status
+
+
+def _end_by(number: int) -> int:
+    """End as the program did, by the same signal; its core dump was enough."""
+    sys.stdout.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+class Reader:
+    """The packets of all processes; they are taken off the sockets first and looked at later, so that none is lost."""
+
+    def __init__(self, listener: socket.socket, pid: int) -> None:
+        self.waiting: deque[tuple[Process, bytes]] = deque()
+        self.is_closed = False
+        self.listener = listener
+        self.selector = selectors.DefaultSelector()
+        listener.setblocking(False)
+        self.selector.register(listener, selectors.EVENT_READ)
+        if hasattr(os, "pidfd_open"):
+            with suppress(OSError):  # then the tick does
+                self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ)  # wakes us when the program ends
+
+    def packets(self, seconds: float) -> list[tuple[Process, bytes]]:
+        """The next packet and who sent it, if one comes within this time."""
+        if self.is_closed:
+            time.sleep(seconds)
+        else:
+            self._drain(0 if self.waiting else seconds)
+        return [self.waiting.popleft()] if self.waiting else []
+
+    def drain_rest(self) -> None:
+        """Take everything that was sent and not read yet."""
+        until = time.monotonic() + _REST_SECONDS
+        while not self.is_closed and self._drain(0) and time.monotonic() < until:
+            pass
+
+    def close(self) -> None:
+        """Listen no more: the processes notice, and go quiet."""
+        self.is_closed = True
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                self.selector.unregister(key.fileobj)
+                key.fileobj.close()
+
+    def _drain(self, seconds: float) -> bool:
+        """Take what lies in the sockets; whether there was anything."""
+        came = False
+        for key, _ in self.selector.select(seconds):
+            if key.fileobj is self.listener:
+                connection, _ = self.listener.accept()
+                connection.setblocking(False)
+                self.selector.register(connection, selectors.EVENT_READ, Process())
+                came = True
+            elif isinstance(key.fileobj, socket.socket):
+                self._take(key.fileobj, key.data)
+                came = True
+        return came
+
+    def _take(self, connection: socket.socket, process: Process) -> None:
+        """The packets of one connection, in turn with the others; at its end it is closed."""
+        with suppress(ConnectionResetError):
+            for _ in range(_PACKETS_AT_ONCE):
+                try:
+                    data, files, *_ = socket.recv_fds(connection, LARGEST_PACKET_BYTES, 1)
+                except BlockingIOError:
+                    return
+                for file in files:
+                    process.share(file)
+                if not data:
+                    break
+                self.waiting.append((process, data))
+            else:
+                return
+        self.selector.unregister(connection)
+        connection.close()
+
+
+@dataclass(slots=True)
+class Process:
+    """One process that initialised CUDA: what it counts, and the calls whose repeats are counted."""
+
+    name: str = "?"
+    memory: mmap.mmap | None = None
+    sites: dict[int, Verdict] = field(default_factory=dict)
+
+    def share(self, file: int) -> None:
+        """Map the counts that the process sent."""
+        with suppress(OSError, ValueError):
+            self.memory = mmap.mmap(file, COUNTS.size, prot=mmap.PROT_READ)
+        os.close(file)
+
+    def counts(self) -> Counts:
+        """What it has counted by now."""
+        return Counts.of(bytes(COUNTS.size) if self.memory is None else self.memory[:])
+
+
+@dataclass(slots=True)
+class Teller:
+    """What was heard, and what has been said of it."""
+
+    verbose: bool
+    as_json: bool
+    out: IO[str] | None
+    tally: Tally = field(default_factory=Tally)
+    processes: list[Process] = field(default_factory=list)
+    unwatched: list[str] = field(default_factory=list)
+    told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process of which it was told
+    failures: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def going_on(self, reader: Reader) -> Iterator[None]:
+        """Whatever goes wrong on our side is said, and the program waited for all the same."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            if isinstance(error, OSError):
+                reader.close()
+            what = f"{type(error).__name__}: {error}"
+            if what not in self.failures:
+                self.failures.add(what)
+                self.say(f"this is a mistake of tilescope, please report it: {what}. The program runs on.")
+
+    def hear(self, process: Process, data: bytes) -> None:
+        """Take in one packet, and say what there is to say."""
+        packet = Packet.of(data)
+        if packet.kind == HELLO:
+            process.name = packet.told("program") or "?"
+            self.processes.append(process)
+            if reason := packet.told("failed"):
+                self.unwatched.append(f"process {packet.pid} ({process.name}): {reason}")
+                self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
+        elif packet.kind == CALL:
+            verdict = judged(read_call(data, packet.stack()))
+            self.tally.add(verdict)
+            if packet.site < SITES:
+                process.sites[packet.site] = verdict
+            self._tell(verdict, process.name)
+
+    def _tell(self, verdict: Verdict, program: str) -> None:
+        """Explain what was refused and remark on what was accepted, once for each map, and for each of several ranks."""
+        call = verdict.call
+        given = ((name, value) for name, value in call.arguments.items() if name != "address")
+        rules = (each.rule for each in verdict.report.violations)
+        distinct = call.function, call.result, caller_in_short(call.stack), *given, *rules
+        self._write_out(verdict)
+        if (verdict.state != "accepted" or verdict.report.violations) and distinct not in self.told:
+            self.told[distinct] = call.pid
+            self._show((warned if verdict.state == "accepted" else explained)(verdict, program), verdict)
+        elif verdict.state != "accepted":
+            if self.told[distinct] != call.pid:
+                self.told[distinct] = call.pid
+                self.say(repeated_line(verdict, program))
+        elif self.verbose and self.as_json:
+            self._write(json.dumps(map_line(verdict)))
+        elif self.verbose:
+            self.say(accepted_line(verdict, program))
+
+    def _write_out(self, verdict: Verdict) -> None:
+        """One line into the file of maps; if there is no room for it, no more are written."""
+        if self.out is None:
+            return
+        try:
+            self.out.write(json.dumps(map_line(verdict)) + "\n")
+            self.out.flush()
+        except OSError as error:
+            self.say(f"no more maps are written to {self.out.name}: {error.strerror}.")
+            with suppress(OSError):
+                self.out.close()
+            self.out = None
+
+    def end(self) -> None:
+        """Say the summary."""
+        summary = self.summary()
+        if self.as_json:
+            self._write(json.dumps(summary.to_dict()))
+        else:
+            self._draw(summarised(summary))
+
+    def summary(self) -> WatchSummary:
+        """What was seen, the repeats that were only counted included."""
+        lost = lost_refused = 0
+        for process in self.processes:
+            counts = process.counts()
+            lost, lost_refused = lost + counts.lost, lost_refused + counts.lost_refused
+            for site, verdict in process.sites.items():
+                self.tally.add(verdict, counts.repeats[site])
+        return WatchSummary(self.tally.maps(), len(self.processes), tuple(self.unwatched), lost, lost_refused)
+
+    def _show(self, drawing: Drawing, verdict: Verdict) -> None:
+        if self.as_json:
+            self._write(json.dumps(map_line(verdict)))
+        else:
+            self._draw(drawing)
+
+    def _draw(self, drawing: Drawing) -> None:
+        width = min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
+        lines = [f"tilescope: {drawing.title}"]
+        for part in drawing.parts:
+            indent = 2
+            for line in map(plain_line, lines_of(part, width - 4)):
+                lines.append(f"{' ' * indent}{line}".rstrip())
+                indent = 4 if isinstance(part, Table) and part.title else 2
+        self._write("\n".join(lines))
+
+    def say(self, text: str) -> None:
+        """One line of our own."""
+        if not self.as_json:
+            self._write(f"tilescope: {text}")
+
+    def _write(self, text: str) -> None:
+        """Write whole lines at once, among what the program writes; a closed stderr is no reason to end."""
+        rest = f"{text}\n".encode("utf-8", errors="replace")
+        with suppress(OSError):
+            while rest:
+                try:
+                    rest = rest[os.write(2, rest) :]
+                except BlockingIOError:  # the program made the terminal so
+                    if not select.select([], [2], [], _REST_SECONDS)[1]:
+                        return

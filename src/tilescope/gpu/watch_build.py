@@ -1,0 +1,119 @@
+"""The injection library of `tilescope watch`: its C source, built once with the user's compiler.
+
+    watch_library/*.c ── cc, headers of CUPTI ──▶ ~/.cache/tilescope/watch-1f0c….so ── CUDA_INJECTION64_PATH ──▶ driver
+
+The library opens CUPTI itself when the driver loads it: that of the program if there is one, else the one found here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilescope.errors import DeviceError
+
+SOURCE = Path(__file__).parent / "watch_library"
+FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fno-omit-frame-pointer")
+HEADERS = ("cupti.h", "cuda.h")
+
+
+@dataclass(frozen=True, slots=True)
+class Cupti:
+    """Where CUPTI is: folders with headers, and the shared library."""
+
+    includes: tuple[Path, ...]
+    library: Path
+
+
+def find_cupti() -> Cupti:
+    """The CUPTI of the CUDA toolkit, or of the nvidia-cuda-cupti and nvidia-cuda-runtime packages."""
+    for includes, libraries in (*_toolkits(), *_packages()):
+        with_header = tuple(path for path in includes if path.is_dir())
+        found = [
+            each for path in libraries for each in sorted(path.glob("libcupti.so*"), key=lambda each: len(each.name))
+        ]
+        if found and all(any((path / name).exists() for path in with_header) for name in HEADERS):
+            return Cupti(with_header, found[0])
+    raise DeviceError(
+        "watch needs CUPTI: set CUDA_HOME to a CUDA toolkit that has it, "
+        "or pip install nvidia-cuda-cupti nvidia-cuda-runtime nvidia-cuda-crt."
+    )
+
+
+def find_compiler() -> list[str]:
+    """The C compiler: $CC, or the first of cc, gcc and clang."""
+    for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        words = shlex.split(name)
+        if words and shutil.which(words[0]):
+            return words
+    raise DeviceError("watch builds a small library on first use and found no C compiler: install gcc, or set CC.")
+
+
+def built_library(cupti: Cupti) -> Path:
+    """The library for this CUPTI, from the cache or built into it."""
+    compiler = find_compiler()
+    sources = sorted(SOURCE.glob("*.[ch]"))
+    command = [*compiler, *FLAGS, *(f"-isystem{path}" for path in cupti.includes)]
+    digest = hashlib.sha256("\0".join([*command, platform.machine(), *platform.libc_ver()]).encode())
+    for path in (*sources, *(path / "cupti_version.h" for path in cupti.includes)):
+        digest.update(path.read_bytes() if path.exists() else b"")
+    library = cache_folder() / f"watch-{digest.hexdigest()[:16]}.so"
+    if not library.exists():
+        _build([*command, *(str(path) for path in sources if path.suffix == ".c")], library)
+    return library
+
+
+def cache_folder() -> Path:
+    """The folder for files of this user that can be made again."""
+    try:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("tilescope")
+    except ModuleNotFoundError:  # run from a checkout, without its dependencies
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilescope"
+    if folder.is_absolute():  # without a home, it is not
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return Path(tempfile.mkdtemp(prefix="tilescope-"))
+
+
+def _build(command: list[str], library: Path) -> None:
+    """Compile beside the library's name, then move it there: several ranks may build at once."""
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+        made = Path(folder) / library.name
+        done = subprocess.run([*command, "-o", str(made), "-ldl"], capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
+            raise DeviceError(f"watch could not build its library with {command[0]}: {said.strip()}.")
+        made.replace(library)
+
+
+def _toolkits() -> Iterator[tuple[list[Path], list[Path]]]:
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and Path(nvcc).resolve().parent.parent]
+    for root in (Path(each) for each in (*roots, "/usr/local/cuda") if each):
+        targets = sorted(root.glob("targets/*"))
+        parts = [root, root / "extras" / "CUPTI", *targets]
+        yield [part / "include" for part in parts], [part / name for part in parts for name in ("lib64", "lib")]
+
+
+def _packages() -> Iterator[tuple[list[Path], list[Path]]]:
+    """The folders of NVIDIA's packages: one for all from CUDA 13 on, one for each of them before."""
+    found = importlib.util.find_spec("nvidia")
+    places = [Path(place) for place in (found and found.submodule_search_locations) or ()]
+    from_13_on = sorted({path.name for place in places for path in place.glob("cu[0-9]*")}, reverse=True)
+    for names in (*([name] for name in from_13_on), ["cuda_cupti", "cuda_runtime"]):
+        parts = [place / name for place in places for name in names]
+        yield [part / "include" for part in parts], [part / "lib" for part in parts]

@@ -1,0 +1,198 @@
+"""What the rules say of a call that the driver has answered, and whether the two agree.
+
+                  rules: sound           rules: broken
+driver accepts    accepted               disagreement
+driver refuses    disagreement           refused, and here is why
+driver fails      failed: no context, …  failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from tilescope.arch import ARCH, Arch
+from tilescope.card import CARD, REQUEST_BYTES
+from tilescope.errors import RuleError, TensorMapError, Violation
+from tilescope.gpu.watch_record import MOST_DIMS, Call
+from tilescope.rule import RULES, rule
+from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.arguments import MapArguments, MapReport
+from tilescope.tensor_map.decoding import decode_tensor_map
+from tilescope.tensor_map.tiled import TensorMap
+
+State = Literal["accepted", "refused", "disagreement", "failed"]
+SUCCESS, INVALID_VALUE = 0, 1
+DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads
+LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
+
+NULL_POINTER = rule(
+    "null-pointer",
+    "Every pointer that a call of the driver takes is one that can be read.",
+    source="CUDA driver API, cuTensorMapEncodeTiled",
+    basis="measured",
+)
+NARROW_ROWS = rule(
+    "narrow-rows",
+    "Boxes with rows of 128 bytes load fastest; narrower ones leave memory bandwidth unused.",
+    source="TMA loads by box width on an H200",
+    basis="measured",
+    severity="note",
+)
+
+# CUresult: its name, and why a call that makes a map answers so. The arguments are not to blame.
+RESULTS = {
+    SUCCESS: ("CUDA_SUCCESS", ""),
+    INVALID_VALUE: ("CUDA_ERROR_INVALID_VALUE", ""),
+    3: ("CUDA_ERROR_NOT_INITIALIZED", "cuInit was not called."),
+    4: ("CUDA_ERROR_DEINITIALIZED", "The driver is shutting down."),
+    100: ("CUDA_ERROR_NO_DEVICE", "There is no GPU."),
+    201: (
+        "CUDA_ERROR_INVALID_CONTEXT",
+        "This thread has no current context: call cuCtxSetCurrent or cudaSetDevice first.",
+    ),
+    709: ("CUDA_ERROR_CONTEXT_IS_DESTROYED", "The current context was destroyed."),
+    801: ("CUDA_ERROR_NOT_SUPPORTED", "This GPU or driver does not make such maps."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A call, what the rules say of it, and what follows from comparing that with the driver's answer."""
+
+    call: Call
+    report: MapReport
+    state: State
+    reason: str  # of a disagreement or a failure, in a sentence
+
+    @property
+    def result_name(self) -> str:
+        """The driver's answer as cuda.h names it."""
+        name = RESULTS.get(self.call.result, ("", ""))[0]
+        return f"{name} ({self.call.result})" if name else f"error {self.call.result}"
+
+    @property
+    def readdressed(self) -> AnyMap | None:
+        """The map that cuTensorMapReplaceAddress was called for, where its bytes can be read."""
+        return _decoded(self.call) if self.call.function == "cuTensorMapReplaceAddress" else None
+
+
+def judged(call: Call) -> Verdict:
+    """The verdict of the rules on a call, beside the driver's."""
+    report = _report(call)
+    if call.result == SUCCESS:
+        if not report.accepted:
+            return Verdict(call, report, "disagreement", "The driver accepted this map; the rules refuse it.")
+        difference = _difference(call, report.tensor_map)
+        return Verdict(call, report, "disagreement" if difference else "accepted", difference)
+    if call.result != INVALID_VALUE:
+        default = "The driver answers so before it looks at a map's arguments, or for reasons beside them."
+        return Verdict(call, report, "failed", RESULTS.get(call.result, ("", default))[1])
+    if not report.accepted:
+        return Verdict(call, report, "refused", "")
+    if call.function == "cuTensorMapReplaceAddress" and call.arch != DECODED_ARCH:
+        return Verdict(call, report, "failed", f"tilescope cannot read the maps of {call.arch or 'an unknown GPU'}.")
+    return Verdict(call, report, "disagreement", "The driver refused this map; no rule that tilescope knows is broken.")
+
+
+def _report(call: Call) -> MapReport:
+    if call.function == "cuTensorMapReplaceAddress":
+        return _replaced(call)
+    asked = MapArguments.of({name: given for name, given in call.arguments.items() if name != "arch"} | _arch(call))
+    if not 0 < call.rank <= MOST_DIMS:
+        rank = RULES["rank"]
+        fix = "Pass the number of dimensions that the arrays have."
+        return MapReport(
+            False, (rank.violation("rank", f"tensorRank = {call.rank}", rank.demand.rstrip("."), fix),), None
+        )
+    violations = [*_null_pointers(call)]
+    absent = [name for name, given in call.arguments.items() if given is None]
+    violations += [each for each in asked.check() if each.argument not in absent]
+    accepted = all(each.severity != "error" for each in violations)
+    if not accepted:
+        return MapReport(False, tuple(violations), None)
+    tensor_map = asked.tensor_map()
+    return MapReport(True, (*violations, *_narrow_rows(tensor_map)), tensor_map)
+
+
+def _arch(call: Call) -> dict[str, str]:
+    """The architecture whose rules hold: the call's own, or the newest known; without one, the arguments' default."""
+    if call.arch is None:
+        return {}
+    try:
+        return {"arch": Arch.named(call.arch).name}
+    except RuleError:
+        return {"arch": list(ARCH)[-1]}
+
+
+def _null_pointers(call: Call) -> Iterable[Violation]:
+    for name in call.unreadable:
+        found = f"{name} points nowhere"
+        fix = (
+            "Pass the address of a CUtensorMap." if name == "tensorMap" else f"Pass an array of {_entries(call, name)}."
+        )
+        yield NULL_POINTER.violation(name, found, "the driver reads it", fix)
+
+
+def _entries(call: Call, name: str) -> str:
+    fewer = {"globalStrides": 1, "pixelBoxLowerCorner": 2, "pixelBoxUpperCorner": 2}.get(name, 0)
+    count = call.rank - fewer
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+def _narrow_rows(tensor_map: AnyMap) -> Iterable[Violation]:
+    """A note on boxes whose rows are too narrow for memory to deliver all it could."""
+    if not isinstance(tensor_map, TensorMap) or tensor_map.interleave.slice_bytes or tensor_map.data_type.is_packed:
+        return
+    row_bytes = tensor_map.box[0] * tensor_map.data_type.bits // 8
+    whole_bytes = tensor_map.dims[0] * tensor_map.data_type.bits // 8
+    rates = CARD["H200"].tma
+    assert rates is not None
+    share = rates.load(min(row_bytes, REQUEST_BYTES), tensor_map.rows, "128B") / rates.fastest("load")
+    if share < LEAST_SHARE and whole_bytes > row_bytes:
+        yield NARROW_ROWS.violation(
+            "box[0]",
+            f"box rows of {row_bytes} bytes",
+            f"boxes of 128-byte rows loaded up to {1 / share:.1f} times as fast on an H200",
+            "Widen box[0] to 128 bytes, with swizzle 128B if a tensor core reads the tile.",
+            values={"row_bytes": row_bytes, "share": share},
+        )
+
+
+def _replaced(call: Call) -> MapReport:
+    """What the rules say of a map's new address; a map that cannot be read has its address checked alone."""
+    address = call.address
+    if call.descriptor is None:
+        return MapReport(False, tuple(_null_pointers(call)), None)
+    before = _decoded(call)
+    if before is None:
+        violations = TensorMap.check("uint8", (16,), (), (16,), address=address)
+        return MapReport(all(each.severity != "error" for each in violations), violations, None)
+    try:
+        after = before.replace(address=address)
+    except TensorMapError as error:
+        return MapReport(False, error.violations, None)
+    return MapReport(True, after.findings, after)
+
+
+def _decoded(call: Call) -> AnyMap | None:
+    """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
+    if call.descriptor is None or call.arch != DECODED_ARCH:
+        return None
+    with suppress(TensorMapError):
+        return decode_tensor_map(call.descriptor)
+    return None
+
+
+def _difference(call: Call, tensor_map: AnyMap | None) -> str:
+    """How the 128 bytes that the driver wrote differ from what they should say; empty where they do not."""
+    if call.descriptor is None or call.arch != DECODED_ARCH or tensor_map is None:
+        return ""
+    try:
+        written = decode_tensor_map(call.descriptor)
+    except TensorMapError as error:
+        return f"The driver wrote bytes that tilescope cannot read: {error.violations[0]}"
+    names = [name for name in tensor_map.readers if getattr(written, name, None) != getattr(tensor_map, name)]
+    return f"The bytes that the driver wrote say something else: {', '.join(names)}." if names else ""

@@ -1,0 +1,246 @@
+"""`tilescope watch` as one uses it: what it says, what it leaves to the program, and what it refuses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tilescope.cli import run
+from tilescope.gpu import watch as watching
+from tilescope.gpu.watch_text import WatchSummary
+from tilescope.value import Value
+
+COMMAND = [sys.executable, "-m", "tilescope", "watch"]
+
+
+@pytest.fixture
+def around(build, cache, tmp_path):
+    """The environment of a command over the stand-ins, with a folder of its own for sockets."""
+    sockets = tmp_path / "sockets"
+    sockets.mkdir()
+    return build("plain").environment | {"XDG_CACHE_HOME": str(cache), "TMPDIR": str(sockets)}
+
+
+def sockets(around):
+    return list(os.scandir(around["TMPDIR"]))
+
+
+def test_a_refusal_is_explained_as_check_does(watch, tmp_path, capsys):
+    found = watch("init", "refused", options=())
+    assert run(["check", f"{tmp_path / 'maps.jsonl'}:1"]) == 1
+    told, checked = found.stderr, capsys.readouterr().out
+    sentences = " ".join(told.split())
+    for rule in ("address-alignment", "swizzle-span"):
+        assert rule in told
+        assert rule in checked
+    assert re.search(
+        r"Refused: cuTensorMapEncodeTiled in process \d+ \(calls\) returned CUDA_ERROR_INVALID_VALUE", told
+    )
+    assert "Use box[0] <= 64 and one box per span." in sentences
+    assert "1 call in 1 process, 1 refused" in told
+    assert re.search(r"box +128, 64\n", told)
+    assert re.search(r"Called by\n +calls ", told)
+
+
+def test_accepted_maps_are_told_of_where_asked_or_remarked_on(watch):
+    assert "accepted" not in watch("init", "accepted", options=()).stderr
+    verbose = watch("init", "accepted", "accepted", options=("--verbose",)).stderr
+    assert verbose.count("accepted: tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B, at 0x1000, by calls") == 1
+    assert "2 calls in 1 process, 0 refused" in verbose
+
+
+def test_a_disagreement_is_loud(watch):
+    said = watch("init", "wrongly-accepted", "wrongly-refused", options=()).stderr
+    assert said.count("DISAGREEMENT between the driver and the rules: cuTensorMapEncodeTiled") == 2
+    assert "The driver accepted this map; the rules refuse it." in said
+    assert "The driver refused this map; no rule that tilescope knows is broken." in said
+    assert "2 DISAGREEMENTS between the driver and the rules" in said
+
+
+def test_bytes_that_say_something_else_are_a_disagreement(watch):
+    other = watch("init", "accepted", STANDIN_cuTensorMapEncodeTiled="00" * 128)
+    assert other.states == ["disagreement"]
+
+
+def test_ranks_that_fail_alike_are_explained_once(watch):
+    def twice(build):
+        one = f"{build.program} init refused"
+        return ["sh", "-c", f"{one}; {one}"]
+
+    said = watch(command=twice, options=()).stderr
+    assert said.count("Refused: ") == 1
+    assert len(re.findall(r"also refused in process \d+ \(calls\), as above: tiled", said)) == 1
+    assert "2 calls in 2 processes, 2 refused" in said
+
+
+@pytest.mark.parametrize(("word", "status"), [("exit=5", 5), ("signal=15", -15), ("signal=9", -9), ("accepted", 0)])
+def test_the_programs_end_is_its_own(watch, word, status):
+    found = watch("init", "refused", "flood=3", word)
+    assert (found.status, found.states) == (status, ["refused", "accepted"])
+    assert re.fullmatch(r"3 calls, .* us each\n", found.stdout)
+    assert found.total("times") == 4 + (word == "accepted")
+
+
+def test_signals_go_to_the_program_and_nothing_is_left_behind(build, around):
+    program = build("plain").command("init", "accepted", "sleep=20000")
+    with subprocess.Popen(
+        [*COMMAND, "--json", "--", *program], env=around, stderr=subprocess.PIPE, text=True
+    ) as watched:
+        time.sleep(0.01)
+        while not list(Path(around["TMPDIR"]).glob("*/socket")):  # signals are held, and the program is about to start
+            time.sleep(0.01)
+        watched.send_signal(signal.SIGTERM)
+        said = watched.stderr.read()
+        assert watched.wait(10) == -signal.SIGTERM
+    assert json.loads(said.splitlines()[-1])["kind"] == "watch_summary"
+    assert not sockets(around)
+
+
+def test_a_program_that_stops_stops_the_command_and_both_go_on(build, around):
+    program = build("plain").command("init", f"signal={int(signal.SIGSTOP)}", "accepted", "exit=7")
+    with subprocess.Popen([*COMMAND, "--json", "--", *program], env=around, stderr=subprocess.PIPE) as watched:
+        _, status = os.waitpid(watched.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        watched.send_signal(signal.SIGCONT)
+        assert watched.wait(10) == 7
+        assert json.loads(watched.stderr.read().splitlines()[-1])["maps"][0]["times"] == 1
+
+
+def test_the_terminal_is_the_programs(around):
+    """Ctrl-C reaches the program once, from the terminal; it can ask whether it has one."""
+    script = 'test -t 0 && test -t 1 && echo ready; trap "echo caught; exit 4" INT; while :; do sleep 0.1; done'
+    ours, theirs = os.openpty()
+    line = ["setsid", "--ctty", "--wait", *COMMAND, "--", "sh", "-c", script]
+    with subprocess.Popen(line, env=around, stdin=theirs, stdout=theirs, stderr=theirs) as watched:
+        os.close(theirs)
+        said = b""
+        while b"ready" not in said:
+            said += os.read(ours, 4096)
+        time.sleep(0.2)
+        os.write(ours, b"\x03")
+        while b"0 calls" not in said:
+            said += os.read(ours, 4096)
+        assert watched.wait(10) == 4
+    os.close(ours)
+    assert said.count(b"caught") == 1
+
+
+def test_what_it_leaves_running_is_not_waited_for(watch):
+    def leaves(build):
+        return ["sh", "-c", f"{build.program} init accepted sleep=3000 accepted >/dev/null 2>&1 & sleep 0.5"]
+
+    began = time.monotonic()
+    found = watch(command=leaves)
+    assert found.status == 0
+    assert found.states == ["accepted"]
+    assert time.monotonic() - began < 30
+
+
+def told_in_process(monkeypatch, around, words):
+    for name, value in around.items():
+        monkeypatch.setenv(name, value)
+    return run(["watch", *words])
+
+
+def test_a_mistake_of_ours_does_not_keep_us_from_waiting(build, around, monkeypatch, capfd):
+    def fail(call):
+        raise ZeroDivisionError(call.function)
+
+    monkeypatch.setattr(watching, "judged", fail)
+    program = build("plain").command("init", "accepted", "refused", "sleep=200", "exit=6")
+    assert told_in_process(monkeypatch, around, ["--", *program]) == 6
+    said = capfd.readouterr().err
+    assert said.count("ZeroDivisionError: cuTensorMapEncodeTiled") == 1
+    assert "The program runs on." in said
+
+
+def test_a_socket_that_fails_is_closed_and_the_program_waited_for(build, around, monkeypatch, capfd):
+    def fail(*_):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(watching.Reader, "_take", fail)
+    program = build("plain").command("init", "accepted", "sleep=200", "refused", "exit=6")
+    assert told_in_process(monkeypatch, around, ["--", *program]) == 6
+    assert "Too many open files" in capfd.readouterr().err
+
+
+def test_a_full_disk_ends_the_file_and_nothing_else(build, around, monkeypatch, capfd):
+    program = build("plain").command("init", "accepted", "refused", "exit=6")
+    assert told_in_process(monkeypatch, around, ["--out", "/dev/full", "--", *program]) == 6
+    said = capfd.readouterr().err
+    assert said.count("no more maps are written to /dev/full: No space left on device.") == 1
+    assert "2 calls in 1 process, 1 refused" in said
+
+
+def test_what_is_missing_is_said_in_one_sentence(around, tmp_path):
+    def said(**environment):
+        line = [*COMMAND, "--", "true"]
+        done = subprocess.run(line, env=around | environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()
+
+    status, (sentence,) = said(CUDA_INJECTION64_PATH="/other.so")
+    assert status == 3
+    assert sentence.startswith("CUDA_INJECTION64_PATH is set already")
+    status, (sentence,) = said(CC="", PATH=str(tmp_path))
+    assert status == 3
+    assert "found no C compiler" in sentence
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho 'watch.c: error: no such thing' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    status, (sentence,) = said(CC=str(broken))
+    assert status == 3
+    assert sentence == f"watch could not build its library with {broken}: watch.c: error: no such thing."
+
+
+def test_without_cupti_it_says_so(monkeypatch, capsys):
+    monkeypatch.setattr("tilescope.gpu.watch_build._packages", list)
+    monkeypatch.setattr("tilescope.gpu.watch_build._toolkits", list)
+    assert run(["watch", "--", "true"]) == 3
+    assert capsys.readouterr().err.startswith("watch needs CUPTI: set CUDA_HOME")
+
+
+def test_a_program_without_cuda_and_one_that_is_not_there(around):
+    def done(*command):
+        return subprocess.run([*COMMAND, "--", *command], env=around, capture_output=True, text=True, check=False)
+
+    plain = done("echo", "hello")
+    assert (plain.returncode, plain.stdout) == (0, "hello\n")
+    assert "No process of this program initialised CUDA" in plain.stderr
+    absent = done("/nonexistent/program")
+    assert absent.returncode == 2
+    assert "No such file or directory" in absent.stderr
+    assert not sockets(around)
+
+
+def test_its_lines_are_maps_for_check_diff_and_load(watch, tmp_path, capsys):
+    found = watch("init", "accepted", "refused", "im2col", "replace", "replace-refused", "null", "rank=6")
+    path = tmp_path / "maps.jsonl"
+    assert [each["tensor_map"] is None for each in found.maps] == [False] * 5 + [True] * 2
+    assert "box" in found.maps[5]["arguments"]
+    assert [run(["check", f"{path}:{line}"]) for line in range(1, 6)] == [0, 1, 0, 0, 1]
+    capsys.readouterr()
+    assert run(["check", str(path), "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["accepted"] for each in (answer, *answer["extra"]["others"])] == [True, False, True, True, False]
+    assert run(["diff", f"{path}:1", f"{path}:4"]) == 1
+    assert "address" in capsys.readouterr().out
+    assert run(["load", f"{path}:1", "--coords", "64,0"]) == 0
+    assert run(["load", str(path), "--coords", "64,0"]) == 2  # which of them?
+    assert run(["check", f"{path}:6"]) == 2
+    assert "tensor_map is null" in capsys.readouterr().err
+    assert run(["check", f"{path}:99"]) == 2
+    assert "line 99 of" in capsys.readouterr().err
+
+
+def test_a_summary_leads_back_from_json(watch):
+    summary = watch("init", "accepted", "refused").summary
+    found = Value.from_dict(summary)
+    assert isinstance(found, WatchSummary)
+    assert found.times == 2
+    assert found.to_dict() == summary
