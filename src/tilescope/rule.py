@@ -28,7 +28,14 @@ Basis = Literal["measured", "documented"]
 Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
-_ROW_MODULES = ("tma", "tensor_map.demonstration", "mma.readings", "cli.map_source", "gpu.watch_verdict")
+_ROW_MODULES = (
+    "tma",
+    "tensor_map.demonstration",
+    "mma.readings",
+    "cli.map_source",
+    "gpu.watch_verdict",
+    "emitter.tile_program",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

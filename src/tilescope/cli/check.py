@@ -11,15 +11,17 @@ from tilescope.cli.output import Output
 from tilescope.errors import TensorMapError
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.source import MapSource
 
 NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # what no driver was asked
 
 
 @click.command()
 @click.argument("source", nargs=-1)
+@click.option("--fix", is_flag=True, help="Print the call of the nearest map that is accepted, in C++ and Python.")
 @map_options
 @output_options
-def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -> int:
+def check(source: tuple[str, ...], fix: bool, asked: MapArguments | None, output: Output) -> int:
     """Say whether the driver takes a tensor map, and every reason why not.
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
@@ -38,6 +40,8 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
     unread = [each for report in (first, *more) for each in report.violations if each.rule in NOT_UNDERSTOOD]
     if unread:
         raise TensorMapError(unread)
+    if fix:
+        return _print_fixed(found)
     arguments = [each.given for each in found.asked] or [{}]
     output.show(first, extra={"others": [each.to_dict() for each in more]} if more else {}, asked=arguments[0])
     if not output.as_json:
@@ -45,3 +49,15 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
             click.echo()
             Output().show(each, asked=told)
     return 0 if all(each.accepted for each in (first, *more)) else 1
+
+
+def _print_fixed(found: MapSource) -> int:
+    """The encode calls of the maps, mended as the broken rules say."""
+    from tilescope.emitter import snippet
+    from tilescope.tensor_map.repair import repaired
+
+    maps = [repaired(asked).tensor_map() for asked in found.asked] or [found.tensor_map()]
+    for tensor_map in maps:
+        click.echo(snippet(tensor_map, "encode"))
+        click.echo(snippet(tensor_map, "encode-bindings"))
+    return 0

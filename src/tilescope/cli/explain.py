@@ -15,7 +15,9 @@ from tilescope.view.parts import Paragraph, Table
 @click.argument("topic", nargs=-1)
 @output_options(svg=False)
 def explain(topic: tuple[str, ...], output: Output) -> None:
-    """Explain TOPIC: a term such as "base offset", a rule, a field, a swizzle mode, a data type or an architecture.
+    """Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or what you see.
+
+    What you see may be an error code (715), an error's name, or a few words: hang, "garbage in every second row".
 
     Without TOPIC: list everything that can be explained.
     """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from tilescope.cli.options import extents, output_options
+from tilescope.cli.options import emit_options, extents, output_options, print_source
 from tilescope.cli.output import Output
 from tilescope.errors import PlanError
 from tilescope.planner import Unplanned, plan_gemm
@@ -27,8 +28,17 @@ from tilescope.planner import Unplanned, plan_gemm
 @click.option("--output-type", help="Type of C. [default: TYPE; s32 for b1]")
 @click.option("--sms", type=int, help="Multiprocessors to plan for. [default: the card's]")
 @click.option("--why", is_flag=True, help="Name every other tile, and the reasons of those refused.")
+@emit_options
 @output_options
-def gemm(shape: tuple[int, ...], data_type: str, why: bool, output: Output, **options: Any) -> int:
+def gemm(
+    shape: tuple[int, ...],
+    data_type: str,
+    why: bool,
+    emit: str | None,
+    source_path: Path | None,
+    output: Output,
+    **options: Any,
+) -> int:
     """Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16.
 
     Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
@@ -41,5 +51,9 @@ def gemm(shape: tuple[int, ...], data_type: str, why: bool, output: Output, **op
     except PlanError as error:
         output.show(Unplanned(f"GEMM {' x '.join(map(str, shape))} {data_type}", error.violations))
         return 1
+    if emit is not None:
+        from tilescope.emitter import emit as source_of
+
+        return print_source(source_of(found, emit), source_path)  # type: ignore[arg-type]
     output.show(found, extra=found.kernel_facts(), why=why)
     return 0

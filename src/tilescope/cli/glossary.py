@@ -261,6 +261,58 @@ TERMS = (
         ("matrix descriptor", "wgmma"),
     ),
     Term(
+        "parity",
+        "Which of two phases a wait on an mbarrier names: the wait with parity p passes when the phase of that parity has "
+        "ended, so on a fresh barrier parity 0 blocks and parity 1 passes at once. Consumers start with 0, a producer that "
+        "waits for free slots with 1, and both flip when the stage index wraps.",
+        ("phase", "phase bit", "phases"),
+        ("mbarrier",),
+    ),
+    Term(
+        "TMEM",
+        "Tensor memory of sm_100, sm_103 and sm_110: 128 lanes x 512 columns of 32 bits an SM, where tcgen05 keeps its "
+        "accumulators. A warp allocates columns in powers of two from 32 on (tcgen05.alloc), must free them before the block "
+        "ends, and reaches the quarter of the lanes that is its rank in the warpgroup. Documented, not measured.",
+        ("tensor memory", "tcgen05.alloc"),
+        ("tcgen05",),
+    ),
+    Term(
+        "nvfp4",
+        "4-bit floats (e2m1) in blocks of 16 along k that share a scale factor of type ue4m3. mxfp4 has blocks of 32 with "
+        "ue8m0 scales, mxfp8 the same with 8-bit floats. The scale factors lie in tensor memory beside the accumulators.",
+        ("mxfp4", "mxfp8", "block scaled", "scale factor", "scale factors", "microscaling"),
+        ("tcgen05", "TMEM"),
+    ),
+    Term(
+        "atom order",
+        "How the atoms of a tile follow each other in shared memory, with its contiguous dimension drawn left to right: "
+        "column order goes down the strided dimension first, so that one TMA box spans a column of atoms; row order goes "
+        "along the contiguous dimension first.",
+        ("column order", "row order", "atom_order"),
+        ("atom", "box"),
+    ),
+    Term(
+        "K step",
+        "32 bytes along k: what one wgmma or tcgen05 instruction takes of its operands. Inside a swizzled K-major atom the "
+        "next step adds 2 to the descriptor (32 bytes / 16), at the atom's end it jumps to the next atom.",
+        ("k steps", "k loop", "kstep"),
+        ("matrix descriptor", "atom"),
+    ),
+    Term(
+        "request",
+        "The contiguous global bytes that TMA asks for at once: a row of the box, at most 128 bytes. Narrow rows waste "
+        "bandwidth: 64, 32 and 16 bytes load 1, 13 and 44 % slower than 128 on an H200.",
+        ("gmem request", "request bytes", "requests"),
+        ("box", "L2 promotion"),
+    ),
+    Term(
+        "floor",
+        "The time that no kernel with these tiles undercuts: the longest of arithmetic, shared-memory reads, one SM's loads "
+        "and the card's memory, at the rates that the answer names.",
+        ("floor us", "roofline", "lower bound"),
+        ("request",),
+    ),
+    Term(
         "ldmatrix",
         "A load of one, two or four 8 x 8 matrices of 16-bit elements from shared memory into the registers of a "
         "warp. Lanes 8i to 8i + 7 give the addresses of the eight 16-byte rows of matrix i. It is free of "

@@ -145,4 +145,19 @@ def output_options(
     return reduce(lambda wrapped, option: option(wrapped), added, with_output)
 
 
+def emit_options(command: Command) -> Command:
+    """Give a command --emit TARGET and -o FILE, which it receives as `emit` and `source_path`."""
+    target = click.option(
+        "--emit", metavar="TARGET", help="Print source code instead: cuda, ptx, cute, triton or python."
+    )
+    path = click.option("-o", "source_path", type=output_file, metavar="FILE", help="With --emit: write it to FILE.")
+    return target(path(command))
+
+
+def print_source(source: str, path: Path | None) -> int:
+    """Source code on stdout, or in a file."""
+    Output(out_path=path or STDOUT).write(source.encode())
+    return 0
+
+
 _SVG = "Also write the drawing as SVG; - is stdout."

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from tilescope.cli.options import extents, output_options
+from tilescope.cli.options import emit_options, extents, output_options, print_source
 from tilescope.cli.output import Output
 from tilescope.errors import PlanError
 from tilescope.planner import Unplanned
@@ -36,8 +37,17 @@ from tilescope.planner import plan as find_plans
 @click.option("--global-shape", type=extents, metavar="MNxK", help="The whole matrix: strides and edges.")
 @click.option("--strides-bytes", type=int, help="Bytes from row to row of the matrix. [default: its own rows]")
 @click.option("--why", is_flag=True, help="Name the reasons of every refused candidate.")
+@emit_options
 @output_options
-def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **options: Any) -> int:
+def plan(
+    tile: tuple[int, ...],
+    data_type: str,
+    why: bool,
+    emit: str | None,
+    source_path: Path | None,
+    output: Output,
+    **options: Any,
+) -> int:
     """Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
@@ -50,5 +60,9 @@ def plan(tile: tuple[int, ...], data_type: str, why: bool, output: Output, **opt
     except PlanError as error:
         output.show(Unplanned(f"{' x '.join(map(str, tile))} {data_type}", error.violations))
         return 1
+    if emit is not None:
+        from tilescope.emitter import emit as source_of
+
+        return print_source(source_of(report.best, emit), source_path)  # type: ignore[arg-type]
     output.show(report, extra={"best": report.best.kernel_facts()} if report.candidates else None, why=why)
     return 0 if report.candidates else 1

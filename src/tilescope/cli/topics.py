@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
@@ -18,9 +19,12 @@ from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, broken, nearest_names, shortened
 from tilescope.rule import RULES, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.symptoms import SYMPTOM, Diagnosis, diagnose
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
+
+_ALIKE = 0.75  # how like a name a word must be spelled to stand for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Provider(NamedTuple):
     group: str
     names: Callable[[], Iterable[str]]
     spellings: Callable[[], Mapping[str, str]]  # alias: name
-    find: Callable[[str], Topic | Rule | None]
+    find: Callable[[str], Topic | Rule | Diagnosis | None]
 
 
 def index() -> TopicIndex:
@@ -55,8 +59,8 @@ def index() -> TopicIndex:
     return TopicIndex(tuple((provider.group, tuple(provider.names())) for provider in PROVIDERS))
 
 
-def find(name: str) -> Topic | Rule:
-    """The topic of that name, or the rule; an unknown one is refused with the nearest that exist.
+def find(name: str) -> Topic | Rule | Diagnosis:
+    """The topic of that name, the rule, or the symptom that the words describe; others are refused with the nearest.
 
     >>> find("leading byte offset").name
     'LBO'
@@ -64,12 +68,12 @@ def find(name: str) -> Topic | Rule:
     for provider in PROVIDERS:
         if (topic := provider.find(name)) is not None:
             return topic
-    nearest = _nearest(name)
+    nearest = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]] or _nearest(name)
     raise broken(
         "unknown-topic",
         "topic",
         f"topic {shortened(name)!r}",
-        "no term, rule, field, mode, data type or architecture has that name",
+        "no term, rule, symptom, field, mode, data type or architecture has that name",
         f"Did you mean {' or '.join(nearest)}?" if nearest else "`tilescope explain` lists what can be explained.",
     )
 
@@ -78,7 +82,9 @@ def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
     spelled = {_folded(alias): each for provider in PROVIDERS for alias, each in provider.spellings().items()}
     spelled |= {_folded(each): each for provider in PROVIDERS for each in provider.names()}
-    return list(dict.fromkeys(spelled[each] for each in nearest_names(_folded(name)[:80], spelled)))[:3]
+    wanted = _folded(name)[:80]
+    near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
+    return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
 
 
 def _folded(name: str) -> str:
@@ -179,6 +185,11 @@ def _find_rule_name(name: str) -> Topic | None:
     return None if found is None else Topic(found, "other rules", RULE_NAMES[found])
 
 
+def _find_symptom(name: str) -> Diagnosis | None:
+    found = diagnose(name)
+    return found if found.symptoms else None
+
+
 def _find_map_topic(name: str) -> Topic | None:
     found = field_topics.find(name)
     return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
@@ -202,4 +213,5 @@ PROVIDERS: tuple[Provider, ...] = (
     ),
     Provider("architectures", lambda: ARCH, dict, _find_arch),
     Provider("tensor map fields", field_topics.names, field_topics.spellings, _find_map_topic),
+    Provider("symptoms", lambda: SYMPTOM, dict, _find_symptom),
 )

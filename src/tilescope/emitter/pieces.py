@@ -8,7 +8,8 @@ from tilescope.emitter.source import rendered
 from tilescope.emitter.tile_program import CONSUMER_WARPS, address_lines, refused
 from tilescope.errors import RuleError, unknown_name
 from tilescope.planner.plans import Plan
-from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap
+from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.any_map import AnyMap
 
 SnippetName = Literal[
     "encode", "encode-bindings", "encode-core", "address", "address-python", "address-triton", "barriers", "descriptors",
@@ -22,7 +23,7 @@ _FUNCTION = {
 }
 
 
-def snippet(source: Plan | TensorMap | Im2colMap | Im2colWideMap, name: SnippetName) -> str:
+def snippet(source: Plan | AnyMap, name: SnippetName) -> str:
     """A piece of code out of a plan, or the encode call of a tensor map.
 
     >>> from tilescope.planner import plan

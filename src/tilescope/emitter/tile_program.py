@@ -11,13 +11,21 @@ from __future__ import annotations
 from typing import Any
 
 from tilescope.emitter.multiply import Multiplied, multiplied
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError
 from tilescope.mma.wgmma import WgmmaDescriptor
 from tilescope.planner.completion import MBARRIER_BYTES
 from tilescope.planner.plans import Plan
+from tilescope.rule import rule
 from tilescope.smem.access import Access
 from tilescope.tensor_map import TensorMap
 
+EMIT = rule(
+    "emit",
+    "Programs are emitted for wgmma, ldmatrix and threads, and for types that these multiply or move.",
+    source="tilescope's templates",
+    passing='ts.emit(ts.plan((64, 64), "bf16").best, "ptx")',
+    failing='ts.emit(ts.plan((128, 64), "bf16", arch="sm_100").best, "ptx")',
+)
 CONSUMER_WARPS = 4
 IDENTITY_ROWS = 64  # of A, which wgmma takes in blocks of 64; B's identity has as many rows as a K step
 _SAID = (
@@ -57,7 +65,7 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
 
 def refused(argument: str, found: str, limit: str, fix: str) -> RuleError:
     """The error for a plan that no program is emitted for."""
-    return RuleError([Violation("emit", "error", argument, found, limit, fix)])
+    return EMIT.error(argument, found, limit, fix)
 
 
 def demonstrated_shape(plan: Plan) -> tuple[int, int]:
