@@ -32,7 +32,7 @@ ASKED = {
     "Failed to initialize the TMA descriptor 715": "the encode call answers 700, 715, 716 or 719",
     "garbage in every second row": "garbage in every second row",
     "every other row is wrong": "garbage in every second row",
-    "8-way bank conflict": "bank conflicts",
+    "8-way bank conflict": "bank conflicts are reported",
     "ncu reports bank conflicts but my layout is swizzled": "Nsight Compute shows conflicts that theory does not have",
     "Xid 13": "Xid 13",
     "NVRM: Xid (PCI:0000:01:00): 31, MMU Fault": "illegal address (700)",

@@ -24,7 +24,7 @@ from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
 
-_ALIKE = 0.75  # how like a name a word must be spelled to stand for it
+_ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 
 
 @dataclass(frozen=True, slots=True)

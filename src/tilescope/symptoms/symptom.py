@@ -319,7 +319,7 @@ SYMPTOM = {row.name: row for row in (
     ),
     # ── speed ───────────────────────────────────────────────────────────────────────────────────────────────────────
     Symptom(
-        "bank conflicts",
+        "bank conflicts are reported",
         ("bank conflict", "8 way bank conflict", "4 way bank conflict", "2 way bank conflict", "16 way bank conflict",
          "32 way bank conflict",
          "shared memory conflict", "smem conflict", "n way conflict"),
