@@ -288,7 +288,7 @@ TERMS = (
         "How the atoms of a tile follow each other in shared memory, with its contiguous dimension drawn left to right: "
         "column order goes down the strided dimension first, so that one TMA box spans a column of atoms; row order goes "
         "along the contiguous dimension first.",
-        ("column order", "row order", "atom_order"),
+        ("column order", "row order"),
         ("atom", "box"),
     ),
     Term(
