@@ -105,7 +105,8 @@ def _element_grid(
             where = f"{row_name} {_span(row, block.rows)}, {column_name} {_span(column, block.columns)}"
             register, bit = fragment.register_of(number)
             title = f"{where}: thread {holder}, values from {number} (register {register}, from bit {bit})"
-            cells.append(Cell(f"T{holder}V{number}", holder % _WARP, mark, title))
+            name = f"T{holder}V{number}"
+            cells.append(Cell(name, holder % _WARP, mark, title, link=f"{name} T{holder}"))
         ruled = row > rows[0] and row % 8 == 0
         lines.append(Row((_span(row, block.rows),), tuple(cells), ruled))
     headers = tuple(Header(_span(column, block.columns), short=_span(column, block.columns)) for column in columns)
@@ -169,7 +170,8 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
             title = (
                 f"thread {thread}, values {_span(first, block.elements)}: ({text}) of matrix {matrix[thread, first]}"
             )
-            cells.append(Cell(text, thread % _WARP, "focus" if thread == lane else "", title))
+            link = f"T{thread}V{first} T{thread}"
+            cells.append(Cell(text, thread % _WARP, "focus" if thread == lane else "", title, link=link))
         lines.append(Row((str(thread),), tuple(cells), ruled=thread % 8 == 0 and thread % _WARP > 0))
     headers = tuple(Header(f"V{_span(first, block.elements)}") for first in steps)
     notes = []

@@ -177,7 +177,7 @@ def _by_element(tile: OperandTile, corner: Element, element: Element | None) -> 
             place = address % SMEM_LINE_BYTES // CHUNK_BYTES
             title = f"mn {mn}, k {k}: bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
             mark: Mark = "focus" if _holds(tile, (mn, k), element) else ""
-            cells.append(Cell(f"{address:#05x}", place, mark, title))
+            cells.append(Cell(f"{address:#05x}", place, mark, title, link=f"{address:x}"))
         rows.append(Row((str(_drawn(layout, *chunks[0])[0]),), tuple(cells)))
     first_columns = [_drawn(layout, *chunk)[1] for chunk in _chunks(tile, corner)[0]]
     tier = Tier(column_name, tuple(Header(_extent(first, per_chunk), short=str(first)) for first in first_columns))
@@ -205,7 +205,7 @@ def _by_memory(tile: OperandTile, corner: Element, element: Element | None) -> G
                 f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}: from mn {mn}, k {k}; core matrix {core_matrix}"
             )
             mark: Mark = "focus" if _holds(tile, (mn, k), element) else ""
-            cells.append(Cell(f"{mn},{k}", core_matrix, mark, title))
+            cells.append(Cell(f"{mn},{k}", core_matrix, mark, title, link=f"{address:x}"))
         rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), tuple(cells)))
     banks = tuple(Header(f"{4 * place}-{4 * place + 3}", short=str(4 * place)) for place in range(CHUNKS_PER_LINE))
     note = "A cell names the mn,k that its chunk starts with. Colour: the core matrix, a column of chunks."

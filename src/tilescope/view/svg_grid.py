@@ -156,7 +156,7 @@ def _labels(labels: tuple[str, ...], widths: list[float], baseline: float) -> st
 def _cell(cell: Cell, left: float, right: float, geometry: _Geometry) -> str:
     colour = colour_of(cell.colour)
     return (
-        box(left, right - left, geometry.cell_height, colour.name, cell.title)
+        box(left, right - left, geometry.cell_height, colour.name, cell.title, link=cell.link)
         + frame(cell.mark, left, 0, right - left, geometry.cell_height)
         + label((left + right) / 2, geometry.baseline, cell.text, ink_class(colour))
     )

@@ -108,7 +108,7 @@ def _cell(swizzle: Swizzle, frame: _Frame, place: int, source: int, physical: bo
     else:
         goes_to = swizzle.apply(place)
         title = f"logical bytes {place:#x} to {place + last:#x}: lie at {goes_to:#x} to {goes_to + last:#x}"
-    return Cell(text, colour, mark, title)
+    return Cell(text, colour, mark, title, link=f"{source if physical else place:x}")
 
 
 def _banks(address: int, length_bytes: int) -> str:
@@ -167,7 +167,8 @@ def _box_rows(swizzle: Swizzle, address: int) -> Grid:
             source = swizzle.chunk_in_row(row, place, start)
             at = start + row * swizzle.span_bytes + place * CHUNK_BYTES
             title = f"bytes {at:#x} to {at + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}"
-            cells.append(Cell(str(source), source, title=title))
+            logical = start + row * swizzle.span_bytes + source * CHUNK_BYTES
+            cells.append(Cell(str(source), source, title=title, link=f"{logical:x}"))
         rows.append(Row((str(row), str(line)), tuple(cells), ruled=row > 0 and row % rows_per_line == 0))
     tiers = (Tier.of("byte", (place * CHUNK_BYTES for place in places)), Tier.of("chunk", places))
     title = f"The same by box rows of {swizzle.span_bytes} bytes"

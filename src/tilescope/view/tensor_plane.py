@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,45 +50,67 @@ class _Axis:
         return start + self.step > 0 and start < self.extent
 
 
-def plane(trace: Trace) -> Grid | None:
-    """The plane of the tensor that the copy's first row lies in, with the copy in it."""
+def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
+    """The plane of the tensor that the copy's first row lies in, with the copy in it; `exact` columns and rows at most."""
+    most_columns, most_rows = exact
     a = trace.tensor_map
     coords = row_coords(trace.copy)
     pixels = bool(a.interleave.slice_bytes) or a.kind != "tensor_map"
     if pixels:
         first = 0 if a.interleave.slice_bytes else 1
-        across = _Axis.of(trace, first, coords[:, first], 1, EXACT_ROWS, SCALED_COLUMNS)
+        across = _Axis.of(trace, first, coords[:, first], 1, most_rows, SCALED_COLUMNS)
         has_height = a.rank - 2 > 1
-        down = _Axis.of(trace, first + 1, coords[:, first + 1], 1, EXACT_ROWS, SCALED_ROWS) if has_height else None
+        down = _Axis.of(trace, first + 1, coords[:, first + 1], 1, most_rows, SCALED_ROWS) if has_height else None
     else:
         chunk = max(1, CHUNK_BYTES * 8 // a.data_type.smem_bits)
         reached = np.array([trace.coords[0], trace.coords[0] + a.inner_elements - 1])
-        across = _Axis.of(trace, 0, reached, chunk, EXACT_COLUMNS, SCALED_COLUMNS)
-        down = _Axis.of(trace, 1, coords[:, 1], 1, EXACT_ROWS, SCALED_ROWS) if a.rank > 1 else None
+        across = _Axis.of(trace, 0, reached, chunk, most_columns, SCALED_COLUMNS)
+        down = _Axis.of(trace, 1, coords[:, 1], 1, most_rows, SCALED_ROWS) if a.rank > 1 else None
     shown = {across.dim, down.dim if down else across.dim}
     fixed = [
         dim for dim in range(a.rank) if dim not in shown and (pixels is False or dim != 0 or a.interleave.slice_bytes)
     ]
     at_first = np.all(coords[:, fixed] == coords[0, fixed], axis=1) if fixed else np.ones(len(coords), np.bool_)
     rows = [(row, *coords[row].tolist()) for row in np.flatnonzero(at_first).tolist()]
-    spot = _pixel_spot(rows, across, down) if pixels else _element_spot(trace, rows, across, down)
+    spot = _pixel_spot(trace, rows, across, down) if pixels else _element_spot(trace, rows, across, down)
     return _grid(trace, across, down, fixed, coords, spot, pixels)
 
 
-Spot = Callable[[int, int], "tuple[str, int] | None"]
+class _Held(NamedTuple):
+    """What a cell of the tensor has of the copy."""
+
+    text: str
+    row: int
+    link: str  # the chunks of shared memory that hold it, as row.chunk
 
 
-def _pixel_spot(rows: list[tuple[int, ...]], across: _Axis, down: _Axis | None) -> Spot:
+Spot = Callable[[int, int], "_Held | None"]
+
+
+def chunk_links(trace: Trace, row: int) -> str:
+    """The words by which cells name the chunks of a row of the copy: "3.0 3.1".
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> chunk_links(Trace(TensorMap("bf16", (64, 8), (128,), (16, 2)), (0, 0)), 1)
+    '1.0 1.1'
+    """
+    a = trace.tensor_map
+    chunks = (a.interleave.slice_bytes or a.inner_bytes) // CHUNK_BYTES
+    return " ".join(f"{row}.{chunk}" for chunk in range(chunks))
+
+
+def _pixel_spot(trace: Trace, rows: list[tuple[int, ...]], across: _Axis, down: _Axis | None) -> Spot:
     """What the copy has at a pixel: its row number."""
+    exact = across.step == 1 and (down is None or down.step == 1)
     known: dict[tuple[int, int], int] = {}
     for row, *place in rows:
         column = (place[across.dim] - across.begin) // across.step
         line = (place[down.dim] - down.begin) // down.step if down else 0
         known.setdefault((line, column), row)
 
-    def found(line: int, column: int) -> tuple[str, int] | None:
+    def found(line: int, column: int) -> _Held | None:
         row = known.get((line, column))
-        return None if row is None else (str(row), row)
+        return None if row is None else _Held(str(row), row, chunk_links(trace, row) if exact else "")
 
     return found
 
@@ -102,13 +125,16 @@ def _element_spot(trace: Trace, rows: list[tuple[int, ...]], across: _Axis, down
     exact = across.step == chunk and (down is None or down.step == 1)
     first, end = trace.coords[0], trace.coords[0] + a.inner_elements
 
-    def found(line: int, column: int) -> tuple[str, int] | None:
+    def found(line: int, column: int) -> _Held | None:
         start = across.begin + column * across.step
         row = by_line.get(line)
         if row is None or start >= end or start + across.step <= first:
             return None
-        several = a.inner_elements > chunk
-        return (f"{row}.{(start - first) // chunk}" if exact and several else str(row) if exact else ""), row
+        if not exact:
+            return _Held("", row, "")
+        chunks = range((max(start, first) - first) // chunk, (min(start + chunk, end) - 1 - first) // chunk + 1)
+        text = f"{row}.{chunks[0]}" if a.inner_elements > chunk else str(row)
+        return _Held(text, row, " ".join(f"{row}.{each}" for each in chunks))
 
     return found
 
@@ -134,11 +160,11 @@ def _grid(
             if held is None:
                 cells.append(Cell("·" if inside else "", "unused" if inside else None, title=where))
                 continue
-            text, row = held[0] or "box", held[1]
-            title = f"{where}: row {row} of the copy"
-            cells.append(Cell(text, row, title=title) if inside else Cell(f"({text})", "fill", title=title))
+            text, title = held.text or "box", f"{where}: row {held.row} of the copy"
+            shown = text if inside else f"({text})"
+            cells.append(Cell(shown, held.row if inside else "fill", title=title, link=held.link))
         rows.append(Row((str(start_down) if down else "",), tuple(cells)))
-    names = _dim_names(trace)
+    names = dim_names(trace)
     headers = Tier.of(names[across.dim], across.starts())
     notes = []
     if across.step * (down.step if down else 1) > 1 and (pixels or across.step > 1):
@@ -150,7 +176,7 @@ def _grid(
     return Grid("The copy in the tensor", (headers,), tuple(rows), (names[down.dim] if down else "",), tuple(notes))
 
 
-def _dim_names(trace: Trace) -> tuple[str, ...]:
+def dim_names(trace: Trace) -> tuple[str, ...]:
     """What the dimensions are called: their numbers, or the letters of an image."""
     a = trace.tensor_map
     letters = ("W", "H", "D")[: a.rank - 2]

@@ -16,8 +16,8 @@ from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
 from tilescope.view.palette import Mark
-from tilescope.view.parts import Beside, Entry, Legend, Part, Table
-from tilescope.view.tensor_plane import plane
+from tilescope.view.parts import Beside, Entry, Legend, Table
+from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, plane
 
 MOST_LINES = 32
 _BANKS_PER_CHUNK = 4
@@ -25,8 +25,12 @@ _SIGNS = "~x"  # behind the name of a chunk: the tensor ends within it; its halv
 _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Scatter"}
 
 
-def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
+def draw_trace(
+    trace: Trace, lines: int | None = MOST_LINES, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)
+) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
+
+    A tensor of more than `exact` columns (16 bytes) and rows is drawn to scale.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -36,10 +40,9 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     direction = "to" if trace.is_load else "from"
     title = f"{_VERB[trace.operation]} of {_what(trace)} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
     shared = _shared_memory(trace, lines)
-    tensor = plane(trace)
-    pictures: list[Part] = [] if tensor is None else [tensor]
+    tensor = plane(trace, exact)
     legend = _legend(trace, shared, tensor)
-    return Drawing(title, (Beside((*pictures, shared)), legend, Table(tuple(_facts(trace)))))
+    return Drawing(title, (Beside((tensor, shared)), legend, Table(tuple(_facts(trace)))))
 
 
 def _what(trace: Trace) -> str:
@@ -81,11 +84,13 @@ def _chunk(trace: Trace, address: int) -> Cell:
     if named is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
     chunk = _chunk_of_row(trace, address)
-    label = f"{named.row}.{chunk}" if _chunks_of_row(trace) > 1 else str(named.row)
+    link = f"{named.row}.{chunk}"
+    label = link if _chunks_of_row(trace) > 1 else str(named.row)
     if "element" not in kinds:
         said = "filled" if trace.is_load else "dropped"
         text = "fill" if trace.is_load else "drop"
-        return Cell(text, "fill", title=f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor")
+        title = f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor"
+        return Cell(text, "fill", title=title, link=link)
     cut = _SIGNS[0] if "fill" in kinds else ""
     swizzle = trace.tensor_map.swizzle
     flipped = (swizzle.apply(address) ^ address) & swizzle.flip_bytes
@@ -93,7 +98,9 @@ def _chunk(trace: Trace, address: int) -> Cell:
     elements = [each for each in held if each.holds == "element"]
     sources = [each.source_offset for each in elements if each.source_offset is not None]
     title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
-    return Cell(label + cut + (_SIGNS[1] if flipped else ""), named.row, "collision" if overrun else "", title)
+    return Cell(
+        label + cut + (_SIGNS[1] if flipped else ""), named.row, "collision" if overrun else "", title, link=link
+    )
 
 
 def _chunk_of_row(trace: Trace, address: int) -> int:
@@ -118,10 +125,10 @@ def _span(held: list[Origin]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _legend(trace: Trace, shared: Grid, tensor: Grid | None) -> Legend:
+def _legend(trace: Trace, shared: Grid, tensor: Grid) -> Legend:
     """What the cells mean, of those that are drawn."""
     cells = [cell for row in shared.rows for cell in row.cells]
-    beyond = [] if tensor is None else [cell for row in tensor.rows for cell in row.cells if cell.text.startswith("(")]
+    beyond = [cell for row in tensor.rows for cell in row.cells if cell.text.startswith("(")]
     of_rows = [cell for cell in cells if isinstance(cell.colour, int)]
     value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
     outside = f"filled with {value}" if trace.is_load else "dropped"
