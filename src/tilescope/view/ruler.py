@@ -35,6 +35,11 @@ class BitField:
     colour: Tint | None = None  # None: the next of the eight
     mark: Mark = ""
 
+    @property
+    def link(self) -> str:
+        """The word that links all pieces of this field with the bytes that hold it."""
+        return self.name.replace(" ", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -64,7 +64,7 @@ def _piece(piece: Piece, width: float) -> str:
     name_y = _NUMBERS + (15 if value else 22)
     return (
         f'{numbers}<g class="cells dense">'
-        + box(0, width, _BOX, colour.name, title, y=_NUMBERS, link=field.name.replace(" ", "-"))
+        + box(0, width, _BOX, colour.name, title, y=_NUMBERS, link=field.link)
         + frame(field.mark, 0, _NUMBERS, width, _BOX)
         + label(width / 2, name_y, shown, f"{ink} strong".strip())
         + label(width / 2, _NUMBERS + 29, value, ink)

@@ -58,6 +58,15 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), fact_table(swizzle, address)))
 
 
+def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
+    """The pattern as a program counts it, without the swizzle.
+
+    >>> logical_grid(Swizzle.named("32B")).rows[1].cells[2].title
+    'logical bytes 0xa0 to 0xaf: lie at 0xb0 to 0xbf'
+    """
+    return _grid(swizzle, address, _frame(swizzle), physical=False)
+
+
 def _frame(swizzle: Swizzle) -> _Frame:
     if swizzle.bits == 0:
         return _Frame(SMEM_LINE_BYTES, CHUNK_BYTES, 1, 1, between_rows=False, cut=False)
