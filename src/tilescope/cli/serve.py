@@ -59,6 +59,7 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
+            listener.listen()
         except OSError as error:
             reason = f"cannot listen on {host}, port {port}: {error.strerror or error}"
             raise broken("serve-port", "--port", reason, "a port that is free", "Use --port 0.") from None

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from markupsafe import Markup
 
-from tilescope.errors import RuleError, broken, unknown_name
+from tilescope.errors import RuleError, broken, shortened, unknown_name
 from tilescope.web.page import STEP
 from tilescope.web.pages import PAGES
 from tilescope.web.rendering import render_form, static_file
@@ -21,7 +21,10 @@ def exported(url: str) -> str:
     >>> exported("/swizzle?mode=64B").count("<script")
     2
     """
-    place = urlsplit(url)
+    try:
+        place = urlsplit(url)
+    except ValueError as error:
+        raise broken("page-query", "url", f"{shortened(url, 60)!r}: {error}", "the address of a page", "Try /swizzle.") from None
     name = unquote(place.path).strip("/")
     if name not in PAGES:
         raise RuleError([unknown_name("page", "url", name[:80], PAGES)])

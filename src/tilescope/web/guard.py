@@ -7,6 +7,7 @@ answered only under a name of this machine (Host), and never for a page of anoth
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from http import HTTPStatus
 
@@ -78,11 +79,7 @@ class Guard:
 
     def is_own(self, host: str) -> bool:
         """Whether a Host header names this machine; bound beyond loopback, any address in digits may do so."""
-        name = host.lower()
-        if name.startswith("["):
-            name = name.partition("]")[0] + "]"
-        else:
-            name = name.partition(":")[0]
+        name = re.sub(r":[0-9]*$", "", host.lower())
         return name in self.names or (self.open and _is_address(name.strip("[]")))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import unpack
 from typing import Any
 
 from tilescope.errors import RuleError, Violation
@@ -10,6 +11,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import descriptor_bytes
+from tilescope.tensor_map.tiled import TensorMap
 from tilescope.view.byte_grid import byte_grid
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part
@@ -22,6 +24,7 @@ from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_c
 from tilescope.web.pages.pasted import pasted_map
 
 _BYTES = "bytes"
+_SAMPLE = TensorMap("bf16", (80, 20), (160,), (64, 8), swizzle="128B")
 PASTE = "paste"
 
 
@@ -49,7 +52,8 @@ def _inspected(blob: bytes) -> Answer:
     drawing = drawn(found)
     parts = _without_findings(drawing.parts, found.violations)
     with_bytes = Drawing(drawing.title, tuple(_with_bytes(parts, blob)))
-    return Answer(call, ("decode", blob.hex()), found, with_bytes, violations=found.violations)
+    words = tuple(hex(word) for word in unpack("<16Q", blob))
+    return Answer(call, ("decode", *words), found, with_bytes, violations=found.violations)
 
 
 def _without_findings(parts: tuple[Part, ...], violations: tuple[Violation, ...]) -> list[Part]:
@@ -108,7 +112,7 @@ PAGE = Page(
     "Tensor map",
     "What the driver would say to a CUtensorMap: every broken rule with its cure, and the 128 bytes.",
     MAP_FORMS
-    | {_BYTES: (Field("hex", "Descriptor", "00" * 128, control="area", most_characters=4096, hint="128 bytes or 16 words."),)},
+    | {_BYTES: (Field("hex", "Descriptor", _SAMPLE.encode().hex(), control="area", most_characters=4096, hint="128 bytes or 16 words."),)},
     answer,
     choice("kind", KIND.label, (*KIND.choices, _BYTES)),
     "What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the fields.",
