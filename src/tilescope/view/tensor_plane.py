@@ -132,9 +132,8 @@ def _element_spot(trace: Trace, rows: list[tuple[int, ...]], across: _Axis, down
             return None
         if not exact:
             return _Held("", row, "")
-        chunks = range((max(start, first) - first) // chunk, (min(start + chunk, end) - 1 - first) // chunk + 1)
-        text = f"{row}.{chunks[0]}" if a.inner_elements > chunk else str(row)
-        return _Held(text, row, " ".join(f"{row}.{each}" for each in chunks))
+        link = f"{row}.{(start - first) // chunk}"  # a box starts on 16 bytes, as the cells do
+        return _Held(link if a.inner_elements > chunk else str(row), row, link)
 
     return found
 

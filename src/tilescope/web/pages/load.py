@@ -64,7 +64,7 @@ def _drag(found: Trace, drawing: Drawing) -> Drag | None:
     return Drag("coords", plane.title, names.index(across), names.index(down) if down else None)
 
 
-_FIRST = {"tensor_map": "32,14", "im2col_map": "0,-1,-1,0", "im2col_wide_map": "0,0,0,0"}
+_FIRST = {"tensor_map": "16,11", "im2col_map": "0,-1,-1,0", "im2col_wide_map": "0,0,0,0"}
 
 
 def _copy_fields(kind: str) -> tuple[Field, ...]:

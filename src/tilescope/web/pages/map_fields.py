@@ -59,7 +59,7 @@ def _fields(defaults: Mapping[str, str]) -> tuple[Field, ...]:
 
 _IMAGE = {"dims": "64,16,16,2", "channels_per_pixel": "64", "pixels_per_column": "64", "swizzle": "128B"}
 MAP_FORMS = {
-    "tensor_map": _fields({"dims": "80,20", "box": "64,8", "swizzle": "128B"}),
+    "tensor_map": _fields({"dims": "72,16", "box": "64,8", "swizzle": "128B"}),
     "im2col_map": _fields(_IMAGE | {"lower_corner": "-1,-1", "upper_corner": "-1,-1"}),
     "im2col_wide_map": _fields(_IMAGE | {"lower_width": "-1", "upper_width": "0", "mode": "W", "arch": "sm_100"}),
 }

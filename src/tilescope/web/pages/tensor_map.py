@@ -24,7 +24,7 @@ from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_c
 from tilescope.web.pages.pasted import pasted_map
 
 _BYTES = "bytes"
-_SAMPLE = TensorMap("bf16", (80, 20), (160,), (64, 8), swizzle="128B")
+_SAMPLE = TensorMap("bf16", (72, 16), (144,), (64, 8), swizzle="128B")
 PASTE = "paste"
 
 
