@@ -134,10 +134,10 @@ def test_the_walk_of_im2col_is_stepped_and_played(open_page):
     assert marked.count() == 1 + 8  # a pixel, and its chunks
     assert "step=1" in page.url
     page.get_by_role("button", name="Play or pause").click()
-    page.locator(".count", has_text=re.compile("^5 of")).wait_for()
+    page.locator(".count", has_text=re.compile(r"^([4-9]|\d\d) of")).wait_for()
     page.get_by_role("button", name="Play or pause").click()
     page.reload()
-    assert int(page.locator(".count").inner_text().split()[0]) >= 5
+    assert int(page.locator(".count").inner_text().split()[0]) >= 4
 
 
 @pytest.mark.parametrize(
