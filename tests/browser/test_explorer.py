@@ -27,7 +27,9 @@ def settled(page):
 
 def cells(page, grid):
     """The cells of the grid with this title."""
-    return page.locator("figure", has=page.get_by_role("heading", name=grid, exact=True)).locator("g.cells rect:not(.frame, .halo)")
+    return page.locator("figure", has=page.get_by_role("heading", name=grid, exact=True)).locator(
+        "g.cells rect:not(.frame, .halo)"
+    )
 
 
 @pytest.mark.parametrize("path", FORMS)
@@ -54,7 +56,8 @@ def test_a_broken_map_is_cured_with_one_click(open_page):
     page = open_page("/tensor-map")
     page.get_by_label("Box").fill("128,8")
     page.get_by_text("swizzle-span").wait_for()
-    expected = [v for v in ts.TensorMap.check("bf16", (72, 16), (144,), (128, 8), swizzle="128B") if v.rule == "swizzle-span"][0]
+    broken = ts.TensorMap.check("bf16", (72, 16), (144,), (128, 8), swizzle="128B")
+    expected = next(each for each in broken if each.rule == "swizzle-span")
     violation = page.locator(".violations li", has_text="swizzle-span")
     for part in (expected.found, expected.limit, expected.fix):
         assert part in violation.inner_text()
@@ -149,7 +152,7 @@ def test_the_walk_of_im2col_is_stepped_and_played(open_page):
     ],
 )
 def test_a_pasted_layout_is_drawn_as_the_library_reads_it(open_page, text):
-    page = open_page("/layout?text=" + 'Layout((8, 8), 32)')
+    page = open_page("/layout?text=" + "Layout((8, 8), 32)")
     page.get_by_role("textbox", name="Layout").fill(text)
     layout = ts.parse_layout(text)
     page.get_by_role("heading", name=re.compile(" x ".join(map(str, layout.shape)))).wait_for()
@@ -157,7 +160,8 @@ def test_a_pasted_layout_is_drawn_as_the_library_reads_it(open_page, text):
     shown = page.locator("figure").first.locator("g.cells rect:not(.frame, .halo) title").all_text_contents()
     assert len(shown) == addresses.size * layout.element_bits // 8 // 16
     for said in shown[:: max(1, len(shown) // 16)]:
-        mn, k, address = map(lambda digits: int(digits, 0), re.match(r"mn (\d+), k (\d+).*?(0x[0-9a-f]+)", said).groups())
+        numbers = re.match(r"mn (\d+), k (\d+).*?(0x[0-9a-f]+)", said).groups()
+        mn, k, address = (int(digits, 0) for digits in numbers)
         assert addresses[mn, k] == address
 
 

@@ -101,7 +101,9 @@ def test_every_byte_of_a_descriptor_is_linked_with_the_fields_in_it():
     assert bytes(int(cell.text, 16) for cell in shown) == blob
     for field in ruler.fields:
         bits = range(field.low, field.high + 1)
-        assert {place for place, cell in enumerate(shown) if field.link in cell.link.split()} == {bit // 8 for bit in bits}
+        assert {place for place, cell in enumerate(shown) if field.link in cell.link.split()} == {
+            bit // 8 for bit in bits
+        }
     for place, cell in enumerate(shown):
         if not cell.link:
             assert blob[place] == 0

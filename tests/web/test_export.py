@@ -13,7 +13,13 @@ from tilescope.errors import RuleError
 from tilescope.web.export import exported
 from tilescope.web.pages import PAGES
 
-STATES = ["/swizzle?mode=64B&step=3", "http://127.0.0.1:8765/load?coords=16,8", "load?kind=im2col_map", "/tensor-core", "/banks"]
+STATES = [
+    "/swizzle?mode=64B&step=3",
+    "http://127.0.0.1:8765/load?coords=16,8",
+    "load?kind=im2col_map",
+    "/tensor-core",
+    "/banks",
+]
 
 
 def named(text):
@@ -48,7 +54,9 @@ def test_the_drawing_and_the_value_are_inside():
     assert ET.fromstring(base64.b64decode(found["svg"])).tag.endswith("svg")
 
 
-@pytest.mark.parametrize("url", ["/nowhere", "", "/swizzle?mode=64B&mode=32B", "/swizzle?mode=7", "/swizzle?mood=1", "http://[", "//"])
+@pytest.mark.parametrize(
+    "url", ["/nowhere", "", "/swizzle?mode=64B&mode=32B", "/swizzle?mode=7", "/swizzle?mood=1", "http://[", "//"]
+)
 def test_what_is_no_page_is_refused(url):
     with pytest.raises(RuleError):
         exported(url)

@@ -168,7 +168,10 @@ def test_cures_of_everything_that_the_rules_refuse_lead_to_pages(client):
         failing = dict(rule.failing) if hasattr(rule, "failing") and isinstance(rule.failing, dict) else {}
         if not {"data_type", "dims", "box"} <= failing.keys():
             continue
-        query = {name: ",".join(map(str, value)) if isinstance(value, tuple | list) else value for name, value in failing.items()}
+        query = {
+            name: ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+            for name, value in failing.items()
+        }
         answer = client.get("/tensor-map", params={"kind": "tensor_map"} | query)
         assert answer.status_code in (200, 422), rule.name
         for link in cures_of(answer.text):

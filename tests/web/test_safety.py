@@ -32,7 +32,9 @@ def test_names_of_this_machine_are_answered(client, host):
     assert client.get("/swizzle", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "", "[::1", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "", "[::1", "10.0.0.1"]
+)
 def test_other_names_are_refused_with_the_reason(client, host):
     answer = client.get("/swizzle", headers={"host": host})
     assert answer.status_code == 421
@@ -122,11 +124,13 @@ def test_names_of_fields_are_shown_as_text_too(client, markup_problems):
     assert markup_problems(answer.text) == []
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "-", "../../../etc/passwd", "pyproject.toml", "file:///etc/passwd", __file__])
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "-", "../../../etc/passwd", "pyproject.toml", "file:///etc/passwd", __file__]
+)
 def test_no_file_of_the_reader_is_opened(client, monkeypatch, path):
     client.get("/tensor-map")  # templates are read once
 
-    def refuse(*args, **kwargs):
+    def refuse(*args, **_):
         raise AssertionError(f"opened {args}")
 
     monkeypatch.setattr(builtins, "open", refuse)

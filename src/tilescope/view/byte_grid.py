@@ -7,9 +7,9 @@ byte   0  1  2  3  4  5  6  7 …      a cell is a byte, in the colour of the fi
 
 from __future__ import annotations
 
-from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.palette import Mark
-from tilescope.view.ruler import BitField, BitRuler, bit_span
+from tilescope.view.ruler import BitField, BitRuler
 
 _BYTES_PER_ROW = 16
 _BITS = 8
@@ -32,10 +32,10 @@ def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
     return Grid(title, (Tier.of("byte", range(width)),), tuple(rows))
 
 
-def _cell(number: int, byte: int, fields: tuple[BitField, ...]) -> Cell:
+def _cell(number: int, byte: int, fields: list[BitField]) -> Cell:
     low, high = number * _BITS, number * _BITS + _BITS - 1
     inside = [field for field in fields if field.low <= high and field.high >= low]
-    where = f"byte {number} = {byte:#04x}, bits {bit_span(low, high)}"
+    where = f"byte {number} = {byte:#04x}, bits {number_span(low, high)}"
     if not inside:
         return Cell(f"{byte:02x}", "unused", title=f"{where}: no field")
     said = "; ".join(f"{field.name} = {field.value}" for field in inside)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier
 
 _MOST_LINES = 256
 
@@ -50,10 +50,15 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
     for line in range(first_line, first_line + drawn):
         cells = tuple(_cell(line * CHUNKS_PER_LINE + place, chunks) for place in range(CHUNKS_PER_LINE))
         grid_rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), cells, ruled=line > first_line and line % 8 == 0))
-    banks = tuple(Header(f"{4 * place}-{4 * place + 3}", short=str(4 * place)) for place in range(CHUNKS_PER_LINE))
     notes = ["A cell is a 16-byte chunk and says which K step reads it."]
-    notes += [f"{lines - drawn} more lines are not drawn."] if drawn < lines else []
-    return Grid("Which K step reads each chunk", (Tier("bank", banks),), tuple(grid_rows), ("byte",), tuple(notes))
+    notes += [f"Drawn: {drawn} of {lines} lines."] if drawn < lines else []
+    return Grid(
+        "Which K step reads each chunk",
+        (Tier.of_ranges("bank", CHUNKS_PER_LINE, 4),),
+        tuple(grid_rows),
+        ("byte",),
+        tuple(notes),
+    )
 
 
 def _cell(place: int, chunks: dict[int, tuple[int, int, int, int]]) -> Cell:

@@ -17,8 +17,8 @@ from tilescope.view.palette import colour_of
 from tilescope.view.parts import Beside, Legend, Paragraph, Table, plain, words
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_canvas import Block, number
+from tilescope.view.svg_document import ruler_rows
 from tilescope.view.svg_grid import grid_block
-from tilescope.view.svg_ruler import ruler_block
 from tilescope.web.page import Drag
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other
@@ -119,7 +119,7 @@ def _grid_figure(part: Grid, drag: Drag | None, scale: float = 1.0) -> Markup:
 @_part.register
 def _(part: BitRuler, drag: Drag | None) -> Markup:
     table = Table(part.table_rows(), part.table_headings(), notes=part.notes)
-    return _figure(part.title, ruler_block(part), (), classes="tilescope ruler") + _part(table, drag)
+    return _figure(part.title, ruler_rows(part), (), classes="tilescope ruler") + _part(table, drag)
 
 
 def _figure(

@@ -24,7 +24,9 @@ def exported(url: str) -> str:
     try:
         place = urlsplit(url)
     except ValueError as error:
-        raise broken("page-query", "url", f"{shortened(url, 60)!r}: {error}", "the address of a page", "Try /swizzle.") from None
+        raise broken(
+            "page-query", "url", f"{shortened(url, 60)!r}: {error}", "the address of a page", "Try /swizzle."
+        ) from None
     name = unquote(place.path).strip("/")
     if name not in PAGES:
         raise RuleError([unknown_name("page", "url", name[:80], PAGES)])
