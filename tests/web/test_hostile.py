@@ -1,6 +1,6 @@
 """Thousands of hostile queries at every route: each is answered or refused, soon, and never with a traceback."""
 
-from time import perf_counter
+from time import process_time
 from urllib.parse import quote
 
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilescope.web.pages import PAGES
 
-LIMIT_SECONDS = 3  # a page takes a tenth of a second on a quiet machine; a loaded one is several times slower
+LIMIT_SECONDS = 1  # of the processor, for one request; other programs run on this machine
 FORMS = [(page, chosen) for page in PAGES.values() for chosen in page.forms]
 
 numbers = st.one_of(
@@ -52,9 +52,9 @@ def query_of(page, chosen):
 
 
 def asked(client, path, query):
-    began = perf_counter()
+    began = process_time()
     answer = client.get(path, params=query)
-    taken = perf_counter() - began
+    taken = process_time() - began
     assert answer.status_code in (200, 303, 414, 422), (path, query, answer.text[:300])
     assert "Traceback" not in answer.text
     assert taken < LIMIT_SECONDS, (path, query, taken)
