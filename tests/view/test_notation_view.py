@@ -79,7 +79,7 @@ def test_a_tensor_cores_operand_is_drawn_by_its_atoms_whatever_text_it_came_from
 def test_a_thread_value_layout_says_who_holds_what():
     modes = Modes(((4, 8), (2, 2)), ((32, 1), (16, 8)))
     drawn = draw(modes, shape=(16, 8))
-    holders, held = drawn.parts[:2]
+    holders, held = drawn.parts[0].parts
     for row, line in enumerate(holders.rows):
         for column, cell in enumerate(line.cells):
             thread, value = (int(word[1:]) for word in cell.text.split())

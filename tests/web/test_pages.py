@@ -4,6 +4,7 @@ import html
 import json
 import re
 import shlex
+import tracemalloc
 import xml.etree.ElementTree as ET
 from time import process_time
 
@@ -30,9 +31,18 @@ STATES = [
     "/load?coords=-8,-2&oob_fill=nan&smem_address=0x480",
     "/load?dims=100,9&strides_bytes=256&box=24,4&coords=88,7&operation=store&swizzle=64B",
     "/load?kind=im2col_map&coords=0,3,3,1&offsets=1,2",
+    "/layout?text=((4,8),(2,2)):((32,1),(16,8))&shape=16x8",
+    "/layout?text=(32,4):(4,1)",
+    "/layout?text=(8,(4,2)):(4,(1,32))&element_bits=16&major=K",
+    '/layout?text=Layout((64, 64), 16, swizzle="128B")&other=Layout((64, 64), 16, swizzle="64B", atom=(64, 32))',
+    "/layout?text=Layout((64, 64), 16)&other=Layout((64, 64), 16)",
+    "/layout?text=GMMA::Layout_MN_SW128_Atom<half_t>&other=(64,8):(8,1)&element_bits=16",
+    '/layout?text=Layout((128, 128), 16, atom=(8, 64), swizzle="128B")&smem_address=0x400',
     "/banks?tile=64x64&data_type=bf16&pattern=ldmatrix.x4&other=&swizzle=128B",
     "/banks?tile=64x64&data_type=bf16&pattern=ldmatrix.x4&other=st.b128 rows",
     "/banks?tile=32x32&pad=4",
+    "/banks?given=layout&text=(64,64):(64,1)&element_bits=16&other=st.b128 rows",
+    "/banks?given=lanes&pattern=ld.b128: lane * 32",
     "/tensor-core?tile=64x128&major=MN&operand=B&atom_order=row&smem_address=0x1000",
     "/tensor-core?reader=tcgen05&data_type=e4m3&tile=128x128",
     "/tensor-core?show=operand&element=9,17",
@@ -213,3 +223,40 @@ def test_a_tile_of_128_x_128_is_drawn_whole_and_within_a_second(client):
     page = page_of(client, state)
     assert process_time() - began < 1
     assert page.count("data-link=") == 2 * 128 * 8  # both sides, chunk by chunk
+
+
+# The most that each page takes, as slow as it can be made.
+LARGEST = [
+    "/plan?tile=512x256&fold=yes",
+    "/plan?tile=128x256&data_type=u8&consumer=ld.b8 columns",
+    "/banks?tile=128x256&data_type=u8&other=st.b8 columns",
+    "/banks?given=layout&text=(256,128):(128,1)&element_bits=8&pattern=transpose",
+    "/layout?text=(128,128):(129,1)&element_bits=64",
+    "/layout?text=(128,128):(128,1)&element_bits=8&other=(128,128):(1,128)",
+    "/layout?text=(1024,32):(32,1)&shape=1024x32",
+    "/tensor-core?tile=512x256",
+    "/tensor-core?tile=256x1024&data_type=u8",
+    "/load?dims=256,160&box=64,160&coords=0,0",
+    "/load?dims=256,256,256&box=64,256,7&coords=0,0,0",
+    "/load?kind=im2col_map&dims=64,160,160,2&pixels_per_column=1024",
+    "/swizzle?mode=xor:5,0,5",
+]
+
+
+@pytest.mark.parametrize("state", LARGEST)
+def test_the_largest_that_a_page_takes_needs_less_than_a_second(client, state):
+    page_of(client, state)  # imports and tables
+    began = process_time()
+    page_of(client, state)
+    assert process_time() - began < 1
+
+
+@pytest.mark.parametrize("state", LARGEST)
+def test_the_largest_that_a_page_takes_needs_less_than_200_megabytes(client, state):
+    tracemalloc.start()
+    try:
+        page_of(client, state)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 200_000_000

@@ -31,6 +31,7 @@ class Call:
     options: Mapping[str, Any] = field(default_factory=dict)
     name: str = "value"
     receiver: Call | None = None  # of a method: the call that gives its object
+    module: str = "tilescope"  # where the function is public; "builtins" is Python's own
 
     def run(self) -> Any:
         """The result; whatever the library raises goes through."""
@@ -40,24 +41,28 @@ class Call:
 
     def source(self) -> str:
         """The Python that does the same, imports included."""
+        imports: dict[str, None] = {"import tilescope as ts": None}
         lines: dict[str, str] = {}
-        self._write(lines)
-        return "\n".join(["import tilescope as ts", "", *lines.values()])
+        self._write(imports, lines)
+        return "\n".join([*imports, "", *lines.values()])
 
-    def _write(self, lines: dict[str, str]) -> None:
-        """Add the assignments that this call needs, then its own."""
+    def _write(self, imports: dict[str, None], lines: dict[str, str]) -> None:
+        """Add the imports and assignments that this call needs, then its own."""
         for argument in (self.receiver, *self.arguments, *self.options.values()):
             for inner in argument if isinstance(argument, list) else [argument]:
-                if isinstance(inner, Call) and inner.name:
-                    inner._write(lines)
-        lines[self.name] = f"{self.name} = {self.expression()}"
+                if isinstance(inner, Call):
+                    inner._write(imports, lines)
+        if self.module not in ("tilescope", "builtins"):
+            imports[f"from {self.module} import {self.function.__qualname__}"] = None
+        if self.name:
+            lines[self.name] = f"{self.name} = {self.expression()}"
 
     def expression(self) -> str:
         """The call alone; named arguments stand by their names, defaults are left out."""
         qualified = self.function.__qualname__
         if self.receiver is not None:
             qualified = f"{_printed(self.receiver)}.{qualified.rpartition('.')[2]}"
-        elif (self.function.__module__ or "").startswith("tilescope"):
+        elif self.module == "tilescope":
             qualified = f"ts.{qualified}"
         defaults = {name: parameter.default for name, parameter in signature(self.function).parameters.items()}
         pieces = [_printed(argument) for argument in self.arguments]

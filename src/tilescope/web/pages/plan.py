@@ -12,7 +12,9 @@ from tilescope.web.call import Call
 from tilescope.web.field import Field, choice, integer, optional, pair, text, tick
 from tilescope.web.page import Answer, Page, drawn, limited, written_argument
 
-MOST_ELEMENTS = 1 << 20
+_CONSUMERS = (None, "wgmma", "tcgen05", "ldmatrix")
+MOST_ELEMENTS = 1 << 17
+_MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted
 # option of plan: of the command
 _OPTIONS = {
     "major": "--major", "consumer": "--consumer", "arch": "--arch", "swizzle": "--swizzle", "atom_order": "--atom-order",
@@ -24,7 +26,8 @@ _OPTIONS = {
 def answer(_: str, asked: dict[str, Any]) -> Answer:
     """Every candidate, ranked, with the reasons of those that were refused."""
     mn, k = asked["tile"]
-    limited("elements", "tile", abs(mn * k), MOST_ELEMENTS, "Plan a tile that shared memory holds.")
+    most = MOST_ELEMENTS if asked["consumer"] in _CONSUMERS else _MOST_COUNTED
+    limited("elements", "tile", abs(mn * k), most, "Plan a smaller tile.")
     options = {name: asked[name] for name in _OPTIONS if asked[name] is not None}
     call = Call(plan, (asked["tile"], asked["data_type"]), options, "report")
     report = call.run()
@@ -45,7 +48,7 @@ _FIELDS = (
     Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE)),
     choice("major", "Contiguous", ("K", "MN")),
     Field("consumer", "Read by", "wgmma", _NAME, 'wgmma, tcgen05, ldmatrix, or a pattern such as "ld.b128 columns".',
-          ("wgmma", "tcgen05", "ldmatrix")),
+          _CONSUMERS[1:]),
     choice("arch", "Architecture", tuple(ARCH), "sm_90"),
     Field("swizzle", "Swizzle", "", _NAME, "Empty: all.", tuple(SWIZZLE)),
     Field("atom_order", "Atom order", "", _NAME, "column, row; empty: both.", ("column", "row")),

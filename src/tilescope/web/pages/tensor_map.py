@@ -47,7 +47,9 @@ def answer(kind: str, asked: dict[str, Any]) -> Answer:
 
 
 def _inspected(blob: bytes) -> Answer:
-    call = Call(inspect_tensor_map, (Call(bytes.fromhex, (blob.hex(),), name="blob"),), name="inspection")
+    call = Call(
+        inspect_tensor_map, (Call(bytes.fromhex, (blob.hex(),), name="blob", module="builtins"),), name="inspection"
+    )
     found = inspect_tensor_map(blob)
     drawing = drawn(found)
     parts = _without_findings(drawing.parts, found.violations)
