@@ -20,6 +20,7 @@ from typing import Any
 from tilescope.value import Row
 
 _LINE_WIDTH = 88
+_LARGE = 1 << 32  # addresses and words of descriptors, written in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,6 @@ def _printed(argument: Any, *, is_address: bool = False) -> str:
             return _printed(argument.name)
         case str() if '"' not in argument and "\\" not in argument and argument.isprintable():
             return f'"{argument}"'
-        case int() if is_address and not isinstance(argument, bool):
+        case int() if (is_address or argument >= _LARGE) and not isinstance(argument, bool):
             return hex(argument)
     return repr(argument)

@@ -268,6 +268,7 @@
 
   function setUp() {
     for (const control of document.querySelectorAll("[data-copy], #save-png, #theme")) control.hidden = false;
+    document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     indexCells();
     setUpPlayer();
     for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
