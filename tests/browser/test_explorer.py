@@ -14,7 +14,7 @@ from tilescope.web.pages import PAGES
 
 pytestmark = pytest.mark.browser
 
-FORMS = ["/", *(
+FORMS = ["/", "/tensor-map?box=128,300", *(
     f"/{page.name}" + (f"?{page.choice.name}={chosen}" if page.choice else "")
     for page in PAGES.values() for chosen in page.forms
 )]  # fmt: skip
@@ -39,7 +39,7 @@ def test_every_page_fits_a_phone(open_page, path):
 
 
 @pytest.mark.parametrize("path", FORMS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_page_loads_without_an_error_and_has_no_serious_fault_for_axe(open_page, path, scheme):
     page = open_page(path, scheme=scheme)
     found = Axe().run(page).response["violations"]

@@ -268,7 +268,8 @@
 
   function setUp() {
     for (const control of document.querySelectorAll("[data-copy], #save-png, #theme")) control.hidden = false;
-    document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    const here = document.querySelector(".bar nav [aria-current]");
+    if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
     indexCells();
     setUpPlayer();
     for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
