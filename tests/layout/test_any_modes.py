@@ -137,6 +137,16 @@ def test_a_parsed_call_equals_what_it_makes():
     assert ts.parse_layout("Layout((64, 16), 16)", major="MN") == Layout((64, 16), 16, major="MN")
 
 
+def test_nesting_is_kept_for_printing_and_does_not_count():
+    nested = ts.parse_layout("((8,8),(64,1)):((64,512),(1,0))", element_bits=16)
+    assert nested == Layout((64, 64), 16) == ts.parse_layout("(64,64):(64,1)", element_bits=16)
+    assert str(nested.modes) == "((8,8),(64,1)):((64,512),(1,0))"
+    assert (repr(nested), nested.atom, nested.major) == ("Layout((64, 64), 16)", (64, 64), "K")
+    assert nested != Layout((64, 64), 16, start=128)
+    assert nested != Layout((64, 64), 16, swizzle="128B")
+    assert Layout((64, 64), 16, swizzle="128B") == Layout((64, 64), 16, swizzle="xor:3,4,3")
+
+
 def test_scale_factors_are_a_layout():
     """The 128 x 4 scale factors of a block-scaled operand: 32 rows of 16 bytes, four groups of rows side by side."""
     scales = ts.parse_layout("((32,4),4):((16,4),1)", element_bits=8)

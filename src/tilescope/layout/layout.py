@@ -15,6 +15,7 @@ drawn or read by threads: `as_rows`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from math import prod
@@ -35,6 +36,7 @@ from tilescope.value import Value, hex_field, plain_int, row_field
 
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]
+_TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major")
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -128,14 +130,12 @@ class Layout(Value):
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The layout that `to_dict` described."""
         read = Value.from_dict.__func__  # type: ignore[attr-defined]
-        if not isinstance(data, Mapping) or "nesting" not in data:
-            return read(cls, data)  # type: ignore[no-any-return]
-        told_by_modes = ("shape", "atom", "atom_order", "padding_bytes", "major") if data["nesting"] else ()
-        kept = {name: value for name, value in data.items() if name not in ("nesting", *told_by_modes)}
-        if not told_by_modes:
-            return read(cls, kept)  # type: ignore[no-any-return]
-        rest, modes = read(cls, kept | {"shape": (8, 8)}), Modes.from_dict(data["nesting"])
-        return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)  # type: ignore[return-value]
+        nesting = data.get("nesting") if isinstance(data, Mapping) else None
+        if nesting is not None:  # says shape, atom and the rest
+            told = {name: data[name] for name in data if name not in ("nesting", *_TOLD_BY_MODES)}
+            rest, modes = read(cls, told | {"shape": (8, 8)}), Modes.from_dict(nesting)
+            return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)  # type: ignore[return-value]
+        return read(cls, {k: v for k, v in data.items() if k != "nesting"} if isinstance(data, Mapping) else data)  # type: ignore[no-any-return]
 
     @property
     def bit_modes(self) -> Modes:
@@ -179,12 +179,10 @@ class Layout(Value):
 
     def with_start(self, start: int) -> Layout:
         """The same tile at another shared address."""
-        problems = start_problems(self.element_bits, start)
-        if problems:
+        if problems := start_problems(self.element_bits, start):
             raise RuleError(problems)
-        moved = object.__new__(Layout)
-        given = self.tiling, self.element_bits, self.major, self.swizzle, plain_int(start) or 0, self.nesting
-        moved._fill(self.pairs, *given)
+        moved = copy(self)
+        object.__setattr__(moved, "start", plain_int(start))
         return moved
 
     @overload
@@ -375,7 +373,7 @@ class Layout(Value):
         said = [f"{self.shape}", f"{self.element_bits}"]
         if self.atom is None:
             modes = self.modes
-            said[0] = f"({_tuple(modes or self.bit_modes)})"
+            said[0] = repr(modes or self.bit_modes).removeprefix("Modes")
             said += [] if modes else ["unit_bits=1"]
         else:
             said += [f"atom={self.atom}"] if self.atom != self.shape else []
@@ -399,7 +397,3 @@ def _contiguous(pairs: tuple[Pairs, ...], element_bits: int) -> Major | None:
 
 def _nested(pairs: tuple[Pairs, ...]) -> Modes:
     return Modes.joined(*map(Modes.of_pairs, pairs))
-
-
-def _tuple(modes: Modes) -> str:
-    return f"{modes.shape}, {modes.stride}"

@@ -86,44 +86,44 @@ class AddressTerms(Value):
 
     @property
     def ptx(self) -> str:
-        """PTX that leaves the address in %a; %base and the indices are read, %t is overwritten."""
-        lines = [] if self._parts(8) else ["mov.u32 %a, %base;"]
-        whole = [(f"mad.lo.u32 %a, {{}}, {term.stride_bits // 8}, {{}};", term) for term in self._parts(8)]
-        for place, (line, term) in enumerate(whole):
+        """PTX that leaves the address in %a; %base and the indices are read, %t and %n are overwritten."""
+        lines: list[str] = []
+        sums = {"%a": "%base", "%n": "0"}  # where whole bytes and bits are summed, and what they start from
+        for term in self.terms:
+            target = "%n" if term.stride_bits % 8 else "%a"
             steps, digit = _ptx_digit(term)
-            lines += [*steps, line.format(digit, "%a" if place else "%base")]
-        narrow = self._parts(1)
-        for place, term in enumerate(narrow):
-            steps, digit = _ptx_digit(term)
-            lines += [*steps, f"mad.lo.u32 %n, {digit}, {term.stride_bits}, {'%n' if place else 0};"]
-        lines += ["shr.u32 %n, %n, 3;", "add.u32 %a, %a, %n;"] if narrow else []
+            stride = term.stride_bits // (1 if term.stride_bits % 8 else 8)
+            lines += [*steps, f"mad.lo.u32 {target}, {digit}, {stride}, {sums[target]};"]
+            sums[target] = target
+        if sums["%n"] == "%n":
+            lines += ["shr.u32 %n, %n, 3;", f"add.u32 %a, {sums['%a']}, %n;"]
+        elif not lines:
+            lines = ["mov.u32 %a, %base;"]
         return "\n".join([*lines, *_ptx_swizzle(self.swizzle)])
 
-    def _parts(self, unit: int) -> list[Term]:
-        """Terms that are whole bytes (unit 8), or that are not (unit 1)."""
-        return [term for term in self.terms if (term.stride_bits % 8 == 0) == (unit == 8)]
-
     def _sum(self, division: str) -> str:
-        steps = [(term.digit(division), term.stride_bits // 8) for term in self._parts(8)]
-        said = ["base", *(digit if step == 1 else f"{digit} * {step}" for digit, step in steps)]
-        narrow = [f"{term.digit(division)} * {term.stride_bits}" for term in self._parts(1)]
+        whole, narrow = ["base"], []
+        for term in self.terms:
+            digit, step = term.digit(division), term.stride_bits // 8
+            if term.stride_bits % 8:
+                narrow.append(f"{digit} * {term.stride_bits}")
+            else:
+                whole.append(digit if step == 1 else f"{digit} * {step}")
         if narrow:
-            said.append(f"{narrow[0] if len(narrow) == 1 else '(' + ' + '.join(narrow) + ')'} {division} 8")
-        return " + ".join(said)
+            whole.append(f"{narrow[0] if len(narrow) == 1 else '(' + ' + '.join(narrow) + ')'} {division} 8")
+        return " + ".join(whole)
 
 
 def _ptx_digit(term: Term) -> tuple[list[str], str]:
     """The instructions that make a term's digit in %t, and the register that holds it then."""
     lines, register = [], f"%{term.index}"
-    steps = ((term.divisor, "shr.u32", "div.u32"), (term.modulus or 1, "and.b32", "rem.u32"))
-    for number, by_bits, by_number in steps:
+    for number, by_bits, by_number in ((term.divisor, "shr.u32", "div.u32"), (term.modulus or 1, "and.b32", "rem.u32")):
         if number == 1:
             continue
-        if number & (number - 1):
-            lines.append(f"{by_number} %t, {register}, {number};")
-        else:
-            operand = number.bit_length() - 1 if by_bits == "shr.u32" else number - 1
-            lines.append(f"{by_bits} %t, {register}, {operand};")
+        op, operand = by_number, number
+        if number & (number - 1) == 0:
+            op, operand = by_bits, number.bit_length() - 1 if by_bits == "shr.u32" else number - 1
+        lines.append(f"{op} %t, {register}, {operand};")
         register = "%t"
     return lines, register
 

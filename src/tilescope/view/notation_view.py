@@ -101,9 +101,8 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
         modes.parts if len(modes.parts) == 2 else (*modes.parts[:1], Modes.joined(*modes.parts[1:] or (Modes(1, 0),)))
     )
     threads, values = (part.size for part in parts)
-    grids = [_held_grid(Modes.joined(*parts))]
-    if shape is not None:
-        grids.insert(0, _holder_grid(Modes.joined(*parts), shape))
+    held = _held_grid(Modes.joined(*parts))
+    grids = (held,) if shape is None else (Beside((_holder_grid(Modes.joined(*parts), shape), held)),)
     facts = Table((("layout", f"`{modes}`"), ("offsets", f"0 to {modes.cosize - 1}")))
     return Drawing(f"Thread-value layout of {threads} threads x {values} values", (Beside(tuple(grids)), facts))
 
