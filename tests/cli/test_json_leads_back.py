@@ -72,5 +72,5 @@ def test_what_a_command_prints_leads_back_to_its_value(arguments, kind, beside, 
 
 
 def test_every_command_is_among_them():
-    assert {arguments[0] for arguments, _, _ in PRINTED} == set(COMMANDS)
+    assert {arguments[0] for arguments, _, _ in PRINTED} == set(COMMANDS) - {"serve"}
     assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma.commands)

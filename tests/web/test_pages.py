@@ -15,6 +15,8 @@ from tilescope.value import EXTRA
 from tilescope.web.page import STEP
 from tilescope.web.pages import PAGES
 
+SVG = "{http://www.w3.org/2000/svg}"
+
 # A state of every form, and some that are not the defaults.
 STATES = [
     *(
@@ -112,10 +114,10 @@ def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(client, st
 @pytest.mark.parametrize("state", STATES)
 def test_a_saved_drawing_is_a_document_with_every_cell_of_the_page(client, state):
     drawing = ET.fromstring(saved(client, state, ".svg").text)
-    assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
-    links = {rect.get("data-link") for rect in drawing.iter("{http://www.w3.org/2000/svg}rect")} - {None}
-    on_page = {html.unescape(link) for link in re.findall(r'data-link="([^"]*)"', page_of(client, state))}
-    assert links == on_page
+    assert drawing.tag == f"{SVG}svg"
+    titles = [title.text for rect in drawing.iter(f"{SVG}rect") for title in rect.iter(f"{SVG}title")]
+    on_page = re.findall(r"<rect[^>]*><title>([^<]*)</title>", page_of(client, state))
+    assert titles == list(map(html.unescape, on_page))
 
 
 @pytest.mark.parametrize("state", STATES)

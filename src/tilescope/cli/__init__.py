@@ -40,7 +40,7 @@ COMMANDS = {
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "draw": ("draw:draw", "Draw any layout or thread-value layout, in any notation."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
-    "serve": ("serve:serve", "Open the explorer in a browser, or write one of its pages as a file."),
+    "serve": ("serve:serve", "Open the explorer in a browser, or export a page of it."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

@@ -105,7 +105,7 @@ def _(part: Grid, drag: Drag | None) -> Markup:
 
 
 def _grid_figure(part: Grid, drag: Drag | None, scale: float = 1.0) -> Markup:
-    drawn = grid_block(replace(part, title="", notes=()))
+    drawn = grid_block(replace(part, title="", notes=()), linked=True)
     hooks = _NOTHING
     if drag is not None and part.title == drag.grid:
         columns = " ".join(header.text for header in part.tiers[-1].headers)
@@ -119,7 +119,7 @@ def _grid_figure(part: Grid, drag: Drag | None, scale: float = 1.0) -> Markup:
 @_part.register
 def _(part: BitRuler, drag: Drag | None) -> Markup:
     table = Table(part.table_rows(), part.table_headings(), notes=part.notes)
-    return _figure(part.title, ruler_rows(part), (), classes="tilescope ruler") + _part(table, drag)
+    return _figure(part.title, ruler_rows(part, linked=True), (), classes="tilescope ruler") + _part(table, drag)
 
 
 def _figure(
