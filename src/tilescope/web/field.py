@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tilescope.errors import RuleError, Violation, broken, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.written import number, numbers
+from tilescope.written import pair as number_pair
 
 Reader: TypeAlias = Callable[[str, str], Any]  # (name of the field, its text) to the argument
-_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)")
-_INTEGER_CHARACTERS = 40
 
 
 def text(name: str, written: str) -> str:  # noqa: ARG001  the signature of a reader
@@ -19,38 +18,22 @@ def text(name: str, written: str) -> str:  # noqa: ARG001  the signature of a re
     return written.strip()
 
 
-def integer(name: str, written: str) -> int:
-    """An integer: 1024, 0x400, 1_024.
+def _for_fields(read: Callable[[str], Any], wanted: str) -> Reader:
+    """A reader of numbers whose refusals are violations of the rule about arguments."""
 
-    >>> integer("address", "0x400")
-    1024
-    """
-    plain = written.strip()
-    if len(plain) > _INTEGER_CHARACTERS or not _INTEGER.fullmatch(plain):
-        raise broken(
-            "argument-type", name, f"{name} = {shortened(written, 40)!r}", "an integer", "Write 1024 or 0x400."
-        )
-    return int(plain, 16) if "x" in plain.lower() else int(plain, 10)
+    def reading(name: str, written: str) -> Any:
+        try:
+            return read(written)
+        except ValueError as error:
+            found, instead = error.args
+            raise broken("argument-type", name, found, f"{name} is {wanted}", f"Write {instead}.") from None
 
-
-def integers(name: str, written: str) -> tuple[int, ...]:
-    """Integers separated by commas, blanks or x: 64,8 or 64 x 8.
-
-    >>> integers("box", "64, 8"), integers("tile", "128x64"), integers("coords", "")
-    ((64, 8), (128, 64), ())
-    """
-    plain = written.strip().strip("()[]")
-    if re.fullmatch(r"[1-9]\d*(\s*[xX]\s*\d+)+", plain):
-        plain = re.sub("[xX]", ",", plain)
-    return tuple(integer(name, piece) for piece in re.split(r"\s*,\s*|\s+", plain.strip(" ,")) if piece)
+    return reading
 
 
-def pair(name: str, written: str) -> tuple[int, int]:
-    """Two integers: a tile, an element."""
-    found = integers(name, written)
-    if len(found) != 2:
-        raise broken("argument-length", name, f"{name} has {len(found)} numbers", "two", "Write two, such as 128x64.")
-    return found[0], found[1]
+integer = _for_fields(number, "a number")
+integers = _for_fields(numbers, "numbers")
+pair = _for_fields(number_pair, "two numbers")
 
 
 def optional(read: Reader) -> Reader:
