@@ -52,6 +52,8 @@ STATES = [
     "/tensor-core?show=fragment&instruction=wgmma.m64n128k16&operand=D&data_type=f32",
     "/tensor-core?show=word&word=0x08400010",
     "/plan?tile=128x64&data_type=e4m3&arch=sm_100&consumer=tcgen05&stages=4",
+    "/plan?card=B200",
+    "/plan?arch=sm_80",
     "/plan?tile=64x64&consumer=ld.b128 columns&fold=yes&global_shape=4096x4096",
     "/plan?tile=64x64&major=MN&consumer=ldmatrix&operand=B",
 ]

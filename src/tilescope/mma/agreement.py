@@ -24,9 +24,9 @@ from tilescope.mma.diagnosis import Cause, Read, diagnosed
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
+from tilescope.reading import entries, integer, plain_int
 from tilescope.tensor_map import AnyMap
-from tilescope.tensor_map.reading import integer
-from tilescope.value import Value, entries, hex_field, plain_int
+from tilescope.value import Value, hex_field
 
 _MOST_ROWS = 256
 

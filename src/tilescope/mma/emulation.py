@@ -10,7 +10,7 @@ Numbers are summed exactly enough to compare: integers as such, floats in double
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +20,17 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
-from tilescope.mma.descriptor_loop import SmemOperand
+from tilescope.mma.consumer import CONSUMER, ConsumerName
+from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.packed import packed, unpacked
-from tilescope.mma.tcgen05_loop import tcgen05_descriptors
-from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
-from tilescope.value import is_one_of
+from tilescope.tma.packing import packed, unpacked
 
-Consumer = Literal["wgmma", "tcgen05", "ldmatrix"]
-CONSUMERS: tuple[Consumer, ...] = ("wgmma", "tcgen05", "ldmatrix")
 _HIGHEST_BOX = 256
 _MMA_M, _MMA_N = 16, 8
 
@@ -46,7 +43,7 @@ def emulate_mma(
     b: npt.ArrayLike,
     *,
     data_type: Any = None,
-    consumer: Consumer = "wgmma",
+    consumer: ConsumerName = "wgmma",
     a_major: Major = "K",
     b_major: Major = "K",
     swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
@@ -65,8 +62,8 @@ def emulate_mma(
     >>> bool((d == a @ b).all())
     True
     """
-    if not is_one_of(consumer, CONSUMERS):
-        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMERS)])
+    if not is_one_of(consumer, CONSUMER):
+        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMER)])
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
     left, right = (_elements(name, given, row) for name, given in (("a", a), ("b", b)))
     if left.shape[1] != right.shape[0]:
@@ -79,7 +76,8 @@ def emulate_mma(
     after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
     second = _tile(right.T.shape, row, b_major, b_swizzle, atom_order, after)
     smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
-    read = _read_fragments if consumer == "ldmatrix" else partial(_read_descriptors, consumer)
+    loop = CONSUMER[consumer].loop
+    read = _read_fragments if loop is None else partial(_read_descriptors, loop)
     operands: list[Matrix] = []
     tiles: tuple[tuple[SmemOperand, Layout, Matrix], ...] = (("A", first, left), ("B", second, right.T))
     for operand, tile, elements in tiles:
@@ -140,12 +138,15 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smem: Bytes, smem_ad
 
 
 def _read_descriptors(
-    consumer: Consumer, operand: SmemOperand, layout: Layout, row: DataType, smem: Bytes, smem_address: int
+    described: type[DescriptorLoop],
+    operand: SmemOperand,
+    layout: Layout,
+    row: DataType,
+    smem: Bytes,
+    smem_address: int,
 ) -> Matrix:
     """What the tensor core reads by descriptor, block by block and K step by K step."""
-    describe = wgmma_descriptors if consumer == "wgmma" else tcgen05_descriptors
-    loop = describe(layout, row, operand=operand)
-    return _values(smem, loop.addresses() - smem_address, row)
+    return _values(smem, described(layout, operand, row).addresses() - smem_address, row)
 
 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:

@@ -104,7 +104,7 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
     held = _held_grid(Modes.joined(*parts))
     grids = (held,) if shape is None else (Beside((_holder_grid(Modes.joined(*parts), shape), held)),)
     facts = Table((("layout", f"`{modes}`"), ("offsets", f"0 to {modes.cosize - 1}")))
-    return Drawing(f"Thread-value layout of {threads} threads x {values} values", (Beside(tuple(grids)), facts))
+    return Drawing(f"Thread-value layout of {threads} threads x {values} values", (*grids, facts))
 
 
 def _held_grid(modes: Modes) -> Grid:

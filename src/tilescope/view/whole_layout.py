@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import broken, in_number
+from tilescope.errors import broken, counted
 from tilescope.layout import Layout
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
@@ -136,6 +136,6 @@ def _held_cell(pieces: Pieces, place: int, held: list[tuple[int, int]]) -> Cell:
     if not held:
         return Cell("", "gap", title=f"{where}: not of the tile")
     row, first = held[0]
-    several = f", and {in_number(len(held) - 1, 'other')}" if len(held) > 1 else ""
+    several = f", and {counted(len(held) - 1, 'other')}" if len(held) > 1 else ""
     link = " ".join(f"{row},{first}" for row, first in held[:8])
     return Cell(f"{row},{first}", row, title=f"{where}: {pieces.where(row, first)}{several}", link=link)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.notation import parse_layout
 from tilescope.smem.access import Access
@@ -80,7 +80,7 @@ def _beside_its_cure(report: TileReport, cured: TileReport, label: str, search: 
         if isinstance(part, Grid) and report.excess:
             _, cure = next(pairs)
             assert cure.worst is not None
-            title = f"{cure.name} with {label}: {in_number(cure.worst.wavefronts, 'wavefront')}"
+            title = f"{cure.name} with {label}: {counted(cure.worst.wavefronts, 'wavefront')}"
             parts.append(Beside((part, bank_grid(cure.worst, title))))
         else:
             parts.append(part)

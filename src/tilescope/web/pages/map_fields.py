@@ -67,11 +67,9 @@ MAP_FORMS = {
 
 def map_arguments(kind: str, asked: Mapping[str, Any]) -> MapArguments:
     """The arguments of the map that the fields describe; strides that nobody gives are dense."""
-    from tilescope.cli.map_options import with_strides
-
     given = {each.name: asked[each.name] for each in MAP_FORMS[kind]}
     said = {name: value for name, value in given.items() if value is not None}
-    return with_strides(MapArguments.of({"kind": kind} | said))
+    return MapArguments.of({"kind": kind} | said).completed()
 
 
 def map_call(arguments: MapArguments) -> Call:

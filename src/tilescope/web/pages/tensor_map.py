@@ -8,9 +8,9 @@ from typing import Any
 
 from tilescope.errors import RuleError, Violation
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import descriptor_bytes
+from tilescope.tensor_map.source import MapSource
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.view.byte_grid import byte_grid
 from tilescope.view.drawing import Drawing
@@ -21,7 +21,6 @@ from tilescope.web.call import Call
 from tilescope.web.field import Field, choice
 from tilescope.web.page import Answer, Page, drawn, written_argument
 from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call, map_options
-from tilescope.web.pages.pasted import pasted_map
 
 _BYTES = "bytes"
 _SAMPLE = TensorMap("bf16", (72, 16), (144,), (64, 8), swizzle="128B")
@@ -95,12 +94,12 @@ def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:
     """The query that a pasted map turns into: its arguments, or its bytes where they are no sound map."""
     if PASTE not in query:
         return None
-    found = pasted_map(query[PASTE])
-    if isinstance(found, MapArguments):
-        return {"kind": found.map_class.kind} | _written(found.given)
-    tensor_map = inspect_tensor_map(found).tensor_map
+    found = MapSource.read(query[PASTE].encode("utf-8", errors="replace"))
+    if found.blob is None:
+        return {"kind": found.asked[0].map_class.kind} | _written(found.asked[0].given)
+    tensor_map = inspect_tensor_map(found.blob).tensor_map
     if tensor_map is None:
-        return {"kind": _BYTES, "hex": found.hex()}
+        return {"kind": _BYTES, "hex": found.blob.hex()}
     return {"kind": tensor_map.kind} | _written({name: getattr(tensor_map, name) for name in tensor_map.readers})
 
 
