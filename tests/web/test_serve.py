@@ -1,12 +1,15 @@
 """The command: a server on loopback, and one sentence where something is missing."""
 
 import builtins
+import io
 import re
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +76,15 @@ def test_help_imports_no_server(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", watched)
     assert tilescope.cli.run(["serve", "--help"]) == 0
+
+
+def test_the_package_with_its_pages_stays_below_a_megabyte():
+    package = Path(tilescope.cli.__file__).parent.parent
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path in package.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                wheel.write(path, path.relative_to(package.parent))
+    names = {Path(name).name for name in wheel.namelist()}
+    assert {"base.html", "page.html", "first.html", "refusal.html", "explorer.css", "explorer.js"} <= names
+    assert len(written.getvalue()) < 1_000_000
