@@ -122,51 +122,51 @@
     else if (acts[act]) { pause(); acts[act](); }
   });
 
-  // Dragging: the columns and rows of the grid say which coordinate each cell has.
+  // Dragging: the columns and rows of the grid say which coordinate each cell has. The box's cells go along with the
+  // mouse; the server is asked when it is let go.
   let dragged = null;
-  function placeOf(figure, cell) {
-    const rows = rowsOf(figure);
+  function placeOf(rows, cell) {
     const line = rows.findIndex((row) => row.includes(cell));
     return line < 0 ? null : [rows[line].indexOf(cell), line];
   }
   function dragTo(cell) {
-    const { figure, from } = dragged;
-    const to = placeOf(figure, cell);
+    const { figure, rows, from, box } = dragged, to = placeOf(rows, cell);
     if (!to) return;
-    const columns = figure.dataset.columns.split(" ").map(Number), rows = figure.dataset.rows.split(" ").map(Number);
-    const field = $(`field-${figure.dataset.drag}`);
+    const columns = figure.dataset.columns.split(" ").map(Number), lines = figure.dataset.rows.split(" ").map(Number);
     const coords = [...dragged.coords];
     coords[Number(figure.dataset.across)] += columns[to[0]] - columns[from[0]];
-    if (figure.dataset.down !== "") coords[Number(figure.dataset.down)] += rows[to[1]] - rows[from[1]];
-    field.value = coords.join(",");
-    say(`coordinates ${field.value}`);
-    dragged.moved = true;
+    if (figure.dataset.down !== "") coords[Number(figure.dataset.down)] += lines[to[1]] - lines[from[1]];
+    dragged.value = coords.join(",");
+    say(`coordinates ${dragged.value}`);
+    unmark();
+    for (const [column, line] of box) rows[line + to[1] - from[1]]?.[column + to[0] - from[0]]?.classList.add("near");
   }
   document.addEventListener("pointerdown", (event) => {
     const cell = cellOf(event.target), figure = cell?.closest("[data-drag]");
     if (!figure || !live || event.button) return;
-    const field = $(`field-${figure.dataset.drag}`);
-    const across = Number(figure.dataset.across), down = Number(figure.dataset.down || 0);
-    const written = field.value.split(/[\s,]+/).filter(Boolean).map(Number);
-    const rank = Math.max(across, down) + 1;
-    const coords = written.length ? written : Array($("field-dims").value.split(/[\s,x]+/).filter(Boolean).length || rank).fill(0);
-    dragged = { figure, from: placeOf(figure, cell), coords, moved: false };
+    const rows = rowsOf(figure), from = placeOf(rows, cell);
+    const written = $(`field-${figure.dataset.drag}`).value.split(/[\s,]+/).filter(Boolean).map(Number);
+    const rank = $("field-dims").value.split(/[\s,x]+/).filter(Boolean).length;
+    const box = rows.flatMap((row, line) => row.flatMap((each, column) => each.dataset.link ? [[column, line]] : []));
+    dragged = { figure, rows, from, box, coords: written.length ? written : Array(rank).fill(0), value: null };
     figure.classList.add("dragging");
     event.preventDefault();
-    for (const other of figure.querySelectorAll("[data-link]")) other.classList.add("near");
   });
   document.addEventListener("pointermove", (event) => {
-    if (!dragged) return;
-    const cell = cellOf(document.elementFromPoint(event.clientX, event.clientY));
-    if (cell && dragged.figure.contains(cell)) { dragTo(cell); clearTimeout(timer); timer = setTimeout(ask, 60); }
+    const cell = dragged && cellOf(document.elementFromPoint(event.clientX, event.clientY));
+    if (cell && dragged.figure.contains(cell)) dragTo(cell);
   });
   document.addEventListener("pointerup", () => {
     if (!dragged) return;
-    dragged.figure.classList.remove("dragging");
-    const { moved } = dragged;
+    const { figure, value } = dragged;
     dragged = null;
-    if (moved) { clearTimeout(timer); ask(); } else unmark();
+    figure.classList.remove("dragging");
+    unmark();
+    if (value === null) return;
+    $(`field-${figure.dataset.drag}`).value = value;
+    ask();
   });
+  document.addEventListener("pointercancel", () => { dragged?.figure.classList.remove("dragging"); dragged = null; });
 
   // The next page: the form's fields that differ from their defaults make the address.
   function address() {
