@@ -218,6 +218,8 @@ def test_pasted_bytes_that_are_no_map_are_shown_bit_by_bit(client):
 
 def test_a_place_in_a_walk_is_part_of_the_address(client):
     assert 'data-step="5"' in page_of(client, f"/swizzle?{STEP}=5")
+    for strange in ("-1", "x", "\uff15", "9" * 9):
+        assert 'data-step="0"' in page_of(client, f"/swizzle?{STEP}={strange}")
 
 
 def test_a_tile_of_128_x_128_is_drawn_whole_and_within_a_second(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,7 +16,7 @@ from tilescope.errors import RuleError, Violation
 from tilescope.view.palette import CHUNK_COLOURS, ROLES
 from tilescope.view.svg_canvas import hatchings, style_sheet
 from tilescope.web.drawn import drawing_html
-from tilescope.web.page import STEP, Answer, Form
+from tilescope.web.page import Answer, Form
 from tilescope.web.pages import PAGES
 
 
@@ -64,7 +65,7 @@ def render_form(form: Form, step: str = "", *, standalone: dict[str, Any] | None
         form=form, page=form.page, answer=answer, standalone=standalone,
         violations=[_shown(form, each) for each in said],
         drawing=None if answer is None else drawing_html(answer.drawing, answer.drag),
-        steps=None if answer is None else _steps(answer), step=step if step.isdecimal() else "0",
+        steps=None if answer is None else _steps(answer), step=step if re.fullmatch("[0-9]{1,6}", step) else "0",
     )  # fmt: skip
     return Rendered(200 if answer is not None else 422, html)
 
@@ -100,6 +101,3 @@ def _inert(text: str) -> str:
     '["\\u003c/script\\u003e"]'
     """
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-__all__ = ["STEP", "Rendered", "render_first", "render_form", "render_refusal", "static_file"]
