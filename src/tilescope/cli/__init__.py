@@ -41,6 +41,7 @@ COMMANDS = {
     "draw": ("draw:draw", "Draw any layout or thread-value layout, in any notation."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "watch": ("watch:watch", "Run a program; explain each tensor map that the driver refuses."),
+    "serve": ("serve:serve", "Open the explorer in a browser, or export a page of it."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

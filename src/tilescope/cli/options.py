@@ -6,28 +6,37 @@ import re
 from collections.abc import Callable
 from functools import reduce, wraps
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import click
 
+from tilescope import written
 from tilescope.cli.output import STDOUT, Output
 from tilescope.errors import shortened
 
 Command: TypeAlias = Callable[..., Any]
+Read = TypeVar("Read")
 LARGEST_EXTENT = 1 << 32  # of a tensor
 SMEM_ADDRESS_END = 1 << 32
 
 
-def number(text: str) -> int:
-    """An integer as people write it: 1024, 0x400, 0b1000, 1_024. For `type=` of an option or argument.
+def _for_options(read: Callable[[str], Read]) -> Callable[[str], Read]:
+    """A reader for `type=` of an option or argument: what it says of a wrong text, click says with the option's name."""
 
-    >>> number("0x400"), number("1_024"), number("-16")
-    (1024, 1024, -16)
-    """
-    try:
-        return int(text, 10 if text.strip().lstrip("+-").isdecimal() else 0)
-    except ValueError:
-        raise click.BadParameter(f"{shortened(text, 40)!r} is not a number; write 1024, 0x400 or 1_024.") from None
+    @wraps(read)
+    def reading(text: str) -> Read:
+        try:
+            return read(text)
+        except ValueError as error:
+            found, instead = error.args
+            raise click.BadParameter(f"{found}; write {instead}.") from None
+
+    return reading
+
+
+number = _for_options(written.number)
+numbers = _for_options(written.numbers)
+pair = _for_options(written.pair)
 
 
 def byte_count(text: str) -> int:
@@ -44,31 +53,6 @@ def address(text: str) -> int:
     if found >= SMEM_ADDRESS_END:
         raise click.BadParameter(f"{shortened(text, 40)} is beyond shared memory, whose addresses have 32 bits.")
     return found
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Numbers as people list them: 4096,4096 or 4096x4096 or (64, 8) or "64 32 32 8".
-
-    >>> numbers("4096,0x40"), numbers("64 x 32"), numbers("(64,)"), numbers("")
-    ((4096, 64), (64, 32), (64,), ())
-    """
-    plain = text.strip().strip("()[]{}").strip()
-    if re.fullmatch(r"[1-9]\d*(\s*[xX*]\s*\d+)+", plain):
-        pieces = re.split(r"\s*[xX*]\s*", plain)
-    else:
-        pieces = re.split(r"\s*,\s*|\s+", re.sub(r"\s*,$", "", plain)) if plain else []
-    if "" in pieces:
-        raise click.BadParameter(f"{shortened(text, 40)!r} has a comma without a number.")
-    return tuple(number(piece) for piece in pieces)
-
-
-def pair(text: str) -> tuple[int, int]:
-    """Two indices: 5,8."""
-    found = numbers(text)
-    if len(found) != 2:
-        count = "is one number" if len(found) == 1 else f"has {len(found)} numbers"
-        raise click.BadParameter(f"{shortened(text, 40)!r} {count}; write two, such as 5,8.")
-    return found[0], found[1]
 
 
 def extents(text: str) -> tuple[int, ...]:

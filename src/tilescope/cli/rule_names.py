@@ -10,6 +10,9 @@ RULE_NAMES = {
     # what commands are given
     "npy-file": "A .npy file holds one array of numbers, as np.save writes it.",
     "npy-type": "Elements of a .npy file that say no type, as bfloat16 and fp8 do there, are named by a --type of their width.",
+    "page-limit": "A page of the explorer takes only so much at once; the command line takes more.",
+    "page-query": "The address of a page gives every field once.",
+    "serve-port": "The explorer listens on a port that no other program has taken.",
     "drawing": "--svg is for values that have a drawing.",
     "unknown-topic": "explain knows terms, rules, fields, swizzle modes, data types and architectures.",
     # maps that programs under watch make
@@ -24,6 +27,7 @@ RULE_NAMES = {
     "canonical-swizzle": "Tensor cores read K-major and MN-major operands with certain swizzles each, and with no other.",
     "canonical-element": "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
     "descriptor-layout": "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    "layout-difference": "Two layouts are drawn side by side where they are of one tile, with elements of one width.",
     "layout-atoms": "A copy, a plan or a search needs a tile of rows in equal atoms; other strides have addresses alone.",
     "shape-stride": "Shape and stride are integers, or tuples nested alike; extents are at least 1.",
     # notations

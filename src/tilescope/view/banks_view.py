@@ -152,7 +152,11 @@ def _lines(report: BankReport, group: BankGroup) -> dict[int, list[Cell]]:
         waits = bank in waiting
         said = f"bytes {place:#x} to {place + cell_bytes - 1:#x}, {_bank_words(bank, cell_bytes)}: {_lanes_say(lanes)}"
         cells[byte // cell_bytes] = Cell(
-            _cell_words(lanes), lanes[0], "collision" if waits else "", said + (", waits for others" if waits else "")
+            _cell_words(lanes),
+            lanes[0],
+            "collision" if waits else "",
+            said + (", waits for others" if waits else ""),
+            link=f"lanes{group.lanes[0]}-bank{bank}",  # those that wait for each other
         )
     return lines
 

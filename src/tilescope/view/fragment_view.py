@@ -88,7 +88,8 @@ def _element_grid(
         where = f"{row_name} {_span(row, block.rows)}, {column_name} {_span(column, block.columns)}"
         register, bit = fragment.register_of(number)
         title = f"{where}: thread {holder}, values from {number} (register {register}, from bit {bit})"
-        return Cell(f"T{holder}V{number}", holder % _WARP, "focus" if holder == lane else "", title)
+        name = f"T{holder}V{number}"
+        return Cell(name, holder % _WARP, "focus" if holder == lane else "", title, link=f"{name} T{holder}")
 
     lines = tuple(
         Row((_span(row, block.rows),), tuple(cell(row, column) for column in columns), row > rows[0] and row % 8 == 0)
@@ -146,7 +147,8 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
         text = _held(coords[thread, first : first + block.elements])
         values = f"thread {thread}, values {_span(first, block.elements)}"
         title = f"{values}: ({text}) of matrix {matrix[thread, first]}"
-        return Cell(text, thread % _WARP, "focus" if thread == lane else "", title)
+        link = f"T{thread}V{first} T{thread}"
+        return Cell(text, thread % _WARP, "focus" if thread == lane else "", title, link=link)
 
     threads = range(warp * _WARP, (warp + 1) * _WARP)
     lines = tuple(

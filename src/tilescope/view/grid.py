@@ -32,8 +32,10 @@ def number_span(first: int, last: int, between: str = "-") -> str:
 class Cell:
     """One cell: short text, a colour (chunk number or role), a mark, and a sentence for the tooltip.
 
+    Cells of one drawing that show the same thing share a word of `link`: a page that knows the mouse marks them all.
+
     >>> Cell("3", 3, title="line 0, chunk 3")
-    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1)
+    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1, link='')
     """
 
     text: str = ""
@@ -41,6 +43,7 @@ class Cell:
     mark: Mark = ""
     title: str = ""
     span: int = 1  # columns it covers
+    link: str = ""  # words, separated by blanks
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation import Conversion
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.operand_view import Element, draw_operand
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 
@@ -29,7 +29,7 @@ _BANK_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Pieces:
+class Pieces:
     """A tile cut into pieces that lie whole in shared memory, contiguous index left to right."""
 
     addresses: npt.NDArray[np.int64]  # of each piece's first byte: rows x pieces
@@ -37,6 +37,11 @@ class _Pieces:
     piece_bytes: int
     row_name: str
     column_name: str
+
+    def where(self, row: int, first: int) -> str:
+        """The elements of a piece, such as "mn 1, k 8 to 15"."""
+        last = first + self.piece_elements - 1
+        return f"{self.row_name} {row}, {self.column_name} {number_span(first, last, ' to ')}"
 
 
 def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
@@ -52,7 +57,7 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
         ("from", f"`{conversion.source}`"),
         ("to", f"`{conversion.result}`"),
         ("unsaid there", said or "nothing: the text says all"),
-        ("tile", _described(conversion.layout)),
+        ("tile", described(conversion.layout)),
         ("compared", f"{conversion.compared} addresses of both texts, all equal"),
     ]
     parts: list[Part] = []
@@ -61,7 +66,7 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
             _grid("The given text", conversion.layout),
             _grid(f"Read again from {conversion.notation}", conversion.read_again()),
         )
-        parts += [Beside(grids), Paragraph(_key(conversion.layout))]
+        parts += [Beside(grids), Paragraph(key_sentence(_pieces(conversion.layout)))]
     return Drawing(f"The same layout in {conversion.notation}", (*parts, Table(tuple(facts))))
 
 
@@ -81,7 +86,9 @@ def draw_layout(layout: Layout, element: Element | None = None) -> Drawing:
         facts.append((f"element {', '.join(map(str, element))}", f"address {layout.address(*element):#x}"))
     facts.append(("address", f"`{layout.terms().c}`"))
     grid = _grid("The tile in shared memory", layout)
-    return Drawing(f"A tile of {_described(layout)}", (grid, Paragraph(_key(layout)), Table(tuple(facts))))
+    return Drawing(
+        f"A tile of {described(layout)}", (grid, Paragraph(key_sentence(_pieces(layout))), Table(tuple(facts)))
+    )
 
 
 def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
@@ -105,7 +112,8 @@ def _held_grid(modes: Modes) -> Grid:
     index = modes.offsets()
     shown = index[:_MOST_THREADS, :_MOST_COLUMNS]
     rows = tuple(
-        Row((f"T{thread}",), tuple(Cell(str(at), thread % 8, title=f"thread {thread}, value {value}: index {at}")
+        Row((f"T{thread}",), tuple(Cell(str(at), thread % 8, title=f"thread {thread}, value {value}: index {at}",
+                                        link=f"T{thread}V{value} T{thread}")
                                    for value, at in enumerate(line)))
         for thread, line in enumerate(shown.tolist())
     )  # fmt: skip
@@ -128,7 +136,8 @@ def _holder_grid(modes: Modes, shape: tuple[int, int]) -> Grid:
             held = holder.get(row + column * rows, [])
             said = f"({row}, {column}): " + (", ".join(f"thread {t} value {v}" for t, v in held[:4]) or "nobody")
             first = f"T{held[0][0]} V{held[0][1]}" + ("+" if held[1:] else "") if held else ""
-            cells.append(Cell(first, held[0][0] % 8 if held else "unused", title=said))
+            link = " ".join([f"T{t}V{v}" for t, v in held[:4]] + [f"T{t}" for t, _ in held[:1]])
+            cells.append(Cell(first, held[0][0] % 8 if held else "unused", title=said, link=link))
         lines.append(Row((str(row),), tuple(cells)))
     tier = Tier.of("column", range(min(columns, _MOST_COLUMNS)))
     drawn = len(lines), min(columns, _MOST_COLUMNS)
@@ -145,33 +154,37 @@ def _cut(shown: tuple[int, ...], whole: tuple[int, ...], names: tuple[str, str])
     return (f"The first {' and '.join(cut)}.",) if cut else ()
 
 
-def _described(layout: Layout) -> str:
+def described(layout: Layout) -> str:
+    """The tile's extents, its elements' width, and which index is contiguous."""
     extents = " x ".join(map(str, layout.shape))
     contiguous = {"K": ": mn x k, k contiguous", "MN": ": mn x k, mn contiguous", None: ""}[layout.major]
     return f"{extents} elements of {layout.element_bits} bits{contiguous}"
 
 
-def _key(layout: Layout) -> str:
-    pieces = _pieces(layout)
+def key_sentence(pieces: Pieces) -> str:
+    """What a cell of a tile is, and says."""
+    elements = "one element" if pieces.piece_elements == 1 else f"{pieces.piece_elements} elements"
     return (
-        f"A cell is {_elements(pieces.piece_elements)} of the tile ({pieces.piece_bytes} bytes); its number is the "
+        f"A cell is {elements} of the tile ({pieces.piece_bytes} bytes); its number is the "
         f"{pieces.piece_bytes}-byte place that holds it, counted from shared address 0. One colour, one chunk of the banks."
     )
 
 
-def _elements(count: int) -> str:
-    return "one element" if count == 1 else f"{count} elements"
-
-
-def _pieces(layout: Layout) -> _Pieces:
-    """The widest pieces, up to 16 bytes, that no row's swizzle takes apart."""
+def row_addresses(layout: Layout) -> npt.NDArray[np.int64]:
+    """The address of every element, by rows and columns of the drawing."""
     rows = layout.as_rows()
-    addresses = np.asarray(rows.address(*np.ix_(*map(np.arange, rows.shape))))
-    row_name, column_name = rows.names
-    count = max(1, CHUNK_BYTES * 8 // layout.element_bits)
+    return np.asarray(rows.address(*np.ix_(*map(np.arange, rows.shape))))
+
+
+def pieces_of(
+    addresses: npt.NDArray[np.int64], layout: Layout, names: tuple[str, str] | None = None, most: int | None = None
+) -> Pieces:
+    """The widest pieces, up to 16 bytes and `most` elements, that no row's swizzle takes apart."""
+    count = most or max(1, CHUNK_BYTES * 8 // layout.element_bits)
     while count > 1 and not _whole(addresses, count, layout.element_bits):
         count //= 2
-    return _Pieces(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), row_name, column_name)
+    row_name, column_name = names or layout.as_rows().names
+    return Pieces(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), row_name, column_name)
 
 
 def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> bool:
@@ -183,6 +196,10 @@ def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> b
     runs = addresses.reshape(rows, columns // count, count)
     expected = runs[:, :, :1] + np.arange(count) * element_bits // 8
     return bool((runs == expected).all() and (runs[:, :, 0] % length == 0).all())
+
+
+def _pieces(layout: Layout) -> Pieces:
+    return pieces_of(row_addresses(layout), layout)
 
 
 def _grid(title: str, layout: Layout) -> Grid:
@@ -201,10 +218,8 @@ def _grid(title: str, layout: Layout) -> Grid:
     return Grid(title, (tier,), tuple(grid_rows), (pieces.row_name,), cut)
 
 
-def _cell(pieces: _Pieces, row: int, first: int, address: int) -> Cell:
+def _cell(pieces: Pieces, row: int, first: int, address: int) -> Cell:
     chunk = address // CHUNK_BYTES
     bank = address // _BANK_BYTES % (CHUNKS_PER_LINE * CHUNK_BYTES // _BANK_BYTES)
-    last = first + pieces.piece_elements - 1
-    where = f"{pieces.column_name} {first}" if last == first else f"{pieces.column_name} {first} to {last}"
-    title = f"{pieces.row_name} {row}, {where}: at {address:#x}, from bank {bank}"
+    title = f"{pieces.where(row, first)}: at {address:#x}, from bank {bank}"
     return Cell(str(address // pieces.piece_bytes), int(chunk % CHUNKS_PER_LINE), title=title)

@@ -164,7 +164,7 @@ class _Operand:
                 address = self.tile.address(row, column)
                 place = address % SMEM_LINE_BYTES // CHUNK_BYTES
                 title = f"mn {mn}, k {k}: bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
-                cells.append(Cell(f"{address:#05x}", place, self._mark(row, column), title))
+                cells.append(Cell(f"{address:#05x}", place, self._mark(row, column), title, link=f"{address:x}"))
             rows.append(Row((str(line[0][0]),), tuple(cells)))
         headers = (Header(_extent(column, self.per_chunk), short=str(column)) for _, column in chunks[0])
         note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
@@ -184,7 +184,7 @@ class _Operand:
                 mn, k = oriented(self.canonical.major, row, column)
                 core_matrix = number * CHUNK_BYTES // self.canonical.swizzle.atom_bytes
                 title = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}: from mn {mn}, k {k}; core matrix {core_matrix}"
-                cells.append(Cell(f"{mn},{k}", core_matrix, self._mark(row, column), title))
+                cells.append(Cell(f"{mn},{k}", core_matrix, self._mark(row, column), title, link=f"{address:x}"))
             rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), tuple(cells)))
         banks = tuple(Header(f"{4 * place}-{4 * place + 3}", short=str(4 * place)) for place in range(CHUNKS_PER_LINE))
         note = "A cell names the mn,k that its chunk starts with. Colour: the core matrix, a column of chunks."

@@ -164,7 +164,7 @@ def _chunk_cell(number: int, chunks: int) -> Cell:
     if number < 0:
         return Cell("", "gap")
     row, chunk = divmod(number, chunks)
-    return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}")
+    return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:

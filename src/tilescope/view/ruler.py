@@ -37,6 +37,11 @@ class BitField:
     colour: Tint | None = None  # None: the next of the eight
     mark: Mark = ""
 
+    @property
+    def link(self) -> str:
+        """The word that links all pieces of this field with the bytes that hold it."""
+        return self.name.replace(" ", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -93,10 +98,14 @@ class BitRuler:
         bits = [bit for each in sorted(self.fields, key=_low) for bit in range(each.low, each.high + 1)]
         assert bits == sorted({*bits} & {*range(self.bits)}), (self.title, "fields overlap or leave the word")
 
-    def rows(self) -> tuple[RulerRow, ...]:
-        """What to draw, row by row; keys start again at "a" in every row, fields without a colour take the eight in turn."""
+    def coloured_fields(self) -> list[BitField]:
+        """The fields from the lowest bit up; those without a colour take the eight in turn."""
         ordered = enumerate(sorted(self.fields, key=_low))
-        fields = [each if each.colour is not None else replace(each, colour=number) for number, each in ordered]
+        return [each if each.colour is not None else replace(each, colour=number) for number, each in ordered]
+
+    def rows(self) -> tuple[RulerRow, ...]:
+        """What to draw, row by row; keys start again at "a" in every row."""
+        fields = self.coloured_fields()
         names = {each.name.casefold() for each in fields}
         keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
         rows: list[RulerRow] = []

@@ -66,10 +66,11 @@ def label(x: float, y: float, text: str, classes: str) -> str:
     return f'<text x="{number(x)}" y="{number(y)}"{said}>{escaped(text)}</text>' if text else ""
 
 
-def box(x: float, width: float, height: float, classes: str, title: str = "", y: float = 0) -> str:
-    """A rectangle; `title` is its tooltip."""
+def box(x: float, width: float, height: float, classes: str, title: str = "", y: float = 0, link: str = "") -> str:
+    """A rectangle; `title` is its tooltip, and boxes that share a word of `link` belong together."""
     top = f' y="{number(y)}"' if y else ""
     shape = f'<rect x="{number(x)}"{top} width="{number(width)}" height="{number(height)}" class="{classes}"'
+    shape += f' data-link="{escaped(link)}"' if link else ""
     return f"{shape}><title>{escaped(title)}</title></rect>" if title else shape + "/>"
 
 

@@ -65,7 +65,7 @@ def _rigid_width(part: Part) -> float:
         return sum(_rigid_width(each) or _NARROW_TEXT for each in part.parts) + _BESIDE_GAP * (len(part.parts) - 1)
     if isinstance(part, Grid):
         return grid_width(part)
-    return _ruler_rows(part).width if isinstance(part, BitRuler) else 0
+    return ruler_rows(part).width if isinstance(part, BitRuler) else 0
 
 
 @singledispatch
@@ -87,7 +87,7 @@ def _grid(part: Grid, width: float) -> Block:  # noqa: ARG001  a grid has its ow
 @block_of.register
 def _ruler(part: BitRuler, width: float) -> Block:
     table = Table(part.table_rows(), part.table_headings(), notes=part.notes)
-    return below([_subtitle(part.title, width), _ruler_rows(part), block_of(table, width)], gap=12)
+    return below([_subtitle(part.title, width), ruler_rows(part), block_of(table, width)], gap=12)
 
 
 @block_of.register
@@ -148,15 +148,15 @@ def _subtitle(title: str, width: float) -> Block:
     return prose(title, width, size=15, classes="sub")
 
 
-def _ruler_rows(ruler: BitRuler) -> Block:
-    """The rows of the ruler, without title and table."""
+def ruler_rows(ruler: BitRuler, *, linked: bool = False) -> Block:
+    """The rows of the ruler, without title and table; `linked` fields bear their links, for a page with a script."""
     rows = ruler.rows()
     names = max((mono_width(ruler.row_label(row), SMALL) for row in rows), default=0.0)
     stub = names + 12 if names else 0.0
-    return below([_ruler_row(ruler, row, stub) for row in rows], gap=6)
+    return below([_ruler_row(ruler, row, stub, linked) for row in rows], gap=6)
 
 
-def _ruler_row(ruler: BitRuler, row: RulerRow, stub: float) -> Block:
+def _ruler_row(ruler: BitRuler, row: RulerRow, stub: float, linked: bool) -> Block:
     bit_width = _BIT_WIDTH[ruler.row_bits]
     width = ruler.row_bits * bit_width
     name = ruler.row_label(row)
@@ -167,14 +167,14 @@ def _ruler_row(ruler: BitRuler, row: RulerRow, stub: float) -> Block:
     for low, high, piece in row.segments(ruler.row_bits):
         left, wide = stub + (ruler.row_bits - 1 - high) * bit_width, (high - low + 1) * bit_width
         if piece is not None:
-            parts.append(moved(left, 0, _ruler_piece(piece, wide)))
+            parts.append(moved(left, 0, _ruler_piece(piece, wide, piece.field.link if linked else "")))
         elif wide:
             unnamed = box(left, wide, _FIELD_HEIGHT, "unused", f"bits {number_span(low, high)}: no field", y=_NUMBERS)
             parts.append(f'<g class="cells">{unnamed}</g>')
     return Block(stub + width, _NUMBERS + _FIELD_HEIGHT, "".join(parts))
 
 
-def _ruler_piece(piece: Piece, width: float) -> str:
+def _ruler_piece(piece: Piece, width: float, link: str) -> str:
     field = piece.field
     colour = colour_of(field.colour)
     if piece.high == piece.low:
@@ -189,7 +189,7 @@ def _ruler_piece(piece: Piece, width: float) -> str:
     name_y = _NUMBERS + (15 if value else 22)
     return (
         f'{numbers}<g class="cells dense">'
-        + box(0, width, _FIELD_HEIGHT, colour.name, title, y=_NUMBERS)
+        + box(0, width, _FIELD_HEIGHT, colour.name, title, y=_NUMBERS, link=link)
         + frame(field.mark, 0, _NUMBERS, width, _FIELD_HEIGHT)
         + label(width / 2, name_y, shown, f"{ink} strong".strip())
         + label(width / 2, _NUMBERS + 29, value, ink)

@@ -84,12 +84,12 @@ def _measure(size: int, padding: float, header_padding: float, least: float) -> 
 _DENSE, _ROOMY = _measure(TINY, 6.0, 5.0, 18.0), _measure(BODY, 12.0, 12.0, 28.0)
 
 
-def grid_block(grid: Grid) -> Block:
-    """The grid with its title, headers, labels and notes."""
+def grid_block(grid: Grid, *, linked: bool = False) -> Block:
+    """The grid with its title, headers, labels and notes; `linked` cells bear their links, for a page with a script."""
     geometry = _Geometry.of(grid)
     title, notes = _words(grid, geometry.width)
     headers = [_header_line(grid, tier, geometry) for tier in grid.tiers]
-    rows = below([_row_line(row, geometry) for row in grid.rows])
+    rows = below([_row_line(row, geometry, linked) for row in grid.rows])
     body = below([below(headers), rows], gap=2)
     return below([title, Block(geometry.width, body.height, body.body), *notes], gap=6)
 
@@ -120,8 +120,11 @@ def _header_line(grid: Grid, tier: Tier, geometry: _Geometry) -> Block:
     return Block(geometry.width, _HEADER_HEIGHT, "".join(parts))
 
 
-def _row_line(row: Row, geometry: _Geometry) -> Block:
-    cells = "".join(_cell(cell, *geometry.edges(first, cell.span), geometry) for first, cell in placed(row.cells))
+def _row_line(row: Row, geometry: _Geometry, linked: bool) -> Block:
+    cells = "".join(
+        _cell(cell, *geometry.edges(first, cell.span), geometry, cell.link if linked else "")
+        for first, cell in placed(row.cells)
+    )
     labels = geometry.labels(row.labels, geometry.baseline)
     body = f'{labels}<g class="cells {"dense" if geometry.dense else "roomy"}">{cells}</g>'
     if not row.ruled:
@@ -130,10 +133,10 @@ def _row_line(row: Row, geometry: _Geometry) -> Block:
     return Block(geometry.width, geometry.cell_height + _RULE_HEIGHT, rule + moved(0, _RULE_HEIGHT, body))
 
 
-def _cell(cell: Cell, left: float, right: float, geometry: _Geometry) -> str:
+def _cell(cell: Cell, left: float, right: float, geometry: _Geometry, link: str) -> str:
     colour = colour_of(cell.colour)
     return (
-        box(left, right - left, geometry.cell_height, colour.name, cell.title)
+        box(left, right - left, geometry.cell_height, colour.name, cell.title, link=link)
         + frame(cell.mark, left, 0, right - left, geometry.cell_height)
         + label((left + right) / 2, geometry.baseline, cell.text, ink_class(colour))
     )

@@ -60,6 +60,15 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), known))
 
 
+def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
+    """The pattern as a program counts it, without the swizzle.
+
+    >>> logical_grid(Swizzle.named("32B")).rows[1].cells[2].title
+    'logical bytes 0xa0 to 0xaf: lie at 0xb0 to 0xbf'
+    """
+    return _grid(swizzle, address, _frame(swizzle), physical=False)
+
+
 def _frame(swizzle: Swizzle) -> _Frame:
     if swizzle.bits == 0:
         return _Frame(SMEM_LINE_BYTES, CHUNK_BYTES, 1, 1, between_rows=False, cut=False)
@@ -113,14 +122,13 @@ def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
     elif swizzle.flip_bytes:
         text, colour = f"{column // 2}{'LH'[column % 2]}", column // 2
     if not physical:
-        return Cell(
-            text, colour, title=f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}"
-        )
+        title = f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}"
+        return Cell(text, colour, title=title, link=f"{source:x}")
     bank = place // _BANK_BYTES % 32
     banks = number_span(bank, bank + frame.piece_bytes // _BANK_BYTES - 1)
     where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""
     title = f"bytes {place:#x} to {place + last:#x}{where}: hold logical bytes {other:#x} to {other + last:#x}"
-    return Cell(text, colour, title=title)
+    return Cell(text, colour, title=title, link=f"{source:x}")
 
 
 def _tiers(frame: _Frame) -> tuple[Tier, ...]:
@@ -145,7 +153,8 @@ def _box_rows(swizzle: Swizzle, span_bytes: int, start: int) -> Grid:
     for row, sources in enumerate(chunks):
         at = range(start + row * span_bytes, start + (row + 1) * span_bytes, CHUNK_BYTES)
         cells = tuple(
-            Cell(str(source), source, title=f"bytes {byte:#x} to {byte + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}")
+            Cell(str(source), source, title=f"bytes {byte:#x} to {byte + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}",
+                 link=f"{at[source]:x}")
             for byte, source in zip(at, sources, strict=True)
         )  # fmt: skip
         rows.append(Row((str(row), str(at[0] // SMEM_LINE_BYTES)), cells, ruled=row > 0 and row % rows_per_line == 0))

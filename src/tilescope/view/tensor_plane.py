@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,17 @@ from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
 SCALED_COLUMNS, SCALED_ROWS = 10, 8  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
 Interval = tuple[int, int]  # the first index, and the one behind the last
+
+
+class _Spot(NamedTuple):
+    """What a cell of the tensor has of the copy."""
+
+    text: str
+    row: int
+    link: str  # the chunks of shared memory that hold it, as row.chunk
+
+
+Spots = dict[tuple[int, int], _Spot]  # by line and column of the cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +72,12 @@ class _Axis:
         return cell[1] > 0 and cell[0] < self.extent
 
 
-def plane(trace: Trace) -> Grid:
-    """The plane of the tensor that the copy's first row lies in, with the copy in it."""
+def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
+    """The plane of the tensor that the copy's first row lies in, with the copy in it.
+
+    Up to `exact` columns and rows are drawn cell by cell.
+    """
+    most_columns, most_rows = exact
     a = trace.tensor_map
     coords = row_coords(trace.copy)
     pixels = bool(a.interleave.slice_bytes) or a.kind != "tensor_map"
@@ -76,18 +92,30 @@ def plane(trace: Trace) -> Grid:
         for line in np.unique(line_of).tolist()
         for found in [coords[rows[line_of == line], x]]
     }
-    across = _Axis.of(
-        trace, x, sorted(set(lines.values())), chunk, EXACT_ROWS if pixels else EXACT_COLUMNS, SCALED_COLUMNS
-    )
-    down = None if y is None else _Axis.of(trace, y, _runs(lines, a.element_strides[y]), 1, EXACT_ROWS, SCALED_ROWS)
-    spots: dict[tuple[int, int], tuple[str, int]] = {}  # line and column of a cell: what it says, and the row's number
-    exact = across.exact and (down is None or down.exact)
+    covered = sorted(set(lines.values()))
+    across = _Axis.of(trace, x, covered, chunk, most_rows if pixels else most_columns, SCALED_COLUMNS)
+    down = None if y is None else _Axis.of(trace, y, _runs(lines, a.element_strides[y]), 1, most_rows, SCALED_ROWS)
+    spots: Spots = {}
+    is_exact = across.exact and (down is None or down.exact)
     for row, line, start in zip(rows.tolist(), line_of.tolist(), coords[rows, x].tolist(), strict=True):
         for column in range(across.cell_of(start), across.cell_of(start + length - 1) + 1):
-            said = f"{row}.{(across.edges[column] - start) // chunk}" if exact and length > chunk else str(row)
+            piece = f"{row}.{(across.edges[column] - start) // chunk}"
+            said = piece if is_exact and length > chunk else str(row)
+            link = (chunk_links(trace, row) if pixels else piece) if is_exact else ""
             place = (down.cell_of(line) if down else 0, column)
-            spots.setdefault(place, (said if exact or pixels else "box", row))
-    return _grid(trace, across, down, [f"{_dim_names(trace)[dim]} = {coords[0, dim]}" for dim in fixed], spots)
+            spots.setdefault(place, _Spot(said if is_exact or pixels else "box", row, link))
+    return _grid(trace, across, down, [f"{dim_names(trace)[dim]} = {coords[0, dim]}" for dim in fixed], spots)
+
+
+def chunk_links(trace: Trace, row: int) -> str:
+    """The words that link the chunks of a row of the copy: "3.0 3.1".
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> chunk_links(Trace(TensorMap("bf16", (64, 8), (128,), (16, 2)), (0, 0)), 1)
+    '1.0 1.1'
+    """
+    a = trace.tensor_map
+    return " ".join(f"{row}.{chunk}" for chunk in range((a.interleave.slice_bytes or a.inner_bytes) // CHUNK_BYTES))
 
 
 def _runs(lines: dict[int, Interval], stride: int) -> list[Interval]:
@@ -101,10 +129,8 @@ def _runs(lines: dict[int, Interval], stride: int) -> list[Interval]:
     return runs
 
 
-def _grid(
-    trace: Trace, across: _Axis, down: _Axis | None, at: list[str], spots: dict[tuple[int, int], tuple[str, int]]
-) -> Grid:
-    names = _dim_names(trace)
+def _grid(trace: Trace, across: _Axis, down: _Axis | None, at: list[str], spots: Spots) -> Grid:
+    names = dim_names(trace)
     rows = []
     for line, along in enumerate(pairwise(down.edges if down else (0, 1))):
         cells = []
@@ -113,12 +139,12 @@ def _grid(
             where = f"dim {across.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}"
             where += f", dim {down.dim}: {number_span(along[0], along[1] - 1, ' to ')}" if down else ""
             where += "" if inside else ", outside the tensor"
-            text, row = spots.get((line, column), ("·" if inside else "", None))
-            if row is None:
-                cells.append(Cell(text, "unused" if inside else None, title=where))
-            else:
-                title = f"{where}: row {row} of the copy"
-                cells.append(Cell(text, row, title=title) if inside else Cell(f"({text})", "fill", title=title))
+            spot = spots.get((line, column))
+            if spot is None:
+                cells.append(Cell("·" if inside else "", "unused" if inside else None, title=where))
+                continue
+            text, title = spot.text if inside else f"({spot.text})", f"{where}: row {spot.row} of the copy"
+            cells.append(Cell(text, spot.row if inside else "fill", title=title, link=spot.link))
         rows.append(Row((str(along[0]) if down else "",), tuple(cells)))
     axes = [across, *([down] if down else [])]
     steps = [f"{axis.step} of {names[axis.dim]}" for axis in axes if not axis.exact]
@@ -130,7 +156,7 @@ def _grid(
     return Grid("The copy in the tensor", (headers,), tuple(rows), (names[down.dim] if down else "",), tuple(notes))
 
 
-def _dim_names(trace: Trace) -> tuple[str, ...]:
+def dim_names(trace: Trace) -> tuple[str, ...]:
     """What the dimensions are called: their numbers, or the letters of an image."""
     a = trace.tensor_map
     letters = ("W", "H", "D")[: a.rank - 2]

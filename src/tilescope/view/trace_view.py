@@ -17,15 +17,19 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 from tilescope.view.parts import Beside, Entry, Legend, Table
-from tilescope.view.tensor_plane import plane
+from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, plane
 
 MOST_LINES = 32
 _SIGNS = "~x"  # behind the name of a chunk: the tensor ends within it; its halves are exchanged
 _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Scatter"}
 
 
-def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
+def draw_trace(
+    trace: Trace, lines: int | None = MOST_LINES, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)
+) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
+
+    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -36,7 +40,7 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     what = "a box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
     what = "four rows" if trace.operation in ("gather4", "scatter4") else what
     title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
-    shared, tensor = _shared_memory(trace, lines), plane(trace)
+    shared, tensor = _shared_memory(trace, lines), plane(trace, exact)
     return Drawing(title, (Beside((tensor, shared)), _legend(trace, shared, tensor), Table(tuple(_facts(trace)))))
 
 
@@ -67,20 +71,18 @@ def _chunk(trace: Trace, address: int) -> Cell:
     if row is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
     physical = a.swizzle.apply(address)
-    label = (
-        f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}"
-        if _chunks_of_row(trace) > 1
-        else str(row)
-    )
+    link = f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}"
+    label = link if _chunks_of_row(trace) > 1 else str(row)
     if "element" not in kinds:
         text, said = ("fill", "filled") if trace.is_load else ("drop", "dropped")
-        return Cell(text, "fill", title=f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor")
+        title = f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor"
+        return Cell(text, "fill", title=title, link=link)
     signs = _SIGNS[0] * ("fill" in kinds) + _SIGNS[1] * bool((physical ^ address) & a.swizzle.flip_bytes)
     overrun = " and, behind the row's end, overwrite what follows" if "overrun" in kinds else ""
     elements = [each for each in held if each.holds == "element"]
     sources = [each.source_offset for each in elements if each.source_offset is not None]
     title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
-    return Cell(label + signs, row, "collision" if overrun else "", title)
+    return Cell(label + signs, row, "collision" if overrun else "", title, link=link)
 
 
 def _chunks_of_row(trace: Trace) -> int:

@@ -1,0 +1,127 @@
+"""The server: routes, a few workers, and a queue that refuses rather than loses.
+
+GET /                          the first page
+GET /swizzle?mode=64B          a page
+GET /swizzle.svg?mode=64B      its drawing
+GET /swizzle.json?mode=64B     its value
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from tilescope.errors import RuleError, broken, unknown_name
+from tilescope.web.guard import Guard
+from tilescope.web.page import STEP, Answer
+from tilescope.web.pages import PAGES
+from tilescope.web.rendering import Rendered, render_first, render_form, render_refusal, static_file
+
+WORKERS = 2
+MOST_WAITING = 64  # requests that wait for a worker; more are refused at once
+_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript"}
+
+
+class Workers:
+    """Threads that answer one request each; of those that wait, only so many are kept."""
+
+    def __init__(self, count: int = WORKERS, most_waiting: int = MOST_WAITING) -> None:
+        self._pool = ThreadPoolExecutor(count, "tilescope-page")
+        self._most = count + most_waiting
+        self._taken = 0
+
+    async def run(self, work: Callable[[], Response]) -> Response:
+        """The response of `work`, or 503 where too many wait already."""
+        if self._taken >= self._most:
+            return PlainTextResponse("Busy: too many requests at once. Try again.\n", 503, {"retry-after": "1"})
+        self._taken += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._taken -= 1
+
+
+def application(host: str = "127.0.0.1") -> Starlette:
+    """The explorer as an ASGI application, for a server bound to `host`."""
+    workers = Workers()
+
+    async def page(request: Request) -> Response:
+        return await workers.run(partial(_answered, request))
+
+    async def first(request: Request) -> Response:  # noqa: ARG001  the first page has no query
+        return await workers.run(lambda: HTMLResponse(render_first()))
+
+    async def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            raise HTTPException(404)
+        return Response(static_file(name), media_type=_STATIC[name], headers={"cache-control": "no-cache"})
+
+    pages = [Route(f"/{name}{ending}", page) for name in PAGES for ending in ("", *_SAVED)]
+    return Starlette(
+        routes=[Route("/", first), Route("/static/{name}", static), *pages],
+        middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
+        exception_handlers={404: _not_found},
+    )
+
+
+def _answered(request: Request) -> Response:
+    """The page; a mistake of our own is a 500 without a traceback, with the headers of every answer."""
+    try:
+        return _page(request)
+    except Exception as error:  # noqa: BLE001  whatever it is, the next request is answered
+        sentence = f"A mistake in tilescope ({type(error).__name__}). Please report the address of this page."
+        return PlainTextResponse(f"{sentence}\n", 500)
+
+
+def _page(request: Request) -> Response:
+    """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
+    name, dot, ending = request.url.path.removeprefix("/").partition(".")
+    page, query = PAGES[name], dict(request.query_params)
+    try:
+        if len(query) != len(request.query_params.multi_items()):
+            found, fix = "a field that is given twice", "Give every field once."
+            raise broken("page-query", "query", found, "every field once", fix)
+        filling = page.redirect(query)
+        if filling is not None:
+            return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
+        form = page.filled(query)
+        if dot:
+            return _SAVED[dot + ending](form.answer())
+    except RuleError as error:
+        if dot:
+            return PlainTextResponse(f"{error}\n", 422)
+        return _html(render_refusal(422, page.title, error.violations))
+    return _html(render_form(form, query.get(STEP, "")))
+
+
+def _svg(answer: Answer) -> Response:
+    return Response(answer.drawing.svg(), media_type="image/svg+xml")
+
+
+def _json(answer: Answer) -> Response:
+    return Response(json.dumps(answer.to_dict(), indent=2), media_type="application/json")
+
+
+_SAVED: dict[str, Callable[[Answer], Response]] = {".svg": _svg, ".json": _json}
+
+
+def _html(rendered: Rendered) -> Response:
+    return HTMLResponse(rendered.html, rendered.status)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001  the signature of a handler
+    nearest = unknown_name("page", "path", request.url.path.strip("/")[:80], PAGES)
+    return _html(render_refusal(404, "No such page", (nearest,)))

@@ -1,0 +1,105 @@
+"""A call of the library as a value: a page runs it and prints it, so what it shows is what it ran.
+
+>>> from tilescope.swizzle import Swizzle
+>>> asked = Call(Swizzle.named, ("128B",), name="swizzle")
+>>> asked.run().name
+'128B'
+>>> print(asked.source())
+import tilescope as ts
+<BLANKLINE>
+swizzle = ts.Swizzle.named("128B")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Any
+
+from tilescope.value import Row
+
+_LINE_WIDTH = 88
+_LARGE = 1 << 32  # addresses and words of descriptors, written in hexadecimal
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A public function, its arguments, and the name of its result; arguments may be calls themselves."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "value"
+    receiver: Call | None = None  # of a method: the call that gives its object
+    module: str = "tilescope"  # where the function is public; "builtins" is Python's own
+
+    def run(self) -> Any:
+        """The result; whatever the library raises goes through."""
+        objects = () if self.receiver is None else (self.receiver.run(),)
+        arguments = [_ran(argument) for argument in self.arguments]
+        return self.function(*objects, *arguments, **{name: _ran(option) for name, option in self.options.items()})
+
+    def source(self) -> str:
+        """The Python that does the same, imports included."""
+        imports: dict[str, None] = {"import tilescope as ts": None}
+        lines: dict[str, str] = {}
+        self._write(imports, lines)
+        return "\n".join([*imports, "", *lines.values()])
+
+    def _write(self, imports: dict[str, None], lines: dict[str, str]) -> None:
+        """Add the imports and assignments that this call needs, then its own."""
+        for argument in (self.receiver, *self.arguments, *self.options.values()):
+            for inner in argument if isinstance(argument, list) else [argument]:
+                if isinstance(inner, Call):
+                    inner._write(imports, lines)
+        if self.module not in ("tilescope", "builtins"):
+            imports[f"from {self.module} import {self.function.__qualname__}"] = None
+        if self.name:
+            lines[self.name] = f"{self.name} = {self.expression()}"
+
+    def expression(self) -> str:
+        """The call alone; named arguments stand by their names, defaults are left out."""
+        qualified = self.function.__qualname__
+        if self.receiver is not None:
+            qualified = f"{_printed(self.receiver)}.{qualified.rpartition('.')[2]}"
+        elif self.module == "tilescope":
+            qualified = f"ts.{qualified}"
+        defaults = {name: parameter.default for name, parameter in signature(self.function).parameters.items()}
+        pieces = [_printed(argument) for argument in self.arguments]
+        pieces += [
+            f"{name}={_printed(option, is_address=name.endswith('address'))}"
+            for name, option in self.options.items()
+            if not _is_default(option, defaults.get(name))
+        ]
+        on_one_line = f"{qualified}({', '.join(pieces)})"
+        if len(on_one_line) <= _LINE_WIDTH:
+            return on_one_line
+        return f"{qualified}(\n    " + ",\n    ".join(pieces) + ",\n)"
+
+
+def _ran(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_ran(entry) for entry in argument]
+    return argument.run() if isinstance(argument, Call) else argument
+
+
+def _is_default(option: Any, default: Any) -> bool:
+    return type(option) is type(default) and bool(option == default)
+
+
+def _printed(argument: Any, *, is_address: bool = False) -> str:
+    match argument:
+        case Call():
+            return argument.name or argument.expression()
+        case list():
+            return f"[{', '.join(map(_printed, argument))}]"
+        case tuple():
+            return f"({', '.join(map(_printed, argument))}{',' if len(argument) == 1 else ''})"
+        case Row():
+            return _printed(argument.name)
+        case str() if '"' not in argument and "\\" not in argument and argument.isprintable():
+            return f'"{argument}"'
+        case int() if (is_address or argument >= _LARGE) and not isinstance(argument, bool):
+            return hex(argument)
+    return repr(argument)

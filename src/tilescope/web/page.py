@@ -1,0 +1,147 @@
+"""What a page is: its forms, and the function that answers a filled one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from tilescope import view
+from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.value import EXTRA, Value
+from tilescope.view.drawing import Drawing
+from tilescope.web.call import Call
+from tilescope.web.field import Field, arguments
+
+STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One place of a walk: the links of the cells it marks, and what it says."""
+
+    links: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drag:
+    """A grid in which the mouse drags something: the field that takes the place, and the dimensions it moves along."""
+
+    field: str
+    grid: str  # its title
+    across: int  # index of the field's number that a column changes …
+    down: int | None  # … and a row
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a filled form gives: a value with its drawing, and the call and the command that make it."""
+
+    call: Call
+    command: tuple[str, ...]
+    value: Value
+    drawing: Drawing
+    extra: Mapping[str, Any] = field(default_factory=dict)  # stands beside the value's own data in JSON
+    violations: tuple[Violation, ...] = ()
+    steps: tuple[Step, ...] = ()
+    drag: Drag | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.join(["tilescope", *self.command])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as plain data, as `--json` of the command prints it."""
+        return self.value.to_dict() | ({EXTRA: dict(self.extra)} if self.extra else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the explorer.
+
+    `forms` are its forms by the choice that selects one; a page with one form has it under "". `redirect` may send a
+    query elsewhere, as a pasted text to the fields it fills.
+    """
+
+    name: str  # its path
+    title: str
+    sentence: str  # what it shows
+    forms: Mapping[str, tuple[Field, ...]]
+    answer: Callable[[str, dict[str, Any]], Answer]
+    choice: Field | None = None
+    pasted: str = ""  # what its paste box takes; empty: it has none
+    redirect: Callable[[Mapping[str, str]], dict[str, str] | None] = lambda _: None
+
+    def filled(self, query: Mapping[str, str]) -> Form:
+        """The form that a query fills; a name that no field has is refused."""
+        chosen = ""
+        if self.choice is not None:
+            chosen = query.get(self.choice.name, self.choice.default)
+            if chosen not in self.forms:
+                raise RuleError([unknown_name(self.choice.label.lower(), self.choice.name, chosen, self.forms)])
+        fields = self.forms[chosen]
+        known = [each.name for each in fields] + ([] if self.choice is None else [self.choice.name])
+        strange = [name for name in query if name not in known and name != STEP]
+        if strange:
+            raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
+        return Form(self, chosen, {each.name: query.get(each.name, each.default) for each in fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form with its text in it."""
+
+    page: Page
+    chosen: str
+    written: Mapping[str, str]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields in the order of the form."""
+        return self.page.forms[self.chosen]
+
+    def answer(self) -> Answer:
+        """What the library says to it; RuleError where a field cannot be read or the library refuses."""
+        return self.page.answer(self.chosen, arguments(self.fields, self.written))
+
+    def path(self, **changed: str) -> str:
+        """The path and query of this state, or of one with some fields changed; defaults are left out."""
+        said = {} if self.page.choice is None else {self.page.choice.name: (self.chosen, self.page.choice.default)}
+        said |= {each.name: (changed.get(each.name, self.written[each.name]), each.default) for each in self.fields}
+        query = {name: written for name, (written, default) in said.items() if written != default}
+        return f"/{self.page.name}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
+
+    def cure(self, violation: Violation) -> str | None:
+        """The path of the state in which the violation's own change is made; None where it has none for this form."""
+        change = violation.change
+        if not change or any(name not in self.written for name in change):
+            return None
+        return self.path(**{name: written_argument(value) for name, value in change.items()})
+
+
+def written_argument(value: Any) -> str:
+    """An argument as a field holds it: (64, 8) is "64,8".
+
+    >>> written_argument((64, 8)), written_argument("128B"), written_argument(None)
+    ('64,8', '128B', '')
+    """
+    if value is None:
+        return ""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))
+
+
+def drawn(value: Value, **options: Any) -> Drawing:
+    """The drawing of a value that has one."""
+    drawing = view.draw(value, **options)
+    assert drawing is not None, value.kind
+    return drawing
+
+
+def limited(what: str, argument: str, count: int, most: int, fix: str) -> None:
+    """Refuse what a page would take too long or too much memory to answer, before it is computed."""
+    if count > most:
+        raise broken("page-limit", argument, f"{count} {what}", f"a page takes at most {most}", fix)

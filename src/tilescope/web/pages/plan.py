@@ -1,0 +1,73 @@
+"""The page of plans: a tile in, ranked plans out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilescope.arch import ARCH
+from tilescope.card import CARD
+from tilescope.data_type import DATA_TYPE
+from tilescope.mma.consumer import CONSUMER
+from tilescope.planner import plan
+from tilescope.swizzle import SWIZZLE
+from tilescope.web.call import Call
+from tilescope.web.field import Field, choice, integer, optional, pair, text, tick
+from tilescope.web.page import Answer, Page, drawn, limited, written_argument
+
+MOST_ELEMENTS = 1 << 17
+_MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted
+# option of plan: of the command
+_OPTIONS = {
+    "major": "--major", "consumer": "--consumer", "arch": "--arch", "card": "--card", "swizzle": "--swizzle", "atom_order": "--atom-order",
+    "operand": "--operand", "stages": "--stages", "copy": "--copy", "direction": "--direction", "traffic": "--traffic",
+    "fold": "--fold", "global_shape": "--global-shape",
+}  # fmt: skip
+
+
+def answer(_: str, asked: dict[str, Any]) -> Answer:
+    """Every candidate, ranked, with the reasons of those that were refused."""
+    mn, k = asked["tile"]
+    most = MOST_ELEMENTS if asked["consumer"] in (None, *CONSUMER) else _MOST_COUNTED
+    limited("elements", "tile", abs(mn * k), most, "Plan a smaller tile.")
+    options = {name: asked[name] for name in _OPTIONS if asked[name] is not None}
+    call = Call(plan, (asked["tile"], asked["data_type"]), options, "report")
+    report = call.run()
+    command = ["plan", f"{mn}x{k}", asked["data_type"], "--why"]
+    for name, option in _OPTIONS.items():
+        if name == "fold":
+            command += [option] if asked[name] else []
+        elif name in options and written_argument(options[name]) != _DEFAULTS[name]:
+            written = written_argument(options[name])
+            command += [option, written.replace(",", "x") if name == "global_shape" else written]
+    drawing = drawn(report, why=True)
+    return Answer(call, tuple(command), report, drawing)
+
+
+_NAME = optional(text)
+_FIELDS = (
+    Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
+    Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE)),
+    choice("major", "Contiguous", ("K", "MN")),
+    Field("consumer", "Read by", "", _NAME, 'Or a pattern such as "ld.b128 columns"; empty: the best tensor core.',
+          tuple(CONSUMER)),
+    Field("arch", "Architecture", "", _NAME, "Empty: the card's.", tuple(ARCH)),
+    Field("card", "Card", "", _NAME, "Whose rates weigh the plans; empty: the architecture's.", tuple(CARD)),
+    Field("swizzle", "Swizzle", "", _NAME, "Empty: all.", tuple(SWIZZLE)),
+    Field("atom_order", "Atom order", "", _NAME, "column, row; empty: both.", ("column", "row")),
+    Field("operand", "Operand", "", _NAME, "A or B; empty: whichever.", ("A", "B")),
+    Field("stages", "Stages", "1", integer),
+    Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global")),
+    choice("direction", "Direction", ("load", "store")),
+    choice("traffic", "Traffic", ("dense", "sparse")),
+    tick("fold", "Also maps of rank 3 and 4"),
+    Field("global_shape", "Whole matrix", "", optional(pair), "mn x k; empty: the tile."),
+)  # fmt: skip
+_DEFAULTS = {each.name: each.default for each in _FIELDS}
+
+PAGE = Page(
+    "plan",
+    "Plan",
+    "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons.",
+    {"": _FIELDS},
+    answer,
+)

@@ -1,0 +1,103 @@
+"""Pages as HTML: one template for all pages of the table, one for the first page, one for refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from tilescope.errors import RuleError, Violation
+from tilescope.view.palette import CHUNK_COLOURS, ROLES
+from tilescope.view.svg_canvas import hatchings, style_sheet
+from tilescope.web.drawn import drawing_html
+from tilescope.web.page import Answer, Form
+from tilescope.web.pages import PAGES
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tilescope.web"), autoescape=select_autoescape(), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
+    return environment
+
+
+def static_file(name: str) -> str:
+    """A file of the page: its script, or its style with the colours of the drawings."""
+    content = (files("tilescope.web") / "static" / name).read_text("utf-8")
+    return content + _drawing_rules() if name.endswith(".css") else content
+
+
+def _drawing_rules() -> str:
+    """The style of view/, and the same colours for the swatches of a legend."""
+    swatches = "".join(
+        f".tint-{colour.name}{{background:{colour.fill};color:{colour.ink}}}"
+        for colour in (*CHUNK_COLOURS, *ROLES.values())
+    )
+    return f"\n@layer drawing{{{style_sheet()}{swatches}}}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A page and the status it goes out with."""
+
+    status: int
+    html: str
+
+
+def render_form(form: Form, step: str = "", *, standalone: dict[str, Any] | None = None) -> Rendered:
+    """The page of a filled form: its answer, or what is wrong with it."""
+    answer: Answer | None = None
+    try:
+        answer = form.answer()
+        said = answer.violations
+    except RuleError as error:
+        said = error.violations
+    html = _environment().get_template("page.html").render(
+        form=form, page=form.page, answer=answer, standalone=standalone,
+        violations=[_shown(form, each) for each in said],
+        drawing=None if answer is None else drawing_html(answer.drawing, answer.drag),
+        steps=None if answer is None else _steps(answer), step=step if re.fullmatch("[0-9]{1,6}", step) else "0",
+    )  # fmt: skip
+    return Rendered(200 if answer is not None else 422, html)
+
+
+def render_first() -> str:
+    """The first page: the path of a tile."""
+    from tilescope.web.first import stations
+
+    return _environment().get_template("first.html").render(stations=stations(), standalone=None)
+
+
+def render_refusal(status: int, title: str, violations: tuple[Violation, ...]) -> Rendered:
+    """A page that says why there is no page."""
+    template = _environment().get_template("refusal.html")
+    return Rendered(status, template.render(title=title, violations=violations, standalone=None))
+
+
+def _shown(form: Form, violation: Violation) -> dict[str, Any]:
+    return {"violation": violation, "cure": form.cure(violation)}
+
+
+def _steps(answer: Answer) -> str | None:
+    """The walk as JSON that may stand inside an HTML document."""
+    if not answer.steps:
+        return None
+    return Markup(_inert(json.dumps([[step.links, step.label] for step in answer.steps])))  # noqa: S704  see _inert
+
+
+def _inert(text: str) -> str:
+    r"""JSON without the characters that could end its element: < > & as \u escapes.
+
+    >>> _inert('["</script>"]')
+    '["\\u003c/script\\u003e"]'
+    """
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,278 @@
+// The explorer's script. It marks cells that share a link, steps through a walk, drags a box, copies, saves, and asks the
+// server for the next page. It computes nothing about GPUs: whatever it shows stands in the page already.
+"use strict";
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const live = location.protocol.startsWith("http");  // an exported file has no server
+  let index = new Map();  // word of a link → its cells
+  let timer = 0;
+
+  // Marks: the cell under the mouse or the keys, its partners (first word shared), and its relatives (another word shared).
+  function indexCells() {
+    index = new Map();
+    for (const cell of document.querySelectorAll("#drawing [data-link]"))
+      for (const word of cell.dataset.link.split(" ")) {
+        if (!index.has(word)) index.set(word, []);
+        index.get(word).push(cell);
+      }
+  }
+  function unmark() {
+    for (const cell of document.querySelectorAll("#drawing .here, #drawing .partner, #drawing .near"))
+      cell.classList.remove("here", "partner", "near");
+    $("drawing")?.classList.remove("marking");
+  }
+  function mark(words, here) {
+    unmark();
+    words.forEach((word, place) => {
+      for (const cell of index.get(word) ?? [])
+        if (cell !== here) cell.classList.add(place && here ? "near" : "partner");
+    });
+    here?.classList.add("here");
+    if (words.length) $("drawing").classList.add("marking");
+    for (const box of document.querySelectorAll("#drawing .cells-box")) if (!here || !box.contains(here)) reveal(box, box.querySelector(".partner"));
+  }
+  // A partner beyond the edge of its box comes into sight; the page itself stays.
+  function reveal(box, cell) {
+    if (!cell) return;
+    const inner = cell.getBoundingClientRect(), outer = box.getBoundingClientRect();
+    if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top + 40;
+    else if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom + 40;
+    if (inner.left < outer.left) box.scrollLeft -= outer.left - inner.left + 40;
+    else if (inner.right > outer.right) box.scrollLeft += inner.right - outer.right + 40;
+  }
+  function say(text) { const out = $("readout"); if (out) out.textContent = text; }
+  const sentence = (cell) => cell.querySelector("title")?.textContent ?? "";
+  function visit(cell) {
+    mark((cell.dataset.link ?? "").split(" ").filter(Boolean), cell);
+    say(sentence(cell));
+  }
+  const cellOf = (target) => target instanceof Element ? target.closest("#drawing .cells rect:not(.frame, .halo)") : null;
+
+  document.addEventListener("pointerover", (event) => {
+    const cell = cellOf(event.target);
+    if (cell && !dragged && !playing) visit(cell);
+  });
+  document.addEventListener("pointerout", (event) => {
+    if (cellOf(event.target) && !cellOf(event.relatedTarget) && !dragged && !playing) unmark();
+  });
+
+  // Keys: the arrows visit the cells of the drawing that has the focus.
+  const rowsOf = (box) => [...box.querySelectorAll("g.cells")].map((row) => [...row.querySelectorAll("rect:not(.frame, .halo)")]).filter((row) => row.length);
+  document.addEventListener("keydown", (event) => {
+    const box = event.target.closest?.(".cells-box");
+    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!box || !move) return;
+    event.preventDefault();
+    const rows = rowsOf(box);
+    let [line, column] = (box.dataset.at ?? "").split(",").map(Number);
+    if (box.dataset.at === undefined) [line, column] = [0, 0];
+    else {
+      line = Math.min(Math.max(line + move[0], 0), rows.length - 1);
+      column = Math.min(Math.max(column + move[1], 0), rows[line].length - 1);
+    }
+    box.dataset.at = `${line},${column}`;
+    const cell = rows[line]?.[column];
+    if (cell) { visit(cell); cell.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+  });
+
+  // Steps: a list of [links, label] in the page.
+  let steps = [], step = 0, playing = 0;
+  function show(next, remember = true) {
+    step = Math.min(Math.max(next, 0), steps.length - 1);
+    const [links, label] = steps[step];
+    mark(links.split(" "), null);
+    say(label);
+    const player = $("player");
+    player.querySelector("[type=range]").value = step;
+    player.querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
+    if (remember && live) {
+      const url = new URL(location.href);
+      step ? url.searchParams.set("step", step) : url.searchParams.delete("step");
+      history.replaceState(null, "", url);
+    }
+  }
+  function pause() {
+    clearInterval(playing);
+    playing = 0;
+    const button = $("player")?.querySelector("[data-act=play]");
+    button?.setAttribute("aria-pressed", "false");
+  }
+  function play() {
+    if (playing) return pause();
+    $("player").querySelector("[data-act=play]").setAttribute("aria-pressed", "true");
+    if (step === steps.length - 1) step = -1;
+    playing = setInterval(() => step < steps.length - 1 ? show(step + 1) : pause(), 450);
+  }
+  const acts = { first: () => show(0), back: () => show(step - 1), next: () => show(step + 1) };
+  function setUpPlayer() {
+    pause();
+    const player = $("player");
+    if (!player) { steps = []; return; }
+    steps = JSON.parse($("steps").textContent);
+    player.hidden = false;
+    player.querySelector("[type=range]").max = steps.length - 1;
+    const first = Number(player.dataset.step);
+    if (first) show(first, false);
+    else player.querySelector(".count").textContent = `1 of ${steps.length}`;
+    step = first;
+  }
+  document.addEventListener("click", (event) => {
+    const act = event.target.closest?.("#player [data-act]")?.dataset.act;
+    if (act === "play") play();
+    else if (acts[act]) { pause(); acts[act](); }
+  });
+
+  // Dragging: the columns and rows of the grid say which coordinate each cell has. The box's cells go along with the
+  // mouse; the server is asked when it is let go.
+  let dragged = null;
+  function placeOf(rows, cell) {
+    const line = rows.findIndex((row) => row.includes(cell));
+    return line < 0 ? null : [rows[line].indexOf(cell), line];
+  }
+  function dragTo(cell) {
+    const { figure, rows, from, box } = dragged, to = placeOf(rows, cell);
+    if (!to) return;
+    const columns = figure.dataset.columns.split(" ").map(Number), lines = figure.dataset.rows.split(" ").map(Number);
+    const coords = [...dragged.coords];
+    coords[Number(figure.dataset.across)] += columns[to[0]] - columns[from[0]];
+    if (figure.dataset.down !== "") coords[Number(figure.dataset.down)] += lines[to[1]] - lines[from[1]];
+    dragged.value = coords.join(",");
+    say(`coordinates ${dragged.value}`);
+    unmark();
+    for (const [column, line] of box) rows[line + to[1] - from[1]]?.[column + to[0] - from[0]]?.classList.add("near");
+  }
+  document.addEventListener("pointerdown", (event) => {
+    const cell = cellOf(event.target), figure = cell?.closest("[data-drag]");
+    if (!figure || !live || event.button) return;
+    const rows = rowsOf(figure), from = placeOf(rows, cell);
+    const written = $(`field-${figure.dataset.drag}`).value.split(/[\s,]+/).filter(Boolean).map(Number);
+    const rank = $("field-dims").value.split(/[\s,x]+/).filter(Boolean).length;
+    const box = rows.flatMap((row, line) => row.flatMap((each, column) => each.dataset.link ? [[column, line]] : []));
+    dragged = { figure, rows, from, box, coords: written.length ? written : Array(rank).fill(0), value: null };
+    figure.classList.add("dragging");
+    event.preventDefault();
+  });
+  document.addEventListener("pointermove", (event) => {
+    const cell = dragged && cellOf(document.elementFromPoint(event.clientX, event.clientY));
+    if (cell && dragged.figure.contains(cell)) dragTo(cell);
+  });
+  document.addEventListener("pointerup", () => {
+    if (!dragged) return;
+    const { figure, value } = dragged;
+    dragged = null;
+    figure.classList.remove("dragging");
+    unmark();
+    if (value === null) return;
+    $(`field-${figure.dataset.drag}`).value = value;
+    ask();
+  });
+  document.addEventListener("pointercancel", () => { dragged?.figure.classList.remove("dragging"); dragged = null; });
+
+  // The next page: the form's fields that differ from their defaults make the address.
+  function address() {
+    const form = $("form"), query = new URLSearchParams();
+    for (const field of form.elements) {
+      if (!field.name) continue;
+      if (field.type === "checkbox") { if (field.checked) query.set(field.name, field.value); }
+      else if (field.value !== (field.dataset.default ?? "")) query.set(field.name, field.value);
+    }
+    const said = query.toString();
+    return form.action + (said ? "?" + said : "");
+  }
+  let asking = null;
+  async function load(url, { whole = false, push = true } = {}) {
+    asking?.abort();
+    asking = new AbortController();
+    document.body.classList.add("busy");
+    try {
+      const response = await fetch(url, { signal: asking.signal });
+      if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return say((await response.text()).trim());
+      const next = new DOMParser().parseFromString(await response.text(), "text/html");
+      if (push && response.url !== location.href) history.pushState(null, "", response.url);
+      document.title = next.title;
+      const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
+      for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
+      for (const link of next.querySelectorAll(".bar nav a"))
+        document.querySelector(`.bar nav a[href="${link.getAttribute("href")}"]`)?.toggleAttribute("aria-current", link.hasAttribute("aria-current"));
+      setUp();
+    } catch (error) {
+      if (error.name !== "AbortError") say("The server does not answer.");
+      return;
+    } finally {
+      document.body.classList.remove("busy");
+    }
+  }
+  function ask() { load(address()); }
+  if (live) {
+    document.addEventListener("input", (event) => {
+      if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
+      if (!event.target.closest("#form")) return;
+      clearTimeout(timer);
+      if (event.target.hasAttribute("data-form")) load(`${$("form").action}?${event.target.name}=${encodeURIComponent(event.target.value)}`, { whole: true });
+      else timer = setTimeout(ask, event.target.tagName === "SELECT" || event.target.type === "checkbox" ? 0 : 250);
+    });
+    document.addEventListener("submit", (event) => {
+      event.preventDefault();
+      clearTimeout(timer);
+      if (event.target.id === "form") ask();
+      else load(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`, { whole: true });
+    });
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("a.cure");
+      if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      load(link.href, { whole: true });
+    });
+    addEventListener("popstate", () => load(location.href, { whole: true, push: false }));
+  } else {
+    document.addEventListener("input", (event) => { if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); } });
+  }
+
+  // Copying and saving.
+  document.addEventListener("click", async (event) => {
+    const copy = event.target.closest?.("[data-copy]");
+    if (copy) {
+      const text = copy.dataset.copy === "link" ? new URL($("link").textContent, location.href).href : $(copy.dataset.copy).textContent;
+      try { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; } catch { copy.textContent = "Not allowed"; }
+      setTimeout(() => { copy.textContent = "Copy"; }, 1500);
+    }
+    if (event.target.id === "save-png") savePng(event.target);
+  });
+  function savePng(button) {
+    const image = new Image();
+    image.onload = () => {
+      const scale = Math.min(2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
+      canvas.width = image.width * scale; canvas.height = image.height * scale;
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => {
+        const link = document.createElement("a");
+        link.download = button.dataset.name; link.href = URL.createObjectURL(blob);
+        link.click();
+        setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      });
+    };
+    image.src = $("save-svg").href;
+  }
+
+  // Light and dark: the system's choice until the button is pressed.
+  const themes = matchMedia("(prefers-color-scheme: dark)");
+  const store = (() => { try { return window.localStorage; } catch { return null; } })();
+  const chosen = store?.getItem("tilescope-theme");
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  $("theme")?.addEventListener("click", () => {
+    const now = document.documentElement.dataset.theme ?? (themes.matches ? "dark" : "light");
+    const next = now === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    store?.setItem("tilescope-theme", next);
+  });
+
+  function setUp() {
+    for (const control of document.querySelectorAll("[data-copy], #save-png, #theme")) control.hidden = false;
+    const here = document.querySelector(".bar nav [aria-current]");
+    if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
+    indexCells();
+    setUpPlayer();
+    for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
+  }
+  setUp();
+})();

@@ -1,0 +1,61 @@
+"""Chromium, driven by playwright, on a running explorer."""
+
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+from playwright.sync_api import sync_playwright
+
+from tilescope.web.application import application
+
+
+@pytest.fixture(scope="session")
+def address():
+    """Where the explorer answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        server = uvicorn.Server(uvicorn.Config(application(), log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def chromium(require):
+    program = require("browser")
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=program, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium, address):
+    """`open_page("/swizzle", width=390, scheme="dark")`: a page; what it says on the console is an error at the end."""
+    opened, said = [], []
+
+    def opening(path="/", *, width=1400, height=900, scheme="light", **options):
+        context = chromium.new_context(
+            base_url=address, viewport={"width": width, "height": height}, color_scheme=scheme, **options
+        )
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: said.append(f"{path}: {message.type} {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"{path}: {error}"))
+        page.goto(path)
+        return page
+
+    opening.said = said
+    yield opening
+    for context in opened:
+        context.close()
+    assert said == []

@@ -1,0 +1,267 @@
+"""The explorer in a real browser: what people do on its pages, and what they must see."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import tilescope as ts
+import tilescope.cli
+from tilescope.web.pages import PAGES
+
+pytestmark = pytest.mark.browser
+
+FORMS = ["/", "/tensor-map?box=128,300", *(
+    f"/{page.name}" + (f"?{page.choice.name}={chosen}" if page.choice else "")
+    for page in PAGES.values() for chosen in page.forms
+)]  # fmt: skip
+
+
+def settled(page):
+    """Wait until the page has asked for, and shows, the state of its form."""
+    page.locator("body:not(.busy)").wait_for()
+
+
+def cells(page, grid):
+    """The cells of the grid with this title."""
+    return page.locator("figure", has=page.get_by_role("heading", name=grid, exact=True)).locator(
+        "g.cells rect:not(.frame, .halo)"
+    )
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_every_page_fits_a_phone(open_page, path):
+    page = open_page(path, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("path", FORMS)
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_every_page_loads_without_an_error_and_has_no_serious_fault_for_axe(open_page, path, scheme):
+    page = open_page(path, scheme=scheme)
+    found = Axe().run(page).response["violations"]
+    serious = [
+        f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+    assert serious == []
+
+
+def test_a_broken_map_is_cured_with_one_click(open_page):
+    page = open_page("/tensor-map")
+    page.get_by_label("Box").fill("128,8")
+    page.get_by_text("swizzle-span").wait_for()
+    broken = ts.TensorMap.check("bf16", (72, 16), (144,), (128, 8), swizzle="128B")
+    expected = next(each for each in broken if each.rule == "swizzle-span")
+    violation = page.locator(".violations li", has_text="swizzle-span")
+    for part in (expected.found, expected.limit, expected.fix):
+        assert part in violation.inner_text()
+    assert parse_qs(urlsplit(page.url).query) == {"box": ["128,8"]}
+    violation.get_by_role("link").click()
+    page.get_by_role("heading", name=re.compile("^Accepted")).wait_for()
+    assert page.get_by_label("Box").input_value() == "64,8"
+    page.go_back()
+    page.get_by_text("swizzle-span").wait_for()
+    assert page.get_by_label("Box").input_value() == "128,8"
+    page.go_back()
+    page.get_by_role("heading", name=re.compile("^Accepted")).wait_for()
+    assert page.get_by_label("Box").input_value() == "64,8"
+
+
+def centre(cell):
+    box = cell.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_the_box_is_dragged_and_hovered_partners_are_the_librarys(open_page):
+    page = open_page("/load?dims=80,20&coords=0,0")
+    tensor = cells(page, "The copy in the tensor")
+    columns = 10  # 80 elements in chunks of 8
+    page.mouse.move(*centre(tensor.nth(0)))
+    page.mouse.down()
+    page.mouse.move(*centre(tensor.nth(3 * columns + 1)), steps=4)
+    page.mouse.move(*centre(tensor.nth(5 * columns + 2)), steps=4)
+    assert page.locator("#readout").inner_text() == "coordinates 16,5"
+    assert page.locator("rect.near").count() == 8 * 8  # where the box would be
+    page.mouse.up()
+    page.get_by_role("heading", name="Load of a box at (16, 5) to shared address 0x0").wait_for()
+    settled(page)
+    assert page.get_by_label("Coordinates").input_value() == "16,5"
+    assert parse_qs(urlsplit(page.url).query) == {"dims": ["80,20"], "coords": ["16,5"]}
+
+    found = ts.trace(ts.TensorMap("bf16", (80, 20), (160,), (64, 8), swizzle="128B"), (16, 5))
+    tensor, shared = cells(page, "The copy in the tensor"), cells(page, re.compile("^Shared memory"))
+    for column, row in ((16, 5), (32, 7), (72, 12)):
+        tensor.nth(row * columns + column // 8).hover()
+        partner = page.locator("rect.partner")
+        assert partner.count() == 1
+        said = partner.locator("title").text_content()
+        assert said.startswith(f"bytes {found.address_of(column, row):#x} to ")
+    for place in (0, 9, 63):
+        shared.nth(place).hover()
+        coords = found.element_at(place * 16).coords
+        at = columns * coords[1] + coords[0] // 8
+        assert "partner" in tensor.nth(at).get_attribute("class")
+        assert str(coords) in page.locator("#readout").inner_text()
+
+
+def test_hovering_asks_the_server_nothing(open_page):
+    page = open_page("/load?dims=128,128&box=64,128&coords=64,0")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    shared = cells(page, re.compile("^Shared memory"))
+    for place in range(0, 1024, 97):
+        shared.nth(place).hover()
+        assert page.locator("rect.partner").count() >= 1
+    assert asked == []
+
+
+def test_a_tile_of_128_x_128_is_painted_within_a_second(open_page):
+    page = open_page("/load")
+    painted = []
+    for column in (64, 56, 48, 40, 32, 24):  # the best of some: other programs run on this machine
+        page.goto(f"/load?dims=128,128&box=64,128&coords={column},0")
+        painted.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    assert min(painted) < 1000, painted
+
+
+def test_the_walk_of_im2col_is_stepped_and_played(open_page):
+    page = open_page("/load?kind=im2col_map")
+    page.get_by_role("button", name="Next step").click()
+    assert page.locator(".count").inner_text() == "2 of 64"
+    assert "coordinates (0, 0, -1, 0)" in page.locator("#readout").inner_text()
+    marked = page.locator("rect.partner")
+    assert marked.count() == 1 + 8  # a pixel, and its chunks
+    assert "step=1" in page.url
+    page.get_by_role("button", name="Play or pause").click()
+    page.locator(".count", has_text=re.compile(r"^([4-9]|\d\d) of")).wait_for()
+    page.get_by_role("button", name="Play or pause").click()
+    page.reload()
+    assert int(page.locator(".count").inner_text().split()[0]) >= 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sw<3,4,3> o smem_ptr[16b](unset) o (_16,_64):(_64,_1)",
+        "#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16}>",
+        'Layout((16, 32), 16, swizzle="64B")',
+    ],
+)
+def test_a_pasted_layout_is_drawn_as_the_library_reads_it(open_page, text):
+    page = open_page("/layout?text=" + "Layout((8, 8), 32)")
+    page.get_by_role("textbox", name="Layout").fill(text)
+    layout = ts.parse_layout(text)
+    page.get_by_role("heading", name=re.compile(" x ".join(map(str, layout.shape)))).wait_for()
+    addresses = layout.addresses()
+    shown = page.locator("figure").first.locator("g.cells rect:not(.frame, .halo) title").all_text_contents()
+    assert len(shown) == addresses.size * layout.element_bits // 8 // 16
+    for said in shown[:: max(1, len(shown) // 16)]:
+        numbers = re.match(r"mn (\d+), k (\d+).*?(0x[0-9a-f]+)", said).groups()
+        mn, k, address = (int(digits, 0) for digits in numbers)
+        assert addresses[mn, k] == address
+
+
+def test_a_copied_link_opens_the_same_state(open_page):
+    page = open_page("/banks", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_label("Pattern", exact=True).fill("ldmatrix.x4")
+    page.get_by_label("Tile").fill("64x64")
+    page.get_by_label("Element type").fill("bf16")
+    page.get_by_label("And", exact=True).fill("")
+    page.get_by_text("8-way conflict").first.wait_for()
+    settled(page)
+    page.get_by_role("button", name="Copy the link").click()
+    page.get_by_role("button", name="Copy the link").get_by_text("Copied").wait_for()
+    link = page.evaluate("navigator.clipboard.readText()")
+    other = open_page(link)
+    assert other.locator("#answer").inner_html() == page.locator("#answer").inner_html()
+    assert other.get_by_label("Pattern", exact=True).input_value() == "ldmatrix.x4"
+
+
+def test_the_drawing_is_saved_as_svg_and_png_and_the_value_as_json(open_page, tmp_path):
+    page = open_page("/swizzle?mode=64B")
+    saved = {}
+    for name in ("SVG", "PNG", "JSON"):
+        with page.expect_download() as download:
+            page.locator("#save-" + name.lower()).click()
+        saved[name] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[name])
+    assert ET.parse(saved["SVG"]).getroot().find("{http://www.w3.org/2000/svg}title").text == "Swizzle 64B"
+    assert saved["PNG"].read_bytes().startswith(b"\x89PNG")
+    assert saved["PNG"].stat().st_size > 10_000
+    assert ts.Value.from_dict(json.loads(saved["JSON"].read_text())) == ts.Swizzle.named("64B")
+
+
+def test_the_arrow_keys_visit_cells_and_their_partners(open_page):
+    page = open_page("/swizzle")
+    page.get_by_role("group", name=re.compile("^Logical")).focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):  # the first press enters the drawing
+        page.keyboard.press(key)
+    assert page.locator("#readout").inner_text() == "logical bytes 0x90 to 0x9f: lie at 0x80 to 0x8f"
+    assert page.locator("rect.partner title").text_content().startswith("bytes 0x80 to 0x8f")
+
+
+def test_every_field_is_reached_and_submitted_with_the_keyboard(open_page):
+    page = open_page("/swizzle")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
+    page.get_by_label("Mode").focus()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type("32B")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Swizzle 32B").wait_for()
+
+
+def test_pages_work_without_their_script(open_page):
+    page = open_page("/tensor-map", java_script_enabled=False)
+    page.get_by_label("Box").fill("128,8")
+    page.get_by_role("button", name="Show").click()
+    page.locator(".violations li", has_text="swizzle-span").get_by_role("link").click()
+    assert page.get_by_label("Box").input_value() == "64,8"
+    assert page.get_by_role("heading", name=re.compile("^Accepted")).count() == 1
+
+
+def test_the_theme_is_switched_and_remembered(open_page):
+    page = open_page("/swizzle", scheme="light")
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 27)"
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 27)"
+
+
+def test_a_pasted_dump_fills_the_form(open_page):
+    page = open_page("/tensor-map")
+    expected = ts.TensorMap("f16", (256, 64), (512,), (64, 16), swizzle="128B")
+    page.get_by_role("textbox", name="Paste").fill(expected.encode().hex())
+    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("heading", name=re.compile("256 x 64 float16")).wait_for()
+    assert page.get_by_label("Box").input_value() == "64,16"
+
+
+@pytest.mark.parametrize("state", ["/swizzle?mode=64B", "/load?kind=im2col_map", "/tensor-core"])
+def test_the_exported_file_hovers_steps_and_saves_from_disk(chromium, tmp_path, state):
+    path = tmp_path / "page.html"
+    assert tilescope.cli.run(["serve", "--export", state, "-o", str(path)]) == 0
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.locator(".scroll:not(:has(.ruler)) g.cells rect[data-link]").first.hover()
+    assert page.locator("rect.here").count() == 1
+    assert page.locator("rect.partner").count() >= 1
+    page.get_by_role("button", name="Next step").click()
+    assert page.locator(".count").inner_text().startswith("2 of ")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="PNG").click()
+    assert download.value.suggested_filename.endswith(".png")
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    context.close()

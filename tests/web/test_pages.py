@@ -1,0 +1,268 @@
+"""Every page answers; what it shows is what it ran: its Python and its command give the page's own JSON."""
+
+import html
+import json
+import re
+import shlex
+import tracemalloc
+import xml.etree.ElementTree as ET
+from time import process_time
+
+import pytest
+
+import tilescope.cli
+from tilescope.value import EXTRA
+from tilescope.web.page import STEP
+from tilescope.web.pages import PAGES
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+# A state of every form, and some that are not the defaults.
+STATES = [
+    *(
+        f"/{page.name}" + (f"?{page.choice.name}={chosen}" if page.choice else "")
+        for page in PAGES.values()
+        for chosen in page.forms
+    ),
+    "/swizzle?mode=xor:2,3,3&address=0x480",
+    "/swizzle?mode=CU_TENSOR_MAP_SWIZZLE_64B",
+    "/tensor-map?dims=4096,4096,8&box=64,64,1&l2_promotion=128B&address=0x7f0000000000",
+    "/tensor-map?box=128,300",
+    "/tensor-map?arch=sm_100&swizzle=128B_ATOM_32B",
+    "/load?dims=128,128&box=64,128&coords=0,0",
+    "/load?coords=-8,-2&oob_fill=nan&smem_address=0x480",
+    "/load?dims=100,9&strides_bytes=256&box=24,4&coords=88,7&operation=store&swizzle=64B",
+    "/load?kind=im2col_map&coords=0,3,3,1&offsets=1,2",
+    "/layout?text=((4,8),(2,2)):((32,1),(16,8))&shape=16x8",
+    "/layout?text=(32,4):(4,1)",
+    "/layout?text=(8,(4,2)):(4,(1,32))&element_bits=16&major=K",
+    '/layout?text=Layout((64, 64), 16, swizzle="128B")&other=Layout((64, 64), 16, swizzle="64B", atom=(64, 32))',
+    "/layout?text=Layout((64, 64), 16)&other=Layout((64, 64), 16)",
+    "/layout?text=GMMA::Layout_MN_SW128_Atom<half_t>&other=(64,8):(8,1)&element_bits=16",
+    '/layout?text=Layout((128, 128), 16, atom=(8, 64), swizzle="128B")&smem_address=0x400',
+    "/banks?tile=64x64&data_type=bf16&pattern=ldmatrix.x4&other=&swizzle=128B",
+    "/banks?tile=64x64&data_type=bf16&pattern=ldmatrix.x4&other=st.b128 rows",
+    "/banks?tile=32x32&pad=4",
+    "/banks?given=layout&text=(64,64):(64,1)&element_bits=16&other=st.b128 rows",
+    "/banks?given=lanes&pattern=ld.b128: lane * 32",
+    "/tensor-core?tile=64x128&major=MN&operand=B&atom_order=row&smem_address=0x1000",
+    "/tensor-core?reader=tcgen05&data_type=e4m3&tile=128x128",
+    "/tensor-core?show=operand&element=9,17",
+    "/tensor-core?show=fragment&instruction=ldmatrix.x4&operand=&data_type=&lane=5",
+    "/tensor-core?show=fragment&instruction=wgmma.m64n128k16&operand=D&data_type=f32",
+    "/tensor-core?show=word&word=0x08400010",
+    "/plan?tile=128x64&data_type=e4m3&arch=sm_100&consumer=tcgen05&stages=4",
+    "/plan?card=B200",
+    "/plan?arch=sm_80",
+    "/plan?tile=64x64&consumer=ld.b128 columns&fold=yes&global_shape=4096x4096",
+    "/plan?tile=64x64&major=MN&consumer=ldmatrix&operand=B",
+]
+
+
+def page_of(client, state):
+    answer = client.get(state)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def shown(page, name):
+    """What stands in the element with this id."""
+    return html.unescape(re.search(rf'<code id="{name}">(.*?)</code>', page, re.DOTALL)[1])
+
+
+def saved(client, state, ending):
+    path, question, query = state.partition("?")
+    answer = client.get(path + ending + question + query)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_page_is_well_formed_and_shows_no_error(client, markup_problems, state):
+    page = page_of(client, state)
+    assert markup_problems(page) == []
+    assert "Traceback" not in page
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(client, state):
+    source = shown(page_of(client, state), "python")
+    expected = saved(client, state, ".json").json()
+    if expected["kind"] == "map_report" and not expected["accepted"]:
+        with pytest.raises(tilescope.TensorMapError):
+            exec(source, {})
+        return
+    namespace = {}
+    exec(source, namespace)
+    value = namespace[source.splitlines()[-1].split(" = ")[0].strip()] if "\n)" not in source[-3:] else None
+    if value is None:  # the last assignment takes several lines
+        value = namespace[re.findall(r"^(\w+) = ", source, re.MULTILINE)[-1]]
+    found = json.loads(json.dumps(value.to_dict()))
+    expected.pop(EXTRA, None)
+    assert found == (expected["tensor_map"] if expected["kind"] == "map_report" else expected)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(client, state, capsys):
+    words = shlex.split(shown(page_of(client, state), "command"))
+    assert words[0] == "tilescope"
+    expected = saved(client, state, ".json").json()
+    assert tilescope.cli.run([*words[1:], "--json"]) in (0, 1)
+    printed = json.loads(capsys.readouterr().out)
+    printed.pop(EXTRA, None), expected.pop(EXTRA, None)
+    assert printed == expected
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_saved_drawing_is_a_document_with_every_cell_of_the_page(client, state):
+    drawing = ET.fromstring(saved(client, state, ".svg").text)
+    assert drawing.tag == f"{SVG}svg"
+    titles = [title.text for rect in drawing.iter(f"{SVG}rect") for title in rect.iter(f"{SVG}title")]
+    on_page = re.findall(r"<rect[^>]*><title>([^<]*)</title>", page_of(client, state))
+    assert titles == list(map(html.unescape, on_page))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_link_that_a_page_shows_leads_to_the_same_page(client, state):
+    page = page_of(client, state)
+    assert page_of(client, shown(page, "link")) == page
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_step_marks_cells_that_are_drawn(client, state):
+    page = page_of(client, state)
+    found = re.search(r'id="steps">(.*?)</script>', page, re.DOTALL)
+    if found is None:
+        return
+    words = {word for link in re.findall(r'data-link="([^"]*)"', page) for word in html.unescape(link).split()}
+    steps = json.loads(found[1])
+    assert steps
+    for links, label in steps:
+        assert label
+        assert set(links.split()) & words, (links, label)
+
+
+def test_the_first_page_leads_to_every_page_and_every_station_answers(client):
+    first = page_of(client, "/")
+    links = {html.unescape(link) for link in re.findall(r'<a href="(/[^"]*)"', first)}
+    assert {f"/{name}" for name in PAGES} <= links
+    for link in links:
+        assert client.get(link).status_code == 200, link
+
+
+def cures_of(page):
+    return [html.unescape(link) for link in re.findall(r'<a class="button cure" href="([^"]*)"', page)]
+
+
+@pytest.mark.parametrize(
+    ("query", "rule"),
+    [
+        ("box=128,8", "swizzle-span"),
+        ("box=64,300", "box-range"),
+        ("strides_bytes=100&dims=48,20", "stride-alignment"),
+        ("address=0x8", "address-alignment"),
+        ("swizzle=none&box=4,8&element_strides=1,9", "element-stride-range"),
+    ],
+)
+def test_a_violation_is_cured_by_its_own_link(client, query, rule):
+    page = page_of(client, f"/tensor-map?{query}")
+    assert f"<code>{rule}</code>" in page
+    assert "Refused" in page
+    for _ in range(8):  # a cure may uncover the next mistake
+        links = cures_of(page)
+        if "Refused" not in page:
+            break
+        assert links, page
+        page = page_of(client, links[0])
+    assert f"<code>{rule}</code>" not in page
+    assert "Accepted" in page
+
+
+def test_cures_of_everything_that_the_rules_refuse_lead_to_pages(client):
+    for rule in tilescope.RULES.values():
+        failing = dict(rule.failing) if hasattr(rule, "failing") and isinstance(rule.failing, dict) else {}
+        if not {"data_type", "dims", "box"} <= failing.keys():
+            continue
+        query = {
+            name: ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+            for name, value in failing.items()
+        }
+        answer = client.get("/tensor-map", params={"kind": "tensor_map"} | query)
+        assert answer.status_code in (200, 422), rule.name
+        for link in cures_of(answer.text):
+            assert client.get(link).status_code == 200, (rule.name, link)
+
+
+@pytest.mark.parametrize(
+    ("pasted", "field", "value"),
+    [
+        ('{"data_type": "f16", "dims": [256, 64], "strides_bytes": [512], "box": [64, 16]}', "box", "64,16"),
+        (tilescope.TensorMap("f16", (256, 64), (512,), (64, 16), swizzle="128B").encode().hex(), "dims", "256,64"),
+    ],
+)
+def test_a_pasted_map_fills_the_fields(client, pasted, field, value):
+    answer = client.get("/tensor-map", params={"paste": pasted})
+    assert answer.status_code == 303
+    page = page_of(client, answer.headers["location"])
+    assert f'name="{field}" value="{value}"' in page
+    assert "Accepted" in page
+
+
+def test_pasted_bytes_that_are_no_map_are_shown_bit_by_bit(client):
+    answer = client.get("/tensor-map", params={"paste": "ff" * 128})
+    assert answer.status_code == 303
+    page = page_of(client, answer.headers["location"])
+    assert "Not a tensor map" in page
+    assert 'class="violations"' in page
+
+
+def test_a_place_in_a_walk_is_part_of_the_address(client):
+    assert 'data-step="5"' in page_of(client, f"/swizzle?{STEP}=5")
+    for strange in ("-1", "x", "\uff15", "9" * 9):
+        assert 'data-step="0"' in page_of(client, f"/swizzle?{STEP}={strange}")
+
+
+def test_a_tile_of_128_x_128_is_drawn_whole_and_within_a_second(client):
+    state = "/load?dims=128,128&box=64,128&coords=64,0"
+    page_of(client, "/load")
+    began = process_time()
+    page = page_of(client, state)
+    assert process_time() - began < 1
+    assert page.count("data-link=") == 2 * 128 * 8  # both sides, chunk by chunk
+
+
+# The most that each page takes, as slow as it can be made.
+LARGEST = [
+    "/plan?tile=512x256&fold=yes",
+    "/plan?tile=128x256&data_type=u8&consumer=ld.b8 columns",
+    "/banks?tile=128x256&data_type=u8&other=st.b8 columns",
+    "/banks?given=layout&text=(256,128):(128,1)&element_bits=8&pattern=transpose",
+    "/layout?text=(128,128):(129,1)&element_bits=64",
+    "/layout?text=(128,128):(128,1)&element_bits=8&other=(128,128):(1,128)",
+    "/layout?text=(1024,32):(32,1)&shape=1024x32",
+    "/tensor-core?tile=512x256",
+    "/tensor-core?tile=256x1024&data_type=u8",
+    "/load?dims=256,160&box=64,160&coords=0,0",
+    "/load?dims=256,256,256&box=64,256,7&coords=0,0,0",
+    "/load?kind=im2col_map&dims=64,160,160,2&pixels_per_column=1024",
+    "/swizzle?mode=xor:5,0,5",
+]
+
+
+@pytest.mark.parametrize("state", LARGEST)
+def test_the_largest_that_a_page_takes_needs_less_than_a_second(client, state):
+    page_of(client, state)  # imports and tables
+    began = process_time()
+    page_of(client, state)
+    assert process_time() - began < 1
+
+
+@pytest.mark.parametrize("state", LARGEST)
+def test_the_largest_that_a_page_takes_needs_less_than_200_megabytes(client, state):
+    tracemalloc.start()
+    try:
+        page_of(client, state)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 200_000_000

@@ -1,0 +1,90 @@
+"""The command: a server on loopback, and one sentence where something is missing."""
+
+import builtins
+import io
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tilescope.cli
+
+
+def test_serve_answers_on_loopback_and_ends_on_an_interrupt():
+    command = [sys.executable, "-m", "tilescope", "serve", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = re.search(r"http://127\.0\.0\.1:\d+/", server.stdout.readline())[0]
+            with urllib.request.urlopen(address + "swizzle", timeout=20) as answer:
+                assert answer.status == 200
+                assert b"Swizzle 128B" in answer.read()
+        finally:
+            server.send_signal(signal.SIGINT)
+            _, said = server.communicate(timeout=20)
+    assert server.returncode in (0, 130)
+    assert "Traceback" not in said
+
+
+def test_a_port_that_is_taken_is_said_with_the_way_out(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert tilescope.cli.run(["serve", "--port", str(port), "--no-browser"]) == 2
+    said = capsys.readouterr().err
+    assert f"port {port}" in said
+    assert "--port 0" in said
+
+
+@pytest.mark.parametrize("arguments", [["--export", "/swizzle"], ["-o", "page.html"]])
+def test_export_and_its_file_belong_together(capsys, arguments):
+    assert tilescope.cli.run(["serve", *arguments]) == 2
+    assert "belong together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "jinja2"])
+def test_without_the_extra_one_sentence_says_so(missing):
+    hide = (
+        "import sys\n"
+        f"sys.modules[{missing!r}] = None\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] == {missing!r}: raise ModuleNotFoundError(name=name)\n"
+        f"del sys.modules[{missing!r}]\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "import tilescope.cli\n"
+        "sys.exit(tilescope.cli.run(['serve', '--port', '0', '--no-browser']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert done.stderr == f"This needs the package {missing}: pip install 'tilescope[web]'.\n"
+    assert not done.stdout
+
+
+def test_help_imports_no_server(monkeypatch):
+    real = builtins.__import__
+
+    def watched(name, *args, **kwargs):
+        assert name.split(".")[0] not in ("starlette", "uvicorn", "jinja2"), name
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", watched)
+    assert tilescope.cli.run(["serve", "--help"]) == 0
+
+
+def test_the_package_with_its_pages_stays_below_a_megabyte():
+    package = Path(tilescope.cli.__file__).parent.parent
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path in package.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                wheel.write(path, path.relative_to(package.parent))
+    names = {Path(name).name for name in wheel.namelist()}
+    assert {"base.html", "page.html", "first.html", "refusal.html", "explorer.css", "explorer.js"} <= names
+    assert len(written.getvalue()) < 1_000_000
