@@ -33,9 +33,10 @@ from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.mma.instruction import Instruction, instruction_n, instructions
 from tilescope.mma.matrix_form import named_form
 from tilescope.mma.shape_stride import ShapeStride
+from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.value import Value, row_field
 
-Operand = Literal["A", "B", "C", "D", "matrix"]
+Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
 REGISTER_BITS = 32
 
 
@@ -203,20 +204,24 @@ class Fragment(Value):
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
     """The fragment of an operand: which thread holds which element, and the other way round.
 
-    `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16" or "ldmatrix.x4.trans" (a whole PTX opcode is
-    understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out
+    `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16", "ldmatrix.x4.trans" or "tcgen05.ld.32x32b.x8" (a whole
+    PTX opcode is understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out
     where there is only one.
 
     >>> fragment("wgmma.m64n16k16", operand="D", data_type="f32").coord(127, 7)
     (63, 15)
     >>> fragment("ldmatrix.x1.trans").held_by(22)  # column 5 of the stored rows 4 and 5
     ((4, 5), (5, 5))
+    >>> fragment("tcgen05.ld.16x256b.x2").coord(30, 7)  # lane 15, column 13 of tensor memory, from its address on
+    (15, 13)
     >>> fragment("ldmatrix.m16n16.x1.trans.b8").held_by(0)[:4]  # two rows of two columns in a register
     ((0, 0), (1, 0), (0, 8), (1, 8))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
     if isinstance(name, str) and re.match(r"(ld|st)matrix\b", name):
         return _matrices(name, operand, data_type)
+    if isinstance(name, str) and re.match(r"tcgen05\.(ld|st)\b", name):
+        return _tmem_moved(named_move(name), operand, data_type)
     rows = instructions(name)
     n = instruction_n(name)
     operand = _chosen_operand(name, operand, "wgmma" if rows[0].warps > 1 else "mma")
@@ -327,13 +332,33 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     )
 
 
+def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Fragment:
+    """What tcgen05.ld and tcgen05.st move (see tmem_form.py): (lane, column) of tensor memory, from the address on."""
+    lanes, columns, types = move.form.lanes, move.columns, _TMEM_TYPES[move.element_bits]
+    threads, values = (
+        [(extent, lane_step + lanes * column_step) for extent, lane_step, column_step in modes]
+        for modes in (move.thread_modes, move.value_modes)
+    )
+    return Fragment(
+        instruction=move.opcode,
+        operand=_chosen_operand(move.opcode, operand or "tmem", "tmem"),
+        data_type=_chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types),
+        shape=(lanes, columns),
+        matrices=move.form.places,
+        element_bits=move.element_bits,
+        tv_layout=_nested([*threads, (move.form.places, lanes * columns)], values),
+        feature=move.feature,
+    )
+
+
+_TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
 _MATRIX_TYPES = {
     16: ("uint16", "float16", "bfloat16", "int16"),
     8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
     6: ("16u6_align16b", "e2m3", "e3m2"),
     4: ("16u4_align16b", "e2m1", "int4", "uint4"),
 }
-_HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",)}
+_HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",), "tmem": ("tmem",)}
 
 
 def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:

@@ -1,0 +1,234 @@
+"""Scale factors of a matrix on their way: atoms in global and shared memory, the copies, the words in tensor memory.
+
+    global, shared memory                      tcgen05.cp.32x128b.warpx4           tensor memory
+    atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
+    row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q        lane l: word of row 32 c + l in column c
+
+The scale of (row i, block b) lies at byte
+
+    (i/128 * atoms along k + b/4) * 512 + (i mod 32) * 16 + (i/32 mod 4) * 4 + b mod 4
+
+and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
+4 for 128 rows. An instruction is given the column of its word; the id in its descriptor picks the byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tilescope.arch import Basis
+from tilescope.errors import broken, printed
+from tilescope.mma.bits import plain_int
+from tilescope.mma.scale_format import ScaleFormat
+from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, atom_grid
+from tilescope.mma.shape_stride import ShapeStride
+from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
+from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.value import Value, is_one_of, row_field
+
+ScaleOperand = Literal["A", "B"]
+_ATOM_COLUMNS = 4  # of tensor memory
+_ROW_GROUP_BYTES = 128  # 8 rows of 16 bytes: the stride of the copy's descriptor
+
+
+class ScaleStep(NamedTuple):
+    """What one instruction along k is told: its first k, the column of its word (from the first one on), the id, its bytes."""
+
+    k: int
+    column: int
+    scale_id: int
+    scales: tuple[int, ...]  # blocks of the row
+
+
+class ScaleCopy(NamedTuple):
+    """One tcgen05.cp: what it reads and where it writes."""
+
+    shape: str
+    descriptor: Tcgen05Descriptor
+    address: TmemAddress
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLayout(Value):
+    """The scale factors of `rows` rows (of A, or columns of B) and `k` elements.
+
+    >>> scales = scale_layout(128, 256, "nvfp4")
+    >>> scales.blocks, scales.atoms, scales.size_bytes, scales.offset(37, 5)
+    (16, (1, 4), 2048, 597)
+    >>> [(step.k, step.column, step.scale_id) for step in scales.steps()][:3]
+    [(0, 0, 0), (64, 4, 0), (128, 8, 0)]
+    """
+
+    rows: int
+    k: int
+    format: ScaleFormat = row_field(ScaleFormat.named)
+
+    @property
+    def basis(self) -> Basis:
+        """No card was asked."""
+        return "documented"
+
+    @property
+    def blocks(self) -> int:
+        """Scales of a row."""
+        return -(-self.k // self.format.block)
+
+    @property
+    def atoms(self) -> tuple[int, int]:
+        """Atoms along the rows and along k."""
+        return atom_grid(self.rows, self.blocks)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in global or shared memory, padding included.
+
+        >>> scale_layout(200, 160, "nvfp4").size_bytes, scale_layout(200, 160, "nvfp4").padding_bytes
+        (3072, 1072)
+        """
+        return self.atoms[0] * self.atoms[1] * ATOM_BYTES
+
+    @property
+    def padding_bytes(self) -> int:
+        """Bytes that no scale of the matrix fills; they are zero."""
+        return self.size_bytes - self.rows * self.blocks
+
+    @property
+    def modes(self) -> ShapeStride:
+        """(row, block) → byte, over whole atoms, as CuTe writes it.
+
+        >>> print(scale_layout(256, 256, "nvfp4").modes)
+        ((32,4,2),(4,4)):((16,4,2048),(1,512))
+        """
+        down, along = self.atoms
+        return ShapeStride(((32, 4, down), (4, along)), ((16, 4, along * ATOM_BYTES), (1, ATOM_BYTES)))
+
+    def offset(self, row: Any, block: Any) -> Any:
+        """The byte of the scale of (row, block); arrays broadcast.
+
+        >>> scale_layout(512, 128, "nvfp4").offset(300, 6)
+        2758
+        """
+        for name, index, extent in (("row", row, self.rows), ("block", block, self.blocks)):
+            array = np.asarray(index)
+            if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= extent)):
+                found = printed(index)
+                raise broken("tile-index", name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales.")
+        return self.modes.at(row, block)
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """The (row, block) whose scale lies at a byte; None for padding and beyond.
+
+        >>> scale_layout(128, 256, "nvfp4").locate(597)
+        (37, 5)
+        """
+        place = plain_int(offset)
+        if not isinstance(place, int) or not 0 <= place < self.size_bytes:
+            return None
+        atom, within = divmod(place, ATOM_BYTES)
+        down, along = divmod(atom, self.atoms[1])
+        row = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32
+        block = along * ATOM_SCALES + within % 4
+        return (row, block) if row < self.rows and block < self.blocks else None
+
+    @property
+    def word_columns(self) -> int:
+        """Columns of tensor memory from one word of k to the next: 4 for each 128 rows (a convention)."""
+        return _ATOM_COLUMNS * self.atoms[0]
+
+    def steps(self, k: int | None = None) -> tuple[ScaleStep, ...]:
+        """What each instruction along k is told; `k` is the instruction's own, 96 for the wide ones of sm_103a.
+
+        >>> [(step.column, step.scale_id, step.scales) for step in scale_layout(128, 128, "mxfp8").steps()]
+        [(0, 0, (0,)), (0, 1, (1,)), (0, 2, (2,)), (0, 3, (3,))]
+        >>> [(step.column, step.scale_id) for step in scale_layout(128, 384, "mxfp4").steps(96)]  # 3 scales each
+        [(0, 0), (0, 3), (4, 2), (8, 1)]
+        """
+        step_k = self.format.k_steps[0] if k is None else k
+        if not is_one_of(step_k, self.format.k_steps):
+            listed = " or ".join(map(str, self.format.k_steps))
+            raise broken("scale-k", "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one.")
+        taken = self.format.per_instruction(step_k)
+        found = []
+        for first in range(0, self.k, step_k):
+            block = first // self.format.block
+            word, scale_id = divmod(block, ATOM_SCALES)
+            found.append(ScaleStep(first, word * self.word_columns, scale_id, tuple(range(block, block + taken))))
+        return tuple(found)
+
+    def tensor_memory(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0) -> TmemLayout:
+        """The scales in tensor memory: (row, block, copy) → bit address.
+
+        Each scale lies in all four quarters. Only for B of a pair with m = 128 (layout B) do two quarters have the first
+        half of the columns, and two the second.
+
+        >>> scale_layout(128, 256, "nvfp4").tensor_memory("A").place(77, 5)
+        TmemPlace(cta=0, lanes=(13, 45, 77, 109), column=6, bit=8)
+        >>> scale_layout(256, 256, "nvfp4").tensor_memory("B", m=128, cta_group=2).place(200, 0)
+        TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
+        """
+        if not is_one_of(operand, ("A", "B")):
+            raise broken("scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
+        words = self.atoms[1]
+        block_modes = (ATOM_SCALES, words), (8, self.word_columns * CELL_BITS)
+        base = TmemAddress.given(address)
+        if (m, cta_group) == (128, 2) and operand == "B":
+            shape, stride, copies = self._halved(block_modes)
+        else:
+            groups = -(-self.rows // QUARTER_LANES)
+            shape = ((QUARTER_LANES, groups), block_modes[0], QUARTERS)
+            stride = ((LANE_BITS, CELL_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
+        modes = ShapeStride(shape, stride)
+        name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
+        return TmemLayout(name, None, (self.rows, self.blocks), 1, 8, modes, base)
+
+    def _halved(self, block_modes: tuple[Any, Any]) -> tuple[Any, Any, int]:
+        """SFB of a pair with m = 128: the first half of n in quarters 0 and 1, the second in 2 and 3."""
+        half = self.rows // 2
+        if self.rows % (2 * QUARTER_LANES):
+            raise broken(
+                "scale-rows", "rows", f"B of {self.rows} columns in a pair with m = 128",
+                f"each half of n is a multiple of {QUARTER_LANES} columns there, as the documents have it", "Use a multiple of 64.",
+            )  # fmt: skip
+        shape = ((QUARTER_LANES, half // QUARTER_LANES, 2), block_modes[0], 2)
+        stride = ((LANE_BITS, CELL_BITS, 2 * QUARTER_LANES * LANE_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
+        return shape, stride, 2
+
+    def copies(self, *, smem_address: int = 0, address: Any = 0) -> tuple[ScaleCopy, ...]:
+        """The tcgen05.cp that bring the atoms from shared memory: one for each, into 4 columns.
+
+        >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
+        >>> copy.shape, hex(copy.descriptor.encode())
+        ('32x128b.warpx4', '0x400800000200')
+        """
+        base, (down, along) = TmemAddress.given(address), self.atoms
+        return tuple(
+            ScaleCopy(
+                "32x128b.warpx4",
+                Tcgen05Descriptor(
+                    smem_address + (row * along + word) * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
+                ),
+                base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
+            )
+            for word in range(along)
+            for row in range(down)
+        )
+
+
+def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:
+    """Where the scale factors of a matrix of `rows` (of A, or columns of B) by `k` elements lie.
+
+    `kind` is mxfp8, mxfp4 or nvfp4, or a kind of tcgen05.mma.
+
+    >>> scales = scale_layout(256, 256, "mxfp8")
+    >>> scales.format.block, scales.blocks, scales.offset(200, 6)
+    (32, 8, 1706)
+    """
+    extents = plain_int(rows), plain_int(k)
+    for name, value in zip(("rows", "k"), extents, strict=True):
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 32:
+            raise broken("scale-shape", name, printed(value), f"{name} is an integer from 1 to 2^32", "Give the matrix's extent.")
+    return ScaleLayout(extents[0], extents[1], ScaleFormat.named(kind))
