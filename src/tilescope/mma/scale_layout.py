@@ -225,7 +225,7 @@ def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:
 
     >>> scales = scale_layout(256, 256, "mxfp8")
     >>> scales.format.block, scales.blocks, scales.offset(200, 6)
-    (32, 8, 1706)
+    (32, 8, 1674)
     """
     extents = plain_int(rows), plain_int(k)
     for name, value in zip(("rows", "k"), extents, strict=True):

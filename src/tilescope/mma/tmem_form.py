@@ -71,7 +71,7 @@ TMEM_FORMS: dict[str, TmemForm] = {row.name: row for row in (
 )}
 # fmt: on
 _QUALIFIERS = {"sync", "aligned", "b32"}
-REDUCTIONS = ("min", "max")
+_REDUCTION_WORDS = ("min", "max", "abs", "nan", "f32", "u32", "s32")  # in the order in which they are written
 
 
 class TmemMove(NamedTuple):
@@ -86,7 +86,7 @@ class TmemMove(NamedTuple):
     form: TmemForm
     count: int
     packed: bool  # .pack::16b or .unpack::16b
-    reduction: str | None = None  # of ld.red
+    reduction: str | None = None  # of ld.red: "max.f32", "min.abs.nan.f32"
 
     @property
     def opcode(self) -> str:
@@ -161,18 +161,17 @@ def named_move(opcode: str) -> TmemMove:
         problems.append(Violation(
             "tmem-pack", "error", "instruction", f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack[direction]}.",
         ))  # fmt: skip
-    reductions = [word for word in words if word in REDUCTIONS]
+    reductions = [word for word in words if word in _REDUCTION_WORDS] if head[2] else []
     if head[2]:
         problems += _reduction_problems(direction, form, counts[0], reductions)
-    known = {form.name, f"x{counts[0]}", pack[direction], wrong}
-    known |= {*REDUCTIONS, "abs", "nan", "f32", "u32", "s32"} if head[2] else set()
+    known = {form.name, f"x{counts[0]}", pack[direction], wrong, *reductions}
     if strange := [word for word in words if word not in known]:
         problems.append(Violation(
             "instruction", "error", "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier", "Leave it out.",
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)
-    return TmemMove(direction, form, counts[0], pack[direction] in words, reductions[0] if head[2] else None)
+    return TmemMove(direction, form, counts[0], pack[direction] in words, _ordered(reductions) if head[2] else None)
 
 
 def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: list[str]) -> list[Violation]:
@@ -187,9 +186,17 @@ def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: 
         refuse(f".{form.name} with .red", "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b.")
     if count < 2:
         refuse(f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2.")
-    if len(reductions) != 1:
-        refuse(f"{len(reductions)} reductions", "ld.red has one of .min, .max", "Write such as tcgen05.ld.red.32x32b.x8.max.f32.")
+    operations, types = ([word for word in known if word in reductions] for known in (("min", "max"), ("f32", "u32", "s32")))
+    if len(operations) != 1 or len(types) != 1:
+        found = " ".join(f".{word}" for word in reductions) or "no operation"
+        refuse(found, "ld.red has one of .min, .max and one of .f32, .u32, .s32", "Write such as tcgen05.ld.red.32x32b.x8.max.f32.")
+    elif {"abs", "nan"} & set(reductions) and types != ["f32"]:
+        refuse(f".abs or .NaN with .{types[0]}", "these belong to .f32", "Leave them out.")
     return problems
+
+
+def _ordered(reductions: list[str]) -> str:
+    return ".".join(word for word in _REDUCTION_WORDS if word in reductions)
 
 
 def _nearest(count: int, counts: tuple[int, ...]) -> int:
