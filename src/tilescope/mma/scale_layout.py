@@ -23,7 +23,7 @@ from tilescope.arch import Basis
 from tilescope.errors import broken, printed
 from tilescope.mma.bits import plain_int
 from tilescope.mma.scale_format import ScaleFormat
-from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, atom_grid
+from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
 from tilescope.mma.shape_stride import ShapeStride
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
@@ -182,11 +182,15 @@ class ScaleLayout(Value):
         """
         if not is_one_of(operand, ("A", "B")):
             raise broken("scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
+        shape: Any
+        stride: Any
         words = self.atoms[1]
         block_modes = (ATOM_SCALES, words), (8, self.word_columns * CELL_BITS)
         base = TmemAddress.given(address)
-        if (m, cta_group) == (128, 2) and operand == "B":
-            shape, stride, copies = self._halved(block_modes)
+        if self._is_halved(operand, m, cta_group):
+            self._require_halves()
+            shape = ((QUARTER_LANES, self.rows // 2 // QUARTER_LANES, 2), block_modes[0], 2)
+            stride = ((LANE_BITS, CELL_BITS, 2 * QUARTER_LANES * LANE_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
         else:
             groups = -(-self.rows // QUARTER_LANES)
             shape = ((QUARTER_LANES, groups), block_modes[0], QUARTERS)
@@ -195,37 +199,55 @@ class ScaleLayout(Value):
         name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
         return TmemLayout(name, None, (self.rows, self.blocks), 1, 8, modes, base)
 
-    def _halved(self, block_modes: tuple[Any, Any]) -> tuple[Any, Any, int]:
-        """SFB of a pair with m = 128: the first half of n in quarters 0 and 1, the second in 2 and 3."""
-        half = self.rows // 2
-        if self.rows % (2 * QUARTER_LANES):
-            raise broken(
-                "scale-rows", "rows", f"B of {self.rows} columns in a pair with m = 128",
-                f"each half of n is a multiple of {QUARTER_LANES} columns there, as the documents have it", "Use a multiple of 64.",
-            )  # fmt: skip
-        shape = ((QUARTER_LANES, half // QUARTER_LANES, 2), block_modes[0], 2)
-        stride = ((LANE_BITS, CELL_BITS, 2 * QUARTER_LANES * LANE_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
-        return shape, stride, 2
-
-    def copies(self, *, smem_address: int = 0, address: Any = 0) -> tuple[ScaleCopy, ...]:
+    def copies(
+        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
+    ) -> tuple[ScaleCopy, ...]:
         """The tcgen05.cp that bring the atoms from shared memory: one for each, into 4 columns.
+
+        For B of a pair with m = 128 one copy brings two atoms, of which the first goes to quarters 0 and 1, the second to 2 and 3.
+        They lie behind each other in shared memory, for each word of k: those of the first half of n, then of the second.
 
         >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
         >>> copy.shape, hex(copy.descriptor.encode())
         ('32x128b.warpx4', '0x400800000200')
         """
         base, (down, along) = TmemAddress.given(address), self.atoms
+        if self._is_halved(operand, m, cta_group):
+            self._require_halves()
+            starts = {(word, 0): 2 * word for word in range(along)}
+        else:
+            starts = {(word, row): row * along + word for word in range(along) for row in range(down)}
+        shape = "64x128b.warpx2::01_23" if self._is_halved(operand, m, cta_group) else "32x128b.warpx4"
         return tuple(
             ScaleCopy(
-                "32x128b.warpx4",
+                shape,
                 Tcgen05Descriptor(
-                    smem_address + (row * along + word) * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
+                    smem_address + atom * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
                 ),
                 base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
             )
-            for word in range(along)
-            for row in range(down)
+            for (word, row), atom in starts.items()
         )
+
+    def in_shared_memory(self, scales: Any, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> Array:
+        """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
+        if not self._is_halved(operand, m, cta_group):
+            return pack_scales(scales).view(np.uint8)
+        self._require_halves()
+        halves = np.stack([pack_scales(half) for half in np.split(np.asarray(scales), 2)])
+        return np.ascontiguousarray(halves.view(np.uint8).reshape(2, -1, ATOM_BYTES).swapaxes(0, 1)).reshape(-1)
+
+    @staticmethod
+    def _is_halved(operand: ScaleOperand, m: int, cta_group: int) -> bool:
+        return (operand, m, cta_group) == ("B", 128, 2)
+
+    def _require_halves(self) -> None:
+        if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:
+            raise broken(
+                "scale-rows", "rows", f"B of {self.rows} columns in a pair with m = 128",
+                f"each half of n is a multiple of {QUARTER_LANES} columns there, as the documents have it, and at most {ATOM_ROWS}",
+                "Use 64, 128, 192 or 256.",
+            )  # fmt: skip
 
 
 def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import AtomOrder
 from tilescope.mma.canonical import CanonicalLayout, Major, canonical_layout, tile_shape
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
@@ -93,6 +93,29 @@ class Tcgen05Loop(DescriptorLoop):
         return f"tcgen05.mma.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
 
 
+@dataclass(frozen=True, slots=True)
+class Tcgen05PairLoop(Tcgen05Loop):
+    """The descriptors of one block of a pair (cta_group::2): it holds half of A's rows, and half of B's columns.
+
+    >>> loop = tcgen05_descriptors((128, 64), "bf16", swizzle="128B", cta_group=2)
+    >>> len(loop), loop.block_mn, loop.instruction
+    (1, 128, 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
+    """
+
+    @classmethod
+    def extents(cls, data_type: DataType) -> Extents:
+        """Half of the m and n of cta_group::2, and 32 bytes of k."""
+        kind = tcgen05_for(data_type)
+        pair = kind.shapes[1]
+        return Extents(tuple(each // 2 for each in pair.m), tuple(each // 2 for each in pair.n), kind.k)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reads these descriptors; its m and n are those of the pair."""
+        extent = f"{'m' if self.operand == 'A' else 'n'}{2 * self.block_mn}"
+        return f"tcgen05.mma.cta_group::2.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+
+
 def tcgen05_descriptors(
     tile: tuple[int, int],
     data_type: Any,
@@ -103,12 +126,13 @@ def tcgen05_descriptors(
     operand: SmemOperand = "A",
     smem_address: int = 0,
     k_step_bytes: int = K_STEP_BYTES,
+    cta_group: int = 1,
 ) -> Tcgen05Loop:
     """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The
-    blocks are those of cta_group::1; under cta_group::2 each block of two reads its own half alike. `k_step_bytes` is 48 for
-    the k = 96 instructions of sm_103a.
+    blocks are those of cta_group::1; with cta_group=2 the tile is what one block of the pair holds, half of A's rows or of B's
+    columns. `k_step_bytes` is 48 for the k = 96 instructions of sm_103a.
 
     >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
     >>> loop.tile.leading_bytes, loop.tile.stride_bytes, hex(loop[0][0].encode())
@@ -120,9 +144,12 @@ def tcgen05_descriptors(
     row = DataType.named(data_type)
     canonical = canonical_layout(major, swizzle, row)
     shape = tile_shape(tile)
-    Tcgen05Loop.require_readable(shape, row, operand, canonical)
+    if not is_one_of(cta_group, (1, 2)):
+        raise broken("mma-group", "cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
+    loop = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
+    loop.require_readable(shape, row, operand, canonical)
     placed = canonical.tile(shape, atom_order=atom_order, start=smem_address)
-    return Tcgen05Loop(placed, operand, row, k_step_bytes)
+    return loop(placed, operand, row, k_step_bytes)
 
 
 def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> list[Violation]:

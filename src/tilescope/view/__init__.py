@@ -38,6 +38,7 @@ _DRAWN_BY = {
     "swizzle": "swizzle_view:draw_swizzle",
     "tcgen05_descriptor": "descriptor_view:draw_operand_descriptor",
     "tcgen05_loop": "descriptor_view:draw_descriptor_loop",
+    "tcgen05_pair_loop": "descriptor_view:draw_descriptor_loop",
     "tensor_map": "tensor_map_view:draw_map",
     "tensor_map_diff": "tensor_map_view:draw_diff",
     "tile_report": "banks_view:draw_tile_report",
