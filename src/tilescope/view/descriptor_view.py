@@ -11,7 +11,9 @@ from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
-from tilescope.mma.readings import INSTRUCTION_BITS, WordReadings
+from tilescope.mma.readings import INSTRUCTION_BITS, Reading, WordReadings
+from tilescope.mma.tmem_address import TmemAddress
+from tilescope.mma.tmem_word import TmemWord, inspect_tmem_address
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
@@ -60,9 +62,14 @@ def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
     return draw_descriptor_word(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
 
 
-def draw_descriptor_word(word: DescriptorWord | InstructionWord, rows: int | None = None) -> Drawing:
+def draw_tmem_address(address: TmemAddress) -> Drawing:
+    """The address as a word."""
+    return draw_descriptor_word(inspect_tmem_address(address.encode()))
+
+
+def draw_descriptor_word(word: Reading, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
-    bits = INSTRUCTION_BITS if isinstance(word, InstructionWord) else 64
+    bits = 64 if isinstance(word, DescriptorWord) else INSTRUCTION_BITS
     return Drawing(f"{word.name} {word.word:#0{bits // 4 + 2}x}", tuple(_word_parts(word, rows)))
 
 
@@ -77,7 +84,7 @@ def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
     if len(possible) == 1:
         title = f"a {possible[0].name}"
     else:
-        title = f"could be {len(possible)} kinds of descriptor" if possible else "no descriptor"
+        title = f"could be {len(possible)} kinds of word" if possible else "no descriptor"
     verdicts = Table(
         tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings),
         ("read as", "", "what it says, or why it is none"),
@@ -90,16 +97,19 @@ def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
     return Drawing(f"{found.word:#x}: {title}", tuple(parts))
 
 
-def _verdict(reading: DescriptorWord | InstructionWord) -> str:
+def _verdict(reading: Reading) -> str:
     return str(reading.descriptor) if reading.sound else f"{reading.findings[0].found}; {reading.findings[0].limit}"
 
 
-def _word_parts(word: DescriptorWord | InstructionWord, rows: int | None) -> list[Part]:
+def _word_parts(word: Reading, rows: int | None) -> list[Part]:
     parts: list[Part] = []
     if not word.sound:
         parts.append(Paragraph(f"Not a {word.name}. As one, it would say:"))
     elif isinstance(word, DescriptorWord):
         said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
+        parts.append(Paragraph(said))
+    elif isinstance(word, TmemWord):
+        said = f"{word.descriptor}. One 32-bit cell of a lane; tcgen05.ld and st add their own lanes and columns to it."
         parts.append(Paragraph(said))
     elif word.descriptor is not None:
         parts.append(Paragraph(f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."))
@@ -128,9 +138,9 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     return Drawing(title, (Paragraph(sentence), facts, word_ruler(first, "The first descriptor"), _steps(loop)))
 
 
-def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:
+def word_ruler(word: Reading, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:
     """The fields of a word to scale; those named in `wrong` are marked."""
-    bits = INSTRUCTION_BITS if isinstance(word, InstructionWord) else 64
+    bits = 64 if isinstance(word, DescriptorWord) else INSTRUCTION_BITS
     fields = [
         BitField(
             field.bit,
@@ -146,12 +156,12 @@ def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: t
     covered = {bit for field in fields for bit in range(field.low, field.high + 1)}
     reserved = [bit for bit in range(bits) if word.word >> bit & 1 and bit not in covered]
     fields += [BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in reserved]
-    scaled = (
-        "N is stored divided by 8, M by 16 or 128"
-        if bits == INSTRUCTION_BITS
-        else "Start, leading and stride are stored divided by 16"
-    )
-    return BitRuler(title, tuple(fields), bits=bits, row_bits=bits, notes=(f"{scaled}; unnamed bits are 0.",))
+    scaled = {
+        InstructionWord: "N is stored divided by 8, M by 16 or 128; unnamed bits are 0.",
+        DescriptorWord: "Start, leading and stride are stored divided by 16; unnamed bits are 0.",
+        TmemWord: "Unnamed bits are 0.",
+    }[type(word)]
+    return BitRuler(title, tuple(fields), bits=bits, row_bits=bits, notes=(scaled,))
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:

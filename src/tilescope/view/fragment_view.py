@@ -25,7 +25,7 @@ from tilescope.view.parts import Beside, Paragraph, Part, Table
 _WARP = 32
 _MOST_CELLS = 16  # columns of the element grid
 _MOST_REGISTERS = 8  # columns of the thread grid
-_NAMES = {"A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column")}
+_NAMES = {"A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column"), "tmem": ("lane", "column")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
     block = _Block.of(fragment)
     rows, columns = fragment.shape
     row_name, column_name = _NAMES[fragment.operand]
-    operand = "" if fragment.operand == "matrix" else f", operand {fragment.operand}"
+    operand = "" if fragment.operand in ("matrix", "tmem") else f", operand {fragment.operand}"
     several = f"{fragment.matrices} x " if fragment.matrices > 1 else ""
     size = f"{several}{rows} x {columns} {fragment.data_type.name} ({row_name} x {column_name})"
     title = f"{fragment.instruction}{operand}: {size}"
