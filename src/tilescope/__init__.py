@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
     from tilescope.mma.readings import descriptor_readings
+    from tilescope.mma.scale_layout import scale_layout
+    from tilescope.mma.scale_packing import pack_scales, unpack_scales
     from tilescope.mma.tcgen05 import Tcgen05Descriptor
     from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
+    from tilescope.mma.tensor_memory import TensorMemory
+    from tilescope.mma.tmem_layout import tmem_layout
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
@@ -108,6 +112,7 @@ _MODULE = {
     "load_tiles": "tma",
     "NOTATION": "notation",
     "OperandTile": "mma.canonical",
+    "pack_scales": "mma.scale_packing",
     "parse_layout": "notation",
     "Plan": "planner",
     "plan": "planner",
@@ -117,6 +122,7 @@ _MODULE = {
     "Rule": "tensor_map",
     "RuleError": "errors",
     "RULES": "tensor_map",
+    "scale_layout": "mma.scale_layout",
     "scatter4": "tma",
     "SharedLayout": "notation",
     "SMEM_OP": "smem.op",
@@ -131,10 +137,13 @@ _MODULE = {
     "Tcgen05Loop": "mma.tcgen05_loop",
     "TensorMap": "tensor_map",
     "TensorMapError": "errors",
+    "TensorMemory": "mma.tensor_memory",
     "tile_report": "smem.tile",
     "TilescopeError": "errors",
+    "tmem_layout": "mma.tmem_layout",
     "Trace": "tma",
     "trace": "tma",
+    "unpack_scales": "mma.scale_packing",
     "Value": "value",
     "Violation": "errors",
     "wavefronts": "smem.banks",
@@ -179,6 +188,7 @@ __all__ = [
     "Tcgen05Loop",
     "TensorMap",
     "TensorMapError",
+    "TensorMemory",
     "TilescopeError",
     "Trace",
     "Value",
@@ -202,16 +212,20 @@ __all__ = [
     "load",
     "load_multicast",
     "load_tiles",
+    "pack_scales",
     "parse_layout",
     "plan",
     "plan_gemm",
+    "scale_layout",
     "scatter4",
     "spell_layout",
     "stmatrix",
     "store",
     "tcgen05_descriptors",
     "tile_report",
+    "tmem_layout",
     "trace",
+    "unpack_scales",
     "wavefronts",
     "wgmma_descriptors",
 ]

@@ -10,6 +10,7 @@ outside its quarter, a lane that the shape does not start at. All of it is known
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.bits import plain_int
 from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.mma.tmem_allocation import ALLOC_COLUMNS
+from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
 from tilescope.mma.tmem_cp import Bytes, copied_words, cp_shape, decompression_note
 from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.value import Value, array_field, is_one_of, read_only
@@ -50,6 +51,16 @@ class TensorMemory(Value):
     allocations: tuple[tuple[int, int], ...] = ()  # first column, columns; in the order in which they were made
     may_allocate: bool = True
     findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
+
+    @staticmethod
+    def budget(parts: Mapping[str, Any]) -> TmemBudget:
+        """Whether accumulators, A and scale factors fit, by name: layouts, or (layout, count); what does not, and why.
+
+        >>> from tilescope.mma.tmem_layout import tmem_layout
+        >>> TensorMemory.budget({"D": (tmem_layout((128, 256)), 2)}).alloc_columns
+        512
+        """
+        return tmem_budget(parts)
 
     @property
     def basis(self) -> Basis:

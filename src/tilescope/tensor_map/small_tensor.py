@@ -26,6 +26,6 @@ def cleared_window_bit(blob: bytes) -> bytes:
     True
     """
     if not isinstance(blob, bytes | bytearray | memoryview) or len(bytes(blob)) != _MAP_BYTES:
-        raise broken("descriptor-bytes", "blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode().")
+        raise broken("map-bytes", "blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode().")
     number = int.from_bytes(blob, "little") & ~(1 << WINDOW_BIT)
     return number.to_bytes(_MAP_BYTES, "little")

@@ -84,7 +84,8 @@ def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
     if len(possible) == 1:
         title = f"a {possible[0].name}"
     else:
-        title = f"could be {len(possible)} kinds of word" if possible else "no descriptor"
+        noun = "word" if any(isinstance(each, TmemWord) for each in possible) else "descriptor"
+        title = f"could be {len(possible)} kinds of {noun}" if possible else "no descriptor"
     verdicts = Table(
         tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings),
         ("read as", "", "what it says, or why it is none"),
