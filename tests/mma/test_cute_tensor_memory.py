@@ -100,7 +100,9 @@ def places(what, case):
     raise AssertionError(what)
 
 
-@pytest.mark.parametrize(("what", "case", "count", "total"), RECORDED, ids=[f"{each[0]} {each[1]}" for each in RECORDED])
+@pytest.mark.parametrize(
+    ("what", "case", "count", "total"), RECORDED, ids=[f"{each[0]} {each[1]}" for each in RECORDED]
+)
 def test_places_are_those_of_cute(what, case, count, total):
     found = [int(each) for each in places(what, case)]
     assert len(found) == int(count)

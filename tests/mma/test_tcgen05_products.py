@@ -110,9 +110,7 @@ def test_d_is_added_to_what_was_there():
 def test_disabled_lanes_keep_their_accumulator(m, group):
     n, masks = 64, (0x0000FFFF, 0, 1, 0x80000000) if group == 1 else (1, 0, 0, 0, 0, 0xFFFFFFFF, 2, 0)
     a, b, c = np.ones((m, 64)), np.ones((64, n)), -np.ones((m, n))
-    d = emulate_mma(
-        a, b, data_type="bf16", consumer="tcgen05", cta_group=group, c=c, disable_output_lane=masks
-    )
+    d = emulate_mma(a, b, data_type="bf16", consumer="tcgen05", cta_group=group, c=c, disable_output_lane=masks)
     layout = tmem_layout((m, n), cta_group=group)
     for row in range(m):
         for column in range(0, n, 7):
@@ -138,7 +136,10 @@ def test_a_pair_shares_rows_and_columns_out():
         ({"cta_group": 2, "consumer": "wgmma"}, "mma-group"),
         ({"scale_kind": "nvfp4"}, "mma-scales"),
         ({"scale_kind": "mxfp9", "a_scales": 1, "b_scales": 1}, "unknown-name"),
-        ({"scale_kind": "mxfp8", "a_scales": np.ones((128, 3), np.uint8), "b_scales": np.ones((64, 2), np.uint8)}, "mma-scales"),
+        (
+            {"scale_kind": "mxfp8", "a_scales": np.ones((128, 3), np.uint8), "b_scales": np.ones((64, 2), np.uint8)},
+            "mma-scales",
+        ),
         ({"disable_output_lane": (1, 2)}, "mma-lanes"),
         ({"disable_output_lane": (1 << 32, 0, 0, 0)}, "mma-lanes"),
         ({"c": np.zeros((3, 3))}, "mma-matrix"),

@@ -60,7 +60,9 @@ def test_loads_follow_the_formulas(name):
 @pytest.mark.parametrize("name", [name for name in ALL_MOVES if int(name.split(".x")[1]) <= 16])
 @pytest.mark.parametrize("packed", [False, True])
 def test_what_is_stored_is_loaded_again(name, packed):
-    registers = np.random.default_rng(1).integers(0, 2**32, (32, TMEM_FORMS[name.split(".")[0]].registers * int(name.split(".x")[1])))
+    registers = np.random.default_rng(1).integers(
+        0, 2**32, (32, TMEM_FORMS[name.split(".")[0]].registers * int(name.split(".x")[1]))
+    )
     registers = registers.astype(np.uint32)
     pack, unpack = (".pack::16b", ".unpack::16b") if packed else ("", "")
     memory = TensorMemory().alloc(512).store(name + unpack, registers, TmemAddress(64, 0), warp=2)
@@ -96,7 +98,9 @@ def test_halves_of_packed_registers_are_neighbouring_columns():
 def test_accumulators_follow_the_formulas(letter):
     path = DATAPATHS[letter]
     for n in path.n_known[-2:]:
-        layout = tmem_layout((path.m, n), cta_group=path.cta_group, ws=path.ws == (True,), sparse=path.sparse == (True,))
+        layout = tmem_layout(
+            (path.m, n), cta_group=path.cta_group, ws=path.ws == (True,), sparse=path.sparse == (True,)
+        )
         half, quarter = n // 2, n // 4
         naive = {
             "A": lambda m, j: (m, j), "D": lambda m, j: (m, j),
@@ -169,7 +173,11 @@ def test_rules_of_loads_and_stores():
     assert refused(memory.load, "16x64b.x8", TmemAddress(8, 0), warp=0) == ["tmem-lane"]
     assert refused(memory.load, "32x32b.x64", TmemAddress(0, 32), warp=0) == ["tmem-unallocated"]
     assert refused(memory.load, "32x32b.x64", TmemAddress(0, 480), warp=0) == ["tmem-extent"]
-    assert refused(memory.load, "32x32b.x64", TmemAddress(33, 480), warp=0) == ["tmem-quarter", "tmem-lane", "tmem-extent"]
+    assert refused(memory.load, "32x32b.x64", TmemAddress(33, 480), warp=0) == [
+        "tmem-quarter",
+        "tmem-lane",
+        "tmem-extent",
+    ]
     assert refused(memory.load, "16x256b.x64", 0, warp=0) == ["tmem-count"]
     assert refused(memory.load, "16x32bx2.x8", 0, warp=0, split=60) == ["tmem-unallocated"]
     assert refused(memory.load, "32x32b.x8", 0, warp=0, split=8) == ["tmem-split"]
@@ -192,7 +200,9 @@ def test_loads_with_a_reduction():
         assert (registers[:, 8] == reduced.view(np.uint32)).all(), name
     assert refused(memory.load, "tcgen05.ld.red.16x64b.x8.max.f32", 0, warp=0) == ["tmem-reduction"]
     assert refused(memory.load, "tcgen05.ld.red.32x32b.x1.max.f32", 0, warp=0) == ["tmem-reduction"]
-    assert refused(memory.load, "tcgen05.ld.red.16x32bx2.x2.max.f32", 0, warp=0) == ["tmem-reduction"]  # combined or not?
+    assert refused(memory.load, "tcgen05.ld.red.16x32bx2.x2.max.f32", 0, warp=0) == [
+        "tmem-reduction"
+    ]  # combined or not?
     assert refused(memory.load, "tcgen05.ld.red.32x32b.x8.max", 0, warp=0) == ["tmem-reduction"]
 
 
@@ -332,6 +342,8 @@ def test_a_copy_needs_a_descriptor_of_its_own_kind():
     assert refused(numbered().copy, "32x128b.warpx4", np.zeros(100, np.uint8), descriptor, 0) == ["smem-extent"]
     assert refused(numbered().copy, "128x128b.warpx4", np.zeros(4096, np.uint8), descriptor, 0) == ["tmem-cp-shape"]
     assert refused(numbered().copy, "32x128b", np.zeros(4096, np.uint8), descriptor, 0) == ["tmem-cp-shape"]
-    assert refused(numbered().copy, "32x128b.warpx4", np.zeros(4096, np.uint8), descriptor, TmemAddress(4)) == ["tmem-extent"]
+    assert refused(numbered().copy, "32x128b.warpx4", np.zeros(4096, np.uint8), descriptor, TmemAddress(4)) == [
+        "tmem-extent"
+    ]
     columns = numbered().copy("32x128b.warpx4", np.zeros(4096, np.uint8), descriptor, TmemAddress(0, 2)).findings
     assert [finding.rule for finding in columns] == ["tmem-cp-column"]

@@ -19,7 +19,8 @@ BLACKWELL = ["sm_100a", "sm_103a", "sm_110a"]
 def assembles(arch, *instructions):
     """Whether ptxas takes the instructions, each in a kernel of its own; its complaint where it does not."""
     kernels = "\n".join(
-        f'extern "C" __global__ void k{number}(unsigned a, unsigned long long d) {{ asm volatile("{{ .reg .b32 r<132>; .reg .f32 f<4>; .reg .pred p; '
+        f'extern "C" __global__ void k{number}(unsigned a, unsigned long long d) {{ asm volatile("{{ .reg .b32 r<132>; '
+        f".reg .f32 f<4>; .reg .pred p; "
         f'setp.ne.u32 p, %0, 0; {text} }}" :: "r"(a), "l"(d)); }}'
         for number, text in enumerate(instructions)
     )
@@ -38,7 +39,7 @@ def move(name):
     """A load or store as PTX text: the address is operand 0."""
     found = named_move(name)
     words = name.split(".")
-    form, count = found.form.name, f"x{found.count}"
+    form, count = found.form.name, f"x{found.repeats}"
     split = ", 64" if found.form.places > 1 else ""
     pack = f".{words[-1]}" if found.packed else ""
     if found.direction == "ld":
@@ -85,7 +86,9 @@ def test_allocation_assembles_for_the_columns_we_allow():
     dealloc = [f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, {each};" for each in columns]
     assert assembles("sm_100a", *alloc, *dealloc, "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;") == ""
     for wrong in (48, 1024):
-        assert "error" in assembles("sm_100a", f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], {wrong};")
+        assert "error" in assembles(
+            "sm_100a", f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], {wrong};"
+        )
 
 
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
@@ -114,7 +117,13 @@ def products(group):
         step = scale_layout(128, 256, name).steps()[-1]
         a_type = "e4m3" if row.mma_kind == "mxf8f6f4" else "e2m1"
         word = InstructionDescriptor(
-            row.mma_kind, 128, 64, a_type=a_type, scale_type=row.scale_type, a_scale_id=step.scale_id, b_scale_id=step.scale_id
+            row.mma_kind,
+            128,
+            64,
+            a_type=a_type,
+            scale_type=row.scale_type,
+            a_scale_id=step.scale_id,
+            b_scale_id=step.scale_id,
         ).encode()
         block = row.qualifier.split("(")[1].rstrip(")")
         yield f"tcgen05.mma.cta_group::{group}.kind::{row.mma_kind}.block_scale{block} [%0], %1, %1, {word}, [%0 + {step.column}], [%0], p;"

@@ -37,15 +37,23 @@ def test_a_wrong_lane_quarter_is_named_and_cured(warp, quarter):
 
 def test_other_mistakes_of_loads():
     half = tmem_layout((64, 64))
-    assert str(compatible(half, LOAD, warp=1, address=TmemAddress(32))) == "Warp 1 loads rows 16 to 31 of D, in 16 of 32 lanes."
-    assert compatible(half, "tcgen05.ld.16x256b.x8", warp=1, address=TmemAddress(48)).cause == "lane-start"  # nothing lies there
+    assert (
+        str(compatible(half, LOAD, warp=1, address=TmemAddress(32)))
+        == "Warp 1 loads rows 16 to 31 of D, in 16 of 32 lanes."
+    )
+    assert (
+        compatible(half, "tcgen05.ld.16x256b.x8", warp=1, address=TmemAddress(48)).cause == "lane-start"
+    )  # nothing lies there
     assert compatible(half, LOAD, warp=0, address=TmemAddress(4)).cause == "lane-start"
     assert compatible(half, LOAD, warp=0, address=TmemAddress(0, 64)).cause == "columns"
     assert compatible(half, "tcgen05.ld.32x32b.x16.pack::16b", warp=0).cause == "packing"
     narrow = tmem_layout((64, 64), data_type="f16")
     assert compatible(narrow, "tcgen05.ld.32x32b.x16.pack::16b", warp=0)
     pair = tmem_layout((128, 64), cta_group=2)  # layout B: columns 32 to 63 of n in the lower lanes
-    assert str(compatible(pair, "tcgen05.ld.32x32b.x32", warp=2, address=TmemAddress(64))) == "Warp 2 loads rows 0 to 31 of D."
+    assert (
+        str(compatible(pair, "tcgen05.ld.32x32b.x32", warp=2, address=TmemAddress(64)))
+        == "Warp 2 loads rows 0 to 31 of D."
+    )
 
 
 @pytest.mark.parametrize(("kind", "k"), [("mxfp8", 32), ("mxfp4", 64), ("nvfp4", 64)])
@@ -64,7 +72,9 @@ def test_a_wrong_scale_id_or_column_is_named(kind, k, operand):
             if not found:
                 assert (found.cause, found.scale_id) == ("scale-id", step.scale_id)
                 assert f"{operand.lower()}_scale_id={step.scale_id}" in str(found)
-            elsewhere = compatible(scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column + 4))
+            elsewhere = compatible(
+                scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column + 4)
+            )
             assert elsewhere.cause == "scale-column"
             assert elsewhere.correction == TmemAddress(0, step.column)
 

@@ -65,13 +65,15 @@ def test_registers_hold_what_triton_loads(case):
     form, n = case.split()
     registers, lanes, warps = RECORDED["registers"][case]
     halves = [basis for basis in registers if basis == [16, 0]]  # a second instruction, for the upper lanes
-    held = fragment(f"tcgen05.ld.{form}.x{int(n) * 32 // {'32x32b': 32, '16x64b': 64, '16x128b': 128, '16x256b': 256}[form]}")
+    held = fragment(
+        f"tcgen05.ld.{form}.x{int(n) * 32 // {'32x32b': 32, '16x64b': 64, '16x128b': 128, '16x256b': 256}[form]}"
+    )
     row, column = combined([basis for basis in registers if basis != [16, 0]], lanes)
     assert len(halves) == (held.shape[0] == 16)
     assert warps == [[32, 0], [64, 0]]
     _, lane, cell = held.indices()
-    assert (lane.T == row).all()
-    assert (cell.T == column).all()
+    assert (row == lane.T).all()
+    assert (column == cell.T).all()
 
 
 @pytest.mark.slow

@@ -8,7 +8,16 @@ import click
 
 from tilescope.cli.map_options import map_options
 from tilescope.cli.map_source import described
-from tilescope.cli.options import address, extents, number, numbers, output_options, pair, rows_and_columns, smem_address_option
+from tilescope.cli.options import (
+    address,
+    extents,
+    number,
+    numbers,
+    output_options,
+    pair,
+    rows_and_columns,
+    smem_address_option,
+)
 from tilescope.cli.output import Output
 from tilescope.errors import RuleError
 from tilescope.mma.agreement import compatible
@@ -93,10 +102,16 @@ def fragment(
 
 
 @mma.command(short_help="Draw a matrix in tensor memory (Blackwell).")
-@click.option("--m", type=number, required=True, metavar="M", help="Rows of the instruction; with --cta-group 2 of both blocks.")
+@click.option(
+    "--m", type=number, required=True, metavar="M", help="Rows of the instruction; with --cta-group 2 of both blocks."
+)
 @click.option("--n", type=number, metavar="N", help="Columns of the accumulator D.")
-@click.option("--k", type=number, metavar="K", help="Instead of --n: A, or with --metadata its metadata, of K elements along k.")
-@click.option("--cta-group", type=number, default="1", metavar="1|2", help="Blocks that multiply together. [default: 1]")
+@click.option(
+    "--k", type=number, metavar="K", help="Instead of --n: A, or with --metadata its metadata, of K elements along k."
+)
+@click.option(
+    "--cta-group", type=number, default="1", metavar="1|2", help="Blocks that multiply together. [default: 1]"
+)
 @click.option("--ws", is_flag=True, help="The .ws instruction (M 32, 64, 128).")
 @click.option("--sparse", is_flag=True, help="The .sp instruction.")
 @click.option("--metadata", is_flag=True, help="With --k: where the metadata of a sparse A lies.")
@@ -114,7 +129,13 @@ def tmem(
     operand: Any = "D" if k is None else "metadata" if metadata else "A"
     extent = n if k is None else k
     found = tmem_layout(
-        (m, extent or 0), operand=operand, data_type=data_type, cta_group=cta_group, ws=ws, sparse=sparse, address=address
+        (m, extent or 0),
+        operand=operand,
+        data_type=data_type,
+        cta_group=cta_group,
+        ws=ws,
+        sparse=sparse,
+        address=address,
     )
     extra = {} if element is None else {"element": list(element), "place": found.place(*element)._asdict()}
     output.show(found, extra=extra, element=element)
@@ -127,7 +148,8 @@ def tmem(
 @output_options
 def scales(shape: Any, kind: str, element: Any, output: Output) -> None:
     """Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4) lie."""
-    found = scale_layout(*shape, kind)
+    rows, k = shape
+    found = scale_layout(rows, k, kind)
     extra = {}
     if element is not None:
         row, block = element[0], element[1] // found.format.block

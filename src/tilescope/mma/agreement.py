@@ -131,7 +131,9 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         tensor_map, brought, smem_address=smem_address, major=data_major or major, data_type=row
     )
     reads = _reads(descriptor, major, written, row.smem_bits, origin, rows, k)
-    half = None if cta_rank is None else wrong_half(tensor_map, brought, data_major or major, written.shape[0], cta_rank)
+    half = (
+        None if cta_rank is None else wrong_half(tensor_map, brought, data_major or major, written.shape[0], cta_rank)
+    )
     basis: Basis = "measured" if tensor_map.basis == reads[0].descriptor.basis == "measured" else "documented"
     differing, first = 0, None
     for read in reads:

@@ -92,10 +92,18 @@ def wrong_half(
 ) -> str | None:
     """What is wrong where the copies bring the rows of the pair's other block; None where they bring this block's own."""
     if not is_one_of(cta_rank, (0, 1)):
-        raise broken("pair-rank", "cta_rank", printed(cta_rank), "a pair has the blocks 0 and 1", "Use the rank in the pair.")
+        raise broken(
+            "pair-rank", "cta_rank", printed(cta_rank), "a pair has the blocks 0 and 1", "Use the rank in the pair."
+        )
     if tensor_map.rank != 2:
         found = f"a map of rank {tensor_map.rank}"
-        raise broken("pair-rank", "tensor_map", found, "rows are counted by the coordinates of a rank-2 map", "Leave cta_rank out.")
+        raise broken(
+            "pair-rank",
+            "tensor_map",
+            found,
+            "rows are counted by the coordinates of a rank-2 map",
+            "Leave cta_rank out.",
+        )
     brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
     own = brought // (2 * rows) * 2 * rows + int(cta_rank) * rows
     if brought == own:

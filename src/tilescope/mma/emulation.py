@@ -94,7 +94,7 @@ def emulate_mma(
     scaling = scaling_of(scale_kind, a_scales, b_scales, m, n, k)
     product = None
     if consumer == "tcgen05":
-        product = tcgen05_product(m, n, row, cta_group, scaling and scaling.format)
+        product = tcgen05_product(m, n, row, cta_group, None if scaling is None else scaling.format)
     elif scaling is not None or disable_output_lane is not None or not is_one_of(cta_group, (1,)):
         raise broken(
             "mma-group", "consumer", f"{consumer} with scales, masked lanes or cta_group {printed(cta_group)}",
@@ -194,7 +194,13 @@ def _bring(tile: OperandTile, elements: Matrix, row: DataType, smem: Bytes, smem
 
 
 def _read_descriptors(
-    consumer: Consumer, cta_group: int, operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int
+    consumer: Consumer,
+    cta_group: int,
+    operand: SmemOperand,
+    tile: OperandTile,
+    row: DataType,
+    smem: Bytes,
+    smem_address: int,
 ) -> Matrix:
     """What the tensor core reads by descriptor, block by block and K step by K step."""
     describe = wgmma_descriptors if consumer == "wgmma" else partial(tcgen05_descriptors, cta_group=cta_group)

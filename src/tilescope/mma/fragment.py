@@ -358,7 +358,12 @@ _MATRIX_TYPES = {
     6: ("16u6_align16b", "e2m3", "e3m2"),
     4: ("16u4_align16b", "e2m1", "int4", "uint4"),
 }
-_HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",), "tmem": ("tmem",)}
+_HELD: dict[str, tuple[Operand, ...]] = {
+    "mma": ("A", "B", "C", "D"),
+    "wgmma": ("A", "C", "D"),
+    "matrix": ("matrix",),
+    "tmem": ("tmem",),
+}
 
 
 def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:

@@ -84,8 +84,12 @@ def scale_lanes(kind: Any, operand: Any, *, thread_id: int = 0, byte_id: int = 0
         ("byte_id", byte_id, row.ids(row.k_steps[0])),
     ):
         if not is_one_of(given, known):
-            limit = f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
-            problems.append(Violation("scale-id", "error", name, f"{name} = {printed(given)}", limit, f"Use {known[0]}."))
+            limit = (
+                f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
+            )
+            problems.append(
+                Violation("scale-id", "error", name, f"{name} = {printed(given)}", limit, f"Use {known[0]}.")
+            )
     if problems:
         raise RuleError(problems)
     return ScaleLanes(row, operand, int(thread_id), int(byte_id))

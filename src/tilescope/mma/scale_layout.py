@@ -116,7 +116,9 @@ class ScaleLayout(Value):
             array = np.asarray(index)
             if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= extent)):
                 found = printed(index)
-                raise broken("tile-index", name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales.")
+                raise broken(
+                    "tile-index", name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales."
+                )
         return self.modes.at(row, block)
 
     def locate(self, offset: int) -> tuple[int, int] | None:
@@ -150,7 +152,9 @@ class ScaleLayout(Value):
         step_k = self.format.k_steps[0] if k is None else k
         if not is_one_of(step_k, self.format.k_steps):
             listed = " or ".join(map(str, self.format.k_steps))
-            raise broken("scale-k", "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one.")
+            raise broken(
+                "scale-k", "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one."
+            )
         taken = self.format.per_instruction(step_k)
         found = []
         for first in range(0, self.k, step_k):
@@ -169,7 +173,9 @@ class ScaleLayout(Value):
             return 2 if (m, cta_group) == (128, 2) else _ATOM_COLUMNS
         return 2 * -(-self.rows // 64)
 
-    def tensor_memory(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0) -> TmemLayout:
+    def tensor_memory(
+        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
+    ) -> TmemLayout:
         """The scales in tensor memory: (row, block, copy) → bit address.
 
         Each scale lies in all four quarters. Only for B of a pair with m = 128 (layout B) do two quarters have the first
@@ -181,7 +187,9 @@ class ScaleLayout(Value):
         TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
         """
         if not is_one_of(operand, ("A", "B")):
-            raise broken("scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
+            raise broken(
+                "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".'
+            )
         shape: Any
         stride: Any
         words = self.atoms[1]
@@ -262,5 +270,7 @@ def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:
     extents = plain_int(rows), plain_int(k)
     for name, value in zip(("rows", "k"), extents, strict=True):
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 32:
-            raise broken("scale-shape", name, printed(value), f"{name} is an integer from 1 to 2^32", "Give the matrix's extent.")
+            raise broken(
+                "scale-shape", name, printed(value), f"{name} is an integer from 1 to 2^32", "Give the matrix's extent."
+            )
     return ScaleLayout(extents[0], extents[1], ScaleFormat.named(kind))

@@ -67,7 +67,9 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int]) -> Array:
     given = _one_byte("packed", packed, 1)
     extents = [plain_int(each) for each in entries(shape, 3) or ()]
     if len(extents) != 2 or not all(isinstance(each, int) and each >= 1 for each in extents):
-        raise broken("tile-shape", "shape", printed(shape), "two extents of at least 1: rows and scales of a row", "Give both.")
+        raise broken(
+            "tile-shape", "shape", printed(shape), "two extents of at least 1: rows and scales of a row", "Give both."
+        )
     rows, blocks = extents
     grid = atom_grid(rows, blocks)
     size_bytes = grid[0] * grid[1] * ATOM_BYTES
@@ -134,7 +136,9 @@ def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) ->
         return np.empty(wanted, dtype)
     fits = isinstance(out, np.ndarray) and out.shape == wanted and out.dtype.itemsize == 1
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:
-        found = f"an array of shape {out.shape}, {out.dtype}" if isinstance(out, np.ndarray) else f"a {type(out).__name__}"
+        found = (
+            f"an array of shape {out.shape}, {out.dtype}" if isinstance(out, np.ndarray) else f"a {type(out).__name__}"
+        )
         raise broken(
             "out-array", "out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes", "Make one so.",
         )  # fmt: skip

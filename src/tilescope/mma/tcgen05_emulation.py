@@ -67,7 +67,7 @@ def _share(extent: int, instruction: int, cta: int, ctas: int) -> npt.NDArray[np
     return np.ascontiguousarray(pieces[:, cta]).reshape(-1)
 
 
-def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, format: ScaleFormat | None) -> Tcgen05Product:
+def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, scaled: ScaleFormat | None) -> Tcgen05Product:
     """The largest instruction that cuts m x n evenly, for one block or a pair; refused where there is none.
 
     >>> product = tcgen05_product(256, 96, DataType.named("bf16"), 2, None)
@@ -76,13 +76,16 @@ def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, format:
     """
     if not is_one_of(cta_group, (1, 2)):
         raise broken("mma-group", "cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
-    kind = tcgen05_for(data_type) if format is None else format.kind_row
-    if format is not None and data_type.name not in kind.codes:
-        found = f"{data_type.name} with {format.name}"
-        raise broken("mma-scales", "data_type", found, f"kind {kind.name} takes {', '.join(kind.codes)}", "Use such a type.")
-    if format is not None and data_type.name == "e2m1" and not kind.is_dense_4_bit:
+    kind = tcgen05_for(data_type) if scaled is None else scaled.kind_row
+    if scaled is not None and data_type.name not in kind.codes:
+        found = f"{data_type.name} with {scaled.name}"
         raise broken(
-            "mma-scales", "scale_kind", f"e2m1 with {format.name}", "a tile of e2m1 is dense, two to a byte, which kinds mxf4 and mxf4nvf4 read",
+            "mma-scales", "data_type", found, f"kind {kind.name} takes {', '.join(kind.codes)}", "Use such a type."
+        )
+    if scaled is not None and data_type.name == "e2m1" and not kind.is_dense_4_bit:
+        raise broken(
+            "mma-scales", "scale_kind", f"e2m1 with {scaled.name}",
+            "a tile of e2m1 is dense, two to a byte, which kinds mxf4 and mxf4nvf4 read",
             "Use mxfp4 or nvfp4.",
         )  # fmt: skip
     form = _form(kind, int(cta_group))
@@ -102,7 +105,11 @@ def _form(kind: Tcgen05Kind, cta_group: int) -> Shapes:
 
 
 def multiplied(
-    product: Tcgen05Product, operands: list[tuple[Matrix, Matrix]], scaling: Scaling | None, initial: Matrix, disabled: Any
+    product: Tcgen05Product,
+    operands: list[tuple[Matrix, Matrix]],
+    scaling: Scaling | None,
+    initial: Matrix,
+    disabled: Any,
 ) -> Matrix:
     """D (m, n) of the operands that each block read: A (rows, k) and B (columns, k), in double precision or int64.
 
@@ -145,10 +152,10 @@ def _instruction(
     return np.concatenate(found)
 
 
-def _scales_read(format: ScaleFormat, scales: Matrix, operand: ScaleOperand, product: Tcgen05Product) -> Matrix:
+def _scales_read(row: ScaleFormat, scales: Matrix, operand: ScaleOperand, product: Tcgen05Product) -> Matrix:
     """The factor of every element (row, k), as the instructions find it in tensor memory."""
     where: Any = {"m": product.m, "cta_group": product.cta_group}
-    layout = scale_layout(len(scales), scales.shape[1] * format.block, format)
+    layout = scale_layout(len(scales), scales.shape[1] * row.block, row)
     memory = TensorMemory().alloc(512)
     smem = layout.in_shared_memory(scales, operand, **where)
     for copy in layout.copies(operand, **where):
@@ -156,8 +163,8 @@ def _scales_read(format: ScaleFormat, scales: Matrix, operand: ScaleOperand, pro
     placed = layout.tensor_memory(operand, **where).bit_addresses()
     copies = [_steps_read(memory, layout, placed[..., copy]) for copy in range(placed.shape[2])]
     assert all((each == copies[0]).all() for each in copies)  # every quarter reads its own
-    values = copies[0].view(DataType.named("ue8m0" if format.scale_type == "ue8m0" else "e4m3").numpy).astype(np.float64)
-    return np.repeat(values, format.block, axis=1)
+    values = copies[0].view(DataType.named("ue8m0" if row.scale_type == "ue8m0" else "e4m3").numpy).astype(np.float64)
+    return np.repeat(values, row.block, axis=1)
 
 
 def _steps_read(memory: TensorMemory, layout: ScaleLayout, placed: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
@@ -172,9 +179,7 @@ def _steps_read(memory: TensorMemory, layout: ScaleLayout, placed: npt.NDArray[n
     return found
 
 
-def _accumulated(
-    memory: TensorMemory, layout: TmemLayout, d: Matrix, disabled: npt.NDArray[np.bool_]
-) -> TensorMemory:
+def _accumulated(memory: TensorMemory, layout: TmemLayout, d: Matrix, disabled: npt.NDArray[np.bool_]) -> TensorMemory:
     """The memory after tcgen05.mma wrote its accumulator; masked lanes keep what they hold."""
     cells, place = memory.cells.copy(), layout.bit_addresses()[..., 0] >> 5
     lane, column = place >> 16, place & 0xFFFF
@@ -194,7 +199,8 @@ def _drained(memory: TensorMemory, layout: TmemLayout) -> Matrix:
             registers = memory.load(f"32x32b.x{width}", TmemAddress(warp * QUARTER_LANES, first), warp=warp)
             cells[quarter, first : first + width] = registers
     place = layout.bit_addresses()[..., 0] >> 5
-    return cells[place >> 16, place & 0xFFFF]
+    found: Matrix = cells[place >> 16, place & 0xFFFF]
+    return found
 
 
 def _lane_masks(disabled: Any, ctas: int) -> list[npt.NDArray[np.bool_]]:
@@ -204,7 +210,8 @@ def _lane_masks(disabled: Any, ctas: int) -> list[npt.NDArray[np.bool_]]:
     words = [plain_int(each) for each in entries(disabled, 16) or ()]
     if len(words) != QUARTERS * ctas or not all(isinstance(each, int) and 0 <= each < 1 << 32 for each in words):
         raise broken(
-            "mma-lanes", "disable_output_lane", printed(disabled), f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block",
+            "mma-lanes", "disable_output_lane", printed(disabled),
+            f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block",
             "Use 0 for lanes that are written.",
         )  # fmt: skip
     bits = np.array([[word >> bit & 1 for bit in range(32)] for word in words], np.bool_)
@@ -216,8 +223,18 @@ def scaling_of(kind: Any, a_scales: Any, b_scales: Any, m: int, n: int, k: int) 
     if kind is None and a_scales is None and b_scales is None:
         return None
     if kind is None or a_scales is None or b_scales is None:
-        given = [name for name, each in (("scale_kind", kind), ("a_scales", a_scales), ("b_scales", b_scales)) if each is not None]
-        raise broken("mma-scales", "scale_kind", " and ".join(given), "scaled products need scale_kind, a_scales and b_scales", "Give all three.")
+        given = [
+            name
+            for name, each in (("scale_kind", kind), ("a_scales", a_scales), ("b_scales", b_scales))
+            if each is not None
+        ]
+        raise broken(
+            "mma-scales",
+            "scale_kind",
+            " and ".join(given),
+            "scaled products need scale_kind, a_scales and b_scales",
+            "Give all three.",
+        )
     row = ScaleFormat.named(kind)
     problems, found = [], []
     for name, scales, extent in (("a_scales", a_scales, m), ("b_scales", b_scales, n)):

@@ -71,7 +71,9 @@ class TensorMemory(Value):
     def last_address(self) -> TmemAddress:
         """What the latest alloc wrote to shared memory: lane 0 of its first column."""
         if not self.allocations:
-            raise broken("tmem-alloc", "allocations", "no allocation", "an address comes from tcgen05.alloc", "Call alloc first.")
+            raise broken(
+                "tmem-alloc", "allocations", "no allocation", "an address comes from tcgen05.alloc", "Call alloc first."
+            )
         return TmemAddress(0, self.allocations[-1][0])
 
     @property
@@ -93,7 +95,8 @@ class TensorMemory(Value):
         problems = []
         if not is_one_of(columns, ALLOC_COLUMNS):
             problems.append(_wrong(
-                "alloc", "columns", f"{printed(columns)} columns", "tcgen05.alloc takes 32, 64, 128, 256 or 512", f"Use {_next_size(columns)}.",
+                "alloc", "columns", f"{printed(columns)} columns",
+                "tcgen05.alloc takes 32, 64, 128, 256 or 512", f"Use {_next_size(columns)}.",
             ))  # fmt: skip
         if not self.may_allocate:
             problems.append(_wrong(
@@ -124,7 +127,9 @@ class TensorMemory(Value):
                 "tmem-dealloc", "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
                 "Give dealloc the address and the columns of one alloc.",
             )  # fmt: skip
-        return replace(self, allocations=tuple(each for each in self.allocations if each != (place.column, int(columns))))
+        return replace(
+            self, allocations=tuple(each for each in self.allocations if each != (place.column, int(columns)))
+        )
 
     def relinquish(self) -> TensorMemory:
         """tcgen05.relinquish_alloc_permit: no alloc of this block follows."""
@@ -134,9 +139,12 @@ class TensorMemory(Value):
         """What the kernel left undone if it ended now: columns that it did not free."""
         return tuple(
             _wrong(
-                "leak", "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
+                "leak",
+                "allocations",
+                f"columns {first} to {first + columns - 1} still allocated",
+                "a kernel frees all it allocated",
                 f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
-            )  # fmt: skip
+            )
             for first, columns in self.allocations
         )
 
@@ -177,7 +185,14 @@ class TensorMemory(Value):
         return replace(self, cells=read_only(cells))
 
     def copy(
-        self, shape: str, smem: npt.ArrayLike, descriptor: Any, address: Any, *, smem_address: int = 0, decompress: str | None = None
+        self,
+        shape: str,
+        smem: npt.ArrayLike,
+        descriptor: Any,
+        address: Any,
+        *,
+        smem_address: int = 0,
+        decompress: str | None = None,
     ) -> TensorMemory:
         """tcgen05.cp: rows of shared memory, as the descriptor finds them, into lanes; see tmem_cp.py for the shapes.
 
@@ -185,7 +200,8 @@ class TensorMemory(Value):
 
         >>> from tilescope.mma.scale_layout import scale_layout
         >>> atom = scale_layout(128, 64, "nvfp4").copies()[0]
-        >>> memory = TensorMemory().alloc(32).copy(atom.shape, np.arange(512, dtype=np.uint16).astype(np.uint8), atom.descriptor, atom.address)
+        >>> smem = np.arange(512, dtype=np.uint16).astype(np.uint8)
+        >>> memory = TensorMemory().alloc(32).copy(atom.shape, smem, atom.descriptor, atom.address)
         >>> hex(memory.cells[37, 2])  # row 5 of the atom, its third word, in the second quarter
         '0x5b5a5958'
         """
@@ -195,7 +211,8 @@ class TensorMemory(Value):
         problems = self._column_problems(place.column, row.columns)
         if lanes.max() >= TMEM_LANES:
             problems.append(_wrong(
-                "extent", "address", f".{row.name} at lane {place.lane} reaches lane {lanes.max()}", f"lanes end at {TMEM_LANES - 1}", "Start at lane 0.",
+                "extent", "address", f".{row.name} at lane {place.lane} reaches lane {lanes.max()}",
+                f"lanes end at {TMEM_LANES - 1}", "Start at lane 0.",
             ))  # fmt: skip
         if problems:
             raise RuleError(problems)
@@ -217,7 +234,9 @@ class TensorMemory(Value):
         place = TmemAddress.given(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
         if place.lane % QUARTER_LANES:
-            problems.append(_lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes", place.lane // 32 * 32))
+            problems.append(
+                _lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes", place.lane // 32 * 32)
+            )
         if problems:
             raise RuleError(problems)
         cells = self.cells.copy()
@@ -236,7 +255,9 @@ class TensorMemory(Value):
         """Lane and column of every (thread, value) of a warp, or all that is wrong."""
         problems, number = [], plain_int(warp)
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            problems.append(_wrong("warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number."))
+            problems.append(
+                _wrong("warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number.")
+            )
         elif place.quarter != number % QUARTERS:
             problems.append(_wrong(
                 "quarter", "address", f"warp {number} at lane {place.lane}",
@@ -245,7 +266,9 @@ class TensorMemory(Value):
             ))  # fmt: skip
         starts = (0, 16) if move.form.lanes == 16 else (0,)
         if place.lane % QUARTER_LANES not in starts:
-            limit = f".{move.form.name} starts at the first lane of a quarter" + (", or 16 further on" if len(starts) > 1 else "")
+            limit = f".{move.form.name} starts at the first lane of a quarter" + (
+                ", or 16 further on" if len(starts) > 1 else ""
+            )
             problems.append(_lane_problem(place, limit, place.lane // 32 * 32))
         step = self._split(move, split, problems)
         for first in range(move.form.places):
@@ -271,10 +294,26 @@ class TensorMemory(Value):
     def _column_problems(self, first: int, columns: int) -> list[Violation]:
         touched = f"columns {first} to {first + columns - 1}"
         if first + columns > TMEM_COLUMNS:
-            return [_wrong("extent", "address", touched, f"columns end at {TMEM_COLUMNS - 1}", "Start further left, or move fewer.")]
+            return [
+                _wrong(
+                    "extent",
+                    "address",
+                    touched,
+                    f"columns end at {TMEM_COLUMNS - 1}",
+                    "Start further left, or move fewer.",
+                )
+            ]
         if self.allocated[first : first + columns].all():
             return []
-        return [_wrong("unallocated", "address", touched, f"this block has {self._listed() or 'no columns'}", "Allocate them first.")]
+        return [
+            _wrong(
+                "unallocated",
+                "address",
+                touched,
+                f"this block has {self._listed() or 'no columns'}",
+                "Allocate them first.",
+            )
+        ]
 
     def _listed(self) -> str:
         return ", ".join(f"columns {first} to {first + columns - 1}" for first, columns in self.allocations)
@@ -296,7 +335,11 @@ def _asked(direction: str, instruction: Any) -> tuple[TmemMove, Fragment, Any]:
     move = named_move(name if name.startswith("tcgen05") else f"tcgen05.{direction}.{name}")
     if move.direction != direction:
         raise broken(
-            "instruction", "instruction", move.opcode, f"this is tcgen05.{direction}", f"Use {'load' if move.direction == 'ld' else 'store'}."
+            "instruction",
+            "instruction",
+            move.opcode,
+            f"this is tcgen05.{direction}",
+            f"Use {'load' if move.direction == 'ld' else 'store'}.",
         )
     return move, fragment(move.opcode), TmemAddress.given
 
@@ -317,5 +360,11 @@ def _next_size(columns: Any) -> int:
 def _bytes(smem: Any) -> Bytes:
     given = as_array("smem", smem)
     if given.dtype != np.uint8 or given.ndim != 1 or not given.size:
-        raise broken("array", "smem", f"an array of shape {given.shape}, {given.dtype}", "bytes of shared memory", "Give a uint8 array.")
+        raise broken(
+            "array",
+            "smem",
+            f"an array of shape {given.shape}, {given.dtype}",
+            "bytes of shared memory",
+            "Give a uint8 array.",
+        )
     return given

@@ -1,8 +1,8 @@
 """Does it fit, in tensor memory: whether a load finds D, an instruction its scale factors, copies the right atoms.
 
-    D in its layout        ── tcgen05.ld by a warp ──▶     the quarter, the lanes, the columns
-    scale factors          ── instruction, column, id ──▶  the word of this k, the byte of the word
-    atoms in shared memory ── tcgen05.cp ──▶               each atom in the columns where instructions look for it
+D in its layout        ── tcgen05.ld by a warp ──▶     the quarter, the lanes, the columns
+scale factors          ── instruction, column, id ──▶  the word of this k, the byte of the word
+atoms in shared memory ── tcgen05.cp ──▶               each atom in the columns where instructions look for it
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.value import Value, entries, is_one_of
 
 TmemCause = Literal[
-    "lane-quarter", "lane-start", "packing", "columns", "scale-id", "scale-column", "scale-type", "atom-order", "atom-missing", "atom-rows"
+    "lane-quarter",
+    "lane-start",
+    "packing",
+    "columns",
+    "scale-id",
+    "scale-column",
+    "scale-type",
+    "atom-order",
+    "atom-missing",
+    "atom-rows",
 ]
 
 
@@ -58,7 +67,13 @@ class TmemAgreement(Value):
 
 
 def tmem_compatible(
-    held: TmemLayout | ScaleLayout, reader: Any, *, warp: Any = None, address: Any = None, operand: Any = None, k: Any = None
+    held: TmemLayout | ScaleLayout,
+    reader: Any,
+    *,
+    warp: Any = None,
+    address: Any = None,
+    operand: Any = None,
+    k: Any = None,
 ) -> TmemAgreement:
     """Whether a load, an instruction or copies agree with what lies in tensor memory.
 
@@ -69,7 +84,9 @@ def tmem_compatible(
     if isinstance(held, TmemLayout):
         return _loaded(held, reader, warp, TmemAddress.given(0 if address is None else address))
     if not is_one_of(operand, ("A", "B")):
-        raise broken("scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Give operand="A" or "B".')
+        raise broken(
+            "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Give operand="A" or "B".'
+        )
     if isinstance(reader, InstructionDescriptor):
         return _scaled(held, reader, operand, k, TmemAddress.given(0 if address is None else address))
     return _copied(held, _pairs(reader), operand)
@@ -80,7 +97,9 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
     number = plain_int(warp)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise broken("tmem-warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number.")
+        raise broken(
+            "tmem-warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number."
+        )
 
     def differs(cause: TmemCause, sentence: str, correction: TmemAddress | None = None) -> TmemAgreement:
         return TmemAgreement(False, held.operand, sentence, cause, correction)
@@ -89,16 +108,23 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     if address.quarter != number % QUARTERS:
         right = TmemAddress(own + address.lane % QUARTER_LANES, address.column)
         return differs("lane-quarter", (
-            f"Lane quarter: warp {number} reaches lanes {own} to {own + QUARTER_LANES - 1} alone ({number} mod 4), and the address names lane "
-            f"{address.lane}. Set its lane field: {right}."
+            f"Lane quarter: warp {number} reaches lanes {own} to {own + QUARTER_LANES - 1} alone ({number} mod 4), and the address names "
+            f"lane {address.lane}. Set its lane field: {right}."
         ), right)  # fmt: skip
     halves = (0, 16) if move.form.lanes == 16 else (0,)
     if address.lane % QUARTER_LANES not in halves:
         right = TmemAddress(own, address.column)
-        return differs("lane-start", f"Lane: .{move.form.name} starts at lane {own} of its quarter, not {address.lane}. Use {right}.", right)
+        return differs(
+            "lane-start",
+            f"Lane: .{move.form.name} starts at lane {own} of its quarter, not {address.lane}. Use {right}.",
+            right,
+        )
     wide = held.element_bits == 16 and held.operand == "D"
     if move.packed and not wide:
-        return differs("packing", f"Packing: {move.opcode} takes the low halves of cells, and elements of {held.operand} fill them.")
+        return differs(
+            "packing",
+            f"Packing: {move.opcode} takes the low halves of cells, and elements of {held.operand} fill them.",
+        )
     first, last = held.address.column, held.address.column + held.columns - 1
     reads = address.column, address.column + move.columns * move.form.places - 1
     if reads[0] < first or reads[1] > last:
@@ -109,7 +135,10 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     lanes = [lane for lane in held.lanes if address.lane <= lane < address.lane + move.form.lanes]
     rows = sorted({place[0] for lane in lanes if (place := held.locate(lane, address.column)) is not None})
     if not rows:
-        return differs("lane-start", f"Lanes: nothing of {held.operand} lies in lanes {address.lane} to {address.lane + move.form.lanes - 1}.")
+        return differs(
+            "lane-start",
+            f"Lanes: nothing of {held.operand} lies in lanes {address.lane} to {address.lane + move.form.lanes - 1}.",
+        )
     half = f", in {len(lanes)} of {move.form.lanes} lanes" if len(lanes) < move.form.lanes else ""
     return TmemAgreement(True, held.operand, f"Warp {number} loads rows {_runs(rows)} of {held.operand}{half}.")
 
@@ -129,7 +158,9 @@ def _runs(rows: list[int]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _scaled(scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOperand, k: Any, address: TmemAddress) -> TmemAgreement:
+def _scaled(
+    scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOperand, k: Any, address: TmemAddress
+) -> TmemAgreement:
     """Whether an instruction finds the scales of its own k."""
     step_k = word.k
     steps = {step.k: step for step in scales.steps(step_k)}
@@ -141,8 +172,8 @@ def _scaled(scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOper
     right = TmemAddress(0, step.column)
     if (word.mma_kind, word.scale_type) != (scales.format.mma_kind, scales.format.scale_type):
         return TmemAgreement(False, name, (
-            f"Scale type: the scales are {scales.format.name} ({scales.format.scale_type}, kind {scales.format.mma_kind}), the instruction is of "
-            f"kind {word.mma_kind} with {word.scale_type}."
+            f"Scale type: the scales are {scales.format.name} ({scales.format.scale_type}, kind {scales.format.mma_kind}), the "
+            f"instruction is of kind {word.mma_kind} with {word.scale_type}."
         ), "scale-type")  # fmt: skip
     blocks = f"blocks {step.scales[0]} to {step.scales[-1]}" if len(step.scales) > 1 else f"block {step.scales[0]}"
     if address.column != step.column:
@@ -152,13 +183,19 @@ def _scaled(scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOper
         ), "scale-column", right, step.scale_id)  # fmt: skip
     if given_id != step.scale_id:
         return TmemAgreement(False, name, (
-            f"Scale id: k {step.k} needs {blocks}, which begin{'s' if len(step.scales) == 1 else ''} at byte {step.scale_id} of the word; the "
-            f"descriptor says {given_id}. Use {operand.lower()}_scale_id={step.scale_id}."
+            f"Scale id: k {step.k} needs {blocks}, which begin{'s' if len(step.scales) == 1 else ''} at byte {step.scale_id} of the word; "
+            f"the descriptor says {given_id}. Use {operand.lower()}_scale_id={step.scale_id}."
         ), "scale-id", right, step.scale_id)  # fmt: skip
-    return TmemAgreement(True, name, f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.")
+    return TmemAgreement(
+        True,
+        name,
+        f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.",
+    )
 
 
-def _copied(scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddress]], operand: ScaleOperand) -> TmemAgreement:
+def _copied(
+    scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddress]], operand: ScaleOperand
+) -> TmemAgreement:
     """Whether copies leave each atom where instructions look for it."""
     name, (down, along) = f"SF{operand}", scales.atoms
     wanted = {copy.address.column: copy.descriptor.start_address // ATOM_BYTES for copy in scales.copies(operand)}
@@ -168,12 +205,17 @@ def _copied(scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddre
     for descriptor, address in copies:
         if (descriptor.swizzle.bits, descriptor.stride_bytes) != (0, 128):
             return TmemAgreement(False, name, (
-                f"Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; its descriptor has "
-                f"{descriptor.swizzle.name} and {descriptor.stride_bytes}."
+                f"Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; its "
+                f"descriptor has {descriptor.swizzle.name} and {descriptor.stride_bytes}."
             ), "atom-rows")  # fmt: skip
         atom, rest = divmod(descriptor.start_address - base_smem, ATOM_BYTES)
         if rest:
-            return TmemAgreement(False, name, f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes.", "atom-rows")
+            return TmemAgreement(
+                False,
+                name,
+                f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes.",
+                "atom-rows",
+            )
         brought[address.column - base_column] = atom
     for column, atom in sorted(wanted.items()):
         if brought.get(column) == atom:
@@ -182,19 +224,25 @@ def _copied(scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddre
         which = f"rows {128 * row} to {128 * row + 127}, blocks {4 * word} to {4 * word + 3}"
         right = TmemAddress(0, base_column + column)
         if column not in brought:
-            return TmemAgreement(False, name, f"Atom missing: no copy brings {which} to column {base_column + column}.", "atom-missing", right)
+            return TmemAgreement(
+                False,
+                name,
+                f"Atom missing: no copy brings {which} to column {base_column + column}.",
+                "atom-missing",
+                right,
+            )
         other_row, other_word = divmod(brought[column], along)
         return TmemAgreement(False, name, (
-            f"Atom order: column {base_column + column} gets atom {brought[column]} (rows from {128 * other_row}, blocks from {4 * other_word}), "
-            f"and instructions look there for atom {atom} ({which}). In shared memory the atoms along k follow each other; in tensor memory "
-            f"the next word of k is {scales.word_columns} columns on, the next 128 rows 4."
+            f"Atom order: column {base_column + column} gets atom {brought[column]} (rows from {128 * other_row}, blocks from "
+            f"{4 * other_word}), and instructions look there for atom {atom} ({which}). In shared memory the atoms along k follow "
+            f"each other; in tensor memory the next word of k is {scales.word_columns} columns on, the next 128 rows 4."
         ), "atom-order", right)  # fmt: skip
     return TmemAgreement(True, name, f"The copies bring all {down} x {along} atoms where instructions look for them.")
 
 
 def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
     given = entries(copies, 1 << 16) if isinstance(copies, Iterable) else None
-    found = []
+    found: list[tuple[Tcgen05Descriptor, TmemAddress]] = []
     for each in given or ():
         pair = entries(each, 4) or []
         if len(pair) == 3:  # a ScaleCopy has its shape first

@@ -131,7 +131,13 @@ def _no_room(part: TmemPart, taken: int) -> Violation:
 
 def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
     if not isinstance(parts, Mapping) or not parts:
-        raise broken("tmem-parts", "parts", printed(parts), "layouts of tensor memory by name", 'Give such as {"D": tmem_layout((128, 256))}.')
+        raise broken(
+            "tmem-parts",
+            "parts",
+            printed(parts),
+            "layouts of tensor memory by name",
+            'Give such as {"D": tmem_layout((128, 256))}.',
+        )
     found: list[tuple[str, TmemLayout]] = []
     problems = []
     for name, given in parts.items():
@@ -141,7 +147,8 @@ def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
             layout, count = pair if len(pair) == 2 else (None, 1)
         if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
             problems.append(Violation(
-                "tmem-parts", "error", str(name), printed(given), "a layout of tensor memory, or (layout, count)", "Make one with tmem_layout.",
+                "tmem-parts", "error", str(name), printed(given), "a layout of tensor memory, or (layout, count)",
+                "Make one with tmem_layout.",
             ))  # fmt: skip
         else:
             found += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]

@@ -57,7 +57,8 @@ class CpShape:
         for extent, step in self.row_modes:
             lane += row % extent * step
             row = row // extent
-        return lane[:, None] + np.array(self.copy_lanes)
+        lanes: npt.NDArray[np.int64] = lane[:, None] + np.array(self.copy_lanes)
+        return lanes
 
 
 # PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them.
@@ -107,7 +108,9 @@ def cp_shape(name: Any) -> CpShape:
     raise RuleError([unknown_name("shape of tcgen05.cp", "shape", name, CP_SHAPES)])
 
 
-def copied_words(shape: CpShape, smem: Bytes, descriptor: Any, smem_address: int, decompress: str | None) -> npt.NDArray[np.uint32]:
+def copied_words(
+    shape: CpShape, smem: Bytes, descriptor: Any, smem_address: int, decompress: str | None
+) -> npt.NDArray[np.uint32]:
     """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
     if not isinstance(descriptor, Tcgen05Descriptor):
         found = f"a {type(descriptor).__name__}"
@@ -139,6 +142,10 @@ def decompression_note(name: str) -> Violation:
     """What a decompression rests on."""
     row = decompression(name)
     return Violation(
-        "tmem-decompression", "note", "decompress", f".{name}", row.note, "Try it on a card before you rely on the bit positions."
+        "tmem-decompression",
+        "note",
+        "decompress",
+        f".{name}",
+        row.note,
+        "Try it on a card before you rely on the bit positions.",
     )
-

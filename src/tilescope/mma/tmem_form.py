@@ -84,7 +84,7 @@ class TmemMove(NamedTuple):
 
     direction: Literal["ld", "st"]
     form: TmemForm
-    count: int
+    repeats: int  # the count
     packed: bool  # .pack::16b or .unpack::16b
     reduction: str | None = None  # of ld.red: "max.f32", "min.abs.nan.f32"
 
@@ -94,12 +94,12 @@ class TmemMove(NamedTuple):
         red = ".red" if self.reduction else ""
         pack = {"ld": ".pack::16b", "st": ".unpack::16b"}[self.direction] if self.packed else ""
         kind = f".{self.reduction}" if self.reduction else ""
-        return f"tcgen05.{self.direction}{red}.{self.form.name}.x{self.count}{pack}{kind}"
+        return f"tcgen05.{self.direction}{red}.{self.form.name}.x{self.repeats}{pack}{kind}"
 
     @property
     def registers(self) -> int:
         """Registers of a thread; ld.red has one more, which holds the reduction."""
-        return self.form.registers * self.count
+        return self.form.registers * self.repeats
 
     @property
     def element_bits(self) -> int:
@@ -109,7 +109,7 @@ class TmemMove(NamedTuple):
     @property
     def columns(self) -> int:
         """Columns touched (at each of two places for .16x32bx2)."""
-        return self.form.columns * self.count * (2 if self.packed else 1)
+        return self.form.columns * self.repeats * (2 if self.packed else 1)
 
     @property
     def feature(self) -> str:
@@ -125,7 +125,7 @@ class TmemMove(NamedTuple):
     def value_modes(self) -> LaneColumnModes:
         """Value → (lane, column) as modes; with packing a register holds two values."""
         halves: LaneColumnModes = ((2, 0, 1),) if self.packed else ()
-        return *halves, *self._wide((*self.form.register_modes, (self.count, 0, self.form.columns)))
+        return *halves, *self._wide((*self.form.register_modes, (self.repeats, 0, self.form.columns)))
 
     def _wide(self, modes: LaneColumnModes) -> LaneColumnModes:
         step = 2 if self.packed else 1
@@ -167,7 +167,8 @@ def named_move(opcode: str) -> TmemMove:
     known = {form.name, f"x{counts[0]}", pack[direction], wrong, *reductions}
     if strange := [word for word in words if word not in known]:
         problems.append(Violation(
-            "instruction", "error", "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier", "Leave it out.",
+            "instruction", "error", "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier",
+            "Leave it out.",
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)
@@ -186,10 +187,16 @@ def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: 
         refuse(f".{form.name} with .red", "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b.")
     if count < 2:
         refuse(f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2.")
-    operations, types = ([word for word in known if word in reductions] for known in (("min", "max"), ("f32", "u32", "s32")))
+    operations, types = (
+        [word for word in known if word in reductions] for known in (("min", "max"), ("f32", "u32", "s32"))
+    )
     if len(operations) != 1 or len(types) != 1:
         found = " ".join(f".{word}" for word in reductions) or "no operation"
-        refuse(found, "ld.red has one of .min, .max and one of .f32, .u32, .s32", "Write such as tcgen05.ld.red.32x32b.x8.max.f32.")
+        refuse(
+            found,
+            "ld.red has one of .min, .max and one of .f32, .u32, .s32",
+            "Write such as tcgen05.ld.red.32x32b.x8.max.f32.",
+        )
     elif {"abs", "nan"} & set(reductions) and types != ["f32"]:
         refuse(f".abs or .NaN with .{types[0]}", "these belong to .f32", "Leave them out.")
     return problems

@@ -18,7 +18,7 @@ into the same columns at lane 16.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -122,7 +122,7 @@ class TmemLayout(Value):
     ctas: int  # blocks among which the rows are shared out
     element_bits: int
     modes: ShapeStride  # of one block, from its first cell on, in bits
-    address: TmemAddress = TmemAddress()
+    address: TmemAddress = field(default_factory=TmemAddress)
     source: str = ""  # what the place rests on, where it is less than several sources
 
     def __post_init__(self) -> None:
@@ -253,7 +253,9 @@ def datapath_for(m: Any, *, cta_group: Any, ws: Any, sparse: Any) -> Datapath:
         for row in DATAPATHS.values()
     )  # fmt: skip
     asked = f"m {printed(m)}, cta_group {printed(cta_group)}" + (", .ws" if ws else "") + (", sparse" if sparse else "")
-    raise broken("tmem-datapath", "shape", asked, f"tensor memory has the layouts {known}", "Use such a pair of m and group.")
+    raise broken(
+        "tmem-datapath", "shape", asked, f"tensor memory has the layouts {known}", "Use such a pair of m and group."
+    )
 
 
 def _lanes(modes: tuple[tuple[int, int], ...]) -> tuple[Any, Any]:

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.bits import plain_int
-from tilescope.mma.tmem_address import QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES, TMEM_WORD, TmemAddress, tmem_word_problems
+from tilescope.mma.tmem_address import (
+    QUARTER_LANES,
+    TMEM_COLUMNS,
+    TMEM_LANES,
+    TMEM_WORD,
+    TmemAddress,
+    tmem_word_problems,
+)
 from tilescope.tensor_map.descriptor import DescriptorField
 from tilescope.value import Value, hex_field
 
@@ -60,4 +67,6 @@ def inspect_tmem_address(word: int) -> TmemWord:
         DescriptorField(each.name, each.low, each.high - each.low + 1, meaning=said[each.name], raw=values[each.name])
         for each in TMEM_WORD.fields
     )
-    return TmemWord(word=found, fields=fields, findings=findings, descriptor=None if findings else TmemAddress(**values))
+    return TmemWord(
+        word=found, fields=fields, findings=findings, descriptor=None if findings else TmemAddress(**values)
+    )

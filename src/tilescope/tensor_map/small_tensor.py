@@ -21,11 +21,13 @@ _MAP_BYTES = 128
 def cleared_window_bit(blob: bytes) -> bytes:
     """The 128 bytes of a tensor map with bit 85 cleared, as CUTLASS and Triton do for small tensors on Blackwell.
 
-    >>> blob = bytes(10) + b"\\x20" + bytes(117)
+    >>> blob = bytes(10) + b" " + bytes(117)
     >>> cleared_window_bit(blob) == bytes(128)
     True
     """
     if not isinstance(blob, bytes | bytearray | memoryview) or len(bytes(blob)) != _MAP_BYTES:
-        raise broken("map-bytes", "blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode().")
+        raise broken(
+            "map-bytes", "blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode()."
+        )
     number = int.from_bytes(blob, "little") & ~(1 << WINDOW_BIT)
     return number.to_bytes(_MAP_BYTES, "little")

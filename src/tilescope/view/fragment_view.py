@@ -25,7 +25,14 @@ from tilescope.view.parts import Beside, Paragraph, Part, Table
 _WARP = 32
 _MOST_CELLS = 16  # columns of the element grid
 _MOST_REGISTERS = 8  # columns of the thread grid
-_NAMES = {"A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column"), "tmem": ("lane", "column")}
+_NAMES = {
+    "A": ("m", "k"),
+    "B": ("k", "n"),
+    "C": ("m", "n"),
+    "D": ("m", "n"),
+    "matrix": ("row", "column"),
+    "tmem": ("lane", "column"),
+}
 
 
 @dataclass(frozen=True, slots=True)

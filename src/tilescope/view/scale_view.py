@@ -31,15 +31,18 @@ def draw_scale_layout(scales: ScaleLayout, element: tuple[int, int] | None = Non
     row = scales.format
     title = f"Scale factors of {scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
     said = (
-        f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; 128 rows x 4 scales are an atom of {ATOM_BYTES} bytes. "
-        "`r37` is the word of row 37."
+        f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; 128 rows x 4 scales are an atom of "
+        f"{ATOM_BYTES} bytes. `r37` is the word of row 37."
     )
     parts: list[Part] = [Paragraph(said)]
     place = None
     if element is not None:
         place = element[0], element[1] // row.block
         parts.append(_element_table(scales, element))
-    parts += [Beside((_atom_grid(scales, place), _column_grid(scales, place))), Beside((_steps(scales), _facts(scales)))]
+    parts += [
+        Beside((_atom_grid(scales, place), _column_grid(scales, place))),
+        Beside((_steps(scales), _facts(scales))),
+    ]
     return Drawing(title, tuple(parts))
 
 
@@ -62,10 +65,19 @@ def _atom_grid(scales: ScaleLayout, place: tuple[int, int] | None) -> Grid:
                 continue
             blocks = f"blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)}"
             focus = place is not None and row == place[0]
-            cells.append(Cell(f"r{row}", word, "focus" if focus else "", f"row {row}, {blocks}, at byte {start + line * 16 + word * 4:#x}"))
+            cells.append(
+                Cell(
+                    f"r{row}",
+                    word,
+                    "focus" if focus else "",
+                    f"row {row}, {blocks}, at byte {start + line * 16 + word * 4:#x}",
+                )
+            )
         lines.append(Row((str(line), f"{start + line * 16:#x}"), tuple(cells)))
     headers = tuple(Header(f"{4 * word}-{4 * word + 3}") for word in range(4))
-    notes = (f"Rows {first} to {first + _ROWS_SHOWN - 1} of 32; atom {down * scales.atoms[1] + along} of {scales.atoms[0] * scales.atoms[1]}.",)
+    notes = (
+        f"Rows {first} to {first + _ROWS_SHOWN - 1} of 32; atom {down * scales.atoms[1] + along} of {scales.atoms[0] * scales.atoms[1]}.",
+    )
     return Grid("One atom in global and shared memory", (Tier("byte", headers),), tuple(lines), ("row", "byte"), notes)
 
 
@@ -88,8 +100,9 @@ def _column_grid(scales: ScaleLayout, place: tuple[int, int] | None) -> Grid:
         )  # fmt: skip
         lines.append(Row((f"warp {quarter}", f"{32 * quarter}-{32 * quarter + 31}"), cells))
     headers = tuple(Header(str(first + group)) for group in shown)
-    blocks = f"Blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)} of k; the next word is {scales.word_columns} columns further on."
-    return Grid("The same in tensor memory", (Tier("column", headers),), tuple(lines), ("quarter", "lane"), (blocks,))
+    last = min(along * 4 + 3, scales.blocks - 1)
+    blocks = f"Blocks {along * 4} to {last} of k; the next word is {scales.word_columns} columns further on."
+    return Grid("Words in tensor memory", (Tier("column", headers),), tuple(lines), ("quarter", "lane"), (blocks,))
 
 
 def _element_table(scales: ScaleLayout, element: tuple[int, int]) -> Table:
@@ -100,8 +113,14 @@ def _element_table(scales: ScaleLayout, element: tuple[int, int]) -> Table:
     lanes = ", ".join(map(str, place.lanes))
     return Table(
         (
-            ("scale", f"row {row}, block {block} (k {block * scales.format.block} to {(block + 1) * scales.format.block - 1})"),
-            ("in memory", f"byte {offset} ({offset:#x}): atom {offset // ATOM_BYTES}, row {offset % ATOM_BYTES // 16}, byte {offset % 16}"),
+            (
+                "scale",
+                f"row {row}, block {block} (k {block * scales.format.block} to {(block + 1) * scales.format.block - 1})",
+            ),
+            (
+                "in memory",
+                f"byte {offset} ({offset:#x}): atom {offset // ATOM_BYTES}, row {offset % ATOM_BYTES // 16}, byte {offset % 16}",
+            ),
             ("in tensor memory", f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell"),
             ("read by", f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}"),
         ),
@@ -112,7 +131,12 @@ def _element_table(scales: ScaleLayout, element: tuple[int, int]) -> Table:
 def _steps(scales: ScaleLayout) -> Table:
     steps = scales.steps()
     rows = tuple(
-        (str(step.k), str(step.column), str(step.scale_id), f"{step.scales[0]}-{step.scales[-1]}" if len(step.scales) > 1 else str(step.scales[0]))
+        (
+            str(step.k),
+            str(step.column),
+            str(step.scale_id),
+            f"{step.scales[0]}-{step.scales[-1]}" if len(step.scales) > 1 else str(step.scales[0]),
+        )
         for step in steps[:_MOST_STEPS]
     )
     notes = (f"The first {_MOST_STEPS} of {len(steps)}.",) if len(steps) > _MOST_STEPS else ()
@@ -125,12 +149,18 @@ def _facts(scales: ScaleLayout) -> Table:
     a, b = scale_lanes(row, "A"), scale_lanes(row, "B")
     return Table(
         (
-            ("atoms", f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding"),
+            (
+                "atoms",
+                f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding",
+            ),
             ("tcgen05", f"kind::{row.mma_kind}, scale_vec {row.qualifier}, scale type {row.scale_type}"),
             ("ids", ", ".join(map(str, row.ids(row.k_steps[0])))),
             ("copies", f"{down * along} x tcgen05.cp.32x128b.warpx4, stride 128 bytes, no swizzle"),
             ("columns", f"{scales.word_columns * along}: {scales.word_columns} for each word of k"),
-            ("sm_120", f"{a.instruction}: A from lanes {_listed(a.lanes())}; B from lanes {_listed(b.lanes())} (thread-id 0)"),
+            (
+                "sm_120",
+                f"{a.instruction}: A from lanes {_listed(a.lanes())}; B from lanes {_listed(b.lanes())} (thread-id 0)",
+            ),
             ("basis", "documented"),
         )
     )
@@ -155,5 +185,6 @@ def draw_scale_lanes(found: ScaleLanes) -> Drawing:
     grid = Grid(f"Which {name} each lane's register serves", (Tier.of("+", range(8)),), tuple(lines), ("lane",))
     used = ", ".join(map(str, found.bytes_used))
     facts = Table((("bytes", f"{used} of the register, for the {len(found.bytes_used)} blocks of k"),))
-    title = f"{found.instruction}, {found.format.name}: scale factors of {found.operand}, thread-id {found.thread_id}, byte-id {found.byte_id}"
+    title = f"{found.instruction}, {found.format.name}: scale factors of {found.operand}"
+    title += f", thread-id {found.thread_id}, byte-id {found.byte_id}"
     return Drawing(title, (grid, facts))

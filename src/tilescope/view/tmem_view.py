@@ -1,9 +1,9 @@
 """The drawing of tensor memory: a matrix as lanes by columns with the quarters of the warps, and who has which columns.
 
-    quarter   lane    m       column 0-63     64-127    128-191   192-255
-    warp 0    0-15    0-15           0-63     64-127    …                      a cell: columns n of the matrix
-             16-31   16-31           0-63     …
-    warp 1   32-47   32-47
+quarter   lane    m       column 0-63     64-127    128-191   192-255
+warp 0    0-15    0-15           0-63     64-127    …                      a cell: columns n of the matrix
+         16-31   16-31           0-63     …
+warp 1   32-47   32-47
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ _NOBODY = 1 << 40
 _BAND_LANES = 16  # what a row of the drawing stands for
 _MOST_GROUPS = 4  # columns of the drawing
 _NAMES = {"D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block")}
-_DRAWN_AS = {"D": "Accumulator D", "A": "A", "metadata": "Metadata of A", "SFA": "Scale factors of A", "SFB": "Scale factors of B"}
+_DRAWN_AS = {
+    "D": "Accumulator D",
+    "A": "A",
+    "metadata": "Metadata of A",
+    "SFA": "Scale factors of A",
+    "SFB": "Scale factors of B",
+}
 
 
 def draw_tmem_layout(layout: TmemLayout, element: tuple[int, int] | None = None) -> Drawing:
@@ -49,8 +55,12 @@ def draw_tmem_layout(layout: TmemLayout, element: tuple[int, int] | None = None)
 
 def _sentence(layout: TmemLayout) -> str:
     first, second = _NAMES[layout.operand]
-    what = f"{first}, then {second}" if layout.operand in ("SFA", "SFB") else f"the {second} that it holds of its {first}"
-    said = f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}. Warp w of a block reaches the "
+    what = (
+        f"{first}, then {second}" if layout.operand in ("SFA", "SFB") else f"the {second} that it holds of its {first}"
+    )
+    said = (
+        f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}. Warp w of a block reaches the "
+    )
     said += "lanes of quarter w mod 4 alone."
     if layout.ctas > 1:
         said += f" Each block of the pair holds {layout.rows} rows in its own tensor memory."
@@ -101,7 +111,10 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
                 f"{rows}, {across}" if scales else across, int(row.min() - cta * layout.rows) // _BAND_LANES,
                 "focus" if focus else "", f"{where}: {names[0]} {rows}, {names[1]} {across}",
             ))  # fmt: skip
-        labels = [f"warp {lane // QUARTER_LANES}" if lane % QUARTER_LANES == 0 else "", _span(lane, lane + _BAND_LANES - 1)]
+        labels = [
+            f"warp {lane // QUARTER_LANES}" if lane % QUARTER_LANES == 0 else "",
+            _span(lane, lane + _BAND_LANES - 1),
+        ]
         labels += [] if scales else [band_rows]
         lines.append(Row(tuple(labels), tuple(cells), ruled=lane % QUARTER_LANES == 0 and lane > 0))
     headers = tuple(Header(_span(start, min(start + step, first + width) - 1)) for start in starts)
@@ -124,14 +137,23 @@ def _span(first: int, last: int) -> str:
 def _element_table(layout: TmemLayout, element: tuple[int, int]) -> Table:
     place = layout.place(*element)
     first, second = _NAMES[layout.operand]
-    bits = f", bits {place.bit}-{place.bit + layout.element_bits - 1} of the cell" if layout.element_bits < CELL_BITS else ""
+    bits = (
+        f", bits {place.bit}-{place.bit + layout.element_bits - 1} of the cell"
+        if layout.element_bits < CELL_BITS
+        else ""
+    )
     words = ", ".join(f"0x{lane << 16 | place.column:08x}" for lane in place.lanes)
     warps = sorted({lane // QUARTER_LANES for lane in place.lanes})
     rows = [
         ("lane" if len(place.lanes) == 1 else "lanes", ", ".join(map(str, place.lanes))),
         ("column", f"{place.column}{bits}"),
         ("address", f"`{words}`"),
-        ("warp", f"{', '.join(map(str, warps))} (mod 4) reaches it" if len(warps) == 1 else f"{', '.join(map(str, warps))} (mod 4) reach it"),
+        (
+            "warp",
+            f"{', '.join(map(str, warps))} (mod 4) reaches it"
+            if len(warps) == 1
+            else f"{', '.join(map(str, warps))} (mod 4) reach it",
+        ),
     ]
     if layout.ctas > 1:
         rows.insert(0, ("block", f"{place.cta} of the pair"))
@@ -154,13 +176,24 @@ def _facts(layout: TmemLayout) -> Table:
 def draw_tmem_budget(budget: TmemBudget) -> Drawing:
     """The parts of a budget with their columns, and what found no room."""
     rows = tuple(
-        (part.name, part.operand, str(part.columns), "no room" if part.first_column is None else _placed(part.first_column, part.columns, part.lane))
+        (
+            part.name,
+            part.operand,
+            str(part.columns),
+            "no room" if part.first_column is None else _placed(part.first_column, part.columns, part.lane),
+        )
         for part in budget.parts
     )
     table = Table(rows, ("part", "operand", "columns", "where"), align="llrl")
-    said = f"tcgen05.alloc {budget.alloc_columns} columns." if budget.fits else " ".join(f"{each.found}: {each.fix}" for each in budget.violations)
+    said = (
+        f"tcgen05.alloc {budget.alloc_columns} columns."
+        if budget.fits
+        else " ".join(f"{each.found}: {each.fix}" for each in budget.violations)
+    )
     verdict = "fits" if budget.fits else "does not fit"
-    return Drawing(f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted; {verdict}", (table, Paragraph(said)))
+    return Drawing(
+        f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted; {verdict}", (table, Paragraph(said))
+    )
 
 
 def _placed(first: int, columns: int, lane: int) -> str:
@@ -170,23 +203,26 @@ def _placed(first: int, columns: int, lane: int) -> str:
 def draw_tensor_memory(memory: TensorMemory) -> Drawing:
     """Who has which columns, in slices of 32, and what is to be said about it."""
     owner = np.full(TMEM_COLUMNS // SLICE_COLUMNS, -1)
-    for number, (first, columns) in enumerate(memory.allocations):
-        owner[first // SLICE_COLUMNS : (first + columns) // SLICE_COLUMNS] = number
-    cells = tuple(
-        Cell("free", "unused", title=f"columns {at * SLICE_COLUMNS}-{at * SLICE_COLUMNS + SLICE_COLUMNS - 1}: free") if number < 0
-        else Cell(str(number), int(number), title=f"columns {at * SLICE_COLUMNS}-{at * SLICE_COLUMNS + SLICE_COLUMNS - 1}: allocation {number}")
-        for at, number in enumerate(owner.tolist())
-    )  # fmt: skip
+    for number, (first, taken) in enumerate(memory.allocations):
+        owner[first // SLICE_COLUMNS : (first + taken) // SLICE_COLUMNS] = number
+    cells = []
+    for at, number in enumerate(owner.tolist()):
+        columns = _span(at * SLICE_COLUMNS, at * SLICE_COLUMNS + SLICE_COLUMNS - 1)
+        if number < 0:
+            cells.append(Cell("free", "unused", title=f"columns {columns}: free"))
+        else:
+            cells.append(Cell(str(number), number, title=f"columns {columns}: allocation {number}"))
     half = len(cells) // 2
-    rows = tuple(Row((str(at * SLICE_COLUMNS),), cells[at : at + half]) for at in (0, half))
-    grid = Grid("Columns, 32 to a cell", (Tier.of("+", range(0, half * SLICE_COLUMNS, SLICE_COLUMNS)),), rows, ("column",))
+    rows = tuple(Row((str(at * SLICE_COLUMNS),), tuple(cells[at : at + half])) for at in (0, half))
+    grid = Grid(
+        "Columns, 32 to a cell", (Tier.of("+", range(0, half * SLICE_COLUMNS, SLICE_COLUMNS)),), rows, ("column",)
+    )
     parts: list[Part] = [grid, Legend((Entry("number: which alloc has the columns", 0), Entry("free", "unused")))]
     if not memory.may_allocate:
         parts.append(Paragraph("The block has given up its right to allocate."))
     if memory.findings:
         parts.append(Table(tuple((each.severity, str(each)) for each in memory.findings), title="What to look at"))
-    taken = int(memory.allocated.sum())
-    return Drawing(f"Tensor memory: {taken} of {TMEM_COLUMNS} columns allocated", tuple(parts))
+    return Drawing(f"Tensor memory: {int(memory.allocated.sum())} of {TMEM_COLUMNS} columns allocated", tuple(parts))
 
 
 def draw_tmem_agreement(found: TmemAgreement) -> Drawing:
