@@ -138,8 +138,9 @@ class Value:
         same = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)  # slots make a class twice
         assert same, f"two kinds of value are called {cls.kind}: {known} and {cls}"
         Value._kinds[cls.kind] = cls
-        for base in cls.__mro__[1:]:  # what other kinds derive from is no kind itself
-            Value._kinds.pop(base.__dict__.get("kind", ""), None)
+        if not cls.__dict__.get("_extends_a_kind", False):
+            for base in cls.__mro__[1:]:  # what other kinds derive from is no kind itself
+                Value._kinds.pop(base.__dict__.get("kind", ""), None)
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # the class's own: dataclass leaves that alone
 
     def to_dict(self) -> dict[str, Any]:

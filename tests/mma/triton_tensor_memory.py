@@ -6,14 +6,14 @@ Run it where Triton is installed (no GPU is needed): python triton_tensor_memory
 import json
 import sys
 
-import triton
-import triton.language as tl
-from triton._C.libtriton import gluon_ir, ir
-from triton.experimental.gluon.language._semantic import _compute_tmem_reg_layout
-from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, TensorMemoryScalesLayout
-
 
 def main():
+    import triton
+    import triton.language as tl
+    from triton._C.libtriton import gluon_ir, ir
+    from triton.experimental.gluon.language._semantic import _compute_tmem_reg_layout
+    from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, TensorMemoryScalesLayout
+
     context = ir.context()
     ir.load_dialects(context)
     builder = gluon_ir.GluonOpBuilder(context)
@@ -40,4 +40,5 @@ def main():
     sys.stdout.write("\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

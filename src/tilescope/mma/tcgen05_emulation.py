@@ -101,7 +101,7 @@ def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, scaled:
 
 
 def _form(kind: Tcgen05Kind, cta_group: int) -> Shapes:
-    return next(form for form in kind.shapes if form.form == f"cta_group::{cta_group}")
+    return next(form for form in kind.shapes() if form.form == f"cta_group::{cta_group}")
 
 
 def multiplied(

@@ -56,7 +56,7 @@ class Tcgen05Loop(DescriptorLoop):
     def extents(cls, data_type: DataType) -> Extents:
         """The m and n of cta_group::1, and 32 bytes of k."""
         kind = tcgen05_for(data_type)
-        single = kind.shapes[0]
+        single = kind.shapes()[0]
         return Extents(single.m, single.n, kind.k)
 
     def _descriptor(self, mn: int, k: int, leading_bytes: int, stride_bytes: int) -> OperandDescriptor:
@@ -102,11 +102,13 @@ class Tcgen05PairLoop(Tcgen05Loop):
     (1, 128, 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
     """
 
+    _extends_a_kind: ClassVar[bool] = True  # of one block alone, the loop is a value of its own
+
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
         """Half of the m and n of cta_group::2, and 32 bytes of k."""
         kind = tcgen05_for(data_type)
-        pair = kind.shapes[1]
+        pair = kind.shapes()[1]
         return Extents(tuple(each // 2 for each in pair.m), tuple(each // 2 for each in pair.n), kind.k)
 
     @property

@@ -17,7 +17,7 @@ from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_allocation import TmemBudget
 from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Part, Table
 
 _NOBODY = 1 << 40
@@ -102,8 +102,8 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
                 cells.append(Cell("", "unused", title=f"{where}: free"))
                 continue
             row, column = held // columns + cta * layout.rows, held % columns
-            rows = _span(int(row.min()), int(row.max()))
-            across = _span(int(column.min()), min(int(column.max()) + _per_cell(layout), columns) - 1)
+            rows = number_span(int(row.min()), int(row.max()))
+            across = number_span(int(column.min()), min(int(column.max()) + _per_cell(layout), columns) - 1)
             band_rows = "" if scales else rows
             focus = any(lane <= at < lane + _BAND_LANES and start <= cell < end for at, cell in marked)
             names = _NAMES[layout.operand]
@@ -113,14 +113,14 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
             ))  # fmt: skip
         labels = [
             f"warp {lane // QUARTER_LANES}" if lane % QUARTER_LANES == 0 else "",
-            _span(lane, lane + _BAND_LANES - 1),
+            number_span(lane, lane + _BAND_LANES - 1),
         ]
         labels += [] if scales else [band_rows]
         lines.append(Row(tuple(labels), tuple(cells), ruled=lane % QUARTER_LANES == 0 and lane > 0))
-    headers = tuple(Header(_span(start, min(start + step, first + width) - 1)) for start in starts)
+    headers = (number_span(start, min(start + step, first + width) - 1) for start in starts)
     title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
     label_names = ("quarter", "lane") if scales else ("quarter", "lane", _NAMES[layout.operand][0])
-    return Grid(title, (Tier("column", headers),), tuple(lines), label_names)
+    return Grid(title, (Tier.of("column", headers),), tuple(lines), label_names)
 
 
 def _per_cell(layout: TmemLayout) -> int:
@@ -128,10 +128,6 @@ def _per_cell(layout: TmemLayout) -> int:
     bits = layout.bit_addresses()[0, :2, 0]
     step = int(bits[1] - bits[0]) if len(bits) > 1 else CELL_BITS
     return CELL_BITS // step if 0 < step < CELL_BITS else 1
-
-
-def _span(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def _element_table(layout: TmemLayout, element: tuple[int, int]) -> Table:
@@ -197,7 +193,7 @@ def draw_tmem_budget(budget: TmemBudget) -> Drawing:
 
 
 def _placed(first: int, columns: int, lane: int) -> str:
-    return f"{_span(first, first + columns - 1)}" + (f", from lane {lane}" if lane else "")
+    return f"{number_span(first, first + columns - 1)}" + (f", from lane {lane}" if lane else "")
 
 
 def draw_tensor_memory(memory: TensorMemory) -> Drawing:
@@ -207,7 +203,7 @@ def draw_tensor_memory(memory: TensorMemory) -> Drawing:
         owner[first // SLICE_COLUMNS : (first + taken) // SLICE_COLUMNS] = number
     cells = []
     for at, number in enumerate(owner.tolist()):
-        columns = _span(at * SLICE_COLUMNS, at * SLICE_COLUMNS + SLICE_COLUMNS - 1)
+        columns = number_span(at * SLICE_COLUMNS, at * SLICE_COLUMNS + SLICE_COLUMNS - 1)
         if number < 0:
             cells.append(Cell("free", "unused", title=f"columns {columns}: free"))
         else:
