@@ -28,9 +28,8 @@ from tilescope.errors import RuleError, Violation, broken, missing_fields, print
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _HOMES = (
-    "layout", "tensor_map", "tma", "mma.agreement", "mma.readings", "mma.scale_lanes", "mma.tcgen05_loop", "mma.tensor_memory",
-    "mma.wgmma_loop",
-    "smem.search", "smem.report", "notation", "planner", "cli.topics",
+    "layout", "tensor_map", "tma", "mma.agreement", "mma.cta_pair", "mma.readings", "mma.scale_lanes", "mma.tcgen05_loop",
+    "mma.tensor_memory", "mma.wgmma_loop", "smem.search", "smem.report", "notation", "planner", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _ROOMS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400

@@ -139,6 +139,8 @@ RULE_NAMES = {
     "tmem-full": "alloc waits until a free range is found; a block that holds the columns itself would wait forever.",
     "tmem-relinquished": "A block that gave up its right to allocate does not allocate again.",
     "tmem-dealloc": "dealloc gives back exactly what one alloc got.",
+    "tmem-cells": "Tensor memory is 128 x 512 cells of 32 bits.",
+    "tmem-findings": "Findings are violations.",
     "tmem-leak": "A kernel frees all columns before it ends.",
     "tmem-budget": "Accumulators, A, metadata and scale factors fit into 512 columns together.",
     "tmem-parts": "A budget is made of layouts of tensor memory by name, or (layout, count).",
@@ -156,6 +158,7 @@ RULE_NAMES = {
     "mma-group": "One block multiplies, or, with tcgen05, a pair.",
     "mma-scales": "A block-scaled product has a kind, and one scale byte for each block of both operands.",
     "mma-lanes": "disable-output-lane is one 32-bit mask for each quarter of each block.",
+    "pair-cluster": "A cluster of pairs has an even number of blocks in x, and at most 16.",
     "pair-rank": "The blocks of a pair have ranks 0 and 1.",
     "map-bytes": "A tensor map is 128 bytes.",
     # copies by TMA

@@ -28,7 +28,7 @@ from tilescope.mma.shape_stride import ShapeStride
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.value import Value, is_one_of, row_field
+from tilescope.value import Value, integer_array, is_one_of, row_field
 
 ScaleOperand = Literal["A", "B"]
 _ATOM_COLUMNS = 4  # of tensor memory
@@ -113,13 +113,18 @@ class ScaleLayout(Value):
         2758
         """
         for name, index, extent in (("row", row, self.rows), ("block", block, self.blocks)):
-            array = np.asarray(index)
-            if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= extent)):
+            array = integer_array(index)
+            if array is None or (array.size and (array.min() < 0 or array.max() >= extent)):
                 found = printed(index)
                 raise broken(
                     "tile-index", name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales."
                 )
-        return self.modes.at(row, block)
+        coord: list[Any] = [each if isinstance(each, int) else np.asarray(each, np.int64) for each in (row, block)]
+        try:
+            return self.modes.at(*coord)
+        except ValueError:  # shapes that do not meet
+            found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
+            raise broken("tile-index", "row, block", found, "they broadcast", "Reshape one of them.") from None
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """The (row, block) whose scale lies at a byte; None for padding and beyond.
@@ -186,16 +191,13 @@ class ScaleLayout(Value):
         >>> scale_layout(256, 256, "nvfp4").tensor_memory("B", m=128, cta_group=2).place(200, 0)
         TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
         """
-        if not is_one_of(operand, ("A", "B")):
-            raise broken(
-                "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".'
-            )
+        halved = self._is_halved(operand, m, cta_group)
         shape: Any
         stride: Any
         words = self.atoms[1]
         block_modes = (ATOM_SCALES, words), (8, self.word_columns * CELL_BITS)
         base = TmemAddress.given(address)
-        if self._is_halved(operand, m, cta_group):
+        if halved:
             self._require_halves()
             shape = ((QUARTER_LANES, self.rows // 2 // QUARTER_LANES, 2), block_modes[0], 2)
             stride = ((LANE_BITS, CELL_BITS, 2 * QUARTER_LANES * LANE_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
@@ -220,17 +222,24 @@ class ScaleLayout(Value):
         ('32x128b.warpx4', '0x400800000200')
         """
         base, (down, along) = TmemAddress.given(address), self.atoms
-        if self._is_halved(operand, m, cta_group):
+        first = plain_int(smem_address)
+        if not isinstance(first, int) or isinstance(first, bool) or first < 0 or first % 16:
+            found = f"smem_address = {printed(smem_address)}"
+            raise broken(
+                "smem-alignment", "smem_address", found, "atoms start at a multiple of 16 bytes", "Align the buffer."
+            )
+        halved = self._is_halved(operand, m, cta_group)
+        if halved:
             self._require_halves()
             starts = {(word, 0): 2 * word for word in range(along)}
         else:
             starts = {(word, row): row * along + word for word in range(along) for row in range(down)}
-        shape = "64x128b.warpx2::01_23" if self._is_halved(operand, m, cta_group) else "32x128b.warpx4"
+        shape = "64x128b.warpx2::01_23" if halved else "32x128b.warpx4"
         return tuple(
             ScaleCopy(
                 shape,
                 Tcgen05Descriptor(
-                    smem_address + atom * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
+                    first + atom * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
                 ),
                 base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
             )
@@ -246,8 +255,19 @@ class ScaleLayout(Value):
         return np.ascontiguousarray(halves.view(np.uint8).reshape(2, -1, ATOM_BYTES).swapaxes(0, 1)).reshape(-1)
 
     @staticmethod
-    def _is_halved(operand: ScaleOperand, m: int, cta_group: int) -> bool:
-        return (operand, m, cta_group) == ("B", 128, 2)
+    def _is_halved(operand: Any, m: Any, cta_group: Any) -> bool:
+        """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m or group."""
+        if not is_one_of(operand, ("A", "B")):
+            raise broken(
+                "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".'
+            )
+        if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
+            found, limit = (
+                f"m {printed(m)}, cta_group {printed(cta_group)}",
+                "block-scaled kinds have m 128, a pair also 256",
+            )
+            raise broken("mma-group", "m, cta_group", found, limit, "Use m=128.")
+        return operand == "B" and bool(m == 128) and bool(cta_group == 2)
 
     def _require_halves(self) -> None:
         if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:

@@ -25,7 +25,7 @@ from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TM
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
 from tilescope.mma.tmem_cp import Bytes, copied_words, cp_shape, decompression_note
 from tilescope.mma.tmem_form import TmemMove, named_move
-from tilescope.value import Value, array_field, is_one_of, read_only
+from tilescope.value import Value, array_field, entries, is_one_of, read_only
 
 SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
 SHIFT_COLUMNS = 8  # 32 bytes
@@ -51,6 +51,36 @@ class TensorMemory(Value):
     allocations: tuple[tuple[int, int], ...] = ()  # first column, columns; in the order in which they were made
     may_allocate: bool = True
     findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
+
+    def __post_init__(self) -> None:
+        problems = []
+        cells: object = self.cells
+        fits = isinstance(cells, np.ndarray) and cells.shape == (TMEM_LANES, TMEM_COLUMNS) and cells.dtype == np.uint32
+        if not fits:
+            found = f"an array of shape {cells.shape}" if isinstance(cells, np.ndarray) else f"a {type(cells).__name__}"
+            problems.append(
+                _wrong(
+                    "cells", "cells", found, f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32", "Leave them out: zeros."
+                )
+            )
+        ranges = [tuple(map(plain_int, entries(each, 3) or ())) for each in entries(self.allocations, 17) or ()]
+        whole = entries(self.allocations, 1) is not None and all(
+            len(each) == 2 and each[1] in ALLOC_COLUMNS and is_one_of(each[0], range(0, TMEM_COLUMNS, SLICE_COLUMNS))
+            for each in ranges
+        )
+        if not whole:
+            found, limit = printed(self.allocations), "pairs of a first column and 32, 64, 128, 256 or 512 columns"
+            problems.append(_wrong("alloc", "allocations", found, limit, "Leave them out, and call alloc."))
+        flag: object = self.may_allocate
+        if not isinstance(flag, bool):
+            problems.append(_wrong("alloc", "may_allocate", printed(flag), "True or False", "Give a bool."))
+        given: object = self.findings
+        if not isinstance(given, tuple) or not all(isinstance(each, Violation) for each in given):
+            problems.append(_wrong("findings", "findings", printed(given), "violations", "Leave them out."))
+        if problems:
+            raise RuleError(problems)
+        object.__setattr__(self, "cells", read_only(self.cells.copy()) if self.cells.flags.writeable else self.cells)
+        object.__setattr__(self, "allocations", tuple(ranges))
 
     @staticmethod
     def budget(parts: Mapping[str, Any]) -> TmemBudget:
@@ -122,7 +152,7 @@ class TensorMemory(Value):
     def dealloc(self, address: Any, columns: int) -> TensorMemory:
         """tcgen05.dealloc: gives back exactly what one alloc got."""
         place = TmemAddress.given(address)
-        if (place.column, plain_int(columns)) not in self.allocations or place.lane:
+        if not is_one_of(columns, ALLOC_COLUMNS) or (place.column, int(columns)) not in self.allocations or place.lane:
             raise broken(
                 "tmem-dealloc", "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
                 "Give dealloc the address and the columns of one alloc.",

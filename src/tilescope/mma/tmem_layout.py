@@ -188,6 +188,10 @@ class TmemLayout(Value):
         (70, 100)
         """
         wanted = TmemAddress(lane, column)
+        for name, given, extent in (("bit", bit, CELL_BITS), ("cta", cta, self.ctas)):
+            if not is_one_of(given, range(extent)):
+                found, limit = f"{name} {printed(given)}", f"{name}s 0 to {extent - 1}"
+                raise broken("tile-index", name, found, limit, "Stay inside.")
         at = wanted.lane * LANE_BITS + wanted.column * CELL_BITS + bit
         first = self.bit_addresses()
         hits = np.argwhere((first <= at) & (at < first + self.element_bits))
@@ -222,7 +226,7 @@ def tmem_layout(
     if not is_one_of(operand, ("D", "A", "metadata")):
         raise RuleError([unknown_name("operand in tensor memory", "operand", operand, ("D", "A", "metadata"))])
     m, extent = _pair(shape)
-    row = datapath_for(m, cta_group=cta_group, ws=ws, sparse=sparse or operand == "metadata")
+    row = datapath_for(m, cta_group=cta_group, ws=ws, sparse=True if operand == "metadata" else sparse)
     kept = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
     base = TmemAddress.given(address)
     if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):
