@@ -58,6 +58,11 @@ SCALES = ts.scale_layout(128, 256, "nvfp4")
 SCALE_BYTES = np.zeros((128, 16), np.uint8)
 ATOM = SCALES.copies()[0]
 
+
+def address_of(mn, k):
+    return ts.Layout((64, 64), 16).address(mn, k)
+
+
 # function: arguments that it takes; each is replaced by junk in turn, as are those that are left out
 CALLS = {
     ts.Access: {"op": "ld.b32", "lane_address": LANES},
@@ -74,8 +79,9 @@ CALLS = {
         "upper_width": -1, "channels_per_pixel": 64, "pixels_per_column": 64, "arch": "sm_100",
     },
     ts.Layout: {"shape": (64, 64), "element_bits": 16},
-    ts.Layout((64, 64), 16).address: {"row": 3, "column": 5},
-    ts.OperandTile: {"canonical": ts.canonical_layout("K", "128B", "bf16"), "shape": (64, 64)},
+    address_of: {"mn": 3, "k": 5},
+    ts.Layout.from_modes: {"modes": ((64, 64), (64, 1)), "element_bits": 16},
+    ts.Access.thread_values: {"tv": ((32, 2), (2, 1)), "layout": ts.Layout((64, 64), 16)},
     ts.Rule.named: {"name": "box-range"},
     ts.SmemOp.named: {"name": "ld.b32"},
     ts.Swizzle.named: {"name": "128B"},
@@ -124,7 +130,7 @@ CALLS = {
     SCALES.copies: NONE,
     ts.tmem_layout: {"shape": (128, 64)},
     TMEM_D.place: {"row": 3, "column": 5},
-    TMEM_D.locate: {"lane": 3, "column": 5},
+    TMEM_D.element_at: {"lane": 3, "column": 5},
     ts.TensorMemory: NONE,
     ts.TensorMemory.budget: {"parts": {"D": TMEM_D}},
     TMEM.alloc: {"columns": 32},
@@ -156,7 +162,7 @@ CALLS = {
 }  # fmt: skip
 NOT_CALLED = {  # results, which functions make, and what is raised
     ts.Agreement, ts.Conversion, ts.Fragment, ts.GemmPlan, ts.Identification, ts.Inspection, ts.Plan, ts.PlanReport, ts.Rule,
-    ts.SmemOp, ts.Swizzle, ts.DataType, ts.Arch, ts.SharedLayout, ts.Tcgen05Loop, ts.Trace, ts.Value, ts.Violation, ts.WgmmaLoop,
+    ts.SmemOp, ts.Swizzle, ts.DataType, ts.Arch, ts.Tcgen05Loop, ts.Trace, ts.Value, ts.Violation, ts.WgmmaLoop,
     ts.InstructionDescriptor,
 }  # fmt: skip
 ARGUMENTS = [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from tilescope.layout import Layout
     from tilescope.mma.agreement import Agreement, compatible
-    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.canonical import CanonicalLayout, canonical_layout
     from tilescope.mma.descriptor_word import inspect_descriptor
     from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import Fragment, fragment
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tilescope.mma.tmem_layout import tmem_layout
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
-    from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
+    from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
@@ -111,7 +111,6 @@ _MODULE = {
     "load_multicast": "tma",
     "load_tiles": "tma",
     "NOTATION": "notation",
-    "OperandTile": "mma.canonical",
     "pack_scales": "mma.scale_packing",
     "parse_layout": "notation",
     "Plan": "planner",
@@ -124,7 +123,6 @@ _MODULE = {
     "RULES": "tensor_map",
     "scale_layout": "mma.scale_layout",
     "scatter4": "tma",
-    "SharedLayout": "notation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
     "spell_layout": "notation",
@@ -175,13 +173,11 @@ __all__ = [
     "Inspection",
     "InstructionDescriptor",
     "Layout",
-    "OperandTile",
     "Plan",
     "PlanError",
     "PlanReport",
     "Rule",
     "RuleError",
-    "SharedLayout",
     "SmemOp",
     "Swizzle",
     "Tcgen05Descriptor",

@@ -125,9 +125,9 @@ def test_tf32_rounds_as_tma_does():
 def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
     from tilescope.mma import emulation
 
-    def shifted(*given, **options):
+    def shifted(layout, *given, **options):
         off = 0x20 if options["operand"] == "A" else 0
-        return ts.wgmma_descriptors(*given, **(options | {"smem_address": options["smem_address"] + off}))
+        return ts.wgmma_descriptors(layout.with_start(layout.start + off), *given, **options)
 
     monkeypatch.setattr(emulation, "wgmma_descriptors", shifted)
     a = np.arange(64 * 64).reshape(64, 64) % 7

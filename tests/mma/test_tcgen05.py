@@ -245,7 +245,7 @@ def test_the_descriptors_of_a_loop_read_the_whole_tile_and_nothing_else(operand,
     read = np.concatenate([
         np.concatenate([each.addresses(major, loop.block_mn, loop.k_per_step, bits) for each in steps], axis=1) for steps in loop
     ])  # fmt: skip
-    assert (read == loop.tile.addresses()).all()
+    assert (read == loop.layout.addresses()).all()
     assert loop.k_per_step * bits == 256
     assert loop.block_mn == (128 if operand == "A" else 256)
     assert ts.Value.from_dict(loop.to_dict()) == loop
@@ -257,7 +257,7 @@ def test_steps_of_48_bytes_read_the_whole_tile(order):
         (128, 768), "e2m1", swizzle="128B", atom_order=order, k_step_bytes=48, smem_address=0x800
     )
     read = np.concatenate([each.addresses(rows=128, k=96, element_bits=4) for each in loop[0]], axis=1)
-    assert (read == loop.tile.addresses()).all()
+    assert (read == loop.layout.addresses()).all()
     assert len(loop[0]) == 8
     assert all(each.leading_is_address for each in loop[0])
     assert ts.Value.from_dict(loop.to_dict()) == loop

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.fragment import fragment
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.scale_packing import pack_scales, unpack_scales
@@ -15,7 +16,7 @@ from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_allocation import tmem_budget
 from tilescope.mma.tmem_cp import CP_SHAPES
 from tilescope.mma.tmem_form import TMEM_FORMS
-from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
+from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.mma.wgmma import WgmmaDescriptor
 
 # The formulas of PTX's figures, as one writes them down: lane and column of register r of thread t.
@@ -97,7 +98,7 @@ def test_halves_of_packed_registers_are_neighbouring_columns():
 @pytest.mark.parametrize("letter", DATAPATHS)
 def test_accumulators_follow_the_formulas(letter):
     path = DATAPATHS[letter]
-    for n in path.n_known[-2:]:
+    for n in path.n_known()[-2:]:
         layout = tmem_layout(
             (path.m, n), cta_group=path.cta_group, ws=path.ws == (True,), sparse=path.sparse == (True,)
         )
@@ -113,7 +114,7 @@ def test_accumulators_follow_the_formulas(letter):
                 lane, cell = naive(row % path.rows, column)
                 assert layout.place(row, column) == (row // path.rows, (lane,), cell, 0)
                 if column % 31 == 0:
-                    assert layout.locate(lane, cell, cta=row // path.rows) == (row, column)
+                    assert layout.element_at(lane, cell, cta=row // path.rows) == (row, column)
         assert layout.columns == n // path.n_parts
 
 

@@ -86,8 +86,9 @@ STRIDES = {
 @pytest.mark.parametrize(("major", "swizzle", "order"), STRIDES)
 def test_leading_and_stride_bytes_lead_from_atom_to_atom(major, swizzle, order):
     best = ts.plan((64, 64), "bf16", major=major, swizzle=swizzle, atom_order=order).best
-    high, wide = best.layout.atom_grid
-    leading, stride = STRIDES[major, swizzle, order](best.layout.atom_bytes, high, wide)
+    tile = best.layout.as_rows().tiling
+    high, wide = tile.grid
+    leading, stride = STRIDES[major, swizzle, order](tile.atom_bytes, high, wide)
     first = best.descriptors()[0][0]
     assert first.stride_bytes == stride
     if leading is not None:

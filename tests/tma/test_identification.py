@@ -109,7 +109,7 @@ def test_a_tile_of_100_rows_in_two_boxes():
 def test_a_narrow_box_has_gaps_and_a_pitch_of_its_span():
     a = ts.TensorMap.from_array(TILE, (64, 32), swizzle="128B", address=0)
     found = ts.identify(ts.load(a, TILE, (0, 0)), TILE[:, :32])
-    assert (found.swizzle.name, found.layout.pitch_bytes, found.wrong_bytes) == ("128B", 128, 0)
+    assert (found.swizzle.name, found.layout.as_rows().tiling.pitch_bytes, found.wrong_bytes) == ("128B", 128, 0)
 
 
 def test_sees_a_transposed_tile():

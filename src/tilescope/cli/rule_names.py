@@ -38,14 +38,16 @@ RULE_NAMES = {
     "tile-atoms": "A tile of a canonical layout is a whole number of its atoms, such as 8 rows of 128 bytes.",
     "canonical-swizzle": "Tensor cores read K-major and MN-major operands with certain swizzles each, and with no other.",
     "canonical-element": "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
+    "descriptor-layout": "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    "layout-atoms": "A copy, a plan or a search needs a tile of rows in equal atoms; other strides have addresses alone.",
     "shape-stride": "Shape and stride are integers, or tuples nested alike; extents are at least 1.",
     # notations
     "notation-text": "A layout's text follows the grammar of its notation.",
     "notation-argument": "What a text leaves unsaid (bits, shape, major, unit) is given beside it and does not contradict it.",
     "no-equivalent": "A notation has a text only for layouts that it can express, address for address.",
-    "shared-layout": "A layout of shared memory maps every element of a tile to an address of at least 0.",
     "layout-size": "Layouts are compared address by address, up to a number of elements beyond any shared memory.",
     # access patterns and bank conflicts
+    "thread-values": "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
     "access-name": "A pattern is a text such as ldmatrix.x4, \"st.b128 rows\" or \"ld.b32: lane * 4\".",
     "access-torn": "What one lane takes at once is not longer than the piece that the swizzle moves whole.",
     "accesses": "A report is about one Access or more.",

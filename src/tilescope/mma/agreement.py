@@ -18,7 +18,7 @@ import numpy as np
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import broken, printed
-from tilescope.mma.canonical import Major, major_named
+from tilescope.layout import Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.diagnosis import Cause, Read, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
@@ -123,7 +123,7 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     tensor_map, brought, data_major, descriptor = _tile(tensor_map_or_plan, descriptor, copies, smem_address)
     data_major = data_major if tile_major is None else major_named(tile_major)
     if isinstance(descriptor, DescriptorLoop):
-        major = descriptor.tile.canonical.major if major is None else major_named(major)
+        major = descriptor.canonical.major if major is None else major_named(major)
     else:
         major = major_named((data_major or "K") if major is None else major)
     row = tensor_map.data_type if data_type is None else DataType.named(data_type)

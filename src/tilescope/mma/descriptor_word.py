@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.layout import Major, major_named
 from tilescope.mma.bits import plain_int
-from tilescope.mma.canonical import CanonicalLayout, Major, major_named
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, ignored_fields, neighbours_in_words
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.wgmma import WgmmaDescriptor

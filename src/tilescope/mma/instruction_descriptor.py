@@ -19,8 +19,8 @@ from typing import Any
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
+from tilescope.layout import Major, major_named
 from tilescope.mma.bits import WordField, WordFormat, plain_int
-from tilescope.mma.canonical import Major, major_named
 from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, forms_of, shape_problems
 from tilescope.value import Value, row_field
 

@@ -29,8 +29,9 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, printed
+from tilescope.layout import Major, major_named
 from tilescope.mma.bits import WordFormat, plain_int
-from tilescope.mma.canonical import READERS, CanonicalLayout, Major, major_named
+from tilescope.mma.canonical import READERS, CanonicalLayout
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, is_one_of, row_field

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilescope.layout import Major
 from tilescope.mma.bits import plain_int
-from tilescope.mma.canonical import Major
 from tilescope.mma.descriptor_word import DESCRIPTORS, DescriptorWord, inspect_descriptor
 from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS

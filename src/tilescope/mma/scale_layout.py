@@ -21,10 +21,10 @@ import numpy as np
 
 from tilescope.arch import Basis
 from tilescope.errors import broken, printed
+from tilescope.layout import Modes
 from tilescope.mma.bits import plain_int
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
-from tilescope.mma.shape_stride import ShapeStride
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
@@ -97,14 +97,14 @@ class ScaleLayout(Value):
         return self.size_bytes - self.rows * self.blocks
 
     @property
-    def modes(self) -> ShapeStride:
+    def modes(self) -> Modes:
         """(row, block) → byte, over whole atoms, as CuTe writes it.
 
         >>> print(scale_layout(256, 256, "nvfp4").modes)
         ((32,4,2),(4,4)):((16,4,2048),(1,512))
         """
         down, along = self.atoms
-        return ShapeStride(((32, 4, down), (4, along)), ((16, 4, along * ATOM_BYTES), (1, ATOM_BYTES)))
+        return Modes(((32, 4, down), (4, along)), ((16, 4, along * ATOM_BYTES), (1, ATOM_BYTES)))
 
     def offset(self, row: Any, block: Any) -> Any:
         """The byte of the scale of (row, block); arrays broadcast.
@@ -205,9 +205,9 @@ class ScaleLayout(Value):
             groups = -(-self.rows // QUARTER_LANES)
             shape = ((QUARTER_LANES, groups), block_modes[0], QUARTERS)
             stride = ((LANE_BITS, CELL_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
-        modes = ShapeStride(shape, stride)
+        modes = Modes(shape, stride)
         name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
-        return TmemLayout(name, None, (self.rows, self.blocks), 1, 8, modes, base)
+        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, base)
 
     def copies(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0

@@ -24,8 +24,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.layout import Major
 from tilescope.mma.bits import WordField, WordFormat
-from tilescope.mma.canonical import CanonicalLayout, Major
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import DescriptorForm, OperandDescriptor
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
 from tilescope.value import is_one_of

@@ -125,7 +125,7 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
             "packing",
             f"Packing: {move.opcode} takes the low halves of cells, and elements of {held.operand} fill them.",
         )
-    first, last = held.address.column, held.address.column + held.columns - 1
+    first, last = held.base.column, held.base.column + held.columns - 1
     reads = address.column, address.column + move.columns * move.form.places - 1
     if reads[0] < first or reads[1] > last:
         right = TmemAddress(address.lane, first)
@@ -133,7 +133,7 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
             f"Columns: {move.opcode} reads columns {reads[0]} to {reads[1]}, and {held.operand} lies in {first} to {last}."
         ), right)  # fmt: skip
     lanes = [lane for lane in held.lanes if address.lane <= lane < address.lane + move.form.lanes]
-    rows = sorted({place[0] for lane in lanes if (place := held.locate(lane, address.column)) is not None})
+    rows = sorted({place[0] for lane in lanes if (place := held.element_at(lane, address.column)) is not None})
     if not rows:
         return differs(
             "lane-start",

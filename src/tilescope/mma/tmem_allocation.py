@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.tmem_address import TMEM_COLUMNS
-from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
+from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.value import Value, entries
 
 ALLOC_COLUMNS = (32, 64, 128, 256, 512)

@@ -1,98 +1,41 @@
-"""Where a matrix lies in tensor memory: the accumulator D, A and its metadata, for every shape of tcgen05.mma.
+"""Where a matrix lies in tensor memory: the accumulator D, A and its metadata, as values that know every address.
 
-PTX calls the ways in which D uses the 128 lanes layouts A to G. m counts the rows that one block holds:
+An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its data path
+(datapath.py). A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
 
-    layout   when                          rows   lane                      column     used as
-    A        M 256, two blocks              128   m                         n          4 x 1 quarters
-    B        M 128, two blocks, dense        64   m + 64 (n / (N/2))        n mod N/2  2 x 2
-    C        M 128, two blocks, sparse       64   m mod 16 + 32 (m / 16)    n          half of each quarter
-    D        M 128                          128   m                         n          4 x 1
-    E        M 64, .ws                       64   m + 64 (n / (N/2))        n mod N/2  2 x 2
-    F        M 64                            64   m mod 16 + 32 (m / 16)    n          half of each quarter
-    G        M 32, .ws                       32   m + 32 (n / (N/4))        n mod N/4  1 x 4
-
-An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b). A in tensor memory is dense:
-element k starts at bit k times its width of the lane's cells. C and F leave half of the lanes free: a second accumulator fits
-into the same columns at lane 16.
+    D(m, n), layout D      m:lane, n:column                 (128,256):(2097152,32)          in bits: lane << 21 | column << 5
+    D(m, n), layout B      half of n 64 lanes further       (64,(64,2)):(2097152,(32,134217728))
+    A(m, k) of bf16        two elements to a cell           (128,64):(2097152,16)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import RuleError, Violation, broken, missing_fields, printed, unknown_name
+from tilescope.layout import AddressTerms, Layout, Modes
 from tilescope.mma.bits import plain_int
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.mma.datapath import Datapath, datapath_for
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.value import Value, entries, is_one_of
+from tilescope.value import entries, is_one_of
 
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 Bits = npt.NDArray[np.int64]
-_N_SINGLE, _N_PAIR = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
-_N_WS, _N_SPARSE_WS = (64, 128, 256), (64, 128)
-
-
-@dataclass(frozen=True, slots=True)
-class Datapath:
-    """A row of the table above: how D uses the lanes.
-
-    >>> DATAPATHS["B"].rows, DATAPATHS["B"].n_parts
-    (64, 2)
-    """
-
-    name: str
-    m: int  # of the instruction
-    cta_group: int
-    ws: tuple[bool, ...]
-    sparse: tuple[bool, ...]
-    row_modes: tuple[tuple[int, int], ...]  # extent, step in lanes
-    n_parts: int  # pieces into which n is cut …
-    part_lanes: int  # … and how many lanes lie between them
-    a_copies: int | None  # how often A lies in tensor memory; None: no document says where
-    a_source: str = ""  # what A's place rests on, where it is less than several sources
-
-    @property
-    def rows(self) -> int:
-        """Rows of D that one block holds."""
-        return self.m // self.cta_group
-
-    @property
-    def is_half(self) -> bool:
-        """Whether only 16 lanes of each quarter are used, so that the base may be at lane 16."""
-        return len(self.row_modes) > 1
-
-    @property
-    def n_known(self) -> tuple[int, ...]:
-        """The n that instructions of this layout have."""
-        if self.ws == (True,):
-            return _N_WS
-        return _N_PAIR if self.cta_group == 2 else _N_SINGLE
-
-
-_HALF, _ANY, _YES, _NO = ((16, 1), (4, 32)), (False, True), (True,), (False,)
-_TVM = "one source: TVM"
-_CUTE = "CuTe; TVM says lanes 0 to 63 instead"
-# PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them. PTX prints "2x3"
-# for E, the others have 2 x 2.
-# fmt: off
-DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
-    #        name  m  group ws    sparse  rows          parts lanes  copies of A
-    Datapath("A", 256, 2, _NO,  _ANY, ((128, 1),),  1,   0, 1),
-    Datapath("B", 128, 2, _NO,  _NO,  ((64, 1),),   2,  64, 2),
-    Datapath("C", 128, 2, _NO,  _YES, _HALF,        1,   0, None),
-    Datapath("D", 128, 1, _ANY, _ANY, ((128, 1),),  1,   0, 1),
-    Datapath("E",  64, 1, _YES, _ANY, ((64, 1),),   2,  64, 2, _TVM),
-    Datapath("F",  64, 1, _NO,  _ANY, _HALF,        1,   0, 1, _CUTE),
-    Datapath("G",  32, 1, _YES, _ANY, ((32, 1),),   4,  32, None),
-)}
-# fmt: on
+_INDEX_NAMES = {
+    "D": ("m", "n"),
+    "A": ("m", "k"),
+    "metadata": ("m", "k"),
+    "SFA": ("row", "block"),
+    "SFB": ("column", "block"),
+}
 
 
 class TmemPlace(NamedTuple):
@@ -104,36 +47,62 @@ class TmemPlace(NamedTuple):
     bit: int
 
 
-@dataclass(frozen=True, slots=True)
-class TmemLayout(Value):
-    """A matrix in tensor memory: (row, column, copy) → bit address, of one block.
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class TmemLayout(Layout):
+    """A matrix in the tensor memory of one block: a Layout whose addresses are words, lane << 16 | column.
+
+    The indices are row, column and, where elements lie there several times, the copy. Bit addresses count further: lane << 21 |
+    column << 5 | bit.
 
     >>> d = tmem_layout((64, 64), address=TmemAddress(16, 0))
-    >>> d.datapath, d.place(37, 5)
-    ('F', TmemPlace(cta=0, lanes=(85,), column=5, bit=0))
+    >>> d.datapath, d.place(37, 5), hex(d.address(37, 5)), d.locate(0x550005)
+    ('F', TmemPlace(cta=0, lanes=(85,), column=5, bit=0), '0x550005', (37, 5))
     >>> pair = tmem_layout((128, 128), cta_group=2)
-    >>> pair.datapath, pair.place(70, 100), pair.columns
-    ('B', TmemPlace(cta=1, lanes=(70,), column=36, bit=0), 64)
+    >>> pair.datapath, pair.shape, pair.place(70, 100), pair.columns
+    ('B', (64, 128), TmemPlace(cta=1, lanes=(70,), column=36, bit=0), 64)
+    >>> pair.terms().c
+    'base + m * 65536 + n / 64 * 4194304 + n % 64'
     """
 
-    operand: TmemOperand
-    datapath: str | None  # PTX's letter
-    shape: tuple[int, int]  # of the whole matrix: both blocks' rows for a pair
-    ctas: int  # blocks among which the rows are shared out
-    element_bits: int
-    modes: ShapeStride  # of one block, from its first cell on, in bits
-    address: TmemAddress = field(default_factory=TmemAddress)
+    _extends_a_kind: ClassVar[bool] = True  # shared memory's layouts are values too
+    unit_bits: ClassVar[int] = CELL_BITS
+
+    operand: TmemOperand = "D"
+    datapath: str | None = None  # PTX's letter
+    matrix: tuple[int, int] = (1, 1)  # extents of the whole matrix: both blocks' rows for a pair
+    ctas: int = 1  # blocks among which the rows are shared out
     source: str = ""  # what the place rests on, where it is less than several sources
 
-    def __post_init__(self) -> None:
-        last_lane = self.address.lane + int(self._offsets().max()) // LANE_BITS
-        last_column = self.address.column + self.columns - 1
+    @classmethod
+    def of(
+        cls, operand: TmemOperand, datapath: str | None, matrix: tuple[int, int], ctas: int, element_bits: int, modes: Modes,
+        address: TmemAddress, source: str = "",
+    ) -> TmemLayout:  # fmt: skip
+        """From modes in bits, of one block; refused where it leaves tensor memory."""
+        made = cls.from_modes(modes, element_bits, unit_bits=1, start=address.encode())
+        assert isinstance(made, TmemLayout)
+        for name, value in (
+            ("nesting", modes), ("operand", operand), ("datapath", datapath), ("matrix", matrix), ("ctas", ctas), ("source", source),
+        ):  # fmt: skip
+            object.__setattr__(made, name, value)
+        last_lane, last_column = made.lanes[-1], address.column + made.columns - 1
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
             raise broken(
-                "tmem-extent", "address", f"{self.operand} at {self.address} reaches lane {last_lane}, column {last_column}",
+                "tmem-extent", "address", f"{operand} at {address} reaches lane {last_lane}, column {last_column}",
                 f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}",
                 "Start further left." if last_lane < TMEM_LANES else "Start at lane 0.",
             )  # fmt: skip
+        return made
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TmemLayout:
+        """The layout that `to_dict` described."""
+        known = ("operand", "datapath", "matrix", "ctas", "element_bits", "nesting", "start", "source")
+        if not isinstance(data, Mapping) or (missing := [name for name in known if name not in data]):
+            raise missing_fields("tmem_layout", missing if isinstance(data, Mapping) else known)
+        operand, datapath, matrix, ctas, bits, nesting, start, source = (data[name] for name in known)
+        address = TmemAddress.decode(int(start, 0) if isinstance(start, str) else start)
+        return cls.of(operand, datapath, tuple(matrix), ctas, bits, Modes.from_dict(nesting), address, source)
 
     @property
     def basis(self) -> Basis:
@@ -141,50 +110,67 @@ class TmemLayout(Value):
         return "documented"
 
     @property
+    def base(self) -> TmemAddress:
+        """Its first cell."""
+        return TmemAddress.decode(self.start)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the indices are called."""
+        return (*_INDEX_NAMES[self.operand], "copy")[: len(self.shape)]
+
+    @property
     def rows(self) -> int:
-        """Rows that one block holds."""
-        return self.shape[0] // self.ctas
+        """Rows of the matrix that one block holds."""
+        return self.matrix[0] // self.ctas
 
     @property
     def copies(self) -> int:
         """How often each element lies there."""
-        return self.modes.parts[2].size
+        return self.shape[2] if len(self.shape) > 2 else 1
 
     @property
     def columns(self) -> int:
         """Columns used, from the first to the last."""
-        return (int((self._offsets() % LANE_BITS).max()) + self.element_bits - 1) // CELL_BITS + 1
+        return (int((self.bit_offsets() % LANE_BITS).max()) + self.element_bits - 1) // CELL_BITS + 1
 
     @property
     def lanes(self) -> tuple[int, ...]:
         """The lanes used."""
-        first = self.address.lane
-        return tuple(first + lane for lane in np.unique(self._offsets() // LANE_BITS).tolist())
-
-    def _offsets(self) -> Bits:
-        rows, columns, copies = (np.arange(part.size) for part in self.modes.parts)
-        return self.modes.at(rows[:, None, None], columns[None, :, None], copies[None, None, :])
+        first = self.base.lane
+        return tuple(first + lane for lane in np.unique(self.bit_offsets() // LANE_BITS).tolist())
 
     def bit_addresses(self) -> Bits:
         """The bit address of every element of one block, as (rows, columns, copies); >> 5 is the address word."""
-        return self.address.lane * LANE_BITS + self.address.column * CELL_BITS + self._offsets()
+        return (self.start * CELL_BITS + self.bit_offsets()).reshape(*self.shape[:2], self.copies)
+
+    def with_start(self, start: int) -> TmemLayout:
+        """The same matrix at another address word."""
+        return TmemLayout.of(
+            self.operand, self.datapath, self.matrix, self.ctas, self.element_bits, self.bit_modes, TmemAddress.given(start), self.source,
+        )  # fmt: skip
+
+    def terms(self, *names: str) -> AddressTerms:
+        """The address word as data that prints as C, Python or PTX."""
+        pairs = tuple(tuple((extent, stride * 8 // CELL_BITS) for extent, stride in index) for index in self.pairs)
+        return AddressTerms.of(pairs, names or self.names, self.swizzle)
 
     def place(self, row: int, column: int) -> TmemPlace:
         """Where element (row, column) of the whole matrix lies."""
-        for name, index, extent in (("row", row, self.shape[0]), ("column", column, self.shape[1])):
+        for name, index, extent in zip(self.names, (row, column), self.matrix, strict=False):
             if not is_one_of(index, range(extent)):
-                found, limit = f"{name} {printed(index)}", f"{self.operand} has {name}s 0 to {extent - 1}"
+                found, limit = f"{name} {printed(index)}", f"{self.operand} has {name} 0 to {extent - 1}"
                 raise broken("tile-index", name, found, limit, "Index inside the matrix.")
         cta, within = divmod(int(row), self.rows)
-        found_bits = [self.modes.at(within, int(column), copy) for copy in range(self.copies)]
-        lanes = tuple(sorted(self.address.lane + each // LANE_BITS for each in found_bits))
-        column_bits, bit = divmod(found_bits[0] % LANE_BITS, CELL_BITS)
-        return TmemPlace(cta, lanes, self.address.column + column_bits, bit)
+        further = [(copy,) for copy in range(self.copies)] if self.copies > 1 else [()]
+        bits = [self.start * CELL_BITS + self.bit_modes.at(within, int(column), *copy) for copy in further]
+        column_of_cell, bit = divmod(bits[0] % LANE_BITS, CELL_BITS)
+        return TmemPlace(cta, tuple(sorted(each // LANE_BITS for each in bits)), column_of_cell, bit)
 
-    def locate(self, lane: int, column: int, bit: int = 0, *, cta: int = 0) -> tuple[int, int] | None:
+    def element_at(self, lane: int, column: int, bit: int = 0, *, cta: int = 0) -> tuple[int, int] | None:
         """The element (row, column) that holds a bit of a cell of block `cta`; None where nothing of the matrix lies.
 
-        >>> tmem_layout((128, 128), cta_group=2).locate(70, 36, cta=1)
+        >>> tmem_layout((128, 128), cta_group=2).element_at(70, 36, cta=1)
         (70, 100)
         """
         wanted = TmemAddress(lane, column)
@@ -192,10 +178,18 @@ class TmemLayout(Value):
             if not is_one_of(given, range(extent)):
                 found, limit = f"{name} {printed(given)}", f"{name}s 0 to {extent - 1}"
                 raise broken("tile-index", name, found, limit, "Stay inside.")
-        at = wanted.lane * LANE_BITS + wanted.column * CELL_BITS + bit
-        first = self.bit_addresses()
+        at = wanted.encode() * CELL_BITS + bit
+        first = self.bit_addresses()[: self.rows, : self.matrix[1]]
         hits = np.argwhere((first <= at) & (at < first + self.element_bits))
         return None if not len(hits) else (int(hits[0][0]) + cta * self.rows, int(hits[0][1]))
+
+    def _map(self) -> tuple[Any, ...]:
+        """What makes two layouts equal: every address, of the same matrix."""
+        return *Layout._map(self), self.operand, self.datapath, self.matrix, self.ctas
+
+    def __repr__(self) -> str:
+        letter = f", layout {self.datapath}" if self.datapath else ""
+        return f"<{self.operand} of {self.matrix[0]} x {self.matrix[1]}{letter} at {self.base}: {self.bit_modes} bits>"
 
     def __str__(self) -> str:
         return self.text()
@@ -236,30 +230,7 @@ def tmem_layout(
         )  # fmt: skip
     build = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}[operand]
     modes, element_bits, source = build(row, extent, kept, sparse)
-    return TmemLayout(operand, row.name, (m, extent), row.cta_group, element_bits, modes, base, source)
-
-
-def datapath_for(m: Any, *, cta_group: Any, ws: Any, sparse: Any) -> Datapath:
-    """The layout of the instructions with this m; those that exist where there is none.
-
-    >>> datapath_for(64, cta_group=1, ws=True, sparse=False).name
-    'E'
-    """
-    for name, flag in (("ws", ws), ("sparse", sparse)):
-        if not isinstance(flag, bool | np.bool_):
-            raise broken("argument-type", name, printed(flag), "True or False", "Give a bool.")
-    for row in DATAPATHS.values():
-        if is_one_of(m, (row.m,)) and is_one_of(cta_group, (row.cta_group,)) and ws in row.ws and sparse in row.sparse:
-            return row
-    known = "; ".join(
-        f"{row.name}: m {row.m}, cta_group::{row.cta_group}"
-        + (" .ws" if row.ws == _YES else "") + (" sparse" if row.sparse == _YES else "")
-        for row in DATAPATHS.values()
-    )  # fmt: skip
-    asked = f"m {printed(m)}, cta_group {printed(cta_group)}" + (", .ws" if ws else "") + (", sparse" if sparse else "")
-    raise broken(
-        "tmem-datapath", "shape", asked, f"tensor memory has the layouts {known}", "Use such a pair of m and group."
-    )
+    return TmemLayout.of(operand, row.name, (m, extent), row.cta_group, element_bits, modes, base, source)
 
 
 def _lanes(modes: tuple[tuple[int, int], ...]) -> tuple[Any, Any]:
@@ -269,11 +240,11 @@ def _lanes(modes: tuple[tuple[int, int], ...]) -> tuple[Any, Any]:
     return (shape, stride) if len(modes) > 1 else (shape[0], stride[0])
 
 
-Placed = tuple[ShapeStride, int, str]
+Placed = tuple[Modes, int, str]
 
 
 def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Placed:
-    known = _N_SPARSE_WS if sparse and row.ws == _YES else row.n_known
+    known = row.n_known(sparse=sparse)
     problems = []
     if n not in known:
         problems.append(Violation(
@@ -289,9 +260,9 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
         raise RuleError(problems)
     shape, stride = _lanes(row.row_modes)
     if row.n_parts == 1:
-        return ShapeStride((shape, n, 1), (stride, CELL_BITS, 0)), data_type.bits, ""
+        return Modes((shape, n), (stride, CELL_BITS)), data_type.bits, ""
     split = (n // row.n_parts, row.n_parts), (CELL_BITS, row.part_lanes * LANE_BITS)
-    return ShapeStride((shape, split[0], 1), (stride, split[1], 0)), data_type.bits, ""
+    return Modes((shape, split[0]), (stride, split[1])), data_type.bits, ""
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  stored elements count
@@ -308,8 +279,9 @@ def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Plac
             "Keep A in shared memory, or use M 128.",
         )  # fmt: skip
     shape, stride = _lanes(row.row_modes)
-    copy_lanes = row.part_lanes if row.a_copies > 1 else 0
-    return ShapeStride((shape, k, row.a_copies), (stride, width, copy_lanes * LANE_BITS)), width, row.a_source
+    if row.a_copies == 1:
+        return Modes((shape, k), (stride, width)), width, row.a_source
+    return Modes((shape, k, row.a_copies), (stride, width, row.part_lanes * LANE_BITS)), width, row.a_source
 
 
 # Element (m, k) of one instruction → bit, for 128 rows: extent, stride in bits. k counts elements of the unpacked A.
@@ -339,7 +311,7 @@ def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Place
             "tmem-k", "shape", f"k = {k} of {data_type.name}", f"the metadata of one instruction is of {wanted} elements along k",
             f"Use {wanted}.",
         )  # fmt: skip
-    return ShapeStride((rows[0], columns[0], 1), (rows[1], columns[1], 0)), bits, source
+    return Modes((rows[0], columns[0]), (rows[1], columns[1])), bits, source
 
 
 def _pair(shape: Any) -> tuple[int, int]:

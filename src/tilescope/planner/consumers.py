@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import architectures_with
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.layout import AtomOrder, Layout
+from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
@@ -57,7 +57,7 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
         violations = _unreadable(problem, canonical)
         if violations:
             raise RuleError(violations)
-        return canonical.tile(problem.tile, atom_order=atom_order).layout, canonical
+        return canonical.tile(problem.tile, atom_order=atom_order), canonical
     bits = problem.data_type.smem_bits
     width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
     if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
@@ -79,7 +79,10 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
         refuse("plan-rows", f"{problem.rows} rows in row order", f"Use {_up(problem.rows, rows)}")
     if refusals:
         raise RuleError(refusals)
-    layout = Layout((problem.rows, problem.columns), bits, atom=(rows, width), atom_order=atom_order, swizzle=swizzle)
+    layout = Layout(
+        problem.tile, bits, atom=oriented(problem.major, rows, width), atom_order=atom_order, major=problem.major,
+        swizzle=swizzle,
+    )  # fmt: skip
     return layout, None
 
 
@@ -206,15 +209,12 @@ def operand_of(problem: Problem) -> Operand:
     return problem.operand or ("A" if problem.tile[0] % rows_of_a == 0 else "B")
 
 
-def descriptors_of(
-    problem: Problem, canonical: CanonicalLayout | None, atom_order: AtomOrder, smem_address: int
-) -> DescriptorLoop:
+def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
     """The descriptors with which a tensor core reads the problem's tile from shared memory."""
-    if canonical is None or problem.consumer == "ldmatrix":
+    if not problem.for_tensor_core or problem.consumer == "ldmatrix":
         consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
         raise RuleError([Violation(
             "plan-descriptors", "error", "consumer", f"consumer = {consumer}",
             "wgmma and tcgen05 read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
         )])  # fmt: skip
-    tile = canonical.tile(problem.tile, atom_order=atom_order, start=smem_address)
-    return LOOPS[problem.consumer](tile, operand_of(problem), problem.data_type)
+    return LOOPS[problem.consumer](layout, operand_of(problem), problem.data_type)

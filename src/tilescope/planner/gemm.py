@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, broken, in_number, printed
-from tilescope.mma.canonical import Major, major_named
+from tilescope.layout import Major, major_named
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
 from tilescope.planner.gemm_reasons import gemm_reasons
 from tilescope.planner.gemm_tiles import (

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, in_number, printed
-from tilescope.layout import AtomOrder, Layout
+from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
@@ -181,26 +181,25 @@ class Plan(Value):
         >>> [wide.copy_coords(copy, 64, 256) for copy in wide.copies]
         [(256, 64), (320, 64)]
         """
-        column, row = (k, mn) if self.problem.major == "K" else (mn, k)
+        row, column = oriented(self.problem.major, mn, k)
+        rows, columns = self.layout.as_rows().tiling.atom
         if not self.folded:
             corner: tuple[int, ...] = (column, row)
-        elif column % self.layout.atom[1] or (self.atom_order == "row" and row % self.layout.atom[0]):
-            rows, columns = self.layout.atom
+        elif column % columns or (self.atom_order == "row" and row % rows):
             raise broken(
                 "plan-corner", "mn, k", f"(mn, k) = ({mn}, {k})",
                 f"a folded map sees columns of {columns}" + (f" and groups of {rows} rows" if self.atom_order == "row" else ""),
                 "Start tiles on whole ones, or use the plan that is not folded.",
             )  # fmt: skip
         elif self.atom_order == "column":
-            corner = (0, row, column // self.layout.atom[1])
+            corner = (0, row, column // columns)
         else:
-            corner = (0, 0, column // self.layout.atom[1], row // self.layout.atom[0])
+            corner = (0, 0, column // columns, row // rows)
         return tuple(a + b for a, b in zip(corner, copy.coords, strict=True))
 
     def address(self, mn: Any, k: Any, smem_address: int = 0) -> Any:
         """Physical shared address of element (mn, k) of the tile, whose stage starts at `smem_address`."""
-        placed = self.layout.with_start(smem_address)
-        return placed.address(mn, k) if self.problem.major == "K" else placed.address(k, mn)
+        return self.layout.with_start(smem_address).address(mn, k)
 
     def descriptors(self, smem_address: int = 0) -> Any:
         """The tensor core's descriptors for the tile at `smem_address`, indexed [mn_block][k_step].
@@ -209,7 +208,7 @@ class Plan(Value):
         >>> [hex(step.encode()) for step in plan((64, 64), "bf16").best.descriptors(0x400)[0]][:2]
         ['0x4000004000010040', '0x4000004000010042']
         """
-        return descriptors_of(self.problem, self.canonical, self.atom_order, smem_address)
+        return descriptors_of(self.problem, self.layout.with_start(smem_address))
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
@@ -221,10 +220,10 @@ class Plan(Value):
         >>> plan((8, 32), "bf16", consumer="ldmatrix", copy="cp.async", swizzle="64B").best.chunk_order[:2].tolist()
         [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 11, 10, 13, 12, 15, 14]]
         """
-        bits = self.layout.element_bits
-        rows, chunks = self.layout.shape[0], self.layout.shape[1] * bits // 8 // CHUNK_BYTES
+        bits, tile = self.layout.element_bits, self.layout.as_rows()
+        rows, chunks = tile.shape[0], tile.shape[1] * bits // 8 // CHUNK_BYTES
         columns = np.arange(chunks) * (CHUNK_BYTES * 8 // bits)
-        place = (self.layout.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
+        place = (tile.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
         order = np.full(-(-self.layout.size_bytes // SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
         order[place.reshape(-1)] = np.arange(rows * chunks)
         return order.reshape(-1, CHUNKS_PER_LINE)

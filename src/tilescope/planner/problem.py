@@ -14,8 +14,8 @@ from typing import Any, Literal
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
-from tilescope.layout import ATOM_ORDERS, AtomOrder
-from tilescope.mma.canonical import Major, major_named, tile_shape
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
+from tilescope.mma.canonical import tile_shape
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map.reading import integer, integers
@@ -91,12 +91,12 @@ class Problem(Value):
     @property
     def rows(self) -> int:
         """Extent of the strided dimension: mn of a K-major tile, k of an MN-major one."""
-        return self.tile[0] if self.major == "K" else self.tile[1]
+        return oriented(self.major, *self.tile)[0]
 
     @property
     def columns(self) -> int:
         """Extent of the contiguous dimension."""
-        return self.tile[1] if self.major == "K" else self.tile[0]
+        return oriented(self.major, *self.tile)[1]
 
     @property
     def row_bytes(self) -> int:

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from tilescope.arch import ARCH, Arch, architectures_with
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.canonical import READERS, Major
+from tilescope.layout import Major
+from tilescope.mma.canonical import READERS
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.tensor_map import RULES

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import PlanError, Violation
-from tilescope.layout import Layout
+from tilescope.layout import Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.packed import unpacked
 from tilescope.planner.boxes import map_arguments
@@ -47,11 +47,11 @@ class Consumed(NamedTuple):
     def of(cls, problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Consumed:
         """By descriptors where the consumer has them, else by the layout."""
         mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
-        row, column = (mn, k) if problem.major == "K" else (k, mn)
+        row, column = oriented(problem.major, mn, k)
         if canonical is not None and problem.consumer != "ldmatrix":
-            address = descriptors_of(problem, canonical, layout.atom_order, 0).addresses()
+            address = descriptors_of(problem, layout).addresses()
         else:
-            address = layout.address(row, column)
+            address = layout.address(mn, k)
         byte = row * _row_bytes(problem) + column * problem.data_type.bits // 8
         misplaced = ((address ^ byte) & (WORD_BYTES - 1)).astype(np.bool_)
         if _is_padded(problem):

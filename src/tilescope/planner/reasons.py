@@ -94,7 +94,7 @@ def _swizzle(plan: Plan) -> str:
     if swizzle.span_bytes is None:
         what = "none (core matrices of 8 x 16 bytes)" if plan.canonical is not None else "none (plain rows)"
         what = what if swizzle.bits == 0 else swizzle.name
-        return f"Swizzle {what}: rows of {plan.layout.pitch_bytes} bytes."
+        return f"Swizzle {what}: rows of {plan.layout.as_rows().tiling.pitch_bytes} bytes."
     share = "all" if swizzle.span_bytes == row_bytes else "a whole part"
     return f"Swizzle {swizzle.name}: its span of {swizzle.span_bytes} bytes is {share} of a row's {row_bytes} bytes."
 
@@ -104,7 +104,7 @@ def _boxes(plan: Plan) -> str:
     box = " x ".join(map(str, plan.boxes.box))
     one = plan.tma_instructions == 1
     how = "folded: the map sees columns of spans, " if plan.folded else ""
-    order = "" if 1 in plan.layout.atom_grid else f" in {plan.atom_order} order"
+    order = "" if 1 in plan.layout.as_rows().tiling.grid else f" in {plan.atom_order} order"
     return f"{plan.tma_instructions} {'copy' if one else 'copies'} of box {box}{order} ({how}{plan.gmem_request_bytes} bytes a request)."
 
 
@@ -157,7 +157,8 @@ def _wavefronts(plan: Plan) -> list[str]:
 def _plain_rows(plan: Plan) -> list[str]:
     """That rows of an odd number of chunks would do as they are: ldmatrix is planned for canonical atoms."""
     problem = plan.problem
-    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None and plan.layout.atom_grid[1] > 1
+    wide = plan.layout.as_rows().tiling.grid[1]
+    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None and wide > 1
     if problem.consumer != "ldmatrix" or not in_core_matrices or not reads_plain_rows_freely(problem):
         return []
     rows = f"Plain rows of {problem.row_bytes} bytes have no conflict either, and longer requests"

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName, Basis
 from tilescope.errors import IllegalInstructionError, PlanError, RuleError, Violation
-from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
-from tilescope.mma.canonical import CanonicalLayout, Major
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner import reasons
 from tilescope.planner.bandwidth import bandwidth_share, best_promotion, gmem_cycles, request_bytes, sector_share
 from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
@@ -136,7 +136,7 @@ class _Placed(NamedTuple):
 def _placed(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder, access: Access | None) -> _Placed | None:
     """The tile under a swizzle; None where it is the same as in column order and nobody asked for this one."""
     layout, canonical = layout_for(problem, swizzle, atom_order)
-    if atom_order == "row" and 1 in layout.atom_grid:  # one atom wide or high
+    if atom_order == "row" and 1 in layout.as_rows().tiling.grid:  # one atom wide or high
         if problem.atom_order is None:
             return None
         layout, canonical = layout_for(problem, swizzle, "column")
@@ -157,13 +157,11 @@ def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
 
 
 def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan | Refusal:
-    layout, canonical = placed.layout, placed.canonical
+    layout, canonical, tile = placed.layout, placed.canonical, placed.layout.as_rows().tiling
     folded = boxes is not None and boxes.folded
 
     def refused(violations: Iterable[Violation]) -> Refusal:
-        return Refusal(
-            swizzle=layout.swizzle, atom_order=layout.atom_order, folded=folded, violations=tuple(violations)
-        )
+        return Refusal(swizzle=layout.swizzle, atom_order=tile.atom_order, folded=folded, violations=tuple(violations))
 
     promotion = best_promotion(problem.traffic)
     warnings: tuple[Violation, ...] = ()
@@ -181,7 +179,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
     read, written = placed.counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
         read, written = UNCOUNTED, placed.counted
-    row_bytes = layout.atom[1] * problem.data_type.bits // 8
+    row_bytes = tile.atom[1] * problem.data_type.bits // 8
     moved_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
     share = None if boxes is None else bandwidth_share(problem.direction, row_bytes, boxes.rows, promotion)
     costs = Costs(
@@ -197,7 +195,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
         access=placed.access,
     )  # fmt: skip
     candidate = Plan(
-        problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,
+        problem=problem, swizzle=layout.swizzle, atom_order=tile.atom_order, layout=layout, boxes=boxes,
         l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
         warnings=warnings,
     )  # fmt: skip
@@ -211,7 +209,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
 def _thread_writes(layout: Layout) -> Wavefronts:
     """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
     lines = Layout((-(-layout.size_bytes // SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
-    return wavefronts_on(lines, Access.rows(lines.shape, 8, "st.b128"))
+    return wavefronts_on(lines, Access.rows(lines.as_rows().shape, 8, "st.b128"))
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilescope.layout import Major
 from tilescope.mma.agreement import Agreement
-from tilescope.mma.canonical import Major
 from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.view.descriptor_view import word_ruler

@@ -219,15 +219,18 @@ def _how(found: FoundLayout) -> str:
         case "xor":
             return f"`{swizzle.c_expression}`"
         case "padding":
-            return f"pitch {found.layout.pitch_bytes} B, +{found.extra_bytes} B"
+            return f"pitch {found.layout.as_rows().tiling.pitch_bytes} B, +{found.extra_bytes} B"
 
 
 def _described(layout: Layout) -> str:
-    rows, columns = layout.shape
-    words = [f"{rows} x {columns} elements of {layout.element_bits} bits"]
+    words = [f"{' x '.join(map(str, layout.shape))} elements of {layout.element_bits} bits"]
+    if layout.atom is None:
+        words.append(f"strides {layout.modes or layout.bit_modes}")
+    elif layout.major == "MN":
+        words.append("MN-major")
     if layout.swizzle.bits:
         words.append(f"swizzle {layout.swizzle.name}")
-    if layout.atom != layout.shape:
+    if layout.atom is not None and layout.atom != layout.shape:
         words.append(f"atoms of {layout.atom[0]} x {layout.atom[1]}")
     if layout.padding_bytes:
         words.append(f"rows padded by {layout.padding_bytes} bytes")

@@ -124,9 +124,8 @@ def _word_parts(word: Reading, rows: int | None) -> list[Part]:
 
 def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     """What leading and stride connect, the first descriptor, and the start of every other."""
-    tile = loop.tile
+    tile, layout = loop.layout, loop.canonical
     mn, k = tile.shape
-    layout = tile.canonical
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     sentence = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
     first = inspect_descriptor(

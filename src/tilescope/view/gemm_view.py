@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilescope.errors import in_number
+from tilescope.layout import oriented
 from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
 from tilescope.planner.gemm_tiles import RankedTile, in_mb, in_us, in_words, tile_grid
 from tilescope.planner.plans import Plan
@@ -96,11 +97,12 @@ def _reading(gemm: GemmPlan) -> Table:
 
 def _operand_grid(name: str, plan: Plan, mn: str) -> Grid:
     """Which copy brings what of an operand; without TMA, where its columns of atoms start in shared memory."""
-    rows, columns = (mn, "k") if plan.problem.major == "K" else ("k", mn)
+    rows, columns = oriented(plan.problem.major, mn, "k")
     title = f"{name}, {plan.problem.rows} {rows} x {plan.problem.columns} {columns}"
     if plan.boxes is None:
-        width = plan.layout.atom[1]
-        offsets = [plan.layout.logical(0, column) for column in range(0, plan.problem.columns, width)]
+        tile = plan.layout.as_rows()
+        width = tile.tiling.atom[1]
+        offsets = [tile.logical(0, column) for column in range(0, plan.problem.columns, width)]
         cells = [[Cell(f"+{offset:#x}", _COLOURS[name]) for offset in offsets]]
         return _cut(f"{title}: where it lies", cells, width, plan.problem.rows, (rows, columns))
     width, height = plan.boxes.box

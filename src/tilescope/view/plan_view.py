@@ -82,8 +82,7 @@ def _facts(plan: Plan) -> Table:
             _completion(plan),
         ]
     rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
-    names = "(mn, k)" if plan.problem.major == "K" else "(k, mn)"
-    rows.append((f"{names} = (r, c) at", f"`{plan.c_expression}`"))
+    rows.append((f"({', '.join(plan.layout.as_rows().names)}) = (r, c) at", f"`{plan.c_expression}`"))
     if plan.canonical is not None and plan.problem.consumer != "ldmatrix":
         rows += _descriptor_facts(plan)
     return Table(tuple(rows), title="The plan")
@@ -124,7 +123,7 @@ def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
 
 def _tile_grid(plan: Plan) -> Grid:
     """Which copy brings which atoms: one cell for each column of atoms and band of rows."""
-    layout = plan.layout
+    layout = plan.layout.as_rows().tiling
     width = layout.atom[1]
     across = layout.shape[1] // width
     band = layout.atom[0] if layout.atom[0] < layout.shape[0] else min(layout.shape[0], 8)
@@ -137,7 +136,7 @@ def _tile_grid(plan: Plan) -> Grid:
         cells = tuple(_tile_cell(plan, place * band, column * width) for column in range(across))
         rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
     notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
-    name = "k" if plan.problem.major == "K" else "mn"
+    name = plan.layout.as_rows().names[1]
     verb = "takes" if plan.problem.direction == "store" else "brings"
     tier = Tier.of(name, [column * width for column in range(across)])
     title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
@@ -145,9 +144,10 @@ def _tile_grid(plan: Plan) -> Grid:
 
 
 def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
-    offset = plan.layout.logical(row, column) - plan.layout.start
+    tile = plan.layout.as_rows()
+    offset = tile.logical(row, column) - tile.start
     if plan.boxes is None:
-        return Cell(f"{offset:#x}", offset // plan.layout.atom_bytes, title=f"starts at +{offset:#x}")
+        return Cell(f"{offset:#x}", offset // tile.tiling.atom_bytes, title=f"starts at +{offset:#x}")
     if plan.folded:
         return Cell("0", 0, title=f"copy 0, atom at +{offset:#x}")
     numbers = [number for number, copy in enumerate(plan.copies) if copy.smem_offset_bytes <= offset]

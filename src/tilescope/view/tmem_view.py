@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_allocation import TmemBudget
-from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
+from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Part, Table
@@ -23,7 +24,6 @@ from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Part, Table
 _NOBODY = 1 << 40
 _BAND_LANES = 16  # what a row of the drawing stands for
 _MOST_GROUPS = 4  # columns of the drawing
-_NAMES = {"D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block")}
 _DRAWN_AS = {
     "D": "Accumulator D",
     "A": "A",
@@ -40,8 +40,8 @@ def draw_tmem_layout(layout: TmemLayout, element: tuple[int, int] | None = None)
     >>> draw_tmem_layout(tmem_layout((128, 256))).title
     'Accumulator D, 128 x 256 (m x n), in tensor memory: layout D'
     """
-    rows, columns = layout.shape
-    names = _NAMES[layout.operand]
+    rows, columns = layout.matrix
+    names = layout.names[:2]
     kind = f": layout {layout.datapath}" if layout.datapath else ""
     title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({names[0]} x {names[1]}), in tensor memory{kind}"
     parts: list[Part] = [Paragraph(_sentence(layout))]
@@ -54,7 +54,7 @@ def draw_tmem_layout(layout: TmemLayout, element: tuple[int, int] | None = None)
 
 
 def _sentence(layout: TmemLayout) -> str:
-    first, second = _NAMES[layout.operand]
+    first, second = layout.names[:2]
     what = (
         f"{first}, then {second}" if layout.operand in ("SFA", "SFB") else f"the {second} that it holds of its {first}"
     )
@@ -74,16 +74,16 @@ def _sentence(layout: TmemLayout) -> str:
 def _owners(layout: TmemLayout) -> npt.NDArray[np.int64]:
     """For each (lane, column) the first element there as row * columns + column, or _NOBODY."""
     owner = np.full(TMEM_LANES * TMEM_COLUMNS, _NOBODY, np.int64)
-    place = layout.bit_addresses()[: layout.rows, : layout.shape[1]]
-    number = np.arange(place.shape[0])[:, None, None] * layout.shape[1] + np.arange(place.shape[1])[None, :, None]
+    place = layout.bit_addresses()[: layout.rows, : layout.matrix[1]]
+    number = np.arange(place.shape[0])[:, None, None] * layout.matrix[1] + np.arange(place.shape[1])[None, :, None]
     np.minimum.at(owner, place // LANE_BITS * TMEM_COLUMNS + place % LANE_BITS // CELL_BITS, number)
     return owner.reshape(TMEM_LANES, TMEM_COLUMNS)
 
 
 def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) -> Grid:
     """One block's lanes by columns, in bands of 16 lanes."""
-    owner, columns = _owners(layout), layout.shape[1]
-    first, width = layout.address.column, layout.columns
+    owner, columns = _owners(layout), layout.matrix[1]
+    first, width = layout.base.column, layout.columns
     step = -(-width // _MOST_GROUPS)
     starts = range(first, first + width, step)
     scales = layout.operand in ("SFA", "SFB")  # a column of theirs holds other rows than its neighbour
@@ -106,7 +106,7 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
             across = number_span(int(column.min()), min(int(column.max()) + _per_cell(layout), columns) - 1)
             band_rows = "" if scales else rows
             focus = any(lane <= at < lane + _BAND_LANES and start <= cell < end for at, cell in marked)
-            names = _NAMES[layout.operand]
+            names = layout.names[:2]
             cells.append(Cell(
                 f"{rows}, {across}" if scales else across, int(row.min() - cta * layout.rows) // _BAND_LANES,
                 "focus" if focus else "", f"{where}: {names[0]} {rows}, {names[1]} {across}",
@@ -119,7 +119,7 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
         lines.append(Row(tuple(labels), tuple(cells), ruled=lane % QUARTER_LANES == 0 and lane > 0))
     headers = (number_span(start, min(start + step, first + width) - 1) for start in starts)
     title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
-    label_names = ("quarter", "lane") if scales else ("quarter", "lane", _NAMES[layout.operand][0])
+    label_names = ("quarter", "lane") if scales else ("quarter", "lane", layout.names[0])
     return Grid(title, (Tier.of("column", headers),), tuple(lines), label_names)
 
 
@@ -132,7 +132,7 @@ def _per_cell(layout: TmemLayout) -> int:
 
 def _element_table(layout: TmemLayout, element: tuple[int, int]) -> Table:
     place = layout.place(*element)
-    first, second = _NAMES[layout.operand]
+    first, second = layout.names[:2]
     bits = (
         f", bits {place.bit}-{place.bit + layout.element_bits - 1} of the cell"
         if layout.element_bits < CELL_BITS
@@ -158,12 +158,12 @@ def _element_table(layout: TmemLayout, element: tuple[int, int]) -> Table:
 
 def _facts(layout: TmemLayout) -> Table:
     lanes = layout.lanes
-    used = f"{len(lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.address.column} on"
+    used = f"{len(lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on"
     source = f"documented; {layout.source}" if layout.source else "documented"
     return Table(
         (
             ("uses", used),
-            ("row, column, copy →", f"`{layout.modes}`  (bits: lane << 21 | column << 5 | bit)"),
+            (f"{', '.join(layout.names)} →", f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)"),
             ("basis", source),
         )
     )
