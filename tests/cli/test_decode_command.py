@@ -59,7 +59,7 @@ def test_says_which_kinds_a_number_could_be(capsys):
     assert "lane 96 of 128: quarter 3, reached by warps 3, 7, 11" in shown
     assert run(["decode", "0x2000404000200040", "--addresses", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["readings"][0]["instruction"] == "tcgen05"
+    assert found["readings"][0]["name"] == "tcgen05 descriptor"
     assert len(found["extra"]["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
 
 

@@ -89,7 +89,7 @@ def test_every_word_is_explained_or_refused_by_name(word):
     if sound:
         assert found.descriptor.encode() == word
     else:
-        assert found.findings
+        assert found.violations
         with pytest.raises(ts.RuleError):
             Tcgen05Descriptor.decode(word)
     assert sum(field.raw << field.bit for field in found.fields) == word & ~RESERVED
@@ -203,7 +203,7 @@ def test_no_k_major_operand_has_pieces_of_32_bytes():
         descriptor.addresses("K", element_bits=32, k=8)
     found = inspect_descriptor(descriptor.encode(), instruction="tcgen05")
     assert (found.major, found.element_bits, found.sound) == ("MN", 32, True)
-    assert [finding.rule for finding in found.findings] == ["descriptor-major"]
+    assert [finding.rule for finding in found.violations] == ["descriptor-major"]
 
 
 @pytest.mark.parametrize(("name", "field"), [("swizzle", "96B"), ("swizzle", "128B_ATOM_64B"), ("base_offset", 8)])

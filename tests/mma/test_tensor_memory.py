@@ -311,7 +311,7 @@ def test_packing_refuses_what_it_cannot_take():
     assert refused(pack_scales, scales[0]) == ["scale-array"]
     assert refused(pack_scales, scales, out=np.zeros(100, np.uint8)) == ["out-array"]
     assert refused(unpack_scales, np.zeros(512, np.uint8), (256, 4)) == ["scale-size"]
-    assert refused(unpack_scales, np.zeros(512, np.uint8), (256,)) == ["tile-shape"]
+    assert refused(unpack_scales, np.zeros(512, np.uint8), (256,)) == ["argument-range"]
     target = np.ones(512, np.uint8)
     assert pack_scales(scales, out=target) is target
     assert not target.any()

@@ -11,7 +11,7 @@ from tilescope.cli.layout_text import layout_text_options
 from tilescope.cli.options import byte_count, output_options, rows_and_columns
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, broken, in_number
+from tilescope.errors import RuleError, broken, counted
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.smem.access import Access
@@ -140,7 +140,7 @@ def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> N
         raise broken(
             "lane-alignment", "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
             f"{widest.name} takes addresses that are multiples of {width}",
-            f"Use --pad {enough}, {in_number(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
+            f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
         )  # fmt: skip
 
 

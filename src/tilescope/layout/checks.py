@@ -7,7 +7,7 @@ from typing import Any
 from tilescope.errors import RuleError, Violation, broken, printed, printed_hex
 from tilescope.layout.modes import Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, Major, Tiling, oriented
-from tilescope.value import entries, plain_int
+from tilescope.reading import entries, plain_int
 
 MAX_RANK = 5
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits

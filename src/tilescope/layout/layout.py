@@ -31,8 +31,9 @@ from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
 from tilescope.layout.rows import Rows
 from tilescope.layout.terms import AddressTerms
 from tilescope.layout.tiling import AtomOrder, Major, Tiling, find_tiling, major_named, oriented
+from tilescope.reading import plain_int
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, plain_int, row_field
+from tilescope.value import Value, hex_field, row_field
 
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]

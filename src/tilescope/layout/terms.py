@@ -75,8 +75,12 @@ class AddressTerms(Value):
     @property
     def c(self) -> str:
         """A C expression of `base` and the indices, with `unsigned a` declared where there is a swizzle."""
-        logical = self._sum("/")
-        return logical if self.swizzle.bits == 0 else f"(a = {logical}, {self.swizzle.c_expression})"
+        return self.logical_c if self.swizzle.bits == 0 else f"(a = {self.logical_c}, {self.swizzle.c_expression})"
+
+    @property
+    def logical_c(self) -> str:
+        """The C expression before the swizzle."""
+        return self._sum("/")
 
     @property
     def python(self) -> str:

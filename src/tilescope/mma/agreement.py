@@ -27,9 +27,9 @@ from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
+from tilescope.reading import entries, integer, plain_int
 from tilescope.tensor_map import AnyMap
-from tilescope.tensor_map.reading import integer
-from tilescope.value import Value, entries, hex_field, plain_int
+from tilescope.value import Value, hex_field
 
 _MOST_ROWS = 256
 

@@ -31,8 +31,9 @@ from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major, Modes, major_named, oriented
+from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, entries, is_one_of, plain_int, row_field
+from tilescope.value import Value, row_field
 
 ELEMENT_BITS = (1, 4, 8, 16, 32)
 IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from tilescope.arch import Basis
 from tilescope.errors import broken, printed
-from tilescope.mma.bits import plain_int
-from tilescope.value import Value, entries, is_one_of
+from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.value import Value
 
 _MAX_CLUSTER = 16  # bits of a multicast mask
 

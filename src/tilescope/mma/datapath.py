@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tilescope.errors import broken, printed
-from tilescope.value import is_one_of
+from tilescope.reading import is_one_of
 
 _N_SINGLE, _N_PAIR = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
 _N_WS, _N_SPARSE_WS = (64, 128, 256), (64, 128)

@@ -27,8 +27,9 @@ from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import READERS, CanonicalLayout, canonical_layout, tile_shape
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.value import Value, is_one_of, row_field
+from tilescope.value import Value, row_field
 
 SmemOperand = Literal["A", "B"]
 

@@ -19,9 +19,9 @@ from tilescope.layout import Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
 from tilescope.mma.written import NOT_WRITTEN, Addresses
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import AnyMap
-from tilescope.value import is_one_of
 
 Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",

@@ -10,7 +10,7 @@ Numbers are summed exactly enough to compare: integers as such, floats in double
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +20,19 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+from tilescope.mma.consumer import CONSUMER, ConsumerName
 from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.packed import packed, unpacked
 from tilescope.mma.tcgen05_emulation import multiplied, scaling_of, tcgen05_product
-from tilescope.mma.tcgen05_loop import tcgen05_descriptors
-from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.mma.tcgen05_loop import Tcgen05PairLoop
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
-from tilescope.value import is_one_of
+from tilescope.tma.packing import packed, unpacked
 
-Consumer = Literal["wgmma", "tcgen05", "ldmatrix"]
-CONSUMERS: tuple[Consumer, ...] = ("wgmma", "tcgen05", "ldmatrix")
 _HIGHEST_BOX = 256
 _MMA_M, _MMA_N = 16, 8
 
@@ -47,7 +45,7 @@ def emulate_mma(
     b: npt.ArrayLike,
     *,
     data_type: Any = None,
-    consumer: Consumer = "wgmma",
+    consumer: ConsumerName = "wgmma",
     a_major: Major = "K",
     b_major: Major = "K",
     swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
@@ -81,8 +79,8 @@ def emulate_mma(
     >>> bool((d == 2 * b).all())
     True
     """
-    if not is_one_of(consumer, CONSUMERS):
-        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMERS)])
+    if not is_one_of(consumer, CONSUMER):
+        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMER)])
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
     left, right = (_elements(name, given, row) for name, given in (("a", a), ("b", b)))
     if left.shape[1] != right.shape[0]:
@@ -114,7 +112,7 @@ def emulate_mma(
 
 
 def _read_operands(
-    row: DataType, consumer: Consumer, cta_group: int, majors: tuple[Major, Major], swizzle: Any, atom_order: Any, smem_address: Any,
+    row: DataType, consumer: ConsumerName, cta_group: int, majors: tuple[Major, Major], swizzle: Any, atom_order: Any, smem_address: Any,
     left: Matrix, right: Matrix,
 ) -> tuple[Matrix, Matrix]:  # fmt: skip
     """A (m, k) and B (n, k) as one block's tensor core reads them from its shared memory, in double precision or int64."""
@@ -123,7 +121,8 @@ def _read_operands(
     after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
     second = _tile(right.shape, row, majors[1], b_swizzle, atom_order, after)
     smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
-    read = _read_fragments if consumer == "ldmatrix" else partial(_read_descriptors, consumer, cta_group)
+    loop = Tcgen05PairLoop if cta_group == 2 else CONSUMER[consumer].loop
+    read = _read_fragments if loop is None else partial(_read_descriptors, loop)
     operands: list[Matrix] = []
     tiles: tuple[tuple[SmemOperand, Layout, Matrix], ...] = (("A", first, left), ("B", second, right))
     for operand, tile, elements in tiles:
@@ -194,8 +193,7 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smem: Bytes, smem_ad
 
 
 def _read_descriptors(
-    consumer: Consumer,
-    cta_group: int,
+    described: type[DescriptorLoop],
     operand: SmemOperand,
     layout: Layout,
     row: DataType,
@@ -203,9 +201,7 @@ def _read_descriptors(
     smem_address: int,
 ) -> Matrix:
     """What the tensor core reads by descriptor, block by block and K step by K step."""
-    describe = wgmma_descriptors if consumer == "wgmma" else partial(tcgen05_descriptors, cta_group=cta_group)
-    loop: DescriptorLoop = describe(layout, row, operand=operand)
-    return _values(smem, loop.addresses() - smem_address, row)
+    return _values(smem, described(layout, operand, row).addresses() - smem_address, row)
 
 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:

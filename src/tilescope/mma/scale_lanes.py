@@ -20,7 +20,8 @@ from typing import Any, Literal
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.scale_format import ScaleFormat
-from tilescope.value import Value, is_one_of, row_field
+from tilescope.reading import is_one_of
+from tilescope.value import Value, row_field
 
 _EXTENTS = {"A": 16, "B": 8}
 _THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}

@@ -22,13 +22,13 @@ import numpy as np
 from tilescope.arch import Basis
 from tilescope.errors import broken, printed
 from tilescope.layout import Modes
-from tilescope.mma.bits import plain_int
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.value import Value, integer_array, is_one_of, row_field
+from tilescope.reading import integer, integer_array, is_one_of, plain_int
+from tilescope.value import Value, row_field
 
 ScaleOperand = Literal["A", "B"]
 _ATOM_COLUMNS = 4  # of tensor memory
@@ -222,8 +222,8 @@ class ScaleLayout(Value):
         ('32x128b.warpx4', '0x400800000200')
         """
         base, (down, along) = TmemAddress.given(address), self.atoms
-        first = plain_int(smem_address)
-        if not isinstance(first, int) or isinstance(first, bool) or first < 0 or first % 16:
+        first = integer("smem_address", smem_address, least=0)
+        if first % 16:
             found = f"smem_address = {printed(smem_address)}"
             raise broken(
                 "smem-alignment", "smem_address", found, "atoms start at a multiple of 16 bytes", "Align the buffer."
@@ -287,10 +287,4 @@ def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:
     >>> scales.format.block, scales.blocks, scales.offset(200, 6)
     (32, 8, 1674)
     """
-    extents = plain_int(rows), plain_int(k)
-    for name, value in zip(("rows", "k"), extents, strict=True):
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 32:
-            raise broken(
-                "scale-shape", name, printed(value), f"{name} is an integer from 1 to 2^32", "Give the matrix's extent."
-            )
-    return ScaleLayout(extents[0], extents[1], ScaleFormat.named(kind))
+    return ScaleLayout(integer("rows", rows, 1, 1 << 32), integer("k", k, 1, 1 << 32), ScaleFormat.named(kind))

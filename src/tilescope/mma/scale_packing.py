@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import broken, printed
-from tilescope.mma.bits import plain_int
-from tilescope.value import entries
+from tilescope.errors import broken
+from tilescope.reading import pair
 
 ATOM_ROWS = 128
 ATOM_SCALES = 4
@@ -65,12 +64,7 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int]) -> Array:
     True
     """
     given = _one_byte("packed", packed, 1)
-    extents = [plain_int(each) for each in entries(shape, 3) or ()]
-    if len(extents) != 2 or not all(isinstance(each, int) and each >= 1 for each in extents):
-        raise broken(
-            "tile-shape", "shape", printed(shape), "two extents of at least 1: rows and scales of a row", "Give both."
-        )
-    rows, blocks = extents
+    rows, blocks = pair("shape", shape, least=1)
     grid = atom_grid(rows, blocks)
     size_bytes = grid[0] * grid[1] * ATOM_BYTES
     if given.shape[-1] != size_bytes:

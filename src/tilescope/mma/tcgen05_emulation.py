@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.mma.bits import plain_int
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand, scale_layout
 from tilescope.mma.tcgen05_kind import Shapes, Tcgen05Kind, tcgen05_for
@@ -29,7 +28,8 @@ from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
-from tilescope.value import entries, is_one_of, read_only
+from tilescope.reading import integers, is_one_of
+from tilescope.value import read_only
 
 Matrix = npt.NDArray[Any]
 _LARGEST_LOAD = 128  # columns of tcgen05.ld.32x32b.x128
@@ -207,8 +207,8 @@ def _lane_masks(disabled: Any, ctas: int) -> list[npt.NDArray[np.bool_]]:
     """Which lanes of each block are not written: bit 0 of the first 32-bit mask is lane 0 of the first block."""
     if disabled is None:
         return [np.zeros(128, np.bool_) for _ in range(ctas)]
-    words = [plain_int(each) for each in entries(disabled, 16) or ()]
-    if len(words) != QUARTERS * ctas or not all(isinstance(each, int) and 0 <= each < 1 << 32 for each in words):
+    words = integers("disable_output_lane", disabled)
+    if len(words) != QUARTERS * ctas or not all(0 <= each < 1 << 32 for each in words):
         raise broken(
             "mma-lanes", "disable_output_lane", printed(disabled),
             f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block",

@@ -25,8 +25,8 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.reading import is_one_of
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.value import is_one_of
 
 WIDE_STEP_BYTES = 48
 

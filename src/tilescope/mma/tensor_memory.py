@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.mma.bits import plain_int
 from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
 from tilescope.mma.tmem_cp import Bytes, copied_words, cp_shape, decompression_note
 from tilescope.mma.tmem_form import TmemMove, named_move
-from tilescope.value import Value, array_field, entries, is_one_of, read_only
+from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.value import Value, array_field, read_only
 
 SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
 SHIFT_COLUMNS = 8  # 32 bytes

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.arch import Basis
+from tilescope.bits import WordField, WordFormat
 from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.bits import WordField, WordFormat, plain_int
+from tilescope.reading import integer, is_one_of, plain_int
 from tilescope.value import Value
 
 TMEM_LANES = 128
@@ -36,12 +37,18 @@ QUARTER_LANES = 32  # what one warp of four reaches
 QUARTERS = TMEM_LANES // QUARTER_LANES
 LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
 
+
+def _lane_in_words(lane: int) -> str:
+    quarter = lane // QUARTER_LANES
+    return f"lane {lane} of {TMEM_LANES}: quarter {quarter}, reached by warps {quarter}, {quarter + 4}, {quarter + 8} …"
+
+
 # PTX ISA, "Tensor Memory Addressing". The fields have 16 bits each; the memory fills these.
 # fmt: off
 TMEM_WORD = WordFormat("tensor-memory address", 32, (
     #          name      bits
-    WordField("column",   0,  8),
-    WordField("lane",    16, 22),
+    WordField("column",   0,  8, says=lambda column: f"column {column} of {TMEM_COLUMNS}"),
+    WordField("lane",    16, 22, says=_lane_in_words),
 ))
 # fmt: on
 _CUTE_SCALE_ID_BITS = {30, 31}
@@ -62,12 +69,12 @@ class TmemAddress(Value):
     column: int
 
     def __init__(self, lane: int = 0, column: int = 0) -> None:
-        values = {"lane": plain_int(lane), "column": plain_int(column)}
+        values = {"lane": lane, "column": column}
         problems = _range_problems(values)
         if problems:
             raise RuleError(problems)
         for name, value in values.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, plain_int(value))
 
     @property
     def basis(self) -> Basis:
@@ -97,7 +104,7 @@ class TmemAddress(Value):
         problems = tmem_word_problems(word)
         if problems:
             raise RuleError(problems)
-        return cls(**TMEM_WORD.decode(plain_int(word)))
+        return cls(**TMEM_WORD.decode(integer("word", word)))
 
     @classmethod
     def given(cls, address: Any) -> TmemAddress:
@@ -110,7 +117,7 @@ class TmemAddress(Value):
 
 def tmem_word_problems(word: Any) -> list[Violation]:
     """Why a word is no address of tensor memory; empty where it is one."""
-    found = plain_int(word)
+    found = integer("word", word)
     problems = TMEM_WORD.word_problems(found)
     if problems or not (ones := TMEM_WORD.reserved_ones(found)):
         return problems
@@ -129,7 +136,7 @@ def _range_problems(values: dict[str, Any]) -> list[Violation]:
     problems = []
     for name, extent in (("lane", TMEM_LANES), ("column", TMEM_COLUMNS)):
         value = values[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < extent:
+        if not is_one_of(value, range(extent)):
             problems.append(Violation(
                 "tmem-address", "error", name, f"{name} {printed(value)}", f"tensor memory has {name}s 0 to {extent - 1}",
                 "Stay inside.",

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from tilescope.arch import Basis
 from tilescope.errors import broken, printed
-from tilescope.mma.bits import plain_int
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
@@ -21,7 +20,8 @@ from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.value import Value, entries, is_one_of
+from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.value import Value
 
 TmemCause = Literal[
     "lane-quarter",

@@ -21,7 +21,8 @@ from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.value import Value, entries
+from tilescope.reading import entries
+from tilescope.value import Value
 
 ALLOC_COLUMNS = (32, 64, 128, 256, 512)
 _COPY_ALIGNMENT = 4  # columns: where tcgen05.cp writes, and metadata lies

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
-from tilescope.mma.bits import plain_int
-from tilescope.mma.packed import unpacked
+from tilescope.errors import RuleError, Violation, broken, unknown_name
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.reading import integer
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tma.packing import unpacked
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -116,10 +116,7 @@ def copied_words(
     if not isinstance(descriptor, Tcgen05Descriptor):
         found = f"a {type(descriptor).__name__}"
         raise broken("argument-type", "descriptor", found, "a Tcgen05Descriptor", "Make one, or decode the word.")
-    first = plain_int(smem_address)
-    if not isinstance(first, int) or isinstance(first, bool) or not 0 <= first < 1 << 32:
-        found = f"smem_address = {printed(smem_address)}"
-        raise broken("smem-extent", "smem_address", found, "a shared address: 0 to 2^32 - 1", "Give where smem starts.")
+    first = integer("smem_address", smem_address, 0, (1 << 32) - 1)
     addresses = descriptor.addresses("K", rows=shape.rows, k=shape.row_bytes, element_bits=8) - first
     if addresses.min() < 0 or addresses.max() >= len(smem):
         raise broken(

@@ -21,11 +21,10 @@ from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, missing_fields, printed, unknown_name
 from tilescope.layout import AddressTerms, Layout, Modes
-from tilescope.mma.bits import plain_int
 from tilescope.mma.datapath import Datapath, datapath_for
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.value import entries, is_one_of
+from tilescope.reading import is_one_of, pair
 
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 Bits = npt.NDArray[np.int64]
@@ -219,7 +218,7 @@ def tmem_layout(
     """
     if not is_one_of(operand, ("D", "A", "metadata")):
         raise RuleError([unknown_name("operand in tensor memory", "operand", operand, ("D", "A", "metadata"))])
-    m, extent = _pair(shape)
+    m, extent = pair("shape", shape, least=1)
     row = datapath_for(m, cta_group=cta_group, ws=ws, sparse=True if operand == "metadata" else sparse)
     kept = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
     base = TmemAddress.given(address)
@@ -312,12 +311,3 @@ def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Place
             f"Use {wanted}.",
         )  # fmt: skip
     return Modes((rows[0], columns[0]), (rows[1], columns[1])), bits, source
-
-
-def _pair(shape: Any) -> tuple[int, int]:
-    found = [plain_int(each) for each in entries(shape, 3) or ()]
-    if len(found) != 2 or not all(isinstance(each, int) and each >= 1 for each in found):
-        raise broken(
-            "tile-shape", "shape", printed(shape), "two extents of at least 1: m and n (D), or m and k (A)", "Give such as (128, 256).",
-        )  # fmt: skip
-    return found[0], found[1]

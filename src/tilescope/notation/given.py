@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import ELEMENT_BITS, Layout, Major
-from tilescope.value import is_one_of
+from tilescope.reading import is_one_of
 
 Unit = Literal["bytes", "elements"]
 

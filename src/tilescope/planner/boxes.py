@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,6 @@ from tilescope.errors import Violation
 from tilescope.layout import Layout, oriented
 from tilescope.planner.problem import Problem
 from tilescope.swizzle import SMEM_LINE_BYTES
-from tilescope.tensor_map import TensorMap
-from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
 
 LARGEST_BOX = 256  # elements of a box in one dimension
@@ -53,10 +51,7 @@ class Boxes(Value):
     @property
     def rows(self) -> int:
         """Rows of one box in shared memory."""
-        rows = 1
-        for extent in self.box[1:]:
-            rows *= extent
-        return rows
+        return prod(self.box[1:])
 
 
 def split(layout: Layout) -> tuple[Boxes, ...]:
@@ -182,8 +177,3 @@ def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) 
             "Pad the matrix, or use column order.",
         ))  # fmt: skip
     return problems
-
-
-def built_map(arguments: dict[str, Any], address: int, l2_promotion: L2PromotionName) -> TensorMap:
-    """The tensor map of a plan at a device address."""
-    return TensorMap(**arguments, address=address, l2_promotion=l2_promotion)

@@ -146,7 +146,7 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
     >>> op.name, address[0, :3].tolist()
     ('ld.b128', [0, 16, 32])
     """
-    index = tv.offsets()
+    index = tv.offsets() if tv.size <= MAX_TILE_BYTES * 8 else np.array([-1])
     if index.ndim != 2 or index.min() < 0 or index.max() >= layout.elements:
         raise broken(
             "thread-values", "tv", f"{tv}, {index.ndim} indices, offsets up to {index.max()}",

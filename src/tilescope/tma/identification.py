@@ -24,9 +24,8 @@ import numpy.typing as npt
 
 from tilescope.errors import broken
 from tilescope.layout import ATOM_ORDERS, Layout
+from tilescope.reading import integer, readable
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.tensor_map.reading import integer
-from tilescope.tma.buffers import readable
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
@@ -94,9 +93,12 @@ class Identification(Value):
 
     def __str__(self) -> str:
         tile = self.layout.as_rows().tiling
-        atoms = "" if self.order == "rows" else f" of {tile.atom[0]} x {tile.atom[1]} elements"
-        pitch = f" {tile.pitch_bytes} bytes apart" if self.order == "rows" else ""
-        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {self.order}{atoms}{pitch}"
+        parts = f"{tile.atom[0]} x {tile.atom[1]} elements"
+        order = {
+            "rows": f"rows {tile.pitch_bytes} bytes apart", "boxes side by side": f"boxes of {parts} side by side",
+            "atoms down": f"atoms of {parts}, column after column", "atoms across": f"atoms of {parts}, row after row",
+        }[self.order]  # fmt: skip
+        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {order}"
         what += " of the transposed tile" if self.transposed else ""
         if self.first_wrong is None:
             return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")

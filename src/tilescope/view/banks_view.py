@@ -94,7 +94,7 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
     headings = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     table = Table(
         tuple((each.label, *map(str, each.wavefronts), str(each.excess), _how(each)) for each in shown),
-        ("layout", *headings, "excess", "how"),
+        ("layout", *headings, "excess", "made by"),
         align="l" + "r" * (len(headings) + 1) + "l",
         title="Wavefronts of each pattern",
         notes=(f"As good, but not listed: {', '.join(more)}.",) if more else (),
@@ -215,7 +215,7 @@ def _how(found: FoundLayout) -> str:
         case "plain":
             return "as it is"
         case "hardware":
-            return "every TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
+            return "TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
         case "xor":
             return f"`{swizzle.c_expression}`"
         case "padding":
