@@ -301,6 +301,11 @@ def test_large_matrices_take_another_way_to_the_same_bytes(shape):
     packed = pack_scales(scales)
     assert (packed == wanted).all()
     assert (unpack_scales(packed, shape) == scales).all()
+    plain = np.zeros(shape, np.uint8)
+    assert unpack_scales(packed, shape, out=plain) is plain
+    assert (plain == scales).all()
+    part = np.zeros((rows - 3, blocks - 1), np.uint8)
+    assert (unpack_scales(pack_scales(scales[:-3, :-1]), part.shape, out=part) == scales[:-3, :-1]).all()
     batches = np.stack([scales, scales[::-1]])
     assert (unpack_scales(pack_scales(batches), shape) == batches).all()
 

@@ -56,8 +56,10 @@ def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
     return packed
 
 
-def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int]) -> Array:
+def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array | None = None) -> Array:
     """The scale factors (rows, blocks) in the bytes of their atoms: the inverse of `pack_scales`, padding dropped.
+
+    `out` takes the result.
 
     >>> scales = np.arange(200 * 10).reshape(200, 10).astype(np.uint8)
     >>> bool((unpack_scales(pack_scales(scales), (200, 10)) == scales).all())
@@ -73,9 +75,16 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int]) -> Array:
             f"{grid[0]} x {grid[1]} atoms of {ATOM_BYTES} bytes are {size_bytes}", "Give the whole, padding included.",
         )  # fmt: skip
     *batch, _ = given.shape
-    plain = np.empty((*batch, grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES), given.dtype)
+    whole = grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES
+    target = None if out is None else _target(out, (*batch, rows, blocks), given.dtype)
+    plain = target if target is not None and (rows, blocks) == whole else np.empty((*batch, *whole), given.dtype)
     _move(plain.view(np.uint8), np.ascontiguousarray(given).view(np.uint8), grid, to_atoms=False)
-    return plain[..., :rows, :blocks]
+    found = plain[..., :rows, :blocks]
+    if target is None:
+        return found
+    if target is not plain:
+        target[...] = found
+    return target
 
 
 def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
