@@ -1,7 +1,10 @@
 """What all tests share: how hypothesis searches, and `require`."""
 
+import importlib.util
 import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -37,3 +40,30 @@ def require():
         return path
 
     return program
+
+
+def cute_headers():
+    """Folders of CuTe (nvidia-cutlass), the CUDA runtime's headers and CCCL (nvidia-cuda-runtime, nvidia-cuda-cccl)."""
+    cutlass, nvidia = (importlib.util.find_spec(name) for name in ("cutlass_library", "nvidia"))
+    found = [Path(cutlass.origin).parent / "source" / "include"] if cutlass else []
+    for root in map(Path, nvidia.submodule_search_locations if nvidia else []):
+        found += [path.parent for path in sorted(root.glob("*/include/cuda_runtime.h"))]
+        found += [path.parent.parent for path in sorted(root.glob("*/include/cccl/cuda/version"))]
+    return found
+
+
+@pytest.fixture
+def printed_by_cute(require, tmp_path):
+    """`printed_by_cute(source)`: the lines that a C++ file prints, built with g++ and NVIDIA's CuTe headers."""
+
+    def lines(source):
+        compiler, folders = require("gxx"), cute_headers()
+        assert len(folders) >= 3, (
+            "CuTe's headers are missing: ./test installs nvidia-cutlass, nvidia-cuda-runtime, -cccl and -crt"
+        )
+        program = tmp_path / source.stem
+        includes = [f"-I{folder}" for folder in folders]
+        subprocess.run([compiler, "-std=c++17", "-w", *includes, source, "-o", program], check=True)
+        return subprocess.check_output([program], text=True).splitlines()
+
+    return lines

@@ -34,6 +34,11 @@ SMEM = ts.load(MAP, MEMORY, (0, 0))
 WORD = DESCRIPTOR.encode()
 MATRIX = np.ones((64, 64), np.float32)
 NONE: dict[str, object] = {}
+TMEM = ts.TensorMemory().alloc(64)
+TMEM_D = ts.tmem_layout((128, 64))
+SCALES = ts.scale_layout(128, 256, "nvfp4")
+SCALE_BYTES = np.zeros((128, 16), np.uint8)
+ATOM = SCALES.copies()[0]
 
 
 def address_of(mn, k):
@@ -97,6 +102,25 @@ CALLS = {
     ts.load_multicast: {
         "tensor_map": MAP, "memory": MEMORY, "coords": (0, 0), "smems": [np.zeros(1024, np.uint8)], "cta_mask": 1,
     },
+    ts.pack_scales: {"scales": SCALE_BYTES},
+    ts.unpack_scales: {"packed": ts.pack_scales(SCALE_BYTES), "shape": (128, 16)},
+    ts.scale_layout: {"rows": 128, "k": 256, "kind": "nvfp4"},
+    SCALES.offset: {"row": 3, "block": 5},
+    SCALES.locate: {"offset": 5},
+    SCALES.steps: NONE,
+    SCALES.tensor_memory: {"operand": "B"},
+    SCALES.copies: NONE,
+    ts.tmem_layout: {"shape": (128, 64)},
+    TMEM_D.place: {"row": 3, "column": 5},
+    TMEM_D.element_at: {"lane": 3, "column": 5},
+    ts.TensorMemory: NONE,
+    ts.TensorMemory.budget: {"parts": {"D": TMEM_D}},
+    TMEM.alloc: {"columns": 32},
+    TMEM.dealloc: {"address": 0, "columns": 64},
+    TMEM.load: {"instruction": "32x32b.x8", "address": 0, "warp": 0},
+    TMEM.store: {"instruction": "32x32b.x8", "registers": np.zeros((32, 8), np.uint32), "address": 0, "warp": 0},
+    TMEM.copy: {"shape": ATOM.shape, "smem": np.zeros(512, np.uint8), "descriptor": ATOM.descriptor, "address": 0},
+    TMEM.shift: {"address": 0},
     ts.load_tiles: {"tensor_map": MAP, "memory": MEMORY},
     ts.parse_layout: {"text": "128B", "element_bits": 16},
     ts.plan: {"tile": (64, 64), "data_type": "bf16"},

@@ -68,6 +68,8 @@ wgmma        -   -   -   a      -      -      -      -
 tcgen05      -   -   -   -      a,f    a,f    a,f    -
 tcgen05_i8   -   -   -   -      a      -      a      -
 tcgen05_k96  -   -   -   -      -      a      -      -
+tcgen05_ld_red -  -   -   -      -      a,f    a,f    -
+tcgen05_shift -  -   -   -      a      a      a      -
 """
 
 

@@ -37,8 +37,12 @@ if TYPE_CHECKING:
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
     from tilescope.mma.readings import descriptor_readings
+    from tilescope.mma.scale_layout import scale_layout
+    from tilescope.mma.scale_packing import pack_scales, unpack_scales
     from tilescope.mma.tcgen05 import Tcgen05Descriptor
     from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
+    from tilescope.mma.tensor_memory import TensorMemory
+    from tilescope.mma.tmem_layout import tmem_layout
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
@@ -116,6 +120,7 @@ _MODULE = {
     "load_tiles": "tma",
     "MisalignedAddressError": "errors",
     "NOTATION": "notation",
+    "pack_scales": "mma.scale_packing",
     "parse_layout": "notation",
     "plan": "planner",
     "plan_gemm": "planner",
@@ -124,6 +129,7 @@ _MODULE = {
     "Rule": "rule",
     "RuleError": "errors",
     "RULES": "rule",
+    "scale_layout": "mma.scale_layout",
     "scatter4": "tma",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
@@ -138,10 +144,13 @@ _MODULE = {
     "Tcgen05Loop": "mma.tcgen05_loop",
     "TensorMap": "tensor_map",
     "TensorMapError": "errors",
+    "TensorMemory": "mma.tensor_memory",
     "tile_report": "smem.tile",
     "TilescopeError": "errors",
+    "tmem_layout": "mma.tmem_layout",
     "Trace": "tma",
     "trace": "tma",
+    "unpack_scales": "mma.scale_packing",
     "Value": "value",
     "Violation": "errors",
     "wavefronts": "smem.banks",
@@ -187,6 +196,7 @@ __all__ = [
     "Tcgen05Loop",
     "TensorMap",
     "TensorMapError",
+    "TensorMemory",
     "TilescopeError",
     "Trace",
     "Value",
@@ -211,9 +221,11 @@ __all__ = [
     "load",
     "load_multicast",
     "load_tiles",
+    "pack_scales",
     "parse_layout",
     "plan",
     "plan_gemm",
+    "scale_layout",
     "scatter4",
     "snippet",
     "spell_layout",
@@ -221,7 +233,9 @@ __all__ = [
     "store",
     "tcgen05_descriptors",
     "tile_report",
+    "tmem_layout",
     "trace",
+    "unpack_scales",
     "wavefronts",
     "wgmma_descriptors",
 ]

@@ -40,6 +40,8 @@ _FEATURES = {
     "tcgen05":                              ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
     "tcgen05_i8":                           ("-",     "-",     "-",     "-",     "a",     "-",     "a",     "-"),
     "tcgen05_k96":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
+    "tcgen05_ld_red":                       ("-",     "-",     "-",     "-",     "-",     "a,f",   "a,f",   "-"),
+    "tcgen05_shift":                        ("-",     "-",     "-",     "-",     "a",     "a",     "a",     "-"),
     "tma":                                  ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
     "multicast":                            ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
     "cta_group":                            ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),

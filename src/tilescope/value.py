@@ -26,8 +26,8 @@ from tilescope.errors import RuleError, Violation, argument_type, broken, by, mi
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _HOMES = (
-    "layout", "tensor_map", "tma", "mma.agreement", "mma.readings", "mma.tcgen05_loop", "mma.wgmma_loop",
-    "smem.search", "smem.report", "notation", "planner", "gpu.watch_text", "cli.topics",
+    "layout", "tensor_map", "tma", "mma.agreement", "mma.cta_pair", "mma.readings", "mma.scale_lanes", "mma.tcgen05_loop",
+    "mma.tensor_memory", "mma.wgmma_loop", "smem.search", "smem.report", "notation", "planner", "gpu.watch_text", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _ROOMS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400
@@ -78,8 +78,9 @@ class Value:
         same = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)  # slots make a class twice
         assert same, f"two kinds of value are called {cls.kind}: {known} and {cls}"
         Value._kinds[cls.kind] = cls
-        for base in cls.__mro__[1:]:  # what other kinds derive from is no kind itself
-            Value._kinds.pop(base.__dict__.get("kind", ""), None)
+        if not cls.__dict__.get("_extends_a_kind", False):
+            for base in cls.__mro__[1:]:  # what other kinds derive from is no kind itself
+                Value._kinds.pop(base.__dict__.get("kind", ""), None)
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # the class's own: dataclass leaves that alone
 
     def to_dict(self) -> dict[str, Any]:

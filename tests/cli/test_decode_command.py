@@ -53,6 +53,10 @@ def test_says_which_kinds_a_number_could_be(capsys):
     assert "could be 3 kinds of descriptor" in shown
     assert "B is bfloat16" in shown  # kind f16
     assert "B is e5m2" in shown  # kind f8f6f4
+    assert run(["decode", "0x00600025"]) == 0
+    shown = capsys.readouterr().out
+    assert "could be 2 kinds of word" in shown  # the other: a wgmma descriptor
+    assert "lane 96 of 128: quarter 3, reached by warps 3, 7, 11" in shown
     assert run(["decode", "0x2000404000200040", "--addresses", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["readings"][0]["name"] == "tcgen05 descriptor"
@@ -63,7 +67,7 @@ def test_says_which_kinds_a_number_could_be(capsys):
 @settings(max_examples=60)
 def test_every_number_is_read_as_all_it_could_be(word):
     found = ts.descriptor_readings(word)
-    assert len(found.readings) == (2 if word >> 32 else 2 + 7)
+    assert len(found.readings) == (2 if word >> 32 else 2 + 7 + 1)
     for reading in found.possible:
         assert reading.descriptor.encode() == word
     assert [reading.sound for reading in found.readings] == sorted(

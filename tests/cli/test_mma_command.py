@@ -186,3 +186,42 @@ def test_an_unknown_operand_is_told_in_a_sentence(capsys):
     assert capsys.readouterr().err == (
         "error: unknown-name: operand Z; known: A, B, C, D. Give one of these operand names.\n"
     )
+
+
+def test_draws_tensor_memory(capsys):
+    assert run(["mma", "tmem", "--m", "128", "--n", "128", "--cta-group", "2", "--element", "70,100"]) == 0
+    expected = view.text(ts.tmem_layout((128, 128), cta_group=2), element=(70, 100))
+    assert capsys.readouterr().out == expected + "\n"
+    assert run(["mma", "tmem", "--m", "64", "--k", "64", "--ws", "--type", "e4m3", "--address", "0x40"]) == 0
+    placed = ts.tmem_layout((64, 64), operand="A", data_type="e4m3", ws=True, address=0x40)
+    assert capsys.readouterr().out == view.text(placed) + "\n"
+    assert run(["mma", "tmem", "--m", "128", "--k", "32", "--metadata", "--element", "21,19", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["extra"]["place"] == {"cta": 0, "lanes": [29], "column": 0, "bit": 3}
+
+
+def test_draws_scale_factors(capsys):
+    assert run(["mma", "scales", "128x256", "nvfp4", "--element", "37,80"]) == 0
+    assert capsys.readouterr().out == view.text(ts.scale_layout(128, 256, "nvfp4"), element=(37, 80)) + "\n"
+    assert run(["mma", "scales", "128x256", "nvfp4", "--element", "37,80", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["extra"] == {"element": [37, 80], "block": 5, "offset": 597}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tmem", "--m", "96", "--n", "64"], "tmem-datapath"),
+        (["tmem", "--m", "128", "--n", "60"], "tmem-n"),
+        (["tmem", "--m", "128", "--n", "64", "--element", "128,0"], "tile-index"),
+        (["tmem", "--m", "128", "--n", "64", "--address", "0x100000"], "tmem-lane"),
+        (["tmem", "--m", "128"], "--n"),
+        (["tmem", "--m", "128", "--n", "64", "--k", "64"], "--n"),
+        (["tmem", "--m", "128", "--n", "64", "--metadata"], "--k"),
+        (["scales", "128x256", "nvfp5"], "nvfp4"),
+        (["scales", "128x256", "nvfp4", "--element", "128,0"], "tile-index"),
+        (["scales", "128", "nvfp4"], "128x64"),
+        (["fragment", "tcgen05.ld.16x256b.x64"], "tmem-count"),
+    ],
+)
+def test_wrong_tensor_memory_is_refused_with_its_rule(capsys, arguments, said):
+    assert run(["mma", *arguments]) == 2
+    assert said in capsys.readouterr().err

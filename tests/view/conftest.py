@@ -9,6 +9,7 @@ import pytest
 from tilescope import (
     InstructionDescriptor,
     TensorMap,
+    TensorMemory,
     WgmmaDescriptor,
     canonical_layout,
     compatible,
@@ -16,10 +17,13 @@ from tilescope import (
     fragment,
     inspect_descriptor,
     plan_gemm,
+    scale_layout,
     tcgen05_descriptors,
+    tmem_layout,
     view,
     wgmma_descriptors,
 )
+from tilescope.mma.scale_lanes import scale_lanes
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
@@ -104,6 +108,17 @@ def tensor_core_drawings():
         "no reading": view.draw(descriptor_readings(0x4000C04000010040)),
         "block-scaled": view.draw(InstructionDescriptor("mxf4nvf4", 256, 256, scale_type="ue4m3", k=96)),
         "bytes transposed": view.draw(fragment("ldmatrix.m16n16.x2.trans.b8")),
+        "tensor memory": view.draw(tmem_layout((64, 256)), element=(37, 5)),
+        "tensor memory of a pair": view.draw(tmem_layout((128, 128), cta_group=2), element=(70, 100)),
+        "scale factors": view.draw(scale_layout(200, 512, "nvfp4"), element=(150, 100)),
+        "scale factors in tensor memory": view.draw(
+            scale_layout(256, 256, "nvfp4").tensor_memory("B"), element=(37, 5)
+        ),
+        "scale lanes": view.draw(scale_lanes("mxfp4", "A", thread_id=1, byte_id=2)),
+        "tensor memory load": view.draw(fragment("tcgen05.ld.16x32bx2.x4.pack::16b"), lane=20),
+        "allocated columns": view.draw(TensorMemory().alloc(32).alloc(128).relinquish()),
+        "budget": view.draw(TensorMemory.budget({"D": (tmem_layout((128, 256)), 3)})),
+        "tensor-memory address": view.draw(descriptor_readings(0x00600025)),
         "agreement": view.draw(compatible(MATRIX, WgmmaDescriptor.decode(0x4000004000010000))),
         "wrong stride": view.draw(compatible(MATRIX, WgmmaDescriptor.decode(0x4000002000010000))),
         "core matrices of plain rows": view.draw(compatible(PLAIN, WgmmaDescriptor.decode(0x0000000800400000))),

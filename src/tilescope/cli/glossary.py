@@ -321,4 +321,80 @@ TERMS = (
         ("ldsm", "stmatrix"),
         ("chunk", "wavefront"),
     ),
+    Term(
+        "tensor memory",
+        "Blackwell's memory for accumulators: 128 lanes x 512 columns of 32 bits for each block, 256 KB. tcgen05.mma "
+        "leaves D there, may take A from there, and finds its scale factors there; tcgen05.ld and st move it to and "
+        "from registers, tcgen05.cp fills it from shared memory. Columns are allocated by the kernel. "
+        "`tilescope mma tmem --m 128 --n 256` draws where an accumulator lies. Known from documents.",
+        ("tmem", "tensor memory address", "taddr"),
+        ("lane quarter", "tcgen05.ld", "tcgen05.alloc", "data path layout", "tcgen05"),
+    ),
+    Term(
+        "lane quarter",
+        "32 of the 128 lanes of tensor memory. A warp reaches only the quarter that is its number modulo 4: warp 0 "
+        "and warp 4 lanes 0 to 31, warp 1 lanes 32 to 63, and so on. The lane field of the address (bits 16-22) has "
+        "to name that quarter; debug builds trap where it does not.",
+        ("quarter", "subpartition", "lane"),
+        ("tensor memory", "tcgen05.ld"),
+    ),
+    Term(
+        "tcgen05.ld",
+        "Loads one warp's quarter of tensor memory into registers; tcgen05.st stores. The shape says which thread "
+        "gets what: .32x32b gives a thread one lane, .16x256b is the fragment of mma's C (rows g and g + 8), which "
+        "stmatrix writes on. A count .x1 to .x128 repeats it along the columns, .pack::16b puts two 16-bit columns "
+        "into a register. `tilescope mma fragment tcgen05.ld.16x256b.x2` draws it.",
+        ("tcgen05.st", "tmem load", "tmem store", "ld.red", "tcgen05.ld.red"),
+        ("tensor memory", "lane quarter", "fragment"),
+    ),
+    Term(
+        "tcgen05.cp",
+        "Copies rows of shared memory, found by a descriptor, into lanes of tensor memory; 64 rows are repeated in two "
+        "quarters, 32 rows in all four. One atom of scale factors is exactly one .32x128b.warpx4. On the way 4- and "
+        "6-bit values can be spread to a byte each.",
+        ("tcgen05.shift", "utccp"),
+        ("scale factor", "tensor memory"),
+    ),
+    Term(
+        "tcgen05.alloc",
+        "One warp asks for 32, 64, 128, 256 or 512 columns of tensor memory; the address is written to shared memory. It "
+        "waits until they are free, so two blocks on an SM that want 512 each run one after the other. The block "
+        "says with relinquish_alloc_permit that it will not ask again, and frees everything with dealloc before "
+        "the kernel ends. In a pair of blocks one warp of each does it.",
+        ("tcgen05.dealloc", "relinquish", "tmem allocation", "relinquish_alloc_permit"),
+        ("tensor memory", "CTA pair"),
+    ),
+    Term(
+        "data path layout",
+        "How an accumulator uses the 128 lanes, by M, the number of blocks and .ws: PTX calls them A to G. M 128 fills "
+        "a lane for each row (D; A for each block of a pair with M 256). M 64 uses 16 lanes of each quarter (F), so "
+        "that two accumulators share columns. A pair with M 128 (B) and .ws with M 64 or 32 (E, G) put parts of n "
+        "into other quarters.",
+        ("datapath", "layout A", "layout B", "layout F"),
+        ("tensor memory", "CTA pair"),
+    ),
+    Term(
+        "scale factor",
+        "One byte that multiplies a block of 16 or 32 elements along k: ue8m0, a power of two, in mxfp8 and mxfp4, ue4m3 "
+        "in nvfp4. Kernels keep them in atoms of 128 rows x 4 scales, 512 bytes, in which row l holds the words of rows "
+        "l, 32 + l, 64 + l and 96 + l. The id in the instruction descriptor says with which byte of a word an "
+        "instruction begins. `tilescope mma scales 128x256 nvfp4` draws it.",
+        ("block scaling", "scale factors", "mxfp8", "mxfp4", "nvfp4", "scale_vec", "sfa", "sfb", "128x4 atom"),
+        ("tcgen05.cp", "tensor memory"),
+    ),
+    Term(
+        "CTA pair",
+        "Two blocks of a cluster whose ranks differ in the lowest bit, which multiply together (cta_group::2). M and N are "
+        "those of the pair: each block holds half of A's rows, half of B's columns, and its own rows of D with all "
+        "columns. One thread of the pair issues; the same shared and tensor-memory offsets serve both blocks. Scale "
+        "factors of A are split like A, those of B are complete in both.",
+        ("cta_group", "cta_group::2", "2-CTA", "pair"),
+        ("tensor memory", "tcgen05"),
+    ),
+    Term(
+        "disable-output-lane",
+        "Masks of tcgen05.mma, 4 words of 32 bits for one block and 8 for a pair: a set bit keeps a lane of D as it was.",
+        ("output lane mask",),
+        ("tensor memory",),
+    ),
 )

@@ -8,14 +8,25 @@ import click
 
 from tilescope.cli.map_options import map_options
 from tilescope.cli.map_source import described
-from tilescope.cli.options import address, extents, number, numbers, output_options, pair, smem_address_option
+from tilescope.cli.options import (
+    address,
+    extents,
+    number,
+    numbers,
+    output_options,
+    pair,
+    rows_and_columns,
+    smem_address_option,
+)
 from tilescope.cli.output import Output
 from tilescope.errors import RuleError
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
 from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tcgen05_loop import tcgen05_descriptors
+from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.mma.wgmma_loop import wgmma_descriptors
 from tilescope.tensor_map.arguments import MapArguments
 
@@ -77,7 +88,7 @@ def fragment(
 ) -> None:
     """Draw which thread holds which element, and what each thread holds.
 
-    INSTRUCTION is such as mma.m16n8k16, wgmma.m64n128k16 or ldmatrix.x4.trans.
+    INSTRUCTION is such as mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8.
     """
     found = fragment_of(instruction, operand=operand, data_type=data_type)
     extra: dict[str, Any] = {"inverse": str(found.inverse)}
@@ -88,6 +99,62 @@ def fragment(
         holder, value = found.holder(*element)
         extra |= {"element": list(element), "holder": {"thread": holder, "value": value}}
     output.show(found, extra=extra, lane=lane, element=element)
+
+
+@mma.command(short_help="Draw a matrix in tensor memory (Blackwell).")
+@click.option(
+    "--m", type=number, required=True, metavar="M", help="Rows of the instruction; with --cta-group 2 of both blocks."
+)
+@click.option("--n", type=number, metavar="N", help="Columns of the accumulator D.")
+@click.option(
+    "--k", type=number, metavar="K", help="Instead of --n: A, or with --metadata its metadata, of K elements along k."
+)
+@click.option(
+    "--cta-group", type=number, default="1", metavar="1|2", help="Blocks that multiply together. [default: 1]"
+)
+@click.option("--ws", is_flag=True, help="The .ws instruction (M 32, 64, 128).")
+@click.option("--sparse", is_flag=True, help="The .sp instruction.")
+@click.option("--metadata", is_flag=True, help="With --k: where the metadata of a sparse A lies.")
+@click.option("--type", "data_type", metavar="TYPE", help="The matrix's own type. [default: f32 for D, bf16 for A]")
+@click.option("--address", type=number, default="0", metavar="WORD", help="Address of its first cell. [default: 0]")
+@click.option("--element", type=pair, metavar="ROW,COLUMN", help="Say where this element lies.")
+@output_options
+def tmem(
+    m: int, n: int | None, k: int | None, cta_group: int, ws: bool, sparse: bool, metadata: bool, data_type: str | None,
+    address: int, element: Any, output: Output,
+) -> None:  # fmt: skip
+    """Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters."""
+    if (n is None) == (k is None) or (metadata and k is None):
+        raise click.UsageError("Give --n for the accumulator D, or --k for A (and --metadata for its metadata).")
+    operand: Any = "D" if k is None else "metadata" if metadata else "A"
+    extent = n if k is None else k
+    found = tmem_layout(
+        (m, extent or 0),
+        operand=operand,
+        data_type=data_type,
+        cta_group=cta_group,
+        ws=ws,
+        sparse=sparse,
+        address=address,
+    )
+    extra = {} if element is None else {"element": list(element), "place": found.place(*element)._asdict()}
+    output.show(found, extra=extra, element=element)
+
+
+@mma.command(short_help="Draw the scale factors of a block-scaled matrix.")
+@click.argument("shape", type=rows_and_columns)
+@click.argument("kind", metavar="KIND")
+@click.option("--element", type=pair, metavar="ROW,K", help="Say where the scale of this element lies.")
+@output_options
+def scales(shape: Any, kind: str, element: Any, output: Output) -> None:
+    """Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4) lie."""
+    rows, k = shape
+    found = scale_layout(rows, k, kind)
+    extra = {}
+    if element is not None:
+        row, block = element[0], element[1] // found.format.block
+        extra = {"element": list(element), "block": block, "offset": int(found.offset(row, block))}
+    output.show(found, extra=extra, element=element)
 
 
 _DESCRIBED_BY: dict[str, Any] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}

@@ -8,9 +8,17 @@ tcgen05_kind.py              the kinds of tcgen05.mma: types, codes, shapes
 instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
 descriptor_word.py           any word explained field by field; instruction_word.py; readings.py: all it could be
 written.py, agreement.py     where copies leave a tile, and whether a descriptor reads it there; diagnosis.py: why not
-emulation.py                 a matrix product by the whole path
+emulation.py                 a matrix product by the whole path; tcgen05_emulation.py: scale factors, pairs, tensor memory
+tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one; tmem_word.py explains any word
+datapath.py, tmem_layout.py  which lanes an accumulator uses; D, A and metadata as layouts of tensor memory
+tmem_form.py, tmem_cp.py     the shapes of tcgen05.ld and st, and of tcgen05.cp
+tensor_memory.py             allocation, loads, stores, copies and shifts on cells; tmem_allocation.py: what fits
+tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory
+scale_format.py              block scaling: formats; scale_layout.py: atoms, copies, words; scale_lanes.py: of mma.sync
+scale_packing.py             whole matrices of scale factors into atoms and back; scale_streaming.py: compiled
+cta_pair.py                  which block of a cluster of pairs holds what
 instruction.py               mma and wgmma instructions: shapes and types
-fragment.py                  which lane holds which element of an operand in registers
+fragment.py                  which lane holds which element of an operand in registers; fragment_arguments.py: of which type
 ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays; matrix_form.py: their forms
 packed.py                    values narrower than a byte, dense or one to a byte
 bits.py                      words of bit fields, in which descriptors are written down

@@ -20,9 +20,12 @@ from tilescope.data_type import DataType
 from tilescope.errors import broken, printed
 from tilescope.layout import Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.diagnosis import Cause, Read, diagnosed
+from tilescope.mma.diagnosis import Cause, Read, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
+from tilescope.mma.scale_layout import ScaleLayout
+from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
+from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
 from tilescope.reading import entries, integer, plain_int
 from tilescope.tensor_map import AnyMap
@@ -76,7 +79,7 @@ class Agreement(Value):
 
 def compatible(
     tensor_map_or_plan: Any,
-    descriptor: OperandDescriptor | DescriptorLoop | None = None,
+    descriptor: Any = None,
     *,
     major: Major | None = None,
     tile_major: Major | None = None,
@@ -86,14 +89,23 @@ def compatible(
     smem_address: int = 0,
     copies: Any = None,
     data_type: Any = None,
-) -> Agreement:
+    cta_rank: int | None = None,
+    operand: Any = None,
+    warp: int | None = None,
+    address: Any = None,
+) -> Agreement | TmemAgreement:
     """Whether the bytes that TMA copies wrote are the bytes that a descriptor reads; if not: where, and why.
 
     The tile comes by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
     a plan's copies. The descriptor reads `rows` x `k` elements of it from (mn, k) = `origin` on, told by the instruction to
     read them as `major`; a whole loop (`wgmma_descriptors`, `tcgen05_descriptors`, a plan's own) knows all of that. The map's
     innermost dimension is k where `tile_major` is "K", mn where it is "MN"; a plan knows, and else `major` is believed.
-    `data_type` is the tensor core's, where the map moves bytes as another.
+    `data_type` is the tensor core's, where the map moves bytes as another. With `cta_rank`, the block's place in a pair
+    (cta_group::2), the copies are also held against the half of the rows that the block has to bring.
+
+    What lies in tensor memory is compared too: an accumulator (`tmem_layout`) with the load of a `warp` at an `address`, such
+    as compatible(d, "tcgen05.ld.32x32b.x32", warp=1, address=0x200000); scale factors (`scale_layout`) of `operand` with the
+    instruction descriptor that reads them for `k`, or with the copies that bring them. See tmem_agreement.py.
 
     >>> from tilescope.mma.wgmma import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
@@ -105,6 +117,8 @@ def compatible(
     Element (mn 0, k 0) was written at 0x490 and is read at 0x480, where (mn 0, k 8) lies; 1024 of 1024 elements differ. \
 Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says 1. Use base_offset=0.
     """
+    if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):
+        return tmem_compatible(tensor_map_or_plan, descriptor, warp=warp, address=address, operand=operand, k=k)
     smem_address = integer("smem_address", smem_address)
     tensor_map, brought, data_major, descriptor = _tile(tensor_map_or_plan, descriptor, copies, smem_address)
     data_major = data_major if tile_major is None else major_named(tile_major)
@@ -117,6 +131,9 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         tensor_map, brought, smem_address=smem_address, major=data_major or major, data_type=row
     )
     reads = _reads(descriptor, major, written, row.smem_bits, origin, rows, k)
+    half = (
+        None if cta_rank is None else wrong_half(tensor_map, brought, data_major or major, written.shape[0], cta_rank)
+    )
     basis: Basis = "measured" if tensor_map.basis == reads[0].descriptor.basis == "measured" else "documented"
     differing, first = 0, None
     for read in reads:
@@ -126,6 +143,10 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
             first = read, tuple(int(each) for each in np.argwhere(wrong)[0])
     shape = (max(each.origin[0] + each.rows for each in reads) - reads[0].origin[0],
              max(each.origin[1] + each.k for each in reads) - reads[0].origin[1])  # fmt: skip
+    if half is not None:
+        return Agreement(
+            False, reads[0].descriptor, major, row.smem_bits, shape, shape[0] * shape[1], None, "pair-half", half, None, None, basis
+        )  # fmt: skip
     if first is None:
         said = f"All {shape[0]} x {shape[1]} elements (mn x k) lie where the descriptor reads them."
         if len(reads) > 1:

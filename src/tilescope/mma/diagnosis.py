@@ -8,22 +8,24 @@ the swizzle that TMA wrote with. If nothing fits, the copies are to blame.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, broken, printed
 from tilescope.layout import Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
 from tilescope.mma.written import NOT_WRITTEN, Addresses
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import AnyMap
 
 Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",
-    "start-address", "leading-bytes", "stride-bytes", "not-written", "several",
+    "start-address", "leading-bytes", "stride-bytes", "not-written", "several", "pair-half",
 ]  # fmt: skip
 
 
@@ -84,6 +86,33 @@ def diagnosed(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool)
         said = f"Swizzle mode: TMA wrote with swizzle {tensor_map.swizzle.name}, which no {reader} reads here."
         return Diagnosis("swizzle-mode", said)
     return Diagnosis("several", f"More than one thing differs: no single {reader} reads these copies.")
+
+
+def wrong_half(
+    tensor_map: AnyMap, copies: Iterable[tuple[tuple[int, ...], int]], major: Major, rows: int, cta_rank: Any
+) -> str | None:
+    """What is wrong where the copies bring the rows of the pair's other block; None where they bring this block's own."""
+    if not is_one_of(cta_rank, (0, 1)):
+        raise broken(
+            "pair-rank", "cta_rank", printed(cta_rank), "a pair has the blocks 0 and 1", "Use the rank in the pair."
+        )
+    if tensor_map.rank != 2:
+        found = f"a map of rank {tensor_map.rank}"
+        raise broken(
+            "pair-rank",
+            "tensor_map",
+            found,
+            "rows are counted by the coordinates of a rank-2 map",
+            "Leave cta_rank out.",
+        )
+    brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
+    own = brought // (2 * rows) * 2 * rows + int(cta_rank) * rows
+    if brought == own:
+        return None
+    return (
+        f"Half of the pair: block {cta_rank} brings mn {brought} to {brought + rows - 1}, and holds mn {own} to {own + rows - 1} of the "
+        f"pair's {2 * rows}. Copy from coordinate {own}."
+    )
 
 
 def _corrected(read: Read, fitted: OperandDescriptor, changes: Any) -> OperandDescriptor:

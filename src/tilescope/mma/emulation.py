@@ -25,6 +25,8 @@ from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
+from tilescope.mma.tcgen05_emulation import multiplied, scaling_of, tcgen05_product
+from tilescope.mma.tcgen05_loop import Tcgen05PairLoop
 from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
@@ -49,6 +51,12 @@ def emulate_mma(
     swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
     atom_order: AtomOrder = "column",
     smem_address: int = 0,
+    cta_group: int = 1,
+    scale_kind: Any = None,
+    a_scales: npt.ArrayLike | None = None,
+    b_scales: npt.ArrayLike | None = None,
+    c: npt.ArrayLike | None = None,
+    disable_output_lane: tuple[int, ...] | None = None,
 ) -> Matrix:
     """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
 
@@ -56,10 +64,19 @@ def emulate_mma(
     `atom_order`. Without `data_type` it is that of the arrays. D is float32, or int32 for integers. What the path does not
     have (a majorness that the type lacks, a tile that is no whole number of atoms) is refused with its reasons.
 
+    tcgen05 keeps D in tensor memory, from which it is loaded here. With cta_group=2 each block of a pair brings half of A's rows
+    and half of B's columns. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors `a_scales` (m, blocks) and `b_scales`
+    (n, blocks), a byte each. `c` is what D held before; lanes that `disable_output_lane` masks keep it.
+
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
     >>> d = emulate_mma(a, b, data_type="bf16", b_major="MN", swizzle="64B", smem_address=0x480)
     >>> bool((d == a @ b).all())
+    True
+    >>> ones = np.full((128, 4), 127, np.uint8)  # 2 ** 0 in ue8m0
+    >>> a, b = np.eye(128), np.arange(128 * 64).reshape(128, 64) % 5
+    >>> d = emulate_mma(a, b, data_type="e4m3", consumer="tcgen05", scale_kind="mxfp8", a_scales=ones + 1, b_scales=ones[:64])
+    >>> bool((d == 2 * b).all())
     True
     """
     if not is_one_of(consumer, CONSUMER):
@@ -71,22 +88,60 @@ def emulate_mma(
             "mma-shape", "a, b", f"A is {left.shape[0]} x {left.shape[1]}, B is {right.shape[0]} x {right.shape[1]}",
             "A is m x k and B is k x n, with one k", "Transpose one of them.",
         )  # fmt: skip
+    (m, k), n = left.shape, right.shape[1]
+    scaling = scaling_of(scale_kind, a_scales, b_scales, m, n, k)
+    product = None
+    if consumer == "tcgen05":
+        product = tcgen05_product(m, n, row, cta_group, None if scaling is None else scaling.format)
+    elif scaling is not None or disable_output_lane is not None or not is_one_of(cta_group, (1,)):
+        raise broken(
+            "mma-group", "consumer", f"{consumer} with scales, masked lanes or cta_group {printed(cta_group)}",
+            "pairs of blocks, tensor memory and its scale factors belong to tcgen05", 'Use consumer="tcgen05".',
+        )  # fmt: skip
+    initial = _initial(c, (m, n), row)
+    read = partial(_read_operands, row, consumer, cta_group, (a_major, b_major), swizzle, atom_order, smem_address)
+    if product is None:
+        one, other = read(left, right.T)
+        with np.errstate(over="ignore", invalid="ignore"):
+            d: Matrix = (one @ other.T + initial).astype(initial.dtype)
+        return d
+    blocks = [
+        read(left[product.rows_of(cta, m)], right.T[product.columns_of(cta, n)]) for cta in range(product.cta_group)
+    ]
+    return multiplied(product, blocks, scaling, initial, disable_output_lane)
+
+
+def _read_operands(
+    row: DataType, consumer: ConsumerName, cta_group: int, majors: tuple[Major, Major], swizzle: Any, atom_order: Any, smem_address: Any,
+    left: Matrix, right: Matrix,
+) -> tuple[Matrix, Matrix]:  # fmt: skip
+    """A (m, k) and B (n, k) as one block's tensor core reads them from its shared memory, in double precision or int64."""
     a_swizzle, b_swizzle = swizzle if isinstance(swizzle, tuple) and len(swizzle) == 2 else (swizzle, swizzle)
-    first = _tile(left.shape, row, a_major, a_swizzle, atom_order, smem_address)
+    first = _tile(left.shape, row, majors[0], a_swizzle, atom_order, smem_address)
     after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
-    second = _tile(right.T.shape, row, b_major, b_swizzle, atom_order, after)
+    second = _tile(right.shape, row, majors[1], b_swizzle, atom_order, after)
     smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
-    loop = CONSUMER[consumer].loop
+    loop = Tcgen05PairLoop if cta_group == 2 else CONSUMER[consumer].loop
     read = _read_fragments if loop is None else partial(_read_descriptors, loop)
     operands: list[Matrix] = []
-    tiles: tuple[tuple[SmemOperand, Layout, Matrix], ...] = (("A", first, left), ("B", second, right.T))
+    tiles: tuple[tuple[SmemOperand, Layout, Matrix], ...] = (("A", first, left), ("B", second, right))
     for operand, tile, elements in tiles:
         _bring(tile, elements, row, smem, smem_address)
         operands.append(read(operand, tile, row, smem, smem_address))
     one, other = (each.astype(np.float64 if row.is_float else np.int64) for each in operands)
-    with np.errstate(over="ignore", invalid="ignore"):
-        product: Matrix = (one @ other.T).astype(np.float32 if row.is_float else np.int32)
-    return product
+    return one, other
+
+
+def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> Matrix:
+    """What D held before: zeros, or C."""
+    dtype = np.float32 if row.is_float else np.int32
+    if c is None:
+        return np.zeros(shape, dtype)
+    given = as_array("c", c)
+    if given.shape != shape or given.dtype.kind not in "iuf":
+        found, limit = f"an array of shape {given.shape}, {given.dtype}", f"numbers, {shape[0]} x {shape[1]} as D"
+        raise broken("mma-matrix", "c", found, limit, "Reshape it.")
+    return given.astype(dtype)
 
 
 def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:

@@ -21,21 +21,21 @@ has it), and everything else is computed from it. Only the sm_70 form of mma.m8n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import broken, printed
 from tilescope.layout import Modes
+from tilescope.mma.fragment_arguments import MATRIX_TYPES, TMEM_TYPES, Operand, chosen_operand, chosen_type
 from tilescope.mma.instruction import Instruction, instruction_n, instructions
 from tilescope.mma.matrix_form import named_form
+from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.value import Value, row_field
 
-Operand = Literal["A", "B", "C", "D", "matrix"]
 REGISTER_BITS = 32
 
 
@@ -218,29 +218,33 @@ class Fragment(Value):
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
     """The fragment of an operand: which thread holds which element, and the other way round.
 
-    `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16" or "ldmatrix.x4.trans" (a whole PTX opcode is
-    understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out
+    `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16", "ldmatrix.x4.trans" or "tcgen05.ld.32x32b.x8" (a whole
+    PTX opcode is understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out
     where there is only one.
 
     >>> fragment("wgmma.m64n16k16", operand="D", data_type="f32").coord(127, 7)
     (63, 15)
     >>> fragment("ldmatrix.x1.trans").held_by(22)  # column 5 of the stored rows 4 and 5
     ((4, 5), (5, 5))
+    >>> fragment("tcgen05.ld.16x256b.x2").coord(30, 7)  # lane 15, column 13 of tensor memory, from its address on
+    (15, 13)
     >>> fragment("ldmatrix.m16n16.x1.trans.b8").held_by(0)[:5]  # four rows of a column fill a register
     ((0, 0), (1, 0), (2, 0), (3, 0), (0, 8))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
     if isinstance(name, str) and re.match(r"(ld|st)matrix\b", name):
         return _matrices(name, operand, data_type)
+    if isinstance(name, str) and re.match(r"tcgen05\.(ld|st)\b", name):
+        return _tmem_moved(named_move(name), operand, data_type)
     rows = instructions(name)
     n = instruction_n(name)
-    operand = _chosen_operand(name, operand, "wgmma" if rows[0].warps > 1 else "mma")
+    operand = chosen_operand(name, operand, "wgmma" if rows[0].warps > 1 else "mma")
     is_input = operand in ("A", "B")
     by_type: dict[str, Instruction] = {}
     for row in rows:
         for each in row.types if is_input else row.accumulators:
             by_type.setdefault(each, row)
-    chosen = _chosen_type(name, operand, data_type, by_type)
+    chosen = chosen_type(name, operand, data_type, by_type)
     row = by_type[chosen.name]
     a_order, b_order = _orders(name)
     if row.quad_pairs:
@@ -329,11 +333,11 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     """What ldmatrix and stmatrix move (see matrix_form.py)."""
     direction, form, count = named_form(name)
     shown = form.opcode(direction, count)
-    types = _MATRIX_TYPES[form.packed_bits]
+    types = MATRIX_TYPES[form.packed_bits]
     return Fragment(
         instruction=shown,
-        operand=_chosen_operand(shown, operand or "matrix", "matrix"),
-        data_type=_chosen_type(shown, "matrix", types[0] if data_type is None else data_type, types),
+        operand=chosen_operand(shown, operand or "matrix", "matrix"),
+        data_type=chosen_type(shown, "matrix", types[0] if data_type is None else data_type, types),
         shape=(form.rows, form.columns),
         matrices=count,
         element_bits=form.element_bits,
@@ -342,52 +346,20 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     )
 
 
-_MATRIX_TYPES = {
-    16: ("uint16", "float16", "bfloat16", "int16"),
-    8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
-    6: ("16u6_align16b", "e2m3", "e3m2"),
-    4: ("16u4_align16b", "e2m1", "int4", "uint4"),
-}
-_HELD: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",)}
-
-
-def _chosen_operand(instruction: str, operand: Any, family: str) -> Operand:
-    if not isinstance(operand, str):
-        operand = None if operand is None else printed(operand)
-    for known in _HELD[family]:
-        if operand == known:
-            return known
-    if operand == "B" and family == "wgmma":
-        raise broken(
-            "fragment-operand", "operand", f"B of {instruction}", "wgmma reads B from shared memory, not from registers",
-            "See wgmma_descriptors for what it reads there.",
-        )  # fmt: skip
-    raise RuleError([unknown_name("operand", "operand", operand, _HELD[family])])
-
-
-def _chosen_type(instruction: str, operand: Operand, data_type: Any, known: Iterable[str]) -> DataType:
-    """The type, refused where the operand does not take it; None stands for the only one."""
-    names = tuple(known)
-    if data_type is None and len(names) == 1:
-        return DataType.named(names[0])
-    row = None if data_type is None else DataType.named(data_type)
-    if row is None or row.name not in names:
-        raise RuleError(
-            [
-                Violation(
-                    "fragment-type",
-                    "error",
-                    "data_type",
-                    "no type" if row is None else row.name,
-                    f"operand {operand} of {instruction} is {', '.join(names)}",
-                    _type_advice(operand, row),
-                )
-            ]
-        )
-    return row
-
-
-def _type_advice(operand: Operand, row: DataType | None) -> str:
-    if operand in ("C", "D") and row is not None:
-        return "Give the type of the accumulator itself."
-    return "Name one of these types."
+def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Fragment:
+    """What tcgen05.ld and tcgen05.st move (see tmem_form.py): (lane, column) of tensor memory, from the address on."""
+    lanes, columns, types = move.form.lanes, move.columns, TMEM_TYPES[move.element_bits]
+    threads, values = (
+        [(extent, lane_step + lanes * column_step) for extent, lane_step, column_step in modes]
+        for modes in (move.thread_modes, move.value_modes)
+    )
+    return Fragment(
+        instruction=move.opcode,
+        operand=chosen_operand(move.opcode, operand or "tmem", "tmem"),
+        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types),
+        shape=(lanes, columns),
+        matrices=move.form.places,
+        element_bits=move.element_bits,
+        tv_layout=_nested([*threads, (move.form.places, lanes * columns)], values),
+        feature=move.feature,
+    )

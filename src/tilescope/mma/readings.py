@@ -1,8 +1,9 @@
-"""Which descriptors a number could be: the 64-bit ones of wgmma and tcgen05, the 32-bit ones of tcgen05's kinds.
+"""What a number could be: the 64-bit descriptors of wgmma and tcgen05, the 32-bit ones of tcgen05's kinds, an address.
 
 0x4000404000010040   bit 46 set, bits 61-63 = 2      tcgen05 descriptor, 128B
 0x4000004000010040   bits 46-48 zero, 62-63 = 1      wgmma descriptor, 128B
 0x0000000008400010   at most 32 bits                 instruction descriptor of kind f16, or of kind f8f6f4, …
+0x0000000000600025   lane 96, column 37              tensor-memory address
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tilescope.layout import Major
 from tilescope.mma.descriptor_word import DESCRIPTORS, inspect_descriptor
 from tilescope.mma.instruction_word import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
+from tilescope.mma.tmem_word import inspect_tmem_address
 from tilescope.reading import integer
 from tilescope.value import Value, hex_field
 
@@ -51,7 +53,7 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
         inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
     ]
     if word < 1 << INSTRUCTION_BITS:
-        found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), *found]
+        found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), inspect_tmem_address(word), *found]
     return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
@@ -93,6 +93,31 @@ class Tcgen05Loop(DescriptorLoop):
         return f"tcgen05.mma.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
 
 
+@dataclass(frozen=True, slots=True)
+class Tcgen05PairLoop(Tcgen05Loop):
+    """The descriptors of one block of a pair (cta_group::2): it holds half of A's rows, and half of B's columns.
+
+    >>> loop = tcgen05_descriptors((128, 64), "bf16", swizzle="128B", cta_group=2)
+    >>> len(loop), loop.block_mn, loop.instruction
+    (1, 128, 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
+    """
+
+    _extends_a_kind: ClassVar[bool] = True  # of one block alone, the loop is a value of its own
+
+    @classmethod
+    def extents(cls, data_type: DataType) -> Extents:
+        """Half of the m and n of cta_group::2, and 32 bytes of k."""
+        kind = tcgen05_for(data_type)
+        pair = kind.shapes()[1]
+        return Extents(tuple(each // 2 for each in pair.m), tuple(each // 2 for each in pair.n), kind.k)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reads these descriptors; its m and n are those of the pair."""
+        extent = f"{'m' if self.operand == 'A' else 'n'}{2 * self.block_mn}"
+        return f"tcgen05.mma.cta_group::2.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+
+
 def tcgen05_descriptors(
     tile: tuple[int, int] | Layout,
     data_type: Any,
@@ -103,12 +128,14 @@ def tcgen05_descriptors(
     operand: SmemOperand = "A",
     smem_address: int = 0,
     k_step_bytes: int = K_STEP_BYTES,
+    cta_group: int = 1,
 ) -> Tcgen05Loop:
     """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The
-    blocks are those of cta_group::1; under cta_group::2 each block of two reads its own half alike. `k_step_bytes` is 48 for
-    the k = 96 instructions of sm_103a. A `Layout` in place of the tile says its swizzle, majorness, order and address itself.
+    blocks are those of cta_group::1; with cta_group=2 the tile is what one block of the pair holds, half of A's rows or of B's
+    columns. `k_step_bytes` is 48 for the k = 96 instructions of sm_103a. A `Layout` in place of the tile says its swizzle,
+    majorness, order and address itself.
 
     >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
     >>> loop.leading_bytes, loop.stride_bytes, hex(loop[0][0].encode())
@@ -117,7 +144,10 @@ def tcgen05_descriptors(
     >>> [(hex(step.start_address), hex(step.leading_bytes)) for step in wide[0]][1:4]
     [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
     """
-    return Tcgen05Loop.of(tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
+    if not is_one_of(cta_group, (1, 2)):
+        raise broken("mma-group", "cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
+    loop = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
+    return loop.of(tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
 
 
 def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> list[Violation]:

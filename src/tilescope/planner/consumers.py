@@ -8,17 +8,19 @@ a store            threads write their results by stmatrix or st.shared, and TMA
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, NamedTuple
 
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.layout import AtomOrder, Layout, oriented
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.planner.problem import Operand, Problem
+from tilescope.planner.tmem_epilogue import tmem_epilogues
 from tilescope.smem.access import Access
-from tilescope.smem.op import SMEM_OP
+from tilescope.smem.pattern import MAX_TILE_BYTES
 from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -169,9 +171,9 @@ def reads_plain_rows_freely(problem: Problem) -> bool:
 def epilogue_pattern(problem: Problem) -> Access:
     """How a tile of results leaves the registers, where nobody says otherwise.
 
+    tcgen05                what a tcgen05.ld brought      the shape that is written with the fewest wavefronts
     16 bits                stmatrix                       eight rows of 16 bytes at a time
     64 bits                mma's D fragment               two neighbours a lane
-    tcgen05 (32x32b loads) a lane holds a row of the tile 16 bytes a lane, lanes below each other
     wgmma, mma (ldmatrix)  the D fragment, converted      two neighbours a lane: 16 bits of 8-bit results
 
     In an MN-major tile a lane's neighbours are far apart: single elements.
@@ -183,15 +185,29 @@ def epilogue_pattern(problem: Problem) -> Access:
             "element-load", "major", f"single elements of {bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
             "Use the K-major tile, where neighbours share a byte.",
         )  # fmt: skip
+    core = problem.tensor_core
+    if bits <= 32 and core is not None and core.accumulators == "tensor memory":
+        return _cheapest(problem, tmem_epilogues(tile, bits, transpose=transposed))
     if bits == 16 and problem.arch.has("stmatrix"):
         return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed))
     if bits == 64:
         return Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed)
-    if problem.tensor_core is not None and problem.tensor_core.accumulators == "tensor memory":
-        if transposed:
-            return Access.rows(tile, bits, SMEM_OP[f"st.b{bits}"])
-        return Access.columns(tile, bits, "st.b128")
     return Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile, transpose=transposed, element_bits=bits)
+
+
+def _cheapest(problem: Problem, accesses: tuple[Access, ...]) -> Access:
+    """The access that takes the fewest wavefronts on some layout of the tile, the first of equals."""
+    orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
+    taken = []
+    for access in accesses:
+        counts = []
+        for swizzle, atom_order in product(swizzles_for(problem), orders):
+            try:
+                counts.append(wavefronts_on(layout_for(problem, swizzle, atom_order)[0], access).taken or 0)
+            except RuleError:
+                continue  # a layout that does not exist, or that the access would tear
+        taken.append(min(counts, default=MAX_TILE_BYTES))
+    return accesses[taken.index(min(taken))]
 
 
 def _widest(make: Any) -> Access:

@@ -152,14 +152,15 @@ class Access(Value):
             )  # fmt: skip
         trans = _trans(transpose)
         bits = fragment.element_bits if element_bits is None else element_bits
-        if fragment.operand != "D" and bits != fragment.element_bits:
+        if fragment.operand not in pattern.RESULTS and bits != fragment.element_bits:
             raise broken(
                 "fragment-tile", "element_bits", f"operand {fragment.operand} as {printed(element_bits)} bits",
                 f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
                 "Leave element_bits out.",
             )  # fmt: skip
         row, offsets = pattern.fragments(fragment, tile, transpose, bits)
-        return cls(row, *offsets, f"{row.name} {fragment.instruction} {fragment.operand}{trans}")
+        operand = "" if fragment.operand == "tmem" else f" {fragment.operand}"
+        return cls(row, *offsets, f"{row.name} {fragment.instruction}{operand}{trans}")
 
     @classmethod
     def thread_values(

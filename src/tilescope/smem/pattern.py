@@ -28,6 +28,7 @@ from tilescope.swizzle import CHUNK_BYTES
 Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
 Order = Literal["rows", "columns"]
 MATRIX_ROWS = 8
+RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
 # How many matrices an instruction takes down and across the tile, and which follow each other first:
@@ -132,7 +133,7 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
         )  # fmt: skip
     corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
     element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
-    op = _widest(element, bits, columns, "st" if fragment.operand == "D" else "ld")
+    op = _widest(element, bits, columns, "st" if fragment.operand in RESULTS else "ld")
     first = element[:, :, :: op.access_bytes * 8 // bits] * bits // 8
     warps = first.reshape(len(first), -1, WARP_LANES, first.shape[2])
     return op, (warps.swapaxes(2, 3).reshape(-1, WARP_LANES), None)

@@ -13,6 +13,8 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.instruction_word import inspect_instruction_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.readings import WordReadings
+from tilescope.mma.tmem_address import TmemAddress
+from tilescope.mma.tmem_word import inspect_tmem_address
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.view.drawing import Drawing
@@ -63,6 +65,11 @@ def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
     return draw_inspection(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
 
 
+def draw_tmem_address(address: TmemAddress) -> Drawing:
+    """The address as a word."""
+    return draw_inspection(inspect_tmem_address(address.encode()))
+
+
 def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
     if word.bits == DESCRIPTOR_BYTES * 8:
@@ -81,7 +88,8 @@ def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
     if len(possible) == 1:
         title = f"a {possible[0].name}"
     else:
-        title = f"could be {len(possible)} kinds of descriptor" if possible else "no descriptor"
+        noun = "word" if any(isinstance(each.described, TmemAddress) for each in possible) else "descriptor"
+        title = f"could be {len(possible)} kinds of {noun}" if possible else "no descriptor"
     verdicts = Table(
         tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings),
         ("read as", "", "what it says, or why it is none"),
@@ -104,6 +112,9 @@ def _word_parts(word: Inspection, rows: int | None) -> list[Part]:
         parts.append(Paragraph(f"Not a {word.name}. As one, it would say:"))
     elif word.major is not None:
         said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
+        parts.append(Paragraph(said))
+    elif isinstance(word.described, TmemAddress):
+        said = f"{word.descriptor}. One 32-bit cell of a lane; tcgen05.ld and st add their own lanes and columns to it."
         parts.append(Paragraph(said))
     elif word.descriptor is not None:
         parts.append(Paragraph(f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."))
@@ -151,12 +162,11 @@ def word_ruler(word: Inspection, title: str = "", wrong: tuple[str, ...] = ()) -
     fields += [
         BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in word.unknown_bits
     ]
-    scaled = (
-        "N is stored divided by 8, M by 16 or 128"
-        if word.major is None
-        else "Start, leading and stride are stored divided by 16"
-    )
-    return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(f"{scaled}; unnamed bits are 0.",))
+    names = {field.name for field in word.fields}
+    scaled = "N is stored divided by 8, M by 16 or 128; " if "m" in names else ""
+    scaled = scaled if word.major is None else "Start, leading and stride are stored divided by 16; "
+    note = f"{scaled}unnamed bits are 0."
+    return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(note[0].upper() + note[1:],))
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:

@@ -24,7 +24,14 @@ from tilescope.view.parts import Beside, Paragraph, Part, Table
 _WARP = 32
 _MOST_CELLS = 16  # columns of the element grid
 _MOST_REGISTERS = 8  # columns of the thread grid
-_NAMES = {"A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column")}
+_NAMES = {
+    "A": ("m", "k"),
+    "B": ("k", "n"),
+    "C": ("m", "n"),
+    "D": ("m", "n"),
+    "matrix": ("row", "column"),
+    "tmem": ("lane", "column"),
+}
 
 
 class _Block(NamedTuple):
@@ -53,7 +60,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
         lane = holder if lane is None else lane
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)  # refuses what does not exist
     block = _Block.of(fragment)
-    operand = "" if fragment.operand == "matrix" else f", operand {fragment.operand}"
+    operand = "" if fragment.operand in ("matrix", "tmem") else f", operand {fragment.operand}"
     several = f"{fragment.matrices} x " if fragment.matrices > 1 else ""
     rows, columns = fragment.shape
     size = f"{several}{rows} x {columns} {fragment.data_type.name} ({' x '.join(_NAMES[fragment.operand])})"

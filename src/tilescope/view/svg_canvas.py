@@ -104,6 +104,7 @@ def beside(blocks: Sequence[Block], gap: float) -> Block:
 def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Block:
     """Text wrapped to `width` pixels; code between backticks is set in the monospaced font."""
     sans = _BOLD_WIDTH if classes in ("title", "sub") else SANS_WIDTH
+    step = max(LINE_HEIGHT, round(1.2 * size))  # a large title that wraps needs more
     lines = packed(((_word_width(word, size, sans), word) for word in words(text)), width, size * sans / 2)
     widest = max((taken for taken, _ in lines), default=0.0)
     attribute = f' class="{classes}"' if classes else ""
@@ -116,10 +117,8 @@ def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Bl
         )
         for _, line in lines
     ]
-    body = "".join(
-        f'<text y="{row * LINE_HEIGHT + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown)
-    )
-    return Block(widest, len(lines) * LINE_HEIGHT, body)
+    body = "".join(f'<text y="{row * step + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown))
+    return Block(widest, LINE_HEIGHT + (len(lines) - 1) * step if lines else 0, body)
 
 
 def _word_width(word: Word, size: float, sans: float = SANS_WIDTH) -> float:

@@ -1,0 +1,290 @@
+"""Scale factors of a matrix on their way: atoms in global and shared memory, the copies, the words in tensor memory.
+
+    global, shared memory                      tcgen05.cp.32x128b.warpx4           tensor memory
+    atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
+    row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q        lane l: word of row 32 c + l in column c
+
+The scale of (row i, block b) lies at byte
+
+    (i/128 * atoms along k + b/4) * 512 + (i mod 32) * 16 + (i/32 mod 4) * 4 + b mod 4
+
+and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
+4 for 128 rows. An instruction is given the column of its word; the id in its descriptor picks the byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tilescope.arch import Basis
+from tilescope.errors import broken, printed
+from tilescope.layout import Modes
+from tilescope.mma.scale_format import ScaleFormat
+from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
+from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
+from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.reading import integer, integer_array, is_one_of, plain_int
+from tilescope.value import Value, row_field
+
+ScaleOperand = Literal["A", "B"]
+_ATOM_COLUMNS = 4  # of tensor memory
+_ROW_GROUP_BYTES = 128  # 8 rows of 16 bytes: the stride of the copy's descriptor
+
+
+class ScaleStep(NamedTuple):
+    """What one instruction along k is told: its first k, the column of its word (from the first one on), the id, its bytes."""
+
+    k: int
+    column: int
+    scale_id: int
+    scales: tuple[int, ...]  # blocks of the row
+
+
+class ScaleCopy(NamedTuple):
+    """One tcgen05.cp: what it reads and where it writes."""
+
+    shape: str
+    descriptor: Tcgen05Descriptor
+    address: TmemAddress
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLayout(Value):
+    """The scale factors of `rows` rows (of A, or columns of B) and `k` elements.
+
+    >>> scales = scale_layout(128, 256, "nvfp4")
+    >>> scales.blocks, scales.atoms, scales.size_bytes, scales.offset(37, 5)
+    (16, (1, 4), 2048, 597)
+    >>> [(step.k, step.column, step.scale_id) for step in scales.steps()][:3]
+    [(0, 0, 0), (64, 4, 0), (128, 8, 0)]
+    """
+
+    rows: int
+    k: int
+    format: ScaleFormat = row_field(ScaleFormat.named)
+
+    @property
+    def basis(self) -> Basis:
+        """No card was asked."""
+        return "documented"
+
+    @property
+    def blocks(self) -> int:
+        """Scales of a row."""
+        return -(-self.k // self.format.block)
+
+    @property
+    def atoms(self) -> tuple[int, int]:
+        """Atoms along the rows and along k."""
+        return atom_grid(self.rows, self.blocks)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in global or shared memory, padding included.
+
+        >>> scale_layout(200, 160, "nvfp4").size_bytes, scale_layout(200, 160, "nvfp4").padding_bytes
+        (3072, 1072)
+        """
+        return self.atoms[0] * self.atoms[1] * ATOM_BYTES
+
+    @property
+    def padding_bytes(self) -> int:
+        """Bytes that no scale of the matrix fills; they are zero."""
+        return self.size_bytes - self.rows * self.blocks
+
+    @property
+    def modes(self) -> Modes:
+        """(row, block) → byte, over whole atoms, as CuTe writes it.
+
+        >>> print(scale_layout(256, 256, "nvfp4").modes)
+        ((32,4,2),(4,4)):((16,4,2048),(1,512))
+        """
+        down, along = self.atoms
+        return Modes(((32, 4, down), (4, along)), ((16, 4, along * ATOM_BYTES), (1, ATOM_BYTES)))
+
+    def offset(self, row: Any, block: Any) -> Any:
+        """The byte of the scale of (row, block); arrays broadcast.
+
+        >>> scale_layout(512, 128, "nvfp4").offset(300, 6)
+        2758
+        """
+        for name, index, extent in (("row", row, self.rows), ("block", block, self.blocks)):
+            array = integer_array(index)
+            if array is None or (array.size and (array.min() < 0 or array.max() >= extent)):
+                found = printed(index)
+                raise broken(
+                    "tile-index", name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales."
+                )
+        coord: list[Any] = [each if isinstance(each, int) else np.asarray(each, np.int64) for each in (row, block)]
+        try:
+            return self.modes.at(*coord)
+        except ValueError:  # shapes that do not meet
+            found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
+            raise broken("tile-index", "row, block", found, "they broadcast", "Reshape one of them.") from None
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """The (row, block) whose scale lies at a byte; None for padding and beyond.
+
+        >>> scale_layout(128, 256, "nvfp4").locate(597)
+        (37, 5)
+        """
+        place = plain_int(offset)
+        if not isinstance(place, int) or not 0 <= place < self.size_bytes:
+            return None
+        atom, within = divmod(place, ATOM_BYTES)
+        down, along = divmod(atom, self.atoms[1])
+        row = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32
+        block = along * ATOM_SCALES + within % 4
+        return (row, block) if row < self.rows and block < self.blocks else None
+
+    @property
+    def word_columns(self) -> int:
+        """Columns of tensor memory from one word of k to the next: 4 for each 128 rows (a convention)."""
+        return _ATOM_COLUMNS * self.atoms[0]
+
+    def steps(self, k: int | None = None) -> tuple[ScaleStep, ...]:
+        """What each instruction along k is told; `k` is the instruction's own, 96 for the wide ones of sm_103a.
+
+        >>> [(step.column, step.scale_id, step.scales) for step in scale_layout(128, 128, "mxfp8").steps()]
+        [(0, 0, (0,)), (0, 1, (1,)), (0, 2, (2,)), (0, 3, (3,))]
+        >>> [(step.column, step.scale_id) for step in scale_layout(128, 384, "mxfp4").steps(96)]  # 3 scales each
+        [(0, 0), (0, 3), (4, 2), (8, 1)]
+        """
+        step_k = self.format.k_steps[0] if k is None else k
+        if not is_one_of(step_k, self.format.k_steps):
+            listed = " or ".join(map(str, self.format.k_steps))
+            raise broken(
+                "scale-k", "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one."
+            )
+        taken = self.format.per_instruction(step_k)
+        found = []
+        for first in range(0, self.k, step_k):
+            block = first // self.format.block
+            word, scale_id = divmod(block, ATOM_SCALES)
+            found.append(ScaleStep(first, word * self.word_columns, scale_id, tuple(range(block, block + taken))))
+        return tuple(found)
+
+    def columns_read(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
+        """Columns that one instruction looks at from the column it is given, as the checks of ptxas count them.
+
+        >>> scale_layout(192, 64, "nvfp4").columns_read("B")
+        6
+        """
+        if operand == "A":
+            return 2 if (m, cta_group) == (128, 2) else _ATOM_COLUMNS
+        return 2 * -(-self.rows // 64)
+
+    def tensor_memory(
+        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
+    ) -> TmemLayout:
+        """The scales in tensor memory: (row, block, copy) → bit address.
+
+        Each scale lies in all four quarters. Only for B of a pair with m = 128 (layout B) do two quarters have the first
+        half of the columns, and two the second.
+
+        >>> scale_layout(128, 256, "nvfp4").tensor_memory("A").place(77, 5)
+        TmemPlace(cta=0, lanes=(13, 45, 77, 109), column=6, bit=8)
+        >>> scale_layout(256, 256, "nvfp4").tensor_memory("B", m=128, cta_group=2).place(200, 0)
+        TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
+        """
+        halved = self._is_halved(operand, m, cta_group)
+        shape: Any
+        stride: Any
+        words = self.atoms[1]
+        block_modes = (ATOM_SCALES, words), (8, self.word_columns * CELL_BITS)
+        base = TmemAddress.given(address)
+        if halved:
+            self._require_halves()
+            shape = ((QUARTER_LANES, self.rows // 2 // QUARTER_LANES, 2), block_modes[0], 2)
+            stride = ((LANE_BITS, CELL_BITS, 2 * QUARTER_LANES * LANE_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
+        else:
+            groups = -(-self.rows // QUARTER_LANES)
+            shape = ((QUARTER_LANES, groups), block_modes[0], QUARTERS)
+            stride = ((LANE_BITS, CELL_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
+        modes = Modes(shape, stride)
+        name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
+        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, base)
+
+    def copies(
+        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
+    ) -> tuple[ScaleCopy, ...]:
+        """The tcgen05.cp that bring the atoms from shared memory: one for each, into 4 columns.
+
+        For B of a pair with m = 128 one copy brings two atoms, of which the first goes to quarters 0 and 1, the second to 2 and 3.
+        They lie behind each other in shared memory, for each word of k: those of the first half of n, then of the second.
+
+        >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
+        >>> copy.shape, hex(copy.descriptor.encode())
+        ('32x128b.warpx4', '0x400800000200')
+        """
+        base, (down, along) = TmemAddress.given(address), self.atoms
+        first = integer("smem_address", smem_address, least=0)
+        if first % 16:
+            found = f"smem_address = {printed(smem_address)}"
+            raise broken(
+                "smem-alignment", "smem_address", found, "atoms start at a multiple of 16 bytes", "Align the buffer."
+            )
+        halved = self._is_halved(operand, m, cta_group)
+        if halved:
+            self._require_halves()
+            starts = {(word, 0): 2 * word for word in range(along)}
+        else:
+            starts = {(word, row): row * along + word for word in range(along) for row in range(down)}
+        shape = "64x128b.warpx2::01_23" if halved else "32x128b.warpx4"
+        return tuple(
+            ScaleCopy(
+                shape,
+                Tcgen05Descriptor(
+                    first + atom * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
+                ),
+                base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
+            )
+            for (word, row), atom in starts.items()
+        )
+
+    def in_shared_memory(self, scales: Any, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> Array:
+        """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
+        if not self._is_halved(operand, m, cta_group):
+            return pack_scales(scales).view(np.uint8)
+        self._require_halves()
+        halves = np.stack([pack_scales(half) for half in np.split(np.asarray(scales), 2)])
+        return np.ascontiguousarray(halves.view(np.uint8).reshape(2, -1, ATOM_BYTES).swapaxes(0, 1)).reshape(-1)
+
+    @staticmethod
+    def _is_halved(operand: Any, m: Any, cta_group: Any) -> bool:
+        """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m or group."""
+        if not is_one_of(operand, ("A", "B")):
+            raise broken(
+                "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".'
+            )
+        if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
+            found, limit = (
+                f"m {printed(m)}, cta_group {printed(cta_group)}",
+                "block-scaled kinds have m 128, a pair also 256",
+            )
+            raise broken("mma-group", "m, cta_group", found, limit, "Use m=128.")
+        return operand == "B" and bool(m == 128) and bool(cta_group == 2)
+
+    def _require_halves(self) -> None:
+        if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:
+            raise broken(
+                "scale-rows", "rows", f"B of {self.rows} columns in a pair with m = 128",
+                f"each half of n is a multiple of {QUARTER_LANES} columns there, as the documents have it, and at most {ATOM_ROWS}",
+                "Use 64, 128, 192 or 256.",
+            )  # fmt: skip
+
+
+def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:
+    """Where the scale factors of a matrix of `rows` (of A, or columns of B) by `k` elements lie.
+
+    `kind` is mxfp8, mxfp4 or nvfp4, or a kind of tcgen05.mma.
+
+    >>> scales = scale_layout(256, 256, "mxfp8")
+    >>> scales.format.block, scales.blocks, scales.offset(200, 6)
+    (32, 8, 1674)
+    """
+    return ScaleLayout(integer("rows", rows, 1, 1 << 32), integer("k", k, 1, 1 << 32), ScaleFormat.named(kind))

@@ -1,0 +1,148 @@
+"""Scale factors between a plain matrix and the 128 x 4 atoms in which kernels keep them, on whole arrays.
+
+Four scales of a row are one 32-bit word. An atom of 512 bytes has 32 rows of 16 bytes; row l holds the words of the
+matrix's rows l, 32 + l, 64 + l and 96 + l:
+
+    scales (rows, blocks)             atoms, 512 bytes each, those along k one behind the other
+    row 0    w00 w01 w02 …            atom 0:  w0,0   w32,0   w64,0   w96,0        ← 16 bytes
+    row 1    w10 w11 …                         w1,0   w33,0   w65,0   w97,0
+      …                                          …
+    row 127                           atom 1:  w0,1   w32,1   w64,1   w96,1
+
+cuBLAS, CUTLASS, cuDNN, Triton and JAX have the same; mxfp8, mxfp4 and nvfp4 do not differ in it. Padding is zero.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import broken
+from tilescope.reading import pair
+
+ATOM_ROWS = 128
+ATOM_SCALES = 4
+ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
+_COMPILED_FROM_BYTES = 1 << 20  # loading numba takes longer than packing less
+
+Array = npt.NDArray[Any]
+
+
+def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
+    """Scale factors (rows, blocks), one byte each, as the bytes of their 128 x 4 atoms; further dimensions are batches.
+
+    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 and blocks beyond a
+    multiple of 4 are padded with zeros. `out` takes the result.
+
+    >>> packed = pack_scales(np.arange(128 * 8, dtype=np.uint16).reshape(128, 8).astype(np.uint8))
+    >>> packed.shape, int(packed[82])  # scale 5 * 8 + 2, of row 5 and block 2, at 5 * 16 + 2
+    ((1024,), 42)
+    """
+    given = _one_byte("scales", scales, 2)
+    *batch, rows, blocks = given.shape
+    grid = atom_grid(rows, blocks)
+    wanted = (*batch, grid[0] * grid[1] * ATOM_BYTES)
+    packed = _target(out, wanted, given.dtype)
+    whole = grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES
+    if (rows, blocks) != whole:
+        padded = np.zeros((*batch, *whole), np.uint8)
+        padded[..., :rows, :blocks] = given.view(np.uint8)
+        given = padded
+    _move(np.ascontiguousarray(given).view(np.uint8), packed.view(np.uint8), grid, to_atoms=True)
+    return packed
+
+
+def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array | None = None) -> Array:
+    """The scale factors (rows, blocks) in the bytes of their atoms: the inverse of `pack_scales`, padding dropped.
+
+    `out` takes the result.
+
+    >>> scales = np.arange(200 * 10).reshape(200, 10).astype(np.uint8)
+    >>> bool((unpack_scales(pack_scales(scales), (200, 10)) == scales).all())
+    True
+    """
+    given = _one_byte("packed", packed, 1)
+    rows, blocks = pair("shape", shape, least=1)
+    grid = atom_grid(rows, blocks)
+    size_bytes = grid[0] * grid[1] * ATOM_BYTES
+    if given.shape[-1] != size_bytes:
+        raise broken(
+            "scale-size", "packed", f"{given.shape[-1]} bytes for {rows} x {blocks} scales",
+            f"{grid[0]} x {grid[1]} atoms of {ATOM_BYTES} bytes are {size_bytes}", "Give the whole, padding included.",
+        )  # fmt: skip
+    *batch, _ = given.shape
+    whole = grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES
+    target = None if out is None else _target(out, (*batch, rows, blocks), given.dtype)
+    plain = target if target is not None and (rows, blocks) == whole else np.empty((*batch, *whole), given.dtype)
+    _move(plain.view(np.uint8), np.ascontiguousarray(given).view(np.uint8), grid, to_atoms=False)
+    found = plain[..., :rows, :blocks]
+    if target is None:
+        return found
+    if target is not plain:
+        target[...] = found
+    return target
+
+
+def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
+    """Atoms along the rows and along k.
+
+    >>> atom_grid(200, 10)
+    (2, 3)
+    """
+    return -(-rows // ATOM_ROWS), -(-blocks // ATOM_SCALES)
+
+
+def _move(plain: Array, atoms: Array, grid: tuple[int, int], *, to_atoms: bool) -> None:
+    words = plain.view(np.uint32).reshape(-1, 4, 32, grid[1])
+    compiled = _streaming() if plain.nbytes >= _COMPILED_FROM_BYTES and grid[1] % 2 == 0 else None
+    if compiled is not None and plain.ctypes.data % 8 == atoms.ctypes.data % 8 == 0:
+        loop = compiled.pack if to_atoms else compiled.unpack
+        loop(words.view(np.uint64), atoms.view(np.uint64).reshape(-1, grid[1] // 2, 2, 32, 2))
+        return
+    stored = atoms.view(np.uint32).reshape(-1, grid[1], 32, 4)
+    for piece in range(4):  # a quarter at a time: numpy walks two dimensions faster than three
+        source, target = words[:, piece].swapaxes(1, 2), stored[..., piece]
+        if to_atoms:
+            target[...] = source
+        else:
+            source[...] = target
+
+
+@lru_cache(maxsize=1)
+def _streaming() -> ModuleType | None:
+    try:
+        from tilescope.mma import scale_streaming
+    except ImportError:  # numba is not installed, or not made for this numpy
+        return None
+    return scale_streaming
+
+
+def _one_byte(argument: str, given: npt.ArrayLike, dimensions: int) -> Array:
+    try:
+        array = np.asarray(given)
+    except Exception:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
+        array = np.empty(0, object)
+    if array.dtype.itemsize != 1 or array.dtype.kind in "bSU" or array.ndim < dimensions or 0 in array.shape:
+        raise broken(
+            "scale-array", argument, f"an array of shape {array.shape}, {array.dtype}",
+            f"scale factors have one byte each, in at least {dimensions} dimensions", "Give uint8, or float8 types of ml_dtypes.",
+        )  # fmt: skip
+    return array
+
+
+def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    if out is None:
+        return np.empty(wanted, dtype)
+    fits = isinstance(out, np.ndarray) and out.shape == wanted and out.dtype.itemsize == 1
+    if not fits or not out.flags.c_contiguous or not out.flags.writeable:
+        found = (
+            f"an array of shape {out.shape}, {out.dtype}" if isinstance(out, np.ndarray) else f"a {type(out).__name__}"
+        )
+        raise broken(
+            "out-array", "out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes", "Make one so.",
+        )  # fmt: skip
+    return out

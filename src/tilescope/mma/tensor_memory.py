@@ -1,0 +1,400 @@
+"""Tensor memory as a value: allocation, and what tcgen05.ld, st, cp and shift do to its cells.
+
+    memory = TensorMemory().alloc(64)                             every operation gives the next memory
+    memory = memory.store("32x32b.x4", registers, address, warp=0)
+    registers = memory.load("16x256b.x2", address, warp=0)
+
+What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that nobody allocated, a warp
+outside its quarter, a lane that the shape does not start at. All of it is known from documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.mma.fragment import Fragment, as_array, fragment
+from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
+from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
+from tilescope.mma.tmem_cp import Bytes, copied_words, cp_shape, decompression_note
+from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.value import Value, array_field, read_only
+
+SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
+SHIFT_COLUMNS = 8  # 32 bytes
+Cells = npt.NDArray[np.uint32]
+
+
+def _empty() -> Cells:
+    return read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorMemory(Value):
+    """The tensor memory of one block: 128 x 512 cells of 32 bits, and who has which columns.
+
+    >>> memory = TensorMemory().alloc(32)
+    >>> registers = np.arange(128, dtype=np.uint32).reshape(32, 4)
+    >>> memory = memory.store("32x32b.x4", registers, memory.last_address, warp=0)
+    >>> memory.load("16x128b.x1", memory.last_address, warp=0)[13].tolist()  # lanes 3 and 11, column 1
+    [13, 45]
+    """
+
+    cells: Cells = array_field("uint32", default_factory=_empty)
+    allocations: tuple[tuple[int, int], ...] = ()  # first column, columns; in the order in which they were made
+    may_allocate: bool = True
+    findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
+
+    def __post_init__(self) -> None:
+        problems = []
+        cells: object = self.cells
+        fits = isinstance(cells, np.ndarray) and cells.shape == (TMEM_LANES, TMEM_COLUMNS) and cells.dtype == np.uint32
+        if not fits:
+            found = f"an array of shape {cells.shape}" if isinstance(cells, np.ndarray) else f"a {type(cells).__name__}"
+            problems.append(
+                _wrong(
+                    "cells", "cells", found, f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32", "Leave them out: zeros."
+                )
+            )
+        ranges = [tuple(map(plain_int, entries(each, 3) or ())) for each in entries(self.allocations, 17) or ()]
+        whole = entries(self.allocations, 1) is not None and all(
+            len(each) == 2 and each[1] in ALLOC_COLUMNS and is_one_of(each[0], range(0, TMEM_COLUMNS, SLICE_COLUMNS))
+            for each in ranges
+        )
+        if not whole:
+            found, limit = printed(self.allocations), "pairs of a first column and 32, 64, 128, 256 or 512 columns"
+            problems.append(_wrong("alloc", "allocations", found, limit, "Leave them out, and call alloc."))
+        flag: object = self.may_allocate
+        if not isinstance(flag, bool):
+            problems.append(_wrong("alloc", "may_allocate", printed(flag), "True or False", "Give a bool."))
+        given: object = self.findings
+        if not isinstance(given, tuple) or not all(isinstance(each, Violation) for each in given):
+            problems.append(_wrong("findings", "findings", printed(given), "violations", "Leave them out."))
+        if problems:
+            raise RuleError(problems)
+        object.__setattr__(self, "cells", read_only(self.cells.copy()) if self.cells.flags.writeable else self.cells)
+        object.__setattr__(self, "allocations", tuple(ranges))
+
+    @staticmethod
+    def budget(parts: Mapping[str, Any]) -> TmemBudget:
+        """Whether accumulators, A and scale factors fit, by name: layouts, or (layout, count); what does not, and why.
+
+        >>> from tilescope.mma.tmem_layout import tmem_layout
+        >>> TensorMemory.budget({"D": (tmem_layout((128, 256)), 2)}).alloc_columns
+        512
+        """
+        return tmem_budget(parts)
+
+    @property
+    def basis(self) -> Basis:
+        """No card was asked."""
+        return "documented"
+
+    @property
+    def last_address(self) -> TmemAddress:
+        """What the latest alloc wrote to shared memory: lane 0 of its first column."""
+        if not self.allocations:
+            raise broken(
+                "tmem-alloc", "allocations", "no allocation", "an address comes from tcgen05.alloc", "Call alloc first."
+            )
+        return TmemAddress(0, self.allocations[-1][0])
+
+    @property
+    def allocated(self) -> npt.NDArray[np.bool_]:
+        """Which columns belong to somebody."""
+        taken = np.zeros(TMEM_COLUMNS, np.bool_)
+        for first, columns in self.allocations:
+            taken[first : first + columns] = True
+        return taken
+
+    def alloc(self, columns: int) -> TensorMemory:
+        """tcgen05.alloc: the lowest free range that starts at a multiple of its size (one source).
+
+        The hardware waits for columns that are taken. Within one block nobody else frees them, so that is refused.
+
+        >>> TensorMemory().alloc(256).alloc(64).allocations
+        ((0, 256), (256, 64))
+        """
+        problems = []
+        if not is_one_of(columns, ALLOC_COLUMNS):
+            problems.append(_wrong(
+                "alloc", "columns", f"{printed(columns)} columns",
+                "tcgen05.alloc takes 32, 64, 128, 256 or 512", f"Use {_next_size(columns)}.",
+            ))  # fmt: skip
+        if not self.may_allocate:
+            problems.append(_wrong(
+                "relinquished", "columns", "alloc after relinquish_alloc_permit", "the block has given up its right to allocate",
+                "Allocate everything before relinquish.",
+            ))  # fmt: skip
+        if problems:
+            raise RuleError(problems)
+        taken, size = self.allocated, int(columns)
+        first = next((each for each in range(0, TMEM_COLUMNS, size) if not taken[each : each + size].any()), None)
+        if first is None:
+            raise broken(
+                "tmem-full", "columns", f"{size} columns, with {int(taken.sum())} of {TMEM_COLUMNS} taken: {self._listed()}",
+                "alloc waits until an aligned range is free; this block would wait for itself", "Free columns first, or ask for fewer.",
+            )  # fmt: skip
+        notes = self.findings
+        if self.allocations and size > self.allocations[-1][1]:
+            found = f"{size} columns after {self.allocations[-1][1]}"
+            limit, fix = "successive allocations of a block should not grow", "Allocate the largest first."
+            notes = (*notes, Violation("tmem-alloc-order", "warning", "columns", found, limit, fix))
+        return replace(self, allocations=(*self.allocations, (first, size)), findings=notes)
+
+    def dealloc(self, address: Any, columns: int) -> TensorMemory:
+        """tcgen05.dealloc: gives back exactly what one alloc got."""
+        place = TmemAddress.given(address)
+        if not is_one_of(columns, ALLOC_COLUMNS) or (place.column, int(columns)) not in self.allocations or place.lane:
+            raise broken(
+                "tmem-dealloc", "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
+                "Give dealloc the address and the columns of one alloc.",
+            )  # fmt: skip
+        return replace(
+            self, allocations=tuple(each for each in self.allocations if each != (place.column, int(columns)))
+        )
+
+    def relinquish(self) -> TensorMemory:
+        """tcgen05.relinquish_alloc_permit: no alloc of this block follows."""
+        return replace(self, may_allocate=False)
+
+    def exit_problems(self) -> tuple[Violation, ...]:
+        """What the kernel left undone if it ended now: columns that it did not free."""
+        return tuple(
+            _wrong(
+                "leak",
+                "allocations",
+                f"columns {first} to {first + columns - 1} still allocated",
+                "a kernel frees all it allocated",
+                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
+            )
+            for first, columns in self.allocations
+        )
+
+    def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
+        """tcgen05.ld by one warp: registers (32, n) of its threads.
+
+        `instruction` is such as "16x256b.x2" or a whole opcode. `split` is the immediate of .16x32bx2: how many columns its
+        second half lies further on (by default right behind the first). ld.red gives one register more.
+        """
+        move, held, place = _asked("ld", instruction)
+        lane, column = self._reached(move, held, place(address), warp, split)
+        found: Cells = self.cells[lane, column]
+        if move.packed:
+            found = np.ascontiguousarray((found & 0xFFFF).astype(np.uint16)).view(np.uint32)
+        if move.reduction is None:
+            return found
+        if move.form.places > 1:
+            raise broken(
+                "tmem-reduction", "instruction", move.opcode, "no document says whether threads 16 apart are combined", "Use .32x32b.",
+            )  # fmt: skip
+        return np.concatenate([found, _reduced(found, *move.reduction.split("."))], axis=1)
+
+    def store(
+        self, instruction: str, registers: npt.ArrayLike, address: Any, *, warp: int, split: int | None = None
+    ) -> TensorMemory:
+        """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed)."""
+        move, held, place = _asked("st", instruction)
+        lane, column = self._reached(move, held, place(address), warp, split)
+        given = as_array("registers", registers)
+        if given.shape != (QUARTER_LANES, move.registers) or given.dtype.itemsize != 4 or given.dtype.kind not in "iuf":
+            raise broken(
+                "tmem-registers", "registers", f"an array of shape {given.shape}, {given.dtype}",
+                f"{move.opcode} takes {QUARTER_LANES} x {move.registers} registers of 32 bits", "Reshape it, or view it as uint32.",
+            )  # fmt: skip
+        words = np.ascontiguousarray(given).view(np.uint32)
+        cells = self.cells.copy()
+        cells[lane, column] = words.view(np.uint16) if move.packed else words
+        return replace(self, cells=read_only(cells))
+
+    def copy(
+        self,
+        shape: str,
+        smem: npt.ArrayLike,
+        descriptor: Any,
+        address: Any,
+        *,
+        smem_address: int = 0,
+        decompress: str | None = None,
+    ) -> TensorMemory:
+        """tcgen05.cp: rows of shared memory, as the descriptor finds them, into lanes; see tmem_cp.py for the shapes.
+
+        `decompress` is "b8x16.b4x16_p64" or "b8x16.b6x16_p32": 16 values padded to 16 bytes become a byte each.
+
+        >>> from tilescope.mma.scale_layout import scale_layout
+        >>> atom = scale_layout(128, 64, "nvfp4").copies()[0]
+        >>> smem = np.arange(512, dtype=np.uint16).astype(np.uint8)
+        >>> memory = TensorMemory().alloc(32).copy(atom.shape, smem, atom.descriptor, atom.address)
+        >>> hex(memory.cells[37, 2])  # row 5 of the atom, its third word, in the second quarter
+        '0x5b5a5958'
+        """
+        row, place = cp_shape(shape), TmemAddress.given(address)
+        words = copied_words(row, _bytes(smem), descriptor, smem_address, decompress)
+        lanes = place.lane + row.lanes()
+        problems = self._column_problems(place.column, row.columns)
+        if lanes.max() >= TMEM_LANES:
+            problems.append(_wrong(
+                "extent", "address", f".{row.name} at lane {place.lane} reaches lane {lanes.max()}",
+                f"lanes end at {TMEM_LANES - 1}", "Start at lane 0.",
+            ))  # fmt: skip
+        if problems:
+            raise RuleError(problems)
+        cells = self.cells.copy()
+        columns = place.column + np.arange(row.columns)
+        cells[lanes[:, :, None], columns] = words[:, None, :]
+        notes = self.findings if decompress is None else (*self.findings, decompression_note(decompress))
+        if place.column % 4:
+            limit, fix = "every kernel seen copies to a multiple of 4 columns", "Move it there."
+            notes = (*notes, Violation("tmem-cp-column", "warning", "address", f"column {place.column}", limit, fix))
+        return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys(notes)))
+
+    def shift(self, address: Any) -> TensorMemory:
+        """tcgen05.shift.down: 32 bytes of each of 32 lanes move to the lane below, the last lane's are lost (unconfirmed).
+
+        PTX says "down across all the rows, except the last, by one row", and leaves open how many rows: its title speaks of
+        a warp, and the lane has to be a multiple of 32.
+        """
+        place = TmemAddress.given(address)
+        problems = self._column_problems(place.column, SHIFT_COLUMNS)
+        if place.lane % QUARTER_LANES:
+            problems.append(
+                _lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes", place.lane // 32 * 32)
+            )
+        if problems:
+            raise RuleError(problems)
+        cells = self.cells.copy()
+        columns = slice(place.column, place.column + SHIFT_COLUMNS)
+        first, last = place.lane, place.lane + QUARTER_LANES
+        cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
+        note = Violation(
+            "tmem-shift", "note", "address", "tcgen05.shift.down", "unconfirmed: PTX does not say over how many rows it shifts",
+            "Try it on a card before you rely on it.",
+        )  # fmt: skip
+        return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, note))))
+
+    def _reached(
+        self, move: TmemMove, held: Fragment, place: TmemAddress, warp: Any, split: Any
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Lane and column of every (thread, value) of a warp, or all that is wrong."""
+        problems, number = [], plain_int(warp)
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            problems.append(
+                _wrong("warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number.")
+            )
+        elif place.quarter != number % QUARTERS:
+            problems.append(_wrong(
+                "quarter", "address", f"warp {number} at lane {place.lane}",
+                f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {number % 4 * 32} to {number % 4 * 32 + 31}",
+                f"Set the lane field to {number % 4 * 32 + place.lane % 32}.",
+            ))  # fmt: skip
+        starts = (0, 16) if move.form.lanes == 16 else (0,)
+        if place.lane % QUARTER_LANES not in starts:
+            limit = f".{move.form.name} starts at the first lane of a quarter" + (
+                ", or 16 further on" if len(starts) > 1 else ""
+            )
+            problems.append(_lane_problem(place, limit, place.lane // 32 * 32))
+        step = self._split(move, split, problems)
+        for first in range(move.form.places):
+            problems += self._column_problems(place.column + first * step, move.columns)
+        if problems:
+            raise RuleError(problems)
+        matrix, lane, column = held.indices()
+        return place.lane + lane, place.column + column + matrix * step
+
+    @staticmethod
+    def _split(move: TmemMove, split: Any, problems: list[Violation]) -> int:
+        if split is None:
+            return move.columns
+        step = plain_int(split)
+        if move.form.places == 1 or not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            problems.append(_wrong(
+                "split", "split", f"split = {printed(split)} with .{move.form.name}", ".16x32bx2 alone has one, a number of columns",
+                "Leave it out.",
+            ))  # fmt: skip
+            return 0
+        return step
+
+    def _column_problems(self, first: int, columns: int) -> list[Violation]:
+        touched = f"columns {first} to {first + columns - 1}"
+        if first + columns > TMEM_COLUMNS:
+            return [
+                _wrong(
+                    "extent",
+                    "address",
+                    touched,
+                    f"columns end at {TMEM_COLUMNS - 1}",
+                    "Start further left, or move fewer.",
+                )
+            ]
+        if self.allocated[first : first + columns].all():
+            return []
+        return [
+            _wrong(
+                "unallocated",
+                "address",
+                touched,
+                f"this block has {self._listed() or 'no columns'}",
+                "Allocate them first.",
+            )
+        ]
+
+    def _listed(self) -> str:
+        return ", ".join(f"columns {first} to {first + columns - 1}" for first, columns in self.allocations)
+
+
+def _reduced(registers: Cells, operation: str, *options: str) -> Cells:
+    """The register that ld.red adds: the smallest or largest of the thread's own, as numbers of the type."""
+    numbers = registers.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[options[-1]])
+    if "abs" in options:
+        numbers = np.abs(numbers)
+    keeps_nan = options[-1] != "f32" or "nan" in options
+    reduce = {"min": np.minimum if keeps_nan else np.fmin, "max": np.maximum if keeps_nan else np.fmax}[operation]
+    found: Cells = reduce.reduce(numbers, axis=1, keepdims=True).view(np.uint32)
+    return found
+
+
+def _asked(direction: str, instruction: Any) -> tuple[TmemMove, Fragment, Any]:
+    name = instruction.strip().casefold() if isinstance(instruction, str) else ""
+    move = named_move(name if name.startswith("tcgen05") else f"tcgen05.{direction}.{name}")
+    if move.direction != direction:
+        raise broken(
+            "instruction",
+            "instruction",
+            move.opcode,
+            f"this is tcgen05.{direction}",
+            f"Use {'load' if move.direction == 'ld' else 'store'}.",
+        )
+    return move, fragment(move.opcode), TmemAddress.given
+
+
+def _wrong(rule: str, argument: str, found: str, limit: str, fix: str) -> Violation:
+    return Violation(f"tmem-{rule}", "error", argument, found, limit, fix)
+
+
+def _lane_problem(place: TmemAddress, limit: str, nearest: int) -> Violation:
+    return _wrong("lane", "address", f"lane {place.lane}", limit, f"Use lane {nearest}.")
+
+
+def _next_size(columns: Any) -> int:
+    wanted = plain_int(columns)
+    return next((each for each in ALLOC_COLUMNS if isinstance(wanted, int) and each >= wanted), ALLOC_COLUMNS[-1])
+
+
+def _bytes(smem: Any) -> Bytes:
+    given = as_array("smem", smem)
+    if given.dtype != np.uint8 or given.ndim != 1 or not given.size:
+        raise broken(
+            "array",
+            "smem",
+            f"an array of shape {given.shape}, {given.dtype}",
+            "bytes of shared memory",
+            "Give a uint8 array.",
+        )
+    return given

@@ -1,0 +1,144 @@
+"""Tensor memory (Blackwell): 128 lanes x 512 columns of 32-bit cells, and the word that names one.
+
+    bits   31 … 23    22 … 16    15 … 9    8 … 0           lane 96, column 37 = 0x00600025
+           0          lane       0         column
+
+              column 0    1    2   …  511
+    lane   0  ┌────┬────┬────┬─ ─┬────┐
+              │ 32 bits each     │    │   quarter 0: reached by warps 0, 4, 8 … of a block
+          32  ├────┼────┼────┼─ ─┼────┤
+              │                  │    │   quarter 1: warps 1, 5, 9 …
+          64  ├────┼────┼────┼─ ─┼────┤
+              │                  │    │   quarter 2
+          96  ├────┼────┼────┼─ ─┼────┤
+              │                  │    │   quarter 3
+         127  └────┴────┴────┴─ ─┴────┘
+
+Elements narrower than a cell, and scale factors, need a place inside it. So maps of this package count *bits*: a bit
+address is lane << 21 | column << 5 | bit of the cell, which is CuTe's way too; shifted right by 5 it is the address word.
+Everything about tensor memory is known from documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilescope.arch import Basis
+from tilescope.bits import WordField, WordFormat
+from tilescope.errors import RuleError, Violation, printed
+from tilescope.reading import integer, is_one_of, plain_int
+from tilescope.value import Value
+
+TMEM_LANES = 128
+TMEM_COLUMNS = 512
+CELL_BITS = 32
+QUARTER_LANES = 32  # what one warp of four reaches
+QUARTERS = TMEM_LANES // QUARTER_LANES
+LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
+
+
+def _lane_in_words(lane: int) -> str:
+    quarter = lane // QUARTER_LANES
+    return f"lane {lane} of {TMEM_LANES}: quarter {quarter}, reached by warps {quarter}, {quarter + 4}, {quarter + 8} …"
+
+
+# PTX ISA, "Tensor Memory Addressing". The fields have 16 bits each; the memory fills these.
+# fmt: off
+TMEM_WORD = WordFormat("tensor-memory address", 32, (
+    #          name      bits
+    WordField("column",   0,  8, says=lambda column: f"column {column} of {TMEM_COLUMNS}"),
+    WordField("lane",    16, 22, says=_lane_in_words),
+))
+# fmt: on
+_CUTE_SCALE_ID_BITS = {30, 31}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TmemAddress(Value):
+    """A cell of tensor memory.
+
+    >>> address = TmemAddress(96, 37)
+    >>> hex(address.encode()), TmemAddress.decode(0x600025) == address, address.quarter
+    ('0x600025', True, 3)
+    >>> print(address.moved(columns=4))
+    lane 96, column 41 (0x00600029)
+    """
+
+    lane: int
+    column: int
+
+    def __init__(self, lane: int = 0, column: int = 0) -> None:
+        values = {"lane": lane, "column": column}
+        problems = _range_problems(values)
+        if problems:
+            raise RuleError(problems)
+        for name, value in values.items():
+            object.__setattr__(self, name, plain_int(value))
+
+    @property
+    def basis(self) -> Basis:
+        """No card was asked."""
+        return "documented"
+
+    @property
+    def quarter(self) -> int:
+        """The 32 lanes it lies in: the warps that reach it have this number modulo 4."""
+        return self.lane // QUARTER_LANES
+
+    def moved(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
+        """The cell so many lanes and columns further; beyond the memory is refused, so that no column carries into the lane."""
+        return TmemAddress(self.lane + lanes, self.column + columns)
+
+    def encode(self) -> int:
+        """The 32-bit word, as tcgen05.alloc writes it and the instructions take it."""
+        return TMEM_WORD.encode({"lane": self.lane, "column": self.column})
+
+    @classmethod
+    def decode(cls, word: int) -> TmemAddress:
+        """The cell that a word names; a word that names none is refused.
+
+        >>> TmemAddress.decode(0x00100008).lane
+        16
+        """
+        problems = tmem_word_problems(word)
+        if problems:
+            raise RuleError(problems)
+        return cls(**TMEM_WORD.decode(integer("word", word)))
+
+    @classmethod
+    def given(cls, address: Any) -> TmemAddress:
+        """An address as it is, or the one in a word."""
+        return address if isinstance(address, TmemAddress) else cls.decode(address)
+
+    def __str__(self) -> str:
+        return f"lane {self.lane}, column {self.column} (0x{self.encode():08x})"
+
+
+def tmem_word_problems(word: Any) -> list[Violation]:
+    """Why a word is no address of tensor memory; empty where it is one."""
+    found = integer("word", word)
+    problems = TMEM_WORD.word_problems(found)
+    if problems or not (ones := TMEM_WORD.reserved_ones(found)):
+        return problems
+    fix = "Keep lane below 128 and column below 512."
+    if set(ones) <= _CUTE_SCALE_ID_BITS:
+        fix = "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
+    elif all(9 <= bit <= 15 for bit in ones):
+        fix = "Columns end at 511: a sum of columns ran over."
+    return [Violation(
+        "tmem-address", "error", "word", f"{found:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set",
+        "bits 16-22 are the lane and bits 0-8 the column; the others are zero", fix,
+    )]  # fmt: skip
+
+
+def _range_problems(values: dict[str, Any]) -> list[Violation]:
+    problems = []
+    for name, extent in (("lane", TMEM_LANES), ("column", TMEM_COLUMNS)):
+        value = values[name]
+        if not is_one_of(value, range(extent)):
+            problems.append(Violation(
+                "tmem-address", "error", name, f"{name} {printed(value)}", f"tensor memory has {name}s 0 to {extent - 1}",
+                "Stay inside.",
+            ))  # fmt: skip
+    return problems

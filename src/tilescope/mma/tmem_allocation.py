@@ -1,0 +1,159 @@
+"""Columns of tensor memory: whether all that a kernel wants fits, and where it lies.
+
+    tcgen05.alloc              one warp asks for 32, 64, 128, 256 or 512 columns, all lanes; it waits until they are free
+    tcgen05.relinquish_…       the block will not ask again, so that a second block on the SM need not wait for it
+    tcgen05.dealloc            with the address and the columns of the alloc; everything is freed before the kernel ends
+
+    column   0         128       256  260  264       512
+             │ D0      │ D1      │SFA │SFB │ free     │       one alloc of 512 columns; parts in the order in which they are given
+
+Accumulators that use half of each quarter (layouts C and F) share their columns: the second one starts at lane 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.mma.datapath import DATAPATHS
+from tilescope.mma.tmem_address import TMEM_COLUMNS
+from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.reading import entries
+from tilescope.value import Value
+
+ALLOC_COLUMNS = (32, 64, 128, 256, 512)
+_COPY_ALIGNMENT = 4  # columns: where tcgen05.cp writes, and metadata lies
+_UPPER_LANE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TmemPart(Value):
+    """One matrix of a budget: its columns, and the first of them; None where it found no room."""
+
+    name: str
+    operand: str
+    columns: int
+    first_column: int | None
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TmemBudget(Value):
+    """What a kernel keeps in tensor memory, and whether it fits.
+
+    >>> from tilescope.mma.tmem_layout import tmem_layout
+    >>> wide = tmem_layout((128, 256))
+    >>> budget = tmem_budget({"D0": wide, "D1": wide, "A": tmem_layout((128, 64), operand="A")})
+    >>> budget.fits, budget.columns, [part.first_column for part in budget.parts]
+    (False, 544, [0, 256, None])
+    >>> print(budget.violations[0])
+    tmem-budget: A needs 32 columns after 512 taken ones; tensor memory has 512 columns. Make an accumulator narrower, keep one \
+stage of it fewer, or leave A in shared memory.
+    """
+
+    parts: tuple[TmemPart, ...]
+    columns: int  # of all parts
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def basis(self) -> Basis:
+        """No card was asked."""
+        return "documented"
+
+    @property
+    def fits(self) -> bool:
+        """Whether all parts have their columns."""
+        return not self.violations
+
+    @property
+    def alloc_columns(self) -> int | None:
+        """What tcgen05.alloc has to be asked for: a power of two of at least 32; None where it does not fit."""
+        taken = [part.first_column + part.columns for part in self.parts if part.first_column is not None]
+        return next(each for each in ALLOC_COLUMNS if each >= max(taken, default=0)) if self.fits else None
+
+
+class _Cursor(NamedTuple):
+    column: int
+    half: tuple[int, int] | None  # columns whose upper lanes are free: first, how many
+
+
+def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
+    """A budget over layouts by name: accumulators, A, metadata, scale factors; (layout, count) stands for several alike.
+
+    >>> from tilescope.mma.scale_layout import scale_layout
+    >>> from tilescope.mma.tmem_layout import tmem_layout
+    >>> scales = scale_layout(128, 256, "nvfp4").tensor_memory("A")
+    >>> budget = tmem_budget({"D": (tmem_layout((128, 128)), 2), "SFA": scales})
+    >>> [(part.name, part.first_column, part.columns) for part in budget.parts], budget.alloc_columns
+    ([('D 0', 0, 128), ('D 1', 128, 128), ('SFA', 256, 16)], 512)
+    """
+    wanted = _listed(parts)
+    placed: list[TmemPart] = []
+    problems: list[Violation] = []
+    cursor, needed = _Cursor(0, None), 0
+    for name, layout in wanted:
+        part, cursor, taken = _placed(name, layout, cursor)
+        needed += taken
+        placed.append(part)
+        if part.first_column is None:
+            problems.append(_no_room(part, cursor.column))
+    return TmemBudget(tuple(placed), needed, tuple(problems))
+
+
+def _placed(name: str, layout: TmemLayout, cursor: _Cursor) -> tuple[TmemPart, _Cursor, int]:
+    """The part, where the next one may begin, and the columns that it adds."""
+    columns = layout.columns
+    shares = layout.operand == "D" and layout.datapath is not None and DATAPATHS[layout.datapath].is_half
+    if shares and cursor.half is not None and columns <= cursor.half[1]:
+        return TmemPart(name, layout.operand, columns, cursor.half[0], _UPPER_LANE), _Cursor(cursor.column, None), 0
+    first = cursor.column
+    if layout.operand in ("SFA", "SFB", "metadata"):
+        first = -(-first // _COPY_ALIGNMENT) * _COPY_ALIGNMENT
+    taken = first + columns - cursor.column
+    if first + columns > TMEM_COLUMNS:
+        return TmemPart(name, layout.operand, columns, None), cursor, taken
+    half = (first, columns) if shares else cursor.half
+    return TmemPart(name, layout.operand, columns, first), _Cursor(first + columns, half), taken
+
+
+def _no_room(part: TmemPart, taken: int) -> Violation:
+    fixes = {
+        "D": "Make an accumulator narrower, or keep one stage of it fewer.",
+        "A": "Make an accumulator narrower, keep one stage of it fewer, or leave A in shared memory.",
+    }
+    return Violation(
+        "tmem-budget", "error", part.name, f"{part.name} needs {part.columns} columns after {taken} taken ones",
+        f"tensor memory has {TMEM_COLUMNS} columns",
+        fixes.get(part.operand, "Make an accumulator narrower, or copy the scale factors of fewer k at a time."),
+    )  # fmt: skip
+
+
+def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
+    if not isinstance(parts, Mapping) or not parts:
+        raise broken(
+            "tmem-parts",
+            "parts",
+            printed(parts),
+            "layouts of tensor memory by name",
+            'Give such as {"D": tmem_layout((128, 256))}.',
+        )
+    found: list[tuple[str, TmemLayout]] = []
+    problems = []
+    for name, given in parts.items():
+        layout, count = given, 1
+        if not isinstance(given, TmemLayout):
+            pair = entries(given, 3) or [None]
+            layout, count = pair if len(pair) == 2 else (None, 1)
+        if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
+            problems.append(Violation(
+                "tmem-parts", "error", str(name), printed(given), "a layout of tensor memory, or (layout, count)",
+                "Make one with tmem_layout.",
+            ))  # fmt: skip
+        else:
+            found += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]
+    if problems:
+        raise RuleError(problems)
+    return found

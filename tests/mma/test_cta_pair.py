@@ -1,0 +1,59 @@
+"""Clusters of pairs: shares cover the product, multicast brings every block its part, commits reach every writer."""
+
+import numpy as np
+import pytest
+
+from tilescope.errors import RuleError
+from tilescope.mma.cta_pair import pair_shares
+
+CLUSTERS = [(2, 1), (2, 2), (4, 1), (4, 2), (2, 4), (4, 4), (8, 2)]
+
+
+def members(mask):
+    return [rank for rank in range(16) if mask >> rank & 1]
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize(("m", "n"), [(128, 64), (256, 128)])
+def test_a_cluster_multiplies_with_what_multicast_brings(cluster, m, n):
+    """Each block brings a slice of its part and sends it to all that hold the same; the pair multiplies what arrived."""
+    shares = pair_shares(cluster, m, n)
+    rows, columns, k = cluster[0] // 2 * m, cluster[1] * n, 16
+    random = np.random.default_rng(0)
+    a, b = random.integers(-4, 5, (rows, k)), random.integers(-4, 5, (columns, k))
+    held = [{"a": np.full((m // 2, k), 99), "b": np.full((n // 2, k), 99)} for _ in shares]
+    for share in shares:
+        for name, whole, (first, end), mask in (
+            ("a", a, share.a_rows, share.a_multicast),
+            ("b", b, share.b_columns, share.b_multicast),
+        ):
+            group = members(mask)
+            assert share.rank in group
+            pieces = np.array_split(np.arange(end - first), len(group))
+            piece = pieces[group.index(share.rank)]
+            for other in group:
+                held[other][name][piece] = whole[first:end][piece]
+    d = np.full((rows, columns), 99)
+    for share in shares:
+        leader = share.rank - share.rank % 2
+        both = np.concatenate([held[leader]["b"], held[leader + 1]["b"]])
+        d[slice(*share.d_rows), slice(*share.d_columns)] = held[share.rank]["a"] @ both.T
+    assert (d == a @ b.T).all()
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_a_commit_reaches_everybody_who_writes_into_the_pair(cluster):
+    shares = pair_shares(cluster, 256, 128)
+    for share in shares:
+        pair = {share.rank - share.rank % 2, share.rank - share.rank % 2 + 1}
+        writers = {other.rank for other in shares if pair & {*members(other.a_multicast), *members(other.b_multicast)}}
+        assert set(members(share.commit)) >= writers
+    assert [share.is_leader for share in shares] == [rank % 2 == 0 for rank in range(len(shares))]
+
+
+@pytest.mark.parametrize(
+    "arguments", [((3, 1), 128, 64), ((8, 4), 128, 64), ((2, 1), 64, 64), ((2, 1), 128, 24), (None, 128, 64)]
+)
+def test_what_is_no_cluster_of_pairs_is_refused(arguments):
+    with pytest.raises(RuleError):
+        pair_shares(*arguments)

@@ -1,0 +1,161 @@
+"""Products by tcgen05: every kind, one block and a pair, scale factors, masked lanes, on index and random matrices."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError
+from tilescope.mma.emulation import emulate_mma
+from tilescope.mma.tcgen05_emulation import tcgen05_product
+from tilescope.mma.tmem_layout import tmem_layout
+
+# One type of each kind that has no scale factors, and the kinds that have.
+PLAIN = ["bf16", "f16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "s8", "u8"]
+SCALED = [
+    ("mxfp8", "e4m3"), ("mxfp8", "e5m2"), ("mxfp8", "e2m3"), ("mxfp8", "e3m2"),
+    ("mxfp4", "e2m1"), ("nvfp4", "e2m1"), ("mxf4nvf4.2X", "e2m1"), ("mxf4nvf4.4X", "e2m1"),
+]  # fmt: skip
+SHAPES = [(1, 128, 64), (1, 256, 96), (2, 128, 64), (2, 256, 64), (2, 512, 128)]  # cta_group, m, n
+SMALL = np.array([0, 0.5, 1, 1.5, 2, 3, -0.5, -1, -1.5, -2, -3, 4])  # all of them exact in e2m1 too
+
+
+def elements(data_type, shape, random):
+    row = DataType.named(data_type)
+    if not row.is_float:
+        low = 0 if row.name.startswith("u") else -7
+        return random.integers(low, 8, shape).astype(row.numpy)
+    return random.choice(SMALL, shape).astype(row.numpy)
+
+
+def scale_bytes(kind, shape, random):
+    if kind == "nvfp4":
+        return random.choice([0.5, 1, 1.5, 2, 3, 448], shape).astype(ml_dtypes.float8_e4m3fn)
+    return random.integers(120, 135, shape).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
+
+
+def plainly_scaled(a, b, a_scales, b_scales):
+    """Block by block: the sum of the products of a block, times both scales."""
+    blocks = a_scales.shape[1]
+    d = np.zeros((a.shape[0], b.shape[1]))
+    for number, (part_a, part_b) in enumerate(zip(np.split(a, blocks, axis=1), np.split(b, blocks), strict=True)):
+        d += np.outer(a_scales[:, number], b_scales[:, number]) * (part_a @ part_b)
+    return d
+
+
+@pytest.mark.parametrize(("group", "m", "n"), SHAPES)
+@pytest.mark.parametrize("data_type", PLAIN)
+def test_products_of_all_kinds_are_right(data_type, group, m, n):
+    random = np.random.default_rng(m + n)
+    k = 256 // DataType.named(data_type).smem_bits * 4
+    a, b = elements(data_type, (m, k), random), elements(data_type, (k, n), random)
+    d = emulate_mma(a, b, data_type=data_type, consumer="tcgen05", swizzle="128B", cta_group=group)
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    assert d.dtype == (np.float32 if DataType.named(data_type).is_float else np.int32)
+    assert (d == wanted).all()
+
+
+@pytest.mark.parametrize(("group", "m", "n"), SHAPES)
+@pytest.mark.parametrize(("kind", "data_type"), SCALED)
+def test_scaled_products_are_right(kind, data_type, group, m, n):
+    random = np.random.default_rng(m + n)
+    block = 16 if kind in ("nvfp4", "mxf4nvf4.4X") else 32
+    k = 256
+    a, b = elements(data_type, (m, k), random), elements(data_type, (k, n), random)
+    a_scales, b_scales = (scale_bytes(kind, (extent, k // block), random) for extent in (m, n))
+    d = emulate_mma(
+        a, b, data_type=data_type, consumer="tcgen05", swizzle="128B", cta_group=group, scale_kind=kind,
+        a_scales=a_scales, b_scales=b_scales,
+    )  # fmt: skip
+    wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
+    assert (d == wanted.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(("m", "group"), [(64, 1), (128, 1), (256, 1), (128, 2), (256, 2)])
+def test_an_index_matrix_comes_out_where_it_went_in(m, group):
+    index = np.arange(m * 64).reshape(m, 64).astype(np.float32)  # times the identity: every element says where it was
+    index %= 2048
+    d = emulate_mma(index, np.eye(64, dtype=np.float32), data_type="f16", consumer="tcgen05", cta_group=group)
+    assert (d == index).all()
+
+
+@pytest.mark.parametrize("operand", ["A", "B"])
+@pytest.mark.parametrize("group", [1, 2])
+def test_every_scale_reaches_its_own_row_and_block(operand, group):
+    """Ones everywhere but in one block; its scale alone decides what comes out."""
+    m, n, k, block = 256, 256, 128, 16
+    random = np.random.default_rng(7)
+    changed = random.integers(0, (m, k // block), (8, 2))
+    for row, number in changed.tolist():
+        a, b = np.ones((m, k)), np.ones((k, n))
+        scales = {"A": np.full((m, k // block), 1.0), "B": np.full((n, k // block), 1.0)}
+        scales[operand][row, number] = 448
+        d = emulate_mma(
+            a, b, data_type="e2m1", consumer="tcgen05", swizzle="64B", cta_group=group, scale_kind="nvfp4",
+            a_scales=scales["A"].astype(ml_dtypes.float8_e4m3fn), b_scales=scales["B"].astype(ml_dtypes.float8_e4m3fn),
+        )  # fmt: skip
+        wanted = np.full((m, n), float(k))
+        line = (row, slice(None)) if operand == "A" else (slice(None), row)
+        wanted[line] += block * 447
+        assert (d == wanted).all(), (row, number)
+
+
+def test_d_is_added_to_what_was_there():
+    a, b, c = np.ones((128, 64)), np.ones((64, 32)), np.arange(128 * 32).reshape(128, 32)
+    assert (emulate_mma(a, b, data_type="bf16", consumer="tcgen05", c=c) == 64 + c).all()
+    assert (emulate_mma(a, b, data_type="bf16", consumer="wgmma", c=c) == 64 + c).all()
+
+
+@pytest.mark.parametrize(("m", "group"), [(64, 1), (128, 1), (128, 2), (256, 2)])
+def test_disabled_lanes_keep_their_accumulator(m, group):
+    n, masks = 64, (0x0000FFFF, 0, 1, 0x80000000) if group == 1 else (1, 0, 0, 0, 0, 0xFFFFFFFF, 2, 0)
+    a, b, c = np.ones((m, 64)), np.ones((64, n)), -np.ones((m, n))
+    d = emulate_mma(a, b, data_type="bf16", consumer="tcgen05", cta_group=group, c=c, disable_output_lane=masks)
+    layout = tmem_layout((m, n), cta_group=group)
+    for row in range(m):
+        for column in range(0, n, 7):
+            place = layout.place(row, column)
+            masked = masks[4 * place.cta + place.lanes[0] // 32] >> place.lanes[0] % 32 & 1
+            assert d[row, column] == (-1 if masked else 63), (row, column)
+
+
+def test_a_pair_shares_rows_and_columns_out():
+    product = tcgen05_product(512, 128, DataType.named("bf16"), 2, None)
+    assert (product.m, product.n) == (256, 128)
+    rows = [product.rows_of(cta, 512) for cta in (0, 1)]
+    assert sorted(np.concatenate(rows).tolist()) == list(range(512))
+    assert rows[0][[0, 127, 128]].tolist() == [0, 127, 256]
+    assert rows[1][[0, 127, 128]].tolist() == [128, 255, 384]
+    assert product.columns_of(1, 128).tolist() == list(range(64, 128))
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"cta_group": 3}, "mma-group"),
+        ({"cta_group": 2, "consumer": "wgmma"}, "mma-group"),
+        ({"scale_kind": "nvfp4"}, "mma-scales"),
+        ({"scale_kind": "mxfp9", "a_scales": 1, "b_scales": 1}, "unknown-name"),
+        (
+            {"scale_kind": "mxfp8", "a_scales": np.ones((128, 3), np.uint8), "b_scales": np.ones((64, 2), np.uint8)},
+            "mma-scales",
+        ),
+        ({"disable_output_lane": (1, 2)}, "mma-lanes"),
+        ({"disable_output_lane": (1 << 32, 0, 0, 0)}, "mma-lanes"),
+        ({"c": np.zeros((3, 3))}, "mma-matrix"),
+    ],
+)
+def test_what_no_instruction_does_is_refused(options, rule):
+    a, b = np.ones((128, 64)), np.ones((64, 64))
+    with pytest.raises(RuleError) as caught:
+        emulate_mma(a, b, **{"data_type": "e4m3", "consumer": "tcgen05", "swizzle": "64B"} | options)
+    assert caught.value.violations[0].rule == rule
+
+
+def test_scales_with_a_sign_are_refused():
+    scales = np.full((128, 4), 0x80, np.uint8)
+    with pytest.raises(RuleError, match="sign"):
+        emulate_mma(
+            np.ones((128, 64)), np.ones((64, 128)), data_type="e2m1", consumer="tcgen05", swizzle="32B", scale_kind="nvfp4",
+            a_scales=scales, b_scales=scales,
+        )  # fmt: skip

@@ -1,0 +1,129 @@
+"""compatible() on tensor memory: each usual mistake is named, and the cure it names is one."""
+
+import pytest
+
+from tilescope.errors import RuleError
+from tilescope.mma.agreement import compatible
+from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tcgen05_loop import tcgen05_descriptors
+from tilescope.mma.tensor_memory import TensorMemory
+from tilescope.mma.tmem_address import TmemAddress
+from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.tensor_map import TensorMap
+
+LOAD = "tcgen05.ld.32x32b.x64"
+
+
+@pytest.mark.parametrize("warp", range(8))
+@pytest.mark.parametrize("quarter", range(4))
+def test_a_wrong_lane_quarter_is_named_and_cured(warp, quarter):
+    d = tmem_layout((128, 64), address=TmemAddress(0, 8))
+    asked = TmemAddress(32 * quarter, 8)
+    found = compatible(d, LOAD, warp=warp, address=asked)
+    assert bool(found) == (warp % 4 == quarter)
+    memory = TensorMemory().alloc(128)
+    if found:
+        assert found.sentence == f"Warp {warp} loads rows {32 * quarter} to {32 * quarter + 31} of D."
+        assert memory.load(LOAD, asked, warp=warp).shape == (32, 64)
+    else:
+        assert found.cause == "lane-quarter"
+        assert "Lane quarter" in str(found)
+        assert compatible(d, LOAD, warp=warp, address=found.correction)
+        with pytest.raises(RuleError, match="tmem-quarter"):
+            memory.load(LOAD, asked, warp=warp)
+
+
+def test_other_mistakes_of_loads():
+    half = tmem_layout((64, 64))
+    assert (
+        str(compatible(half, LOAD, warp=1, address=TmemAddress(32)))
+        == "Warp 1 loads rows 16 to 31 of D, in 16 of 32 lanes."
+    )
+    assert (
+        compatible(half, "tcgen05.ld.16x256b.x8", warp=1, address=TmemAddress(48)).cause == "lane-start"
+    )  # nothing lies there
+    assert compatible(half, LOAD, warp=0, address=TmemAddress(4)).cause == "lane-start"
+    assert compatible(half, LOAD, warp=0, address=TmemAddress(0, 64)).cause == "columns"
+    assert compatible(half, "tcgen05.ld.32x32b.x16.pack::16b", warp=0).cause == "packing"
+    narrow = tmem_layout((64, 64), data_type="f16")
+    assert compatible(narrow, "tcgen05.ld.32x32b.x16.pack::16b", warp=0)
+    pair = tmem_layout((128, 64), cta_group=2)  # layout B: columns 32 to 63 of n in the lower lanes
+    assert (
+        str(compatible(pair, "tcgen05.ld.32x32b.x32", warp=2, address=TmemAddress(64)))
+        == "Warp 2 loads rows 0 to 31 of D."
+    )
+
+
+@pytest.mark.parametrize(("kind", "k"), [("mxfp8", 32), ("mxfp4", 64), ("nvfp4", 64)])
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_a_wrong_scale_id_or_column_is_named(kind, k, operand):
+    scales = scale_layout(128, 512, kind)
+    row = scales.format
+    for step in scales.steps():
+        for scale_id in row.ids(k):
+            descriptor = InstructionDescriptor(
+                row.mma_kind, 128, 128, a_type="e4m3" if kind == "mxfp8" else "e2m1", scale_type=row.scale_type,
+                a_scale_id=scale_id, b_scale_id=scale_id,
+            )  # fmt: skip
+            found = compatible(scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column))
+            assert bool(found) == (scale_id == step.scale_id)
+            if not found:
+                assert (found.cause, found.scale_id) == ("scale-id", step.scale_id)
+                assert f"{operand.lower()}_scale_id={step.scale_id}" in str(found)
+            elsewhere = compatible(
+                scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column + 4)
+            )
+            assert elsewhere.cause == "scale-column"
+            assert elsewhere.correction == TmemAddress(0, step.column)
+
+
+def test_scales_of_another_kind_are_named():
+    descriptor = InstructionDescriptor("mxf4", 128, 128)
+    assert compatible(scale_layout(128, 256, "nvfp4"), descriptor, operand="A", k=0).cause == "scale-type"
+
+
+def test_a_wrong_atom_order_is_named():
+    scales = scale_layout(256, 512, "nvfp4")  # 2 x 8 atoms
+    right = scales.copies(smem_address=0x4000, address=TmemAddress(0, 128))
+    assert compatible(scales, right, operand="B")
+    down, along = scales.atoms
+    exchanged = [  # atoms of the rows follow each other in shared memory, instead of those of k
+        (Tcgen05Descriptor(0x4000 + (word * down + row) * 512, leading_bytes=0, stride_bytes=128, swizzle="none"),
+         TmemAddress(0, 128 + 8 * word + 4 * row))
+        for word in range(along) for row in range(down)
+    ]  # fmt: skip
+    found = compatible(scales, exchanged, operand="B")
+    assert found.cause == "atom-order"
+    assert str(found).startswith("Atom order: column 132 gets atom 1 (rows from 0, blocks from 4)")
+    assert found.correction == TmemAddress(0, 132)
+    assert compatible(scales, [each[1:] for each in right[:-1]], operand="B").cause == "atom-missing"
+    wide = [(Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=256, swizzle="none"), 0)]
+    assert compatible(scales, wide, operand="B").cause == "atom-rows"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("first", [0, 64, 128, 192])
+def test_a_half_of_b_in_the_wrong_block_is_named(rank, first):
+    b = TensorMap("bf16", (64, 256), (128,), (64, 64), swizzle="128B")
+    loop = tcgen05_descriptors((64, 64), "bf16", swizzle="128B", operand="B", cta_group=2)
+    found = compatible(b, loop, cta_rank=rank, copies=[((0, first), 0)])
+    belongs = first // 64 % 2
+    assert bool(found) == (belongs == rank)
+    if not found:
+        own = first // 128 * 128 + 64 * rank
+        assert found.cause == "pair-half"
+        assert f"Copy from coordinate {own}." in found.sentence
+        assert compatible(b, loop, cta_rank=rank, copies=[((0, own), 0)])
+
+
+def test_junk_is_refused():
+    d, scales = tmem_layout((128, 64)), scale_layout(128, 256, "nvfp4")
+    for arguments, options in (
+        ((d, LOAD), {"warp": -1}), ((d, LOAD), {}), ((d, None), {"warp": 0}), ((d, LOAD), {"warp": 0, "address": "x"}),
+        ((scales, None), {"operand": "A"}), ((scales, []), {"operand": "A"}), ((scales, scales.copies()), {}),
+        ((scales, InstructionDescriptor("mxf4nvf4", 128, 128)), {"operand": "A", "k": 3}),
+    ):  # fmt: skip
+        with pytest.raises(RuleError):
+            compatible(*arguments, **options)
