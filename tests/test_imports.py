@@ -25,6 +25,7 @@ ORDER = (
     "mma",
     "smem",
     "notation",
+    "pipeline",
     "planner",
     "emitter",
     "view",

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
+        FaultError,
         IllegalInstructionError,
+        LaunchFailureError,
+        MisalignedAddressError,
         PlanError,
         RuleError,
         TensorMapError,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
+    from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
     from tilescope.tma import (
         Identification,
         Trace,
+        bulk_load,
+        bulk_store,
         gather4,
         identify,
         load,
@@ -76,6 +82,8 @@ _MODULE = {
     "ARCH": "arch",
     "Arch": "arch",
     "bank_report": "smem.report",
+    "bulk_load": "tma",
+    "bulk_store": "tma",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
     "compatible": "mma.agreement",
@@ -87,6 +95,7 @@ _MODULE = {
     "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
     "emulate_mma": "mma.emulation",
+    "FaultError": "errors",
     "find_layouts": "smem.search",
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
@@ -101,11 +110,14 @@ _MODULE = {
     "inspect_tensor_map": "tensor_map",
     "Inspection": "tensor_map",
     "InstructionDescriptor": "mma.instruction_descriptor",
+    "LaunchFailureError": "errors",
     "Layout": "layout",
     "ldmatrix": "mma.ldmatrix",
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "Mbarrier": "pipeline.mbarrier",
+    "MisalignedAddressError": "errors",
     "NOTATION": "notation",
     "OperandTile": "mma.canonical",
     "parse_layout": "notation",
@@ -157,6 +169,7 @@ __all__ = [
     "Conversion",
     "DataType",
     "DeviceError",
+    "FaultError",
     "Fragment",
     "GemmPlan",
     "Identification",
@@ -165,7 +178,10 @@ __all__ = [
     "Im2colWideMap",
     "Inspection",
     "InstructionDescriptor",
+    "LaunchFailureError",
     "Layout",
+    "Mbarrier",
+    "MisalignedAddressError",
     "OperandTile",
     "Plan",
     "PlanError",
@@ -186,6 +202,8 @@ __all__ = [
     "WgmmaDescriptor",
     "WgmmaLoop",
     "bank_report",
+    "bulk_load",
+    "bulk_store",
     "canonical_layout",
     "compatible",
     "convert_layout",

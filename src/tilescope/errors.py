@@ -9,7 +9,10 @@ Exceptions carry all violations of a call at once, so that one run names every m
     TilescopeError
     ├── RuleError (also a ValueError)         .violations
     │   ├── TensorMapError                    the driver would answer INVALID_VALUE
-    │   ├── IllegalInstructionError           the map is fine, this use of it kills the context
+    │   ├── FaultError                        the chip answers with a fault that kills the context; .code
+    │   │   ├── IllegalInstructionError       715
+    │   │   ├── MisalignedAddressError        716
+    │   │   └── LaunchFailureError            719
     │   └── PlanError                         no candidate is left
     └── DeviceError (also a RuntimeError)     the card, the driver or a package is missing
 """
@@ -141,12 +144,44 @@ class TensorMapError(RuleError):
     """
 
 
-class IllegalInstructionError(RuleError):
-    """A use of a sound tensor map that the chip answers with an illegal instruction.
+class FaultError(RuleError):
+    """What the chip answers with a fault that kills the CUDA context; `.code` is the driver's error code.
 
-    >>> issubclass(IllegalInstructionError, RuleError)  # so it carries `.violations`
+    >>> issubclass(FaultError, RuleError)  # so it carries `.violations`
     True
     """
+
+    code: ClassVar[int]
+
+
+class IllegalInstructionError(FaultError):
+    """A use of a sound tensor map that the chip answers with an illegal instruction.
+
+    >>> IllegalInstructionError.code
+    715
+    """
+
+    code = 715
+
+
+class MisalignedAddressError(FaultError):
+    """An address that the chip answers with "misaligned address".
+
+    >>> MisalignedAddressError.code
+    716
+    """
+
+    code = 716
+
+
+class LaunchFailureError(FaultError):
+    """A use of a barrier that the chip answers with "unspecified launch failure".
+
+    >>> LaunchFailureError.code
+    719
+    """
+
+    code = 719
 
 
 class PlanError(RuleError):

@@ -30,6 +30,7 @@ _DRAWN_BY = {
     "instruction_word": "descriptor_view:draw_descriptor_word",
     "layout_search": "banks_view:draw_layout_search",
     "map_report": "tensor_map_view:draw_map_report",
+    "mbarrier": "mbarrier_view:draw_mbarrier",
     "operand_tile": "operand_view:draw_operand_tile",
     "plan": "plan_view:draw_plan",
     "plan_report": "plan_view:draw_plan_report",
