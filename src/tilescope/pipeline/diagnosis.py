@@ -1,0 +1,216 @@
+"""Why nobody moves any more: from the state of a hang to the one count, byte or parity behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilescope.errors import in_number
+from tilescope.pipeline.machine import Machine
+from tilescope.pipeline.mistake import Mistake
+from tilescope.pipeline.program import NONE, Action
+from tilescope.pipeline.wording import action_text, phase_text
+
+_LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
+
+
+def diagnosed(machine: Machine) -> Mistake:
+    """The mistake behind a state in which no agent can act and nothing is under way."""
+    blocked = [(agent, action) for agent in range(machine.agents) if (action := machine.current(agent)) is not None]
+    waits = [(agent, action.barriers[0], action.number) for agent, action in blocked if action.op in ("wait", "tail")]
+    for explain in (_registers, _meetings):
+        for agent, action in blocked:
+            if (found := explain(machine, agent, action)) is not None:
+                return found
+    for cause in (_bytes, _count, _nobody, _parity, _start):
+        for agent, barrier, parity in waits:
+            if (found := cause(machine, agent, barrier, parity)) is not None:
+                return found
+    return _circle(machine, blocked)
+
+
+def _registers(machine: Machine, agent: int, action: Action) -> Mistake | None:
+    if action.op != "registers":
+        return None
+    who = machine.program.agents[agent]
+    need, free = machine._register_need(agent, action), machine.pool[who.rank]
+    return Mistake(
+        "pipeline-registers", "hang", who.name,
+        f"{who.name} asks for {action.number} registers a thread, {need} more, and the block's pool has {free}",
+        "setmaxnreg.inc waits for ever", "Let the sum over all warpgroups stay within the registers at entry.",
+    )  # fmt: skip
+
+
+def _meetings(machine: Machine, agent: int, action: Action) -> Mistake | None:
+    if action.op not in ("sync", "cluster"):
+        return None
+    program = machine.program
+    key = (NONE, 0) if action.op == "cluster" else (program.agents[agent].rank, action.number)
+    meeting = machine.meetings[key]
+    missing = [
+        each
+        for each in range(machine.agents)
+        if each not in meeting.arrived and not machine.left[each]
+        and any(later.op in (action.op, "bar_arrive") and later.number == action.number for later in _coming(machine, each))
+    ]  # fmt: skip
+    if missing:  # somebody would come, and is held up elsewhere
+        return None
+    names = ", ".join(program.agents[each].name for each in meeting.arrived)
+    came = sum(program.agents[each].warp_threads for each in meeting.arrived)
+    if meeting.threads is None:
+        absent = [program.agents[each].name for each in range(machine.agents) if not machine.left[each] and each not in meeting.arrived]  # fmt: skip
+        return Mistake(
+            "pipeline-sync", "hang", meeting.name, f"{names} wait at the cluster barrier, and {', '.join(absent)} never comes there",
+            "they wait for ever", "Let every role of every block arrive there.",
+        )  # fmt: skip
+    return Mistake(
+        "pipeline-sync", "hang", meeting.name, f"{meeting.name} waits for {meeting.threads} threads and {came} come ({names})",
+        "it never ends", f"Let it count {came}, or let the others come too.",
+    )  # fmt: skip
+
+
+def _bytes(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+    """All arrived, and the bytes do not match."""
+    tx = machine.tx[barrier]
+    if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
+        return None
+    name, phase, notes = machine.program.barrier_name(barrier), machine.phase[barrier], machine.notes[barrier]
+    expected = sum(note.amount for note in notes if note.op == "expect")
+    brought = sum(note.amount for note in notes if note.op == "bytes")
+    return Mistake(
+        "pipeline-bytes", "hang", name, f"{name}, phase {phase} expects {expected} bytes, the copies bring {brought}",
+        "it never ends", f"Expect {brought} bytes.",
+    )  # fmt: skip
+
+
+def _count(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+    """Everyone who ever arrives there has arrived in this phase, and it wants more."""
+    pending = machine.pending[barrier]
+    came = [note for note in machine.notes[barrier] if note.op == "arrive"]
+    arrivers = {each for each in range(machine.agents) if _arrives(machine, each, barrier)} | {
+        note.agent for note in came
+    }
+    if pending == 0 or not came or not arrivers <= {note.agent for note in came}:
+        return None
+    name, expected = machine.program.barrier_name(barrier), machine.expected[barrier]
+    total = sum(note.amount for note in came)
+    added = sum(note.amount for note in machine.notes[barrier] if note.op == "more")
+    names = ", ".join(dict.fromkeys(machine.program.agents[note.agent].name for note in came))
+    if added:
+        return Mistake(
+            "pipeline-arrivals", "hang", name,
+            f"{name} counts {expected}, and cp.async.mbarrier.arrive without .noinc adds the {added} arrivals that it takes back ({names})",
+            "it never ends", "Use .noinc, or count these arrivals not at all.",
+        )  # fmt: skip
+    return Mistake(
+        "pipeline-arrivals", "hang", name, f"{name} counts {expected} and {in_number(total, 'arrival')} in phase {machine.phase[barrier]} come from {names}",
+        "it never ends", f"Initialise it with {total}, or let {pending} more arrive.",
+    )  # fmt: skip
+
+
+def _nobody(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+    """Arrivals are missing and nobody will make them."""
+    if machine.pending[barrier] == 0 or any(_arrives(machine, each, barrier) for each in range(machine.agents)):
+        return None
+    program = machine.program
+    name, who, expected = program.barrier_name(barrier), program.agents[agent].name, machine.expected[barrier]
+    phase, came, tx = machine.phase[barrier], expected - machine.pending[barrier], machine.tx[barrier]
+    if tx < 0:
+        return Mistake(
+            "pipeline-receiver", "hang", name, f"{name}, phase {phase} gets {-tx} bytes that nobody expects there, and {came} of {expected} arrivals",
+            "it never ends", "Let every block that receives bytes arm its own barrier with all that lands in it.",
+        )  # fmt: skip
+    if phase and came == 0:
+        fix = f"Let somebody arrive once more, or let {who} wait once less."
+    else:
+        fix = (
+            f"Initialise it with {came}, or let {machine.pending[barrier]} more arrive."
+            if came
+            else "Let somebody arrive there."
+        )
+    return Mistake(
+        "pipeline-arrivals", "hang", name, f"{who} waits for phase {phase} of {name}, which has {came} of {expected} arrivals, and nobody arrives there any more",
+        "it never ends", fix,
+    )  # fmt: skip
+
+
+def _parity(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+    """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
+    behind = machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
+    if behind < 1:
+        return None
+    name, who, phase = machine.program.barrier_name(barrier), machine.program.agents[agent].name, machine.phase[barrier]
+    arrivers, expected = machine.arrivers[barrier], machine.expected[barrier]
+    if behind > 1 and len(arrivers) > expected:
+        names = ", ".join(machine.program.agents[each].name for each in arrivers)
+        return Mistake(
+            "pipeline-arrivals", "hang", name, f"{name} counts {expected} and {len(arrivers)} roles arrive ({names})",
+            f"its phases end too soon, and {who} misses one and waits for ever", f"Initialise it with {len(arrivers)}.",
+        )  # fmt: skip
+    if behind > 1:
+        return Mistake(
+            "pipeline-late", "hang", name, f"{who} waits with parity {parity} on {name}, where {behind} phases have ended since it last passed",
+            "it missed its phase and waits for ever", f"Let an arrival of {who} hold the barrier back: count it on the barrier that frees the slot.",
+        )  # fmt: skip
+    return Mistake(
+        "pipeline-parity", "hang", name, f"{who} waits on {name} with parity {parity}, and phase {phase - 1} has ended already: parity {1 - parity} would pass",
+        "it waits for ever", "Take the parity from uses of the stage over the whole kernel: (i / stages) % 2, and that XOR 1 for a producer.",
+    )  # fmt: skip
+
+
+def _start(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+    """A role that fills slots waits for the first phase of a barrier that only its readers end."""
+    program = machine.program
+    fills = any(step.op in ("copy", "write") for step in program.agents[agent].role.all_steps())
+    if machine.phase[barrier] or parity or not fills or (agent, barrier) in machine.last_pass:
+        return None
+    if any(note.op in ("expect", "bytes") for note in machine.notes[barrier]):
+        return None
+    name, who = program.barrier_name(barrier), program.agents[agent].name
+    return Mistake(
+        "pipeline-start", "hang", name, f"{who} starts with parity 0 on {name}", "it waits for a slot nobody will free",
+        "Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop.",
+    )  # fmt: skip
+
+
+def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> Mistake:
+    program = machine.program
+    said = []
+    for agent, action in blocked[:4]:
+        state = f" ({phase_text(machine, action.barriers[0])})" if action.op in ("wait", "tail") else ""
+        said.append(f"{program.agents[agent].name} in {action_text(program, action)}{state}")
+    more = f" and {len(blocked) - 4} more" if len(blocked) > 4 else ""
+    return Mistake(
+        "pipeline-circle", "hang", program.agents[blocked[0][0]].name, f"every role waits: {'; '.join(said)}{more}",
+        "nobody moves any more", "Let the first of them go on without the others.",
+    )  # fmt: skip
+
+
+def _coming(machine: Machine, agent: int) -> Iterator[Action]:
+    """What an agent would still do."""
+    if machine.left[agent]:
+        return
+    for number in range(machine.pc[agent], machine.pc[agent] + _LOOKAHEAD):
+        action = machine.steps[agent].peek(number)
+        if action is None:
+            return
+        yield action
+
+
+def _arrives(machine: Machine, agent: int, barrier: int) -> bool:
+    """Whether an agent would still arrive at a barrier."""
+    return any(
+        barrier in action.barriers and (action.op in ("arrive", "release", "cp_arrive", "commit") or (action.op == "expect" and action.flag))
+        for action in _coming(machine, agent)
+    )  # fmt: skip
+
+
+def _bytes_to_come(machine: Machine, barrier: int) -> int:
+    """Bytes that held-up agents would still bring for the running phase."""
+    total = 0
+    for agent in range(machine.agents):
+        for action in _coming(machine, agent):
+            if action.op == "expect" and barrier in action.barriers:
+                break
+            if action.op == "copy":
+                total += action.number * action.barriers.count(barrier)
+    return total
