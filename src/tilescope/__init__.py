@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
     from tilescope.pipeline.mbarrier import Mbarrier
+    from tilescope.pipeline.simulation import simulate
     from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
+    from tilescope.planner.pipelines import plan_pipeline
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -124,6 +126,7 @@ _MODULE = {
     "Plan": "planner",
     "plan": "planner",
     "plan_gemm": "planner",
+    "plan_pipeline": "planner.pipelines",
     "PlanError": "errors",
     "PlanReport": "planner",
     "Rule": "tensor_map",
@@ -131,6 +134,7 @@ _MODULE = {
     "RULES": "tensor_map",
     "scatter4": "tma",
     "SharedLayout": "notation",
+    "simulate": "pipeline.simulation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
     "spell_layout": "notation",
@@ -223,7 +227,9 @@ __all__ = [
     "parse_layout",
     "plan",
     "plan_gemm",
+    "plan_pipeline",
     "scatter4",
+    "simulate",
     "spell_layout",
     "stmatrix",
     "store",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tilescope.errors import in_number
 from tilescope.pipeline.machine import Machine
@@ -11,19 +12,30 @@ from tilescope.pipeline.program import NONE, Action
 from tilescope.pipeline.wording import action_text, phase_text
 
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
+_ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
+
+
+class _Wait(NamedTuple):
+    """A wait that never passes."""
+
+    agent: int
+    barrier: int
+    parity: int
 
 
 def diagnosed(machine: Machine) -> Mistake:
     """The mistake behind a state in which no agent can act and nothing is under way."""
     blocked = [(agent, action) for agent in range(machine.agents) if (action := machine.current(agent)) is not None]
-    waits = [(agent, action.barriers[0], action.number) for agent, action in blocked if action.op in ("wait", "tail")]
+    waits = [
+        _Wait(agent, action.barriers[0], action.number) for agent, action in blocked if action.op in ("wait", "tail")
+    ]
     for explain in (_registers, _meetings):
         for agent, action in blocked:
             if (found := explain(machine, agent, action)) is not None:
                 return found
     for cause in (_bytes, _count, _nobody, _parity, _start):
-        for agent, barrier, parity in waits:
-            if (found := cause(machine, agent, barrier, parity)) is not None:
+        for wait in waits:
+            if (found := cause(machine, wait)) is not None:
                 return found
     return _circle(machine, blocked)
 
@@ -57,9 +69,10 @@ def _meetings(machine: Machine, agent: int, action: Action) -> Mistake | None:
     names = ", ".join(program.agents[each].name for each in meeting.arrived)
     came = sum(program.agents[each].warp_threads for each in meeting.arrived)
     if meeting.threads is None:
-        absent = [program.agents[each].name for each in range(machine.agents) if not machine.left[each] and each not in meeting.arrived]  # fmt: skip
+        absent = [program.agents[each].name for each in _not_there(machine, meeting.arrived)]
         return Mistake(
-            "pipeline-sync", "hang", meeting.name, f"{names} wait at the cluster barrier, and {', '.join(absent)} never comes there",
+            "pipeline-sync", "hang", meeting.name,
+            f"{names} wait at the cluster barrier, and {', '.join(absent)} never come there",
             "they wait for ever", "Let every role of every block arrive there.",
         )  # fmt: skip
     return Mistake(
@@ -68,9 +81,9 @@ def _meetings(machine: Machine, agent: int, action: Action) -> Mistake | None:
     )  # fmt: skip
 
 
-def _bytes(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+def _bytes(machine: Machine, wait: _Wait) -> Mistake | None:
     """All arrived, and the bytes do not match."""
-    tx = machine.tx[barrier]
+    barrier, tx = wait.barrier, machine.tx[wait.barrier]
     if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return None
     name, phase, notes = machine.program.barrier_name(barrier), machine.phase[barrier], machine.notes[barrier]
@@ -82,9 +95,9 @@ def _bytes(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake |
     )  # fmt: skip
 
 
-def _count(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+def _count(machine: Machine, wait: _Wait) -> Mistake | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
-    pending = machine.pending[barrier]
+    barrier, pending = wait.barrier, machine.pending[wait.barrier]
     came = [note for note in machine.notes[barrier] if note.op == "arrive"]
     arrivers = {each for each in range(machine.agents) if _arrives(machine, each, barrier)} | {
         note.agent for note in came
@@ -102,13 +115,15 @@ def _count(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake |
             "it never ends", "Use .noinc, or count these arrivals not at all.",
         )  # fmt: skip
     return Mistake(
-        "pipeline-arrivals", "hang", name, f"{name} counts {expected} and {in_number(total, 'arrival')} in phase {machine.phase[barrier]} come from {names}",
+        "pipeline-arrivals", "hang", name,
+        f"{name} counts {expected}, and phase {machine.phase[barrier]} gets {in_number(total, 'arrival')}, from {names}",
         "it never ends", f"Initialise it with {total}, or let {pending} more arrive.",
     )  # fmt: skip
 
 
-def _nobody(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
     """Arrivals are missing and nobody will make them."""
+    agent, barrier, _ = wait
     if machine.pending[barrier] == 0 or any(_arrives(machine, each, barrier) for each in range(machine.agents)):
         return None
     program = machine.program
@@ -116,7 +131,8 @@ def _nobody(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake 
     phase, came, tx = machine.phase[barrier], expected - machine.pending[barrier], machine.tx[barrier]
     if tx < 0:
         return Mistake(
-            "pipeline-receiver", "hang", name, f"{name}, phase {phase} gets {-tx} bytes that nobody expects there, and {came} of {expected} arrivals",
+            "pipeline-receiver", "hang", name,
+            f"{name}, phase {phase} gets {-tx} bytes that nobody expects there, and {came} of {expected} arrivals",
             "it never ends", "Let every block that receives bytes arm its own barrier with all that lands in it.",
         )  # fmt: skip
     if phase and came == 0:
@@ -128,13 +144,15 @@ def _nobody(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake 
             else "Let somebody arrive there."
         )
     return Mistake(
-        "pipeline-arrivals", "hang", name, f"{who} waits for phase {phase} of {name}, which has {came} of {expected} arrivals, and nobody arrives there any more",
+        "pipeline-arrivals", "hang", name,
+        f"{who} waits for phase {phase} of {name}, which has {came} of {expected} arrivals, and nobody arrives any more",
         "it never ends", fix,
     )  # fmt: skip
 
 
-def _parity(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+def _parity(machine: Machine, wait: _Wait) -> Mistake | None:
     """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
+    agent, barrier, parity = wait
     behind = machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
     if behind < 1:
         return None
@@ -148,17 +166,22 @@ def _parity(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake 
         )  # fmt: skip
     if behind > 1:
         return Mistake(
-            "pipeline-late", "hang", name, f"{who} waits with parity {parity} on {name}, where {behind} phases have ended since it last passed",
-            "it missed its phase and waits for ever", f"Let an arrival of {who} hold the barrier back: count it on the barrier that frees the slot.",
+            "pipeline-late", "hang", name,
+            f"{who} waits with parity {parity} on {name}, where {behind} phases have ended since it last passed",
+            "it missed its phase and waits for ever",
+            f"Let no phase begin before {who} has seen the one before it: its arrival must be counted on the way.",
         )  # fmt: skip
     return Mistake(
-        "pipeline-parity", "hang", name, f"{who} waits on {name} with parity {parity}, and phase {phase - 1} has ended already: parity {1 - parity} would pass",
-        "it waits for ever", "Take the parity from uses of the stage over the whole kernel: (i / stages) % 2, and that XOR 1 for a producer.",
+        "pipeline-parity", "hang", name,
+        f"{who} waits on {name} with parity {parity} when phase {phase - 1} has ended and parity {1 - parity} would pass",
+        "it waits for ever",
+        "Count uses of the stage over the whole kernel: parity (i / stages) % 2, and that XOR 1 for a producer.",
     )  # fmt: skip
 
 
-def _start(machine: Machine, agent: int, barrier: int, parity: int) -> Mistake | None:
+def _start(machine: Machine, wait: _Wait) -> Mistake | None:
     """A role that fills slots waits for the first phase of a barrier that only its readers end."""
+    agent, barrier, parity = wait
     program = machine.program
     fills = any(step.op in ("copy", "write") for step in program.agents[agent].role.all_steps())
     if machine.phase[barrier] or parity or not fills or (agent, barrier) in machine.last_pass:
@@ -181,8 +204,13 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> Mistake:
     more = f" and {len(blocked) - 4} more" if len(blocked) > 4 else ""
     return Mistake(
         "pipeline-circle", "hang", program.agents[blocked[0][0]].name, f"every role waits: {'; '.join(said)}{more}",
-        "nobody moves any more", "Let the first of them go on without the others.",
+        "nobody moves any more", "Let one of them go on without the others.",
     )  # fmt: skip
+
+
+def _not_there(machine: Machine, arrived: tuple[int, ...]) -> list[int]:
+    """Agents that have neither left nor arrived."""
+    return [each for each in range(machine.agents) if not machine.left[each] and each not in arrived]
 
 
 def _coming(machine: Machine, agent: int) -> Iterator[Action]:
@@ -199,7 +227,7 @@ def _coming(machine: Machine, agent: int) -> Iterator[Action]:
 def _arrives(machine: Machine, agent: int, barrier: int) -> bool:
     """Whether an agent would still arrive at a barrier."""
     return any(
-        barrier in action.barriers and (action.op in ("arrive", "release", "cp_arrive", "commit") or (action.op == "expect" and action.flag))
+        barrier in action.barriers and (action.op in _ARRIVE_OPS or (action.op == "expect" and action.flag))
         for action in _coming(machine, agent)
     )  # fmt: skip
 

@@ -139,7 +139,7 @@ class Run:
                 self.timeline.add(
                     Mark(since, self.tick + took, agent, action.op, action, on, phase, action.slots, action.number)
                 )
-        self._wake()
+        self._wake(agent, action)
         if not machine.left[agent]:
             self._push(self.tick + (_AT_LAST if agent == self.slow else took), agent, NONE)
 
@@ -155,12 +155,16 @@ class Run:
                 Mark(issued, self.tick, under_way.agent, "flight", under_way, under_way.barrier, phase, slots, amount)
             )
         machine.land(flight)
-        self._wake()
+        self._wake(under_way.agent, under_way)
 
-    def _wake(self) -> None:
+    def _wake(self, agent: int, cause: Action | Flight | None) -> None:
+        """Let those go on who waited for what just ended, and note which phase that was."""
         for on in dict.fromkeys(self.machine.ended):
-            for agent in self.parked.pop(on, ()):
-                self._push(self.tick + (_AT_LAST if agent == self.slow else 0), agent, NONE)
+            if self.timeline is not None and on != NONE and cause is not None:
+                phase = self.machine.phase[on] - 1
+                self.timeline.add(Mark(self.tick, self.tick, agent, "phase", cause, on, phase))
+            for waiting in self.parked.pop(on, ()):
+                self._push(self.tick + (_AT_LAST if waiting == self.slow else 0), waiting, NONE)
 
     def _mark_blocked(self) -> None:
         """Waits that never pass, up to the end of the run."""

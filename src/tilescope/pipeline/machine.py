@@ -145,7 +145,9 @@ class Machine:
 
     def key(self) -> tuple[Any, ...]:
         """What distinguishes two states for what may come after them."""
-        flights = tuple(sorted((each.op, each.barrier, each.amount, each.slot, each.agent, each.tile or 0) for each in self.flights.values()))  # fmt: skip
+        flights = tuple(sorted(
+            (each.op, each.barrier, each.amount, each.slot, each.agent, each.tile or 0) for each in self.flights.values()
+        ))  # fmt: skip
         meetings = tuple((key, each.generation, each.arrived) for key, each in sorted(self.meetings.items()))
         groups = tuple((key, len(each[0]), len(each[1])) for key, each in sorted(self.groups.items()))
         return (
@@ -472,7 +474,8 @@ class Machine:
             meeting.threads = threads
         elif meeting.threads != threads:
             raise MistakeFoundError(Mistake(
-                "pipeline-sync", "undefined", meeting.name, f"{meeting.name} is asked for {meeting.threads} and for {threads} threads at once",
+                "pipeline-sync", "undefined", meeting.name,
+                f"{meeting.name} is asked for {meeting.threads} and for {threads} threads at once",
                 "what happens then is not defined", "Give all roles that meet there the same count.",
             ))  # fmt: skip
         return meeting
@@ -524,7 +527,8 @@ class Machine:
             if came > meeting.threads:
                 names = ", ".join(agents[each].name for each in meeting.arrived)
                 raise MistakeFoundError(Mistake(
-                    "pipeline-sync", "undefined", meeting.name, f"{meeting.name} waits for {meeting.threads} threads and {came} come ({names})",
+                    "pipeline-sync", "undefined", meeting.name,
+                    f"{meeting.name} waits for {meeting.threads} threads and {came} come ({names})",
                     "what happens then is not defined", f"Let it count {came}, or use another barrier id.",
                 ))  # fmt: skip
             complete = came == meeting.threads
@@ -580,7 +584,8 @@ class Machine:
             if place < self.agents:
                 who, what = self.program.agents[place].name, "an mbarrier there"
             else:
-                who, what = f"what completes on {self.program.barrier_name(place - self.agents)}", "it"
+                name = self.program.barrier_name(place - self.agents)
+                who, what = f"what completes on {name}", "it"
             raise MistakeFoundError(_exit_mistake(self.program, block, who, what))
 
 

@@ -16,6 +16,7 @@ from tilescope.pipeline.program import Program
 
 Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
 ASYNC = ("tma", "bulk", "wgmma", "tcgen05", "store")
+_MOST_ENDS = 64  # ways to know that one access is finished: barriers of a multicast commit, and later commits
 _DOES = {
     "tma": "a TMA copy writes",
     "bulk": "a bulk copy writes",
@@ -24,8 +25,8 @@ _DOES = {
     "store": "a TMA store reads",
 }
 _FINISH = {
-    "tma": "wait for its barrier's phase first",
-    "bulk": "wait for its barrier's phase first",
+    "tma": "expect its bytes on its barrier and wait for that phase first",
+    "bulk": "expect its bytes on its barrier and wait for that phase first",
     "cp.async": "wait for its group or barrier first",
     "wgmma": "let wgmma.wait_group come before the release",
     "tcgen05": "let tcgen05.commit release the slot, not an arrival",
@@ -87,7 +88,7 @@ class Memory:
     def finish(self, key: int, place: int, value: int) -> None:
         """From now on whoever has `value` at `place` of its clock knows that the access is finished."""
         if key in self.uses:
-            self.finished[key] = (*self.finished.get(key, ())[-7:], (place, value))
+            self.finished[key] = (*self.finished.get(key, ())[-_MOST_ENDS:], (place, value))
 
     def ordered(self, access: Access, clock: Clock) -> bool:
         """Whether the access is finished for whoever has this clock."""
@@ -134,8 +135,7 @@ class Memory:
 
     def _check_content(self, slot: int, access: Access, tile: int | None) -> None:
         name, agent = self.program.slot_name(slot), self.program.agents[access.agent].name
-        described = self.program.slot(slot)
-        if not any(each.write for each in self.accesses[slot]) and described.name in self.program.filled_slots:
+        if not any(each.write for each in self.accesses[slot]):
             raise MistakeFoundError(Mistake(
                 "pipeline-unfilled", "wrong data", name, f"{agent} reads {name} before anything has filled it",
                 "it reads garbage", "Wait for the barrier that its copy completes, with the parity of its first phase: 0.",
@@ -158,17 +158,20 @@ class Memory:
         ):
             barrier, phase = self.program.barrier_name(earlier.fill[0]), earlier.fill[1]
             raise MistakeFoundError(Mistake(
-                "pipeline-bytes", "race", barrier, f"phase {phase} of {barrier} ends before all copies that signal it have landed in {name}",
+                "pipeline-bytes", "race", barrier,
+                f"phase {phase} of {barrier} ends before all copies that signal it have landed in {name}",
                 f"{agents[access.agent].name} reads old bytes, and those that come late spoil the next phase",
                 "Expect the bytes of every copy in the phase that it signals, before the last arrival.",
             ))  # fmt: skip
         doing = "is written" if access.write else "is read"
         still = "" if earlier.key is None else " still"
+        order = f"let a barrier order {agents[earlier.agent].name} before {agents[access.agent].name}"
+        fix = _FINISH.get(earlier.how, order)
         raise MistakeFoundError(Mistake(
             "pipeline-race", "race", name,
             f"{name} {doing} by {agents[access.agent].name} ({_words(access)}) while {_doing(earlier, agents[earlier.agent].name, still)}",
             "the data is torn in some order of the roles",
-            f"{_FINISH.get(earlier.how, f'let a barrier order {agents[earlier.agent].name} before {agents[access.agent].name}').capitalize()}.",
+            f"{fix[0].upper()}{fix[1:]}.",
         ))  # fmt: skip
 
     def _check_fences(self, slot: int, earlier: Access, access: Access, clock: Clock) -> None:
@@ -220,7 +223,8 @@ class Memory:
         did = "wrote" if earlier.write else "read"
         verb = "writes" if access.write else "reads"
         return Mistake(
-            "pipeline-fence", "race", name, f"{first} {did} {name} ({_words(earlier)}) and {second} {verb} it ({_words(access)}) without {fence}",
+            "pipeline-fence", "race", name,
+            f"{first} {did} {name} ({_words(earlier)}) and {second} {verb} it ({_words(access)}) without {fence}",
             "the second may come before the first", f"Put {fence} {where}.",
         )  # fmt: skip
 

@@ -105,19 +105,6 @@ class Program:
         return self._slots.name(number, self.pipeline.blocks)
 
     @cached_property
-    def filled_slots(self) -> frozenset[str]:
-        """Names of the slots that some step fills."""
-        found = set()
-        for role in self.pipeline.roles:
-            for step in role.all_steps():
-                if step.op in ("copy", "write"):
-                    targets = step.target if isinstance(step.target, tuple) else (step.target,)
-                    found |= {reference(step.op, each)[0] for each in targets}
-                if step.arguments.get("into"):
-                    found.add(reference(step.op, step.arguments["into"])[0])
-        return frozenset(found)
-
-    @cached_property
     def initialises(self) -> bool:
         """Whether some step initialises barriers; otherwise they are ready from the start."""
         return any(step.op == "init" for role in self.pipeline.roles for step in role.all_steps())

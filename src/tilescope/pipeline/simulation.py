@@ -1,4 +1,4 @@
-"""ts.simulate: is a pipeline right in every order of its roles?
+"""ts.simulate: whether a pipeline is right in every order of its roles.
 
     one run, every operation certain of its phase, no mistake   ──▶  proven
     a hang, a fault, a race, wrong data                         ──▶  mistake, one sentence and the way into it
