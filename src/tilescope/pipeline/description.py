@@ -151,19 +151,22 @@ class Pipeline(Value):
     @classmethod
     def from_file(cls, path: str | Path) -> Pipeline:
         """The pipeline that a JSON or TOML file describes."""
+        return cls.from_text(Path(path).read_bytes(), Path(path).name)
+
+    @classmethod
+    def from_text(cls, content: bytes, name: str) -> Pipeline:
+        """The pipeline that JSON or TOML describes; `name` is its source, for messages and where it names none itself."""
         import json
         import tomllib
 
-        content = Path(path).read_bytes()
         try:
             text = content.decode("utf-8")
-            data = json.loads(text) if text.lstrip()[:1] == "{" else tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
-            found = f"{path}: {error}"
-            raise broken("pipeline-file", "file", found, "a JSON or TOML file", "Correct it.") from None
+            data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
+            raise broken("pipeline-file", "file", f"{name}: {error}", "JSON or TOML", "Correct it.") from None
         if not isinstance(data, Mapping):
-            raise broken("pipeline-file", "file", f"{path}", "a table with barriers, slots and roles", "Correct it.")
-        return cls.from_dict({"name": Path(path).stem} | dict(data))
+            raise broken("pipeline-file", "file", name, "a table with barriers, slots and roles", "Correct it.")
+        return cls.from_dict({"name": Path(name).stem} | dict(data))
 
 
 def _flat(steps: tuple[Step | Loop, ...]) -> Iterator[Step]:

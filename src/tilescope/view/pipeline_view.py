@@ -16,6 +16,7 @@ from tilescope.view.parts import Entry, Legend, Paragraph, Part, Table
 _SHOWN_TICKS = 64
 _SHOWN_WAITS = 12
 _TICKS_PER_HEADER = 8
+_PARITY_COLOUR = (6, 7)
 _LETTER = {
     "expect": "e", "copy": "c", "arrive": "a", "release": "r", "multiply": "m", "read": "l", "write": "s", "store": "t",
     "cp_arrive": "a", "commit": "k", "wait_group": "g", "fence": "f", "sync": "b", "cluster": "b", "bar_arrive": "b", "init": "i",
@@ -127,10 +128,10 @@ def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
     for each in facts:
         alike = len(set(each.bytes)) == 1
         sizes = str(each.bytes[0]) if alike else ", ".join(map(str, each.bytes))
-        arrivals = ", ".join(f"{role} {count}" for role, count in each.arrivals[:6]) + (
+        arrivals = ", ".join(f"{role}: {count}" for role, count in each.arrivals[:6]) + (
             " …" if len(each.arrivals) > 6 else ""
         )
-        parities = ", ".join(f"{role} {parity}" for role, parity in each.parities)
+        parities = ", ".join(f"{role}: {parity}" for role, parity in each.parities)
         rows.append((each.name, str(each.stages), str(each.count), sizes, arrivals, parities))
     headings = (
         "barrier",
@@ -190,8 +191,10 @@ def _role_span(event: Event) -> _Span:
     letter = _LETTER.get(event.op, "!")
     long = event.end - event.start > 1
     mark: Mark = "collision" if event.op == "stuck" else ""
-    colour: Tint | None = _stage(name) if name else "unused"
-    if event.op in ("wait", "tail") and long:
+    colour: Tint = _stage(name) if name else "unused"
+    if event.op == "stuck":
+        colour = "collision"
+    elif event.op in ("wait", "tail") and long:
         colour = "gap"
     text = name if event.op in ("stuck", "wait", "tail") and event.end - event.start > 3 else f"{letter}{stage}"
     return _Span(event.start, max(event.end, event.start + 1), Cell(text, colour, mark, event.said))
@@ -241,10 +244,16 @@ def _barrier_lanes(events: list[Event], ticks: int) -> list[tuple[str, list[_Spa
         spans, start, phase = [], 0, first
         for end, ended in ends:
             if end > start:
-                spans.append(_Span(start, end, Cell(str(ended), ended, title=f"{name}, phase {ended}")))
+                spans.append(
+                    _Span(start, end, Cell(str(ended), _PARITY_COLOUR[ended % 2], title=f"{name}, phase {ended}"))
+                )
             start, phase = max(end, start), ended + 1
         if start < ticks:
-            spans.append(_Span(start, ticks, Cell(str(phase), phase, title=f"{name}, phase {phase}, runs on")))
+            spans.append(
+                _Span(
+                    start, ticks, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=f"{name}, phase {phase}, runs on")
+                )
+            )
         lanes.append((name, spans))
     return lanes
 

@@ -99,7 +99,12 @@ class _Columns:
 
     def cell_spans(self, row: Row, start: int, stop: int) -> Line:
         cells = [
-            (first, cell.span, Span(_cell_text(cell), "collision" if cell.mark == "collision" else cell.colour), False)
+            (
+                first,
+                cell.span,
+                Span(_cell_text(cell), "collision" if cell.mark == "collision" else cell.colour),
+                _is_bar(cell),
+            )
             for first, cell in placed(row.cells)
         ]
         return self._line(cells, start, stop)
@@ -117,6 +122,11 @@ class _Columns:
             line.append(Span(text, shown.tint))
             reached = self.ends[high - 1]
         return [span for span in line if span.text]
+
+
+def _is_bar(cell: Cell) -> bool:
+    """Whether a cell covers several columns, so that its ends must show without colour too."""
+    return cell.span > 1 and bool(cell.text)
 
 
 def _cell_text(cell: Cell) -> str:
