@@ -72,7 +72,7 @@ def test_fix_searches(capsys):
     assert run(["banks", *arguments]) == 0
     out = capsys.readouterr().out
     assert "32-way conflict" in out
-    assert "swizzle xor:5,2,5" in out
+    assert "xor:5,2,5" in out
 
 
 def test_fix_says_no_where_every_layout_has_conflicts(capsys):
@@ -89,9 +89,24 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
         "16",
     ]
     assert run(arguments) == 1
-    assert "paddings up to 16 bytes serves every pattern without a conflict" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert "layouts tried serves every pattern without a conflict" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "1"],
+         ("--pad 1 makes a row 128 + 1 bytes; ldmatrix.x4 takes addresses that are multiples of 16. "
+          "Use --pad 16, 8 elements: --pad counts bytes.")),
+        (["32x32", "f32", "--pattern", "transpose", "--pad", "1"],
+         ("--pad 1 makes a row 128 + 1 bytes; ld.b32 takes addresses that are multiples of 4. "
+          "Use --pad 4, 1 element: --pad counts bytes.")),
+    ],
+)  # fmt: skip
+def test_a_padding_meant_in_elements_is_told_that_it_is_bytes(arguments, said, capsys):
+    """It said "lane 1 of access 0 at address 129 (and 767 more)"."""
+    assert run(["banks", *arguments]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_a_store_beside_an_array_is_drawn_and_has_no_result(tmp_path, capsys):
 
 def test_draws_so_many_lines(capsys):
     assert run(["load", *MAP, "--lines", "3"]) == 0
-    assert "5 more lines are not drawn." in capsys.readouterr().out
+    assert "Drawn: 3 of 8 lines." in capsys.readouterr().out
 
 
 REFUSED = {

@@ -39,6 +39,13 @@ def test_says_what_a_lane_holds_and_who_holds_an_element(capsys):
     assert found["inverse"] == "((8,2),(2,4)):((4,64),(32,1))"
 
 
+def test_says_of_which_matrix_a_lane_holds_an_element(capsys):
+    assert run(["mma", "fragment", "ldmatrix.x2", "--lane", "13", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["extra"]
+    assert found["holds"] == [[3, 2], [3, 3], [3, 2], [3, 3]]
+    assert found["matrices"] == [0, 0, 1, 1]
+
+
 def test_ldmatrix_needs_neither_operand_nor_type(capsys):
     assert run(["mma", "fragment", "ldmatrix.x4.trans"]) == 0
     assert capsys.readouterr().out.startswith("ldmatrix.x4.trans: 4 x 8 x 8 uint16 (row x column)\n")
@@ -53,6 +60,16 @@ def test_lists_the_descriptors_of_a_loop(capsys):
     assert found["words"] == list(loop.words)
     assert run(arguments) == 0
     assert "stride   512 bytes" in capsys.readouterr().out
+
+
+def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):
+    arguments = ["mma", "descriptors", "64x64", "bf16", "--smem-address", "0x8010"]
+    assert run(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "warning smem_address = 0x8010 lies 16 bytes behind 0x8000" in shown
+    assert "The 128B pattern starts in mid-line, at chunk 1" in shown
+    assert run([*arguments, "--json"]) == 0
+    assert [each["rule"] for each in json.loads(capsys.readouterr().out)["extra"]["findings"]] == ["smem-alignment"]
 
 
 @pytest.mark.parametrize(

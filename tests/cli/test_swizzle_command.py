@@ -37,6 +37,29 @@ def test_any_xor_swizzle_may_be_given(spelled, capsys):
     assert "a ^ ((a >> 3) & 0x70)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("triple", "mode", "span", "readers"),
+    [
+        ("3,4,3", "128B", 128, "TMA, wgmma and tcgen05 take it"),
+        ("2,4,3", "64B", 64, "TMA, wgmma and tcgen05 take it"),
+        ("1,4,3", "32B", 32, "TMA, wgmma and tcgen05 take it"),
+        ("2,5,2", "128B_ATOM_32B", 128, "TMA and tcgen05 take it"),
+        ("1,6,1", "128B_ATOM_64B", 128, "TMA takes it"),
+    ],
+)
+def test_an_xor_swizzle_is_named_as_the_mode_that_it_equals(triple, mode, span, readers, capsys):
+    """CuTe's Swizzle<3,4,3> on bytes is TMA's 128B; both commands said that no hardware has it."""
+    for command in (["swizzle", f"xor:{triple}"], ["explain", f"Swizzle<{triple}>"]):
+        assert run(command) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"the same map as the {mode} mode" in shown
+        assert f"{readers} where rows are {span} bytes wide" in shown
+        assert "threads may store rows of any width" in shown
+        assert "neither" not in shown
+    assert run(["swizzle", "xor:5,2,5"]) == 0
+    assert "neither TMA nor the tensor core has this mode" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("written", ["0x480", "1152", "1_152", "0b10010000000", "0x4_80"])
 def test_an_address_may_be_written_in_many_ways(written, capsys):
     assert run(["swizzle", "64B", "--address", written]) == 0

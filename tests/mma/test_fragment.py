@@ -335,6 +335,19 @@ def test_registers_of_packed_types():
     assert fragment("mma.m16n8k32", "A", "s4").register_of(9) == (1, 4)
 
 
+@pytest.mark.parametrize("operand", ["A", "B"])
+@pytest.mark.parametrize(("name", "lowest"), [("e2m1", 2), ("e2m3", 0), ("e3m2", 0), ("e4m3", 0), ("e5m2", 0)])
+def test_narrow_floats_sit_where_kind_f8f6f4_wants_them(name, lowest, operand):
+    """PTX ISA, mma.m16n8k32 .kind::f8f6f4: 4 bits in the middle of their byte, 6 bits low; CuTe's mma_traits_sm120.hpp
+    shifts what ldmatrix left in the low bits of a byte by two for 4-bit types alone."""
+    found = fragment("mma.m16n8k32", operand, name)
+    for value in range(found.values):
+        assert found.register_of(value) == (value // 4, value % 4 * 8 + lowest)
+    packed = fragment("ldmatrix.m8n16.x1.b4x16_p64", data_type="e2m1")
+    assert [packed.register_of(value) for value in range(4)] == [(0, 0), (0, 8), (0, 16), (0, 24)]
+    assert fragment("mma.m16n8k64", operand, "e2m1").register_of(1) == (0, 4)
+
+
 def test_features_name_the_architectures():
     def where(instruction, operand, data_type):
         return ts.ARCH["sm_80"].has(fragment(instruction, operand, data_type).feature)

@@ -40,16 +40,18 @@ def test_worked_examples(word, given_as):
     assert ts.Value.from_dict(descriptor.to_dict()) == descriptor
 
 
-def legal_shapes(kind, transposed_bytes):
-    """(m, n) of every form, written out from the documents' list."""
+def legal_shapes(kind, transposed_bytes, sparse=False, k=None):
+    """(m, n) of every form, written out from PTX ISA, "Matrix shape" of tcgen05.mma."""
     scaled = kind in SCALED
     one = {"m": (128,) if scaled else (64, 128), "n": range(8, 257, 8), "bytes": 16}
-    two = {"m": (128, 256), "n": range(16, 257, 16), "bytes": 32}
+    two = {"m": (256,) if scaled and sparse else (128, 256), "n": range(16, 257, 16), "bytes": 32}
     forms = [one, two]
     if kind == "i8":
         one["n"], two["n"] = [8, 16, 24, 32, *range(48, 257, 16)], range(32, 257, 32)
     if not scaled:
-        forms.append({"m": (32, 64, 128), "n": (64, 128, 256), "bytes": 16})
+        forms.append({"m": (32, 64, 128), "n": (64, 128) if sparse else (64, 128, 256), "bytes": 16})
+    if k == 96:
+        forms = [{"m": (256,), "n": range(16, 257, 16), "bytes": 32}]
     return {
         (m, n) for form in forms for m in form["m"] for n in form["n"] if not transposed_bytes or n % form["bytes"] == 0
     }
@@ -69,6 +71,70 @@ def test_takes_exactly_the_shapes_of_the_list(kind, b_major):
         with pytest.raises(ts.RuleError, match=f"kind {kind} has cta_group::1 with m") as caught:
             InstructionDescriptor(kind, m, n, a_type=name, b_major=b_major)
         assert [each.rule for each in caught.value.violations] == ["tcgen05-shape"], (m, n)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [*((kind, {"sparse": True}) for kind in TYPES), ("mxf4", {"k": 96}), ("mxf4nvf4", {"k": 96})],
+)
+def test_sparse_and_wide_instructions_have_shapes_of_their_own(kind, options):
+    name = next(iter(TYPES[kind]))
+    legal = legal_shapes(kind, transposed_bytes=False, **options)
+    for m, n in itertools.product((32, 64, 128, 256), range(8, 264, 8)):
+        if (m, n) in legal:
+            assert InstructionDescriptor(kind, m, n, a_type=name, **options).forms
+            continue
+        with pytest.raises(ts.RuleError) as caught:
+            InstructionDescriptor(kind, m, n, a_type=name, **options)
+        assert [each.rule for each in caught.value.violations] == ["tcgen05-shape"], (m, n)
+
+
+def test_forms_of_sparse_instructions():
+    """PTX's table: sparse .ws has n 64 and 128; sparse block-scaled pairs have m 256."""
+    assert InstructionDescriptor("f16", 128, 256, a_type="f16", sparse=True).forms == ("cta_group::1", "cta_group::2")
+    assert InstructionDescriptor("mxf4", 128, 256, sparse=True).forms == ("cta_group::1",)
+    with pytest.raises(ts.RuleError, match=r"m 32, 64, 128, n 64, 128\."):
+        InstructionDescriptor("f16", 32, 256, a_type="f16", sparse=True)
+    with pytest.raises(ts.RuleError, match="a shift belongs to"):
+        InstructionDescriptor("f16", 128, 256, a_type="f16", sparse=True, max_shift=8)
+
+
+def test_a_refusal_of_k_96_says_what_cute_has():
+    """PTX has k = 96 under cta_group::2 with m = 256 alone; CUTLASS's SM103 atoms issue m = 128 in one block."""
+    with pytest.raises(ts.RuleError, match="CuTe also has m = 128 in one block"):
+        InstructionDescriptor("mxf4nvf4", 128, 256, k=96)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "ids"),
+    [
+        ("mxf8f6f4", {"a_type": "e4m3"}, (0, 1, 2, 3)),
+        ("mxf4", {}, (0, 2)),
+        ("mxf4nvf4", {"scale_type": "ue8m0"}, (0, 2)),
+        ("mxf4nvf4", {"scale_type": "ue4m3"}, (0,)),
+        ("mxf4", {"k": 96}, (0, 1, 2, 3)),
+        ("mxf4nvf4", {"scale_type": "ue4m3", "k": 96}, (0, 2)),
+    ],
+)
+def test_scale_ids_are_those_of_the_tables(kind, options, ids):
+    """PTX ISA, "Scale factor A ID / B ID" of tcgen05.mma: ue4m3 comes in blocks of 16, four (k = 96: six) to a row."""
+    for given_id in range(4):
+        if given_id in ids:
+            assert InstructionDescriptor(kind, 256, 64, a_scale_id=given_id, b_scale_id=given_id, **options).forms
+        else:
+            with pytest.raises(ts.RuleError, match=f"a_scale_id = {given_id}"):
+                InstructionDescriptor(kind, 256, 64, a_scale_id=given_id, **options)
+
+
+def test_only_integer_sums_wrap():
+    def said(kind, saturate=0):
+        word = inspect_instruction_descriptor(0x08200010 | saturate << 3, kind)
+        return next(field.meaning for field in word.fields if field.name == "saturate")
+
+    assert (said("i8"), said("i8", 1)) == ("sums wrap", "sums saturate")
+    for kind in ("f16", "tf32", "f8f6f4"):
+        assert said(kind) == "not set: only i8 saturates"
+        assert said(kind, 1) == "set, but only i8 saturates"
 
 
 def naive_word(d, kind):
@@ -97,7 +163,6 @@ def descriptors(draw):
     a_type, b_type = (draw(st.sampled_from(sorted(TYPES[kind]))) for _ in "ab")
     majors = [draw(st.sampled_from(["K", "MN"])) if name in TRANSPOSABLE else "K" for name in (a_type, b_type)]
     bytes_of_b = majors[1] == "MN" and ts.DataType.named(b_type).bits == 8
-    m, n = draw(st.sampled_from(sorted(legal_shapes(kind, bytes_of_b))))
     options = {
         "a_type": a_type,
         "b_type": b_type,
@@ -105,21 +170,26 @@ def descriptors(draw):
         "b_major": majors[1],
         "sparse": draw(st.booleans()),
     }
+    if "mxf4" in kind and not options["sparse"]:
+        options["k"] = draw(st.sampled_from([64, 96]))
+    m, n = draw(st.sampled_from(sorted(legal_shapes(kind, bytes_of_b, options["sparse"], options.get("k")))))
     if kind == "i8":
         options["saturate"] = draw(st.booleans())
     else:
         options |= {"negate_a": draw(st.booleans()), "negate_b": draw(st.booleans())}
     if kind in SCALED:
-        ids = st.sampled_from((0, 1, 2, 3) if kind == "mxf8f6f4" else (0, 2))
-        options |= {"a_scale_id": draw(ids), "b_scale_id": draw(ids)}
         if kind == "mxf4nvf4":
             options["scale_type"] = draw(st.sampled_from(["ue8m0", "ue4m3"]))
-        if kind != "mxf8f6f4" and not options["sparse"]:
-            options["k"] = draw(st.sampled_from([64, 96]))
+        four = options.get("scale_type") == "ue4m3"  # in blocks of 16
+        wide = options.get("k") == 96
+        ids = st.sampled_from({(False, False): (0, 2), (False, True): (0, 1, 2, 3), (True, False): (0,), (True, True): (0, 2)}[
+            four, wide or kind == "mxf8f6f4"
+        ])  # fmt: skip
+        options |= {"a_scale_id": draw(ids), "b_scale_id": draw(ids)}
     else:
         if options["sparse"]:
             options["sparsity_selector"] = draw(st.integers(0, 3))
-        if m in (32, 64, 128) and n in (64, 128, 256):
+        if m in (32, 64, 128) and n in ((64, 128) if options["sparse"] else (64, 128, 256)):
             options["max_shift"] = draw(st.sampled_from([0, 8, 16, 32]))
         if kind in ("f16", "f8f6f4") and "bfloat16" not in (a_type, b_type):
             options["d_type"] = draw(st.sampled_from(["f16", "f32"]))

@@ -1,4 +1,4 @@
-"""The 8-bit forms of ldmatrix and stmatrix against CuTe's copies (BSD, nvidia-cutlass), and against themselves turned round."""
+"""The 8-bit forms of ldmatrix and stmatrix against PTX, CuTe's copies (BSD, nvidia-cutlass), and themselves turned round."""
 
 import numpy as np
 import pycute
@@ -37,6 +37,9 @@ OPCODES = {
     "m8n16": ["ldmatrix.m8n16.x{}.b6x16_p32", "ldmatrix.sync.aligned.m8n16.x{}.shared.b8x16.b4x16_p64"],
     "m16n8": ["stmatrix.m16n8.x{}.trans.b8"],
 }
+# Which byte of the instruction's registers each byte of the copy's registers comes from: SM100_U8x8_LDSM_T and
+# SM100_U8x16_LDSM_T of copy_sm100.hpp exchange bytes after the ldmatrix, dst0 = {tmp0.x, tmp0.y, tmp1.x, tmp1.y}.
+COPY_TAKES = {"m16n16": (0, 1, 4, 5, 2, 3, 6, 7)}
 CASES = [(key, opcode.format(key[-1])) for key in ROWS for opcode in OPCODES[key.split(".")[0]]]
 
 
@@ -47,11 +50,27 @@ def test_registers_hold_what_cutes_copies_say(key, opcode):
     addressed = found.shape[0] * found.matrices
     row_of = {rows(lane, bit): (lane, bit // 8) for lane in range(addressed) for bit in range(0, 128, 8)}
     assert found.values * 8 * 32 == pycute.size(registers)
+    takes = COPY_TAKES.get(key.split(".")[0], range(8))
     for lane in range(32):
-        for value in range(found.values):
+        for byte in range(found.values):
+            value = byte // 8 * 8 + takes[byte % 8]
             row, column = found.coord(lane, value)
             row += found.matrix_of(lane, value) * found.shape[0]
-            assert (row, column) == row_of[registers(lane, 8 * value)], (lane, value)
+            assert (row, column) == row_of[registers(lane, 8 * byte)], (lane, value)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kind", ["b8", "b6x16_p32", "b4x16_p64"])
+def test_a_register_holds_four_consecutive_elements(kind, count):
+    """PTX ISA, ldmatrix, m16n16: register r of lane L has rows 4 (L mod 4) to + 3 of column L / 4 + 8 r, low byte first."""
+    found = fragment(f"ldmatrix.m16n16.x{count}.trans.{kind}")
+    for lane in range(32):
+        expected = [
+            (row, lane // 4 + 8 * register) for _ in range(count) for register in (0, 1)
+            for row in range(lane % 4 * 4, lane % 4 * 4 + 4)
+        ]  # fmt: skip
+        assert list(found.held_by(lane)) == expected
+        assert [found.matrix_of(lane, value) for value in range(found.values)] == [v // 8 for v in range(8 * count)]
 
 
 @given(st.data())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope import WgmmaDescriptor, wgmma_descriptors
+from tilescope import WgmmaDescriptor, tcgen05_descriptors, wgmma_descriptors
 
 MODES = ("none", "32B", "64B", "128B")
 K_MAJOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "s8", "b1")
@@ -123,3 +123,18 @@ def test_a_layout_made_for_another_width_is_refused():
     tile = ts.canonical_layout("K", "128B", "e4m3").tile((64, 128))
     with pytest.raises(ts.RuleError, match="8-bit elements"):
         ts.WgmmaLoop(tile, "A", "bf16")
+
+
+@pytest.mark.parametrize("describe", [wgmma_descriptors, tcgen05_descriptors])
+@pytest.mark.parametrize("mode", ["none", "32B", "128B"])
+@pytest.mark.parametrize(("address", "warned"), [(0x8000, False), (0x8080, False), (0x8010, True), (0x8040, True)])
+def test_warns_of_a_tile_where_tma_cannot_write(describe, mode, address, warned):
+    """An H200 ends copies to a shared address off 128 with error 716; rows of a swizzled atom there cross lines."""
+    found = describe((128, 64), "bf16", swizzle=mode, smem_address=address).findings
+    assert bool(found) == warned
+    for each in found:
+        assert (each.rule, each.severity, each.argument) == ("smem-alignment", "warning", "smem_address")
+        assert "TMA writes at multiples of 128" in each.limit
+        assert "716" in each.limit
+        assert ("mid-line" in each.limit) == (mode != "none")
+        assert "0x8000" in each.fix

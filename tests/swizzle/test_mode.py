@@ -452,3 +452,24 @@ def test_codes_of_a_row_lead_back_to_it(mode):
 def test_strange_pair_is_a_rule_error(pair):
     with pytest.raises(RuleError, match="ptx-swizzle-pair"):
         Swizzle.from_ptx(*pair)
+
+
+# CuTe's atoms with their modes: mma_traits_sm90_gmma.hpp (Layout_K_SW128_Atom_Bits and the others, on bytes) and
+# mma_traits_sm100.hpp (Layout_MN_SW128_32B_Atom_Bits).
+CUTE_MODES = {(3, 4, 3): "128B", (2, 4, 3): "64B", (1, 4, 3): "32B", (0, 4, 3): "none", (2, 5, 2): "128B_ATOM_32B"}
+
+
+@pytest.mark.parametrize(("triple", "name"), CUTE_MODES.items())
+def test_an_xor_swizzle_knows_the_mode_that_it_equals(triple, name):
+    assert Swizzle.xor(*triple).hardware_mode is SWIZZLE[name]
+    assert SWIZZLE[name].hardware_mode is SWIZZLE[name]
+
+
+def test_a_hardware_mode_is_the_same_map_and_no_other_xor_swizzle_has_one():
+    address = np.arange(1 << 14)
+    for bits, base, shift in itertools.product(range(5), range(8), range(-5, 6)):
+        if abs(shift) < bits:
+            continue
+        swizzle = Swizzle.xor(bits, base, shift)
+        alike = [row for row in SWIZZLE.values() if (row.apply(address) == swizzle.apply(address)).all()]
+        assert swizzle.hardware_mode is (alike[0] if alike else None), swizzle

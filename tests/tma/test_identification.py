@@ -132,6 +132,27 @@ def test_names_the_first_wrong_byte_of_the_closest(place, change):
     assert f"{place:#x}" in str(found)
 
 
+def test_a_layout_that_leaves_most_bytes_wrong_is_not_offered():
+    """A dump of something else was answered "closest, 3953 of 4096 wrong"."""
+    random = np.random.default_rng(7).integers(0, 256, TILE.nbytes, np.uint8)
+    found = ts.identify(random, TILE)
+    assert found.compared_bytes == TILE.nbytes
+    assert found.wrong_bytes > TILE.nbytes // 2
+    said = str(found)
+    assert said.startswith(
+        f"no layout explains the dump: even the best leaves {found.wrong_bytes} of {TILE.nbytes} bytes wrong"
+    )
+    assert "swizzle" not in said
+    assert "closest" not in said
+    dump = ts.Swizzle.named("128B").swizzle(TILE).view(np.uint8).reshape(-1).copy()
+    dump[:1000] = random[:1000]
+    near = ts.identify(dump, TILE)
+    assert (
+        f"closest: swizzle 128B, base offset 0, rows 128 bytes apart, with {near.wrong_bytes} of 8192 bytes wrong"
+        in str(near)
+    )
+
+
 def test_plain_rows_come_first_where_nothing_can_tell_layouts_apart():
     found = ts.identify(np.zeros(1024, np.uint8), np.zeros((8, 64), np.float16))
     assert (found.swizzle.name, found.order) == ("none", "rows")

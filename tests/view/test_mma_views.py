@@ -19,8 +19,9 @@ from tilescope import (
     wgmma_descriptors,
 )
 from tilescope.errors import RuleError
+from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Table
+from tilescope.view.parts import Beside, Paragraph, Table
 from tilescope.view.ruler import BitRuler
 
 LAYOUTS = [("K", mode) for mode in ("none", "32B", "64B", "128B")] + [
@@ -146,7 +147,7 @@ def test_a_fragment_is_drawn_both_ways(instruction, operand, data_type):
     (by_thread,) = [grid for title, grid in grids.items() if title.startswith("What each thread holds")]
     assert len(by_thread.rows) == 32
     for row in by_thread.rows:
-        for header, cell in zip(by_thread.tiers[0].headers, row.cells, strict=True):
+        for header, cell in zip(by_thread.tiers[-1].headers, row.cells, strict=True):
             thread, value = int(row.labels[0]), first_number(header.text[1:])
             assert tuple(first_number(part) for part in cell.text.split(",")) == found.coord(thread, value)
     listed = next(part for part in drawing.parts if isinstance(part, Table) and part.title.startswith("Thread"))
@@ -237,6 +238,31 @@ def test_a_loop_lists_every_descriptor():
     assert [line[3] for line in listed.rows[:8]] == ["", "+32", "+32", "+32", "+16288", "+32", "+32", "+32"]
 
 
+@pytest.mark.parametrize("name", ["ldmatrix.x4", "ldmatrix.x2.trans", "ldmatrix.m16n16.x2.trans.b8", "stmatrix.x4"])
+def test_what_a_lane_holds_of_several_matrices_names_the_matrix(name):
+    """Lane 13 of ldmatrix.x4 held "row 3, column 2" four times."""
+    held = fragment(name)
+    table = next(part for part in view.draw(held, lane=13).parts if isinstance(part, Table))
+    assert table.headings == ("value", "register", "bits", "matrix", "row", "column")
+    for value, row in enumerate(table.rows):
+        assert tuple(map(int, row[3:])) == (held.matrix_of(13, value), *held.coord(13, value))
+    assert len({row[3:] for row in table.rows}) == held.values
+    by_thread = grids_of(view.draw(held))["What each thread holds: row,column"]
+    width = 32 // held.element_bits
+    matrices = [held.matrix_of(0, value) for value in range(0, held.values, width)]
+    assert [int(header.text) for header in by_thread.tiers[0].headers] == matrices
+    assert by_thread.notes == (f"Lane {held.shape[0]} j + r gives the address of row r of matrix j.",)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("mma.m16n8k256", "A", "b1"), "`T5V32` stands for values 32 to 63 of thread 5: the 32 that share a register"),
+    (("mma.m16n8k8", "A", "bf16"), "`T5V2` stands for values 2 to 3 of thread 5: the 2 that share a register"),
+    (("mma.m8n8k16", "A", "s8"), "`T5V0` stands for values 0 to 3 of thread 5: the 4 that share a register"),
+])  # fmt: skip
+def test_the_cell_that_is_explained_exists(arguments, said):
+    assert said in only(view.draw(fragment(*arguments)), Paragraph).text
+
+
 def test_a_long_loop_is_cut():
     loop = wgmma_descriptors((256, 512), "bf16", swizzle="32B")
     assert "The first 64 of 128." in view.text(loop)
@@ -245,20 +271,29 @@ def test_a_long_loop_is_cut():
 INSTRUCTION_TEXT = """\
 tcgen05 instruction descriptor, kind mxf4 0x88400880
 
-kind mxf4: e2m1 x e2m1 -> float32, m128 n256 k96, A K-major, B K-major, scales
-ue8m0, ids 0 and 0; for cta_group::1, cta_group::2."""
+kind mxf4: e2m1 x e2m1 -> float32, m256 n256 k96, A K-major, B K-major, scales
+ue8m0, ids 0 and 0; for cta_group::2."""
 
 
 def test_an_instruction_descriptor_is_drawn_as_its_word():
-    descriptor = InstructionDescriptor("mxf4", 128, 256, k=96)
+    descriptor = InstructionDescriptor("mxf4", 256, 256, k=96)
     text = view.text(descriptor)
     assert text.startswith(INSTRUCTION_TEXT.replace("0x88400880", f"{descriptor.encode():#010x}"))
     ruler = only(view.draw(descriptor), BitRuler)
     assert (ruler.bits, ruler.row_bits) == (32, 32)
     fields = {field.name: (field.low, field.high, field.meaning) for field in ruler.fields}
-    assert fields["M"] == (27, 28, "128 rows of A and D")
+    assert fields["M"] == (27, 28, "256 rows of A and D")
     assert fields["K"] == (31, 31, "k is 96 (sm_103a)")
     assert fields["scale type"] == (23, 23, "scale factors are ue8m0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_key_of_a_ruler_reads_as_the_name_of_another_field(kind):
+    """M is a field's name, so that m is no key: two fields called m were drawn."""
+    ruler = only(view.draw(InstructionDescriptor(kind, 256, 128, a_type=next(iter(KINDS[kind].codes)))), BitRuler)
+    keys = [piece.key.casefold() for row in ruler.rows() for piece in row.pieces]
+    assert len(set(keys)) == len(ruler.fields)
+    assert not set(keys) & {field.name.casefold() for field in ruler.fields}
 
 
 def test_a_tcgen05_descriptor_is_drawn_as_its_word():

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import pytest
+from rich.color import Color, ColorSystem
 
 from tilescope.view.palette import CHUNK_COLOURS, MARK_SIGN, ROLES, chunk_colour, colour_of
 
@@ -83,6 +84,12 @@ def test_text_on_every_colour_can_be_read(colour):
 @pytest.mark.parametrize("colour", CHUNK_COLOURS, ids=lambda colour: colour.name)
 def test_a_terminal_shows_the_same_colours(colour):
     assert colour.terminal == f"{colour.ink} on {colour.fill}"
+
+
+def test_chunk_colours_differ_on_terminals_of_16_colours():
+    """Where rich shows the nearest of a terminal's own 16, chunks 2 and 4 were one cyan."""
+    shown = [Color.parse(colour.fill).downgrade(ColorSystem.STANDARD).number for colour in CHUNK_COLOURS]
+    assert len(set(shown)) == len(CHUNK_COLOURS), shown
 
 
 def test_numbers_beyond_eight_repeat_the_colours():

@@ -88,19 +88,72 @@ def test_a_column_of_pixels_is_drawn_in_its_image():
     ]
 
 
-def test_a_box_in_a_large_tensor_is_a_spot_to_scale():
+def cells_of(grid):
+    """(first of dim 1, first of dim 0) of every cell, with its text."""
+    starts = [int(header.text) for header in grid.tiers[-1].headers]
+    return {
+        (int(row.labels[0]), start): cell.text
+        for row in grid.rows
+        for start, cell in zip(starts, row.cells, strict=True)
+    }
+
+
+@pytest.mark.parametrize("coords", [(2048, 1024), (128, 256), (0, 0), (4064, -10), (4032, 4032), (-64, 4090)])
+def test_a_box_in_a_large_tensor_has_cells_of_its_own(coords):
+    """A box of 64 x 64 filled a cell of 512 x 512."""
     a = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
-    plane, shared = grids(ts.trace(a, (2048, 1024)))
-    spots = [
-        (row, column)
-        for row, cells in enumerate(plane.rows)
-        for column, cell in enumerate(cells.cells)
-        if cell.text == "box"
-    ]
-    assert spots == [(2, 4)]  # cells of 512 x 512
+    plane, shared = grids(ts.trace(a, coords))
+    cells = cells_of(plane)
+    edges = [sorted({place[axis] for place in cells} | {4096, coords[1 - axis] + 64}) for axis in (0, 1)]
+    copied = 0
+    for (down, across), text in cells.items():
+        ends = edges[0][edges[0].index(down) + 1], edges[1][edges[1].index(across) + 1]
+        inside = 0 <= down < 4096 and 0 <= across < 4096
+        boxed = all(first <= at and end <= first + 64 for first, at, end in
+                    zip(coords[::-1], (down, across), ends, strict=True))  # fmt: skip
+        assert text == ("box" if inside else "(box)") if boxed else text in ("·", ""), (down, across)
+        copied += boxed * (ends[0] - down) * (ends[1] - across)
+    assert copied == 64 * 64
     assert len(shared.rows) == 32
-    assert shared.notes == ("32 more lines are not drawn.",)
-    assert len(grids(ts.trace(a, (2048, 1024)), lines=None)[1].rows) == 64
+    assert shared.notes == ("Drawn: 32 of 64 lines.",)
+    assert len(grids(ts.trace(a, coords), lines=None)[1].rows) == 64
+
+
+def test_rows_that_are_gathered_have_cells_of_their_own():
+    a = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 1), arch="sm_100")
+    plane, shared = grids(ts.trace(a, (64, 5, 900, 6, 3000), operation="gather4"), lines=3)
+    assert [place for place, text in cells_of(plane).items() if text == "box"] == [(5, 64), (900, 64), (3000, 64)]
+    assert shared.notes == ("Drawn: 3 of 4 lines.",)
+
+
+def test_pixels_of_a_large_image_have_cells_of_their_own():
+    a = ts.Im2colMap("f16", (64, 56, 56, 8), (128, 7168, 401408), lower_corner=(-1, -1), upper_corner=(-1, -1),
+                     channels_per_pixel=64, pixels_per_column=128, swizzle="128B")  # fmt: skip
+    plane, _ = grids(ts.trace(a, (0, 50, -1, 0)))
+    held = {place: text for place, text in cells_of(plane).items() if text not in ("·", "")}
+    # five pixels of line -1, two whole lines of 56 (W -1 to 54), eleven pixels of line 2
+    assert held == {
+        (-1, 50): "(0)", (0, -1): "(5)", (0, 0): "6", (0, 10): "16", (0, 50): "56", (2, -1): "(117)", (2, 0): "118",
+    }  # fmt: skip
+
+
+def legend_of(trace):
+    return [(entry.sample, entry.text) for part in view.draw(trace).parts if isinstance(part, Legend)
+            for entry in part.entries]  # fmt: skip
+
+
+def test_the_legend_says_that_eight_colours_repeat():
+    for rows, said in ((8, "every row has its colour"), (9, "the eight colours repeat")):
+        a = ts.TensorMap("bf16", (64, 16), (128,), (64, rows), swizzle="128B")
+        assert ("0.0", f"row 0; {said}, and a cell says row.chunk") in legend_of(ts.trace(a, (0, 0)))
+
+
+def test_the_legend_explains_the_numbers_of_pixels():
+    a = ts.Im2colMap.for_convolution(
+        1, 4, 4, 16, 3, 3, pad=1, data_type="f16", channels_per_pixel=16, pixels_per_column=6
+    ).tensor_map
+    said = "pixel that becomes row 3; a cell of several names the first"
+    assert ("3", said) in legend_of(ts.trace(a, (0, 1, -1, 0)))
 
 
 FLIP = {"swizzle": "128B_ATOM_32B_FLIP_8B", "arch": "sm_100"}
@@ -141,7 +194,7 @@ def test_the_legend_has_what_the_drawing_has_and_nothing_else(name):
     drawn = {look(cell.text, cell.mark) for grid in grids(trace) for row in grid.rows for cell in row.cells}
     assert drawn - {"", "·", "box"} == looks
     explained = [look(entry.sample, entry.mark) for entry in legend.entries]
-    wanted = set()
+    wanted = {"box"} & drawn
     for each in looks:  # the name of a chunk, and each sign behind it
         label = each.rstrip("~x")
         wanted |= {label, *(label + sign for sign in each.removeprefix(label))}

@@ -8,6 +8,7 @@ from tilescope import view
 from tilescope.cli.options import byte_count, output_options, rows_and_columns, smem_address_option
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
+from tilescope.errors import RuleError, broken, in_number
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.smem.access import Access
 from tilescope.smem.search import find_layouts
@@ -77,7 +78,12 @@ def banks(
         raise click.UsageError("a tile needs the type of its elements, such as 64x64 bf16.")
     bits = DataType.named(data_type).smem_bits
     accesses = [Access.named(text, tile, bits) for text in patterns]
-    report = tile_report(accesses, _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, start))
+    layout = _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, start)
+    try:
+        report = tile_report(accesses, layout)
+    except RuleError:
+        _require_aligned_rows(accesses, layout, pad or 0)
+        raise
     if not fix:
         output.show(report)
         return 0
@@ -99,6 +105,20 @@ def _layout(
         elif row_bytes < span_bytes:
             pad = span_bytes - row_bytes
     return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=swizzle, start=start)
+
+
+def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
+    """Refuse a --pad that no wide access can take; people who mean elements write --pad 1."""
+    widest = max(accesses, key=lambda access: access.op.access_bytes).op
+    width = widest.access_bytes
+    row_bytes = layout.pitch_bytes - pad
+    if pad % width and row_bytes % width == 0:
+        enough = -(-pad // width) * width
+        raise broken(
+            "lane-alignment", "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
+            f"{widest.name} takes addresses that are multiples of {width}",
+            f"Use --pad {enough}, {in_number(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
+        )  # fmt: skip
 
 
 def _joined(report: TileReport, found: Drawing | None) -> Drawing | None:

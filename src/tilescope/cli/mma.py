@@ -84,6 +84,7 @@ def fragment(
     extra: dict[str, Any] = {"inverse": str(found.inverse)}
     if lane is not None:
         extra |= {"lane": lane, "holds": [list(coord) for coord in found.held_by(lane)]}
+        extra["matrices"] = [found.matrix_of(lane, value) for value in range(found.values)]
     if element is not None:
         holder, value = found.holder(*element)
         extra |= {"element": list(element), "holder": {"thread": holder, "value": value}}
@@ -111,7 +112,8 @@ def descriptors(
         tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
     )
     words = [[hex(each.encode()) for each in steps] for steps in loop]
-    output.show(loop, extra={"descriptors": words, "words": list(loop.words)})
+    findings = [each.to_dict() for each in loop.findings]
+    output.show(loop, extra={"descriptors": words, "words": list(loop.words), "findings": findings})
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import wraps
+from functools import reduce, wraps
 from pathlib import Path
 from typing import Any, TypeAlias, overload
 
@@ -125,27 +125,24 @@ def output_options(
     FILE, for commands that make bytes.
     """
     if command is None:
-        return lambda command: _with_output(command, svg, out)
-    return _with_output(command, svg, out)
+        return lambda command: output_options(command, svg=svg, out=out)  # type: ignore[call-overload]
 
-
-def _with_output(command: Command, svg: bool, out: str | None) -> Command:
     @wraps(command)
     def with_output(
         *args: Any, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **options: Any
     ) -> Any:
-        to_stdout = ["--json"] if as_json else []
-        to_stdout += [option for option, path in (("--svg", svg_path), ("--out", out_path)) if path == STDOUT]
+        to_stdout = ["--json"] * as_json + [
+            f"{option} -" for option, path in (("--svg", svg_path), ("--out", out_path)) if path == STDOUT
+        ]
         if len(to_stdout) > 1:
-            one, other, *_ = (f"{option} -" if option != "--json" else option for option in to_stdout)
-            raise click.UsageError(f"{one} and {other} both write to stdout; give {to_stdout[1]} a file.")
+            one, other, *_ = to_stdout
+            raise click.UsageError(f"{one} and {other} both write to stdout; give {other.removesuffix(' -')} a file.")
         return command(*args, output=Output(as_json, svg_path, out_path), **options)
 
-    wrapped: Command = with_output
-    if out is not None:
-        wrapped = click.option("--out", "out_path", type=output_file, metavar="FILE", help=out)(wrapped)
-    if svg:
-        saying = "Also write the drawing as SVG; - is stdout."
-        wrapped = click.option("--svg", "svg_path", type=output_file, metavar="FILE", help=saying)(wrapped)
-    saying = "Print the value as JSON instead of a drawing."
-    return click.option("--json", "as_json", is_flag=True, help=saying)(wrapped)
+    added = [click.option("--out", "out_path", type=output_file, metavar="FILE", help=out)] * (out is not None)
+    added += [click.option("--svg", "svg_path", type=output_file, metavar="FILE", help=_SVG)] * svg
+    added.append(click.option("--json", "as_json", is_flag=True, help="Print the value as JSON instead of a drawing."))
+    return reduce(lambda wrapped, option: option(wrapped), added, with_output)
+
+
+_SVG = "Also write the drawing as SVG; - is stdout."

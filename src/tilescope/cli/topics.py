@@ -21,7 +21,7 @@ from tilescope.errors import RuleError, broken, shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map import RULES, Rule
 from tilescope.value import Value
-from tilescope.view.swizzle_facts import facts, rule_sentence
+from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,12 @@ def _find_swizzle(name: str) -> Topic | None:
         return None
     known = facts(row)
     if row.feature is None:
-        meaning = f"{rule_sentence(row)} In C: {known['C']}. The pattern repeats {known['repeats']}. Used by {known['used by']}."
-        return Topic(row.name, "swizzle modes", meaning, ("swizzle",))
+        mode = row.hardware_mode
+        used = f"Used by {used_by(row)}." if mode is None else f"It is {used_by(row)}."
+        meaning = f"{rule_sentence(row)} In C: {known['C']}. The pattern repeats {known['repeats']}. {used}"
+        return Topic(
+            row.name, "swizzle modes", meaning, ("swizzle",) if mode is None else ("swizzle", mode.name, "span")
+        )
     sentences = [
         rule_sentence(row),
         f"The inner row of a box is {known['inner width']}.",

@@ -26,6 +26,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.canonical import READERS, CanonicalLayout, OperandTile
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.value import Value, is_one_of, row_field
 
 SmemOperand = Literal["A", "B"]
@@ -129,6 +130,24 @@ class DescriptorLoop(Value):
         steps = dict.fromkeys(zip(self.advance_bytes, self._advances_in_words(), strict=True))
         sentences += [f"k step = +{advance} bytes (+{advance // 16} encoded), {words}" for advance, words in steps]
         return tuple(sentences)
+
+    @property
+    def findings(self) -> tuple[Violation, ...]:
+        """A warning where the tile starts at an address that TMA cannot write to.
+
+        The instruction itself takes every multiple of 16, and tiles that threads store may lie there.
+        """
+        start = self.tile.start
+        line, chunk = start // SMEM_LINE_BYTES * SMEM_LINE_BYTES, start % SMEM_LINE_BYTES // CHUNK_BYTES
+        if start == line:
+            return ()
+        swizzle = self.tile.canonical.swizzle
+        limit = f"TMA writes at multiples of {SMEM_LINE_BYTES} alone; elsewhere the copy ends in error 716, misaligned address"
+        if swizzle.bits:
+            limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
+        found = f"smem_address = {start:#x} lies {start - line} bytes behind {line:#x}"
+        fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.tile.alignment_bytes} have base offset 0."
+        return (Violation("smem-alignment", "warning", "smem_address", found, limit, fix),)
 
     def _advances_in_words(self) -> list[str]:
         atom_k = self.tile.canonical.atom[1]

@@ -154,9 +154,24 @@ class Fragment(Value):
 
         >>> fragment("mma.m16n8k16", operand="A", data_type="bf16").register_of(5)
         (2, 16)
+        >>> fragment("mma.m16n8k32", operand="A", data_type="e2m1").register_of(1)  # byte 1, its bits 2 to 5
+        (0, 10)
         """
         self._require("value", value, self.values)
-        return divmod(value * self.element_bits, REGISTER_BITS)
+        return divmod(value * self.element_bits + self._lowest_bit, REGISTER_BITS)
+
+    @property
+    def value_bits(self) -> int:
+        """Bits of an element that carry its value: 4 of the byte that mma.m16n8k32 gives an e2m1."""
+        return min(self.element_bits, self.data_type.bits)
+
+    @property
+    def _lowest_bit(self) -> int:
+        """Where in its element the value begins: mma takes 4 bits from the middle of a byte, all else is low.
+
+        ldmatrix leaves 4-bit values in the low bits, so they are shifted by two before such an mma.
+        """
+        return 2 if self.operand in ("A", "B") and self.element_bits - self.value_bits == 4 else 0
 
     def distribute(self, matrix: npt.ArrayLike) -> npt.NDArray[Any]:
         """The elements of a matrix (or of `matrices`, stacked) as (threads, values).
@@ -211,8 +226,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     (63, 15)
     >>> fragment("ldmatrix.x1.trans").held_by(22)  # column 5 of the stored rows 4 and 5
     ((4, 5), (5, 5))
-    >>> fragment("ldmatrix.m16n16.x1.trans.b8").held_by(0)[:4]  # two rows of two columns in a register
-    ((0, 0), (1, 0), (0, 8), (1, 8))
+    >>> fragment("ldmatrix.m16n16.x1.trans.b8").held_by(0)[:5]  # four rows of a column fill a register
+    ((0, 0), (1, 0), (2, 0), (3, 0), (0, 8))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
     if isinstance(name, str) and re.match(r"(ld|st)matrix\b", name):

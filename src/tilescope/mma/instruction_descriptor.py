@@ -21,13 +21,12 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.bits import WordField, WordFormat, plain_int
 from tilescope.mma.canonical import Major, major_named
-from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind, forms_of, shape_problems
+from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, forms_of, shape_problems
 from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
 _SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
-_WIDE_K = 96
 # CuTe names these as the types that may be MN-major; PTX has the same by way of the valid layouts.
 _TRANSPOSABLE = ("float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8")
 
@@ -81,8 +80,8 @@ class InstructionDescriptor(Value):
     ('0x8400010', True)
     >>> print(descriptor)
     kind f16: float16 x float16 -> float32, m128 n256 k16, A K-major, B K-major
-    >>> InstructionDescriptor("mxf4nvf4", 128, 256, scale_type="ue4m3", k=96).forms
-    ('cta_group::1', 'cta_group::2')
+    >>> InstructionDescriptor("mxf4nvf4", 256, 256, scale_type="ue4m3", k=96).forms
+    ('cta_group::2',)
     """
 
     mma_kind: str
@@ -165,18 +164,17 @@ class InstructionDescriptor(Value):
     @property
     def forms(self) -> tuple[str, ...]:
         """The forms of the instruction that take it: by m and n, and .ws alone where there is a shift."""
-        found = forms_of(Tcgen05Kind.named(self.mma_kind), self.m, self.n, transposed_bytes=self._transposed_bytes)
+        found = forms_of(
+            Tcgen05Kind.named(self.mma_kind), self.m, self.n, sparse=self.sparse, k=self.k,
+            transposed_bytes=self.b_major == "MN" and self.b_type.bits == 8,
+        )  # fmt: skip
         return tuple(form for form in found if not self.max_shift or form.endswith(".ws"))
-
-    @property
-    def _transposed_bytes(self) -> bool:
-        return self.b_major == "MN" and self.b_type.bits == 8
 
     def encode(self) -> int:
         """The 32-bit word."""
         kind = Tcgen05Kind.named(self.mma_kind)
         numbers = {
-            "m": self.m, "n": self.n, "k": int(self.k == _WIDE_K),
+            "m": self.m, "n": self.n, "k": int(self.k == WIDE_K),
             "a_type": kind.codes[self.a_type.name], "b_type": kind.codes[self.b_type.name],
             "d_type": ACCUMULATOR_CODES[self.d_type.name],
             "a_major": int(self.a_major == "MN"), "b_major": int(self.b_major == "MN"),
@@ -256,7 +254,7 @@ def _arguments(kind: Tcgen05Kind, values: dict[str, int]) -> dict[str, Any]:
         "b_scale_id": values["b_scale_id"],
         "scale_type": scale[values["scale_type"]],
     }
-    return arguments | ({"k": _WIDE_K} if values.get("k") else {})
+    return arguments | ({"k": WIDE_K} if values.get("k") else {})
 
 
 def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
@@ -300,7 +298,8 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
                 "Use K-major.",
             )
     transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
-    problems += shape_problems(kind, values["m"], values["n"], transposed_bytes=transposed_bytes)
+    shape = {"sparse": values["sparse"] is True, "k": values["k"], "transposed_bytes": transposed_bytes}
+    problems += shape_problems(kind, values["m"], values["n"], **shape)
     for name in ("negate_a", "negate_b", "saturate", "sparse"):
         if not isinstance(values[name], bool):
             refuse("flag", name, f"{name} = {printed(values[name])}", "True or False", "Give a bool.")
@@ -324,23 +323,23 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
                 f"kind {kind.name} has {listed}",
                 f"Use {allowed[0]}.",
             )
-    if values["max_shift"] and not any(
-        form.form.endswith(".ws") and values["m"] in form.m and values["n"] in form.n for form in kind.shapes
-    ):
-        refuse(
-            "field",
-            "max_shift",
-            f"max_shift = {values['max_shift']}",
-            "a shift belongs to .ws: m 32, 64, 128 with n 64, 128, 256",
+    has_ws = any(form.endswith(".ws") for form in forms_of(kind, values["m"], values["n"], **shape))
+    if values["max_shift"] and not has_ws:
+        found = (
+            f"max_shift = {printed(values['max_shift'])} with m = {printed(values['m'])}, n = {printed(values['n'])}"
         )
+        limit = "a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
+        refuse("field", "max_shift", found, limit, "Use max_shift = 0, or such a shape.")
     return problems
 
 
 def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     """What the remaining fields may be."""
     scale_ids: tuple[int, ...] = (0,)
-    if kind.is_scaled:
-        scale_ids = (0, 2) if kind.is_dense_4_bit else (0, 1, 2, 3)
+    if kind.is_scaled:  # ue4m3 scales 16 elements, ue8m0 32 (or 16): a row's first byte leaves room for all of them
+        scale_ids = (0, 1, 2, 3) if not kind.is_dense_4_bit or values["k"] == WIDE_K else (0, 2)
+        if values["scale_type"] == "ue4m3":
+            scale_ids = (0, 2) if values["k"] == WIDE_K else (0,)
     wide = kind.is_dense_4_bit and not values["sparse"]
     return {
         "sparsity_selector": (0, 1, 2, 3) if values["sparse"] and not kind.is_scaled else (0,),
@@ -348,7 +347,7 @@ def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, .
         "scale_type": kind.scales or (None,),
         "a_scale_id": scale_ids,
         "b_scale_id": scale_ids,
-        "k": (kind.k, _WIDE_K) if wide else (kind.k,),
+        "k": (kind.k, WIDE_K) if wide else (kind.k,),
     }
 
 

@@ -96,6 +96,8 @@ def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
         case "sparsity_selector":
             return f"sparsity selector {value}"
         case "saturate":
+            if kind.name != "i8":
+                return "set, but only i8 saturates" if value else "not set: only i8 saturates"
             return "sums saturate" if value else "sums wrap"
         case "max_shift":
             return f".ws reuses B with shifts of up to {MAX_SHIFTS[value]}" if value else "no shift"

@@ -8,9 +8,8 @@
     m16n16.b6x16_p32, .b4x16_p64                  packed as above                         always    x1, x2
     m16n8.b8 (stmatrix)      8 x 16   8-bit       16 elements                             always
 
-A packed value lands in the low bits of its byte. m16n16 is where two documents differ: PTX's prose puts four consecutive
-rows of one column into a register, CuTe two rows of two columns. CuTe's copies are what kernels run, so it is followed; no
-card was asked.
+A packed value lands in the low bits of its byte. In m16n16 a register holds four consecutive rows of one column, as PTX has
+it; CuTe's copy atoms exchange bytes between their two registers afterwards. No card was asked.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class MatrixForm:
 
 _BOTH, _LOAD, _STORE = ("ldmatrix", "stmatrix"), ("ldmatrix",), ("stmatrix",)
 _ALL, _TWO = (1, 2, 4), (1, 2)
-# PTX ISA, ldmatrix and stmatrix; the 8-bit ones as CuTe has their copies.
+# PTX ISA, ldmatrix and stmatrix.
 # fmt: off
 _FORMS = (
     #          name                directions rows cols bits  trans  counts  lanes                 values
@@ -91,9 +90,9 @@ _FORMS = (
     MatrixForm("m8n8.b16",         _BOTH,   8,  8, 16, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1),)),
     MatrixForm("m8n16.b6x16_p32",  _LOAD,   8, 16,  6, False, _ALL, ((4, 32), (8, 1)), ((4, 8),)),
     MatrixForm("m8n16.b4x16_p64",  _LOAD,   8, 16,  4, False, _ALL, ((4, 32), (8, 1)), ((4, 8),)),
-    MatrixForm("m16n16.b8",        _LOAD,  16, 16,  8, True,  _TWO, ((4, 4), (8, 16)), ((2, 1), (2, 128), (2, 2))),
-    MatrixForm("m16n16.b6x16_p32", _LOAD,  16, 16,  6, True,  _TWO, ((4, 4), (8, 16)), ((2, 1), (2, 128), (2, 2))),
-    MatrixForm("m16n16.b4x16_p64", _LOAD,  16, 16,  4, True,  _TWO, ((4, 4), (8, 16)), ((2, 1), (2, 128), (2, 2))),
+    MatrixForm("m16n16.b8",        _LOAD,  16, 16,  8, True,  _TWO, ((4, 4), (8, 16)), ((4, 1), (2, 128))),
+    MatrixForm("m16n16.b6x16_p32", _LOAD,  16, 16,  6, True,  _TWO, ((4, 4), (8, 16)), ((4, 1), (2, 128))),
+    MatrixForm("m16n16.b4x16_p64", _LOAD,  16, 16,  4, True,  _TWO, ((4, 4), (8, 16)), ((4, 1), (2, 128))),
     MatrixForm("m16n8.b8",         _STORE,  8, 16,  8, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1), (2, 64))),
 )
 # fmt: on

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
 
+WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a
 _EVERY_8 = tuple(range(8, 257, 8))
 _EVERY_16 = tuple(range(16, 257, 16))
 _EVERY_32 = tuple(range(32, 257, 32))
@@ -76,23 +77,23 @@ class Tcgen05Kind:
         """Whether two values share a byte."""
         return self.k == 64
 
-    @property
-    def shapes(self) -> tuple[Shapes, ...]:
-        """The forms of the instruction, and their m and n.
+    def shapes(self, *, sparse: bool = False, k: Any = None) -> tuple[Shapes, ...]:
+        """The forms of the instruction, and their m and n; sparse ones and those of k = 96 have fewer.
 
-        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes]
+        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes()]
         [('cta_group::1', (128,)), ('cta_group::2', (128, 256))]
+        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes(k=96)]
+        [('cta_group::2', (256,))]
         """
         one_n, two_n = (_EVERY_8, _EVERY_16)
         if self.name == "i8":
             one_n, two_n = ((8, 16, 24, *_EVERY_16[1:]), _EVERY_32)
-        forms = (
-            Shapes("cta_group::1", (128,) if self.is_scaled else (64, 128), one_n, 16),
-            Shapes("cta_group::2", (128, 256), two_n, 32),
-        )
+        wide = k == WIDE_K
+        one = Shapes("cta_group::1", (128,) if self.is_scaled else (64, 128), one_n, 16)
+        two = Shapes("cta_group::2", (256,) if wide or (self.is_scaled and sparse) else (128, 256), two_n, 32)
         if self.is_scaled:
-            return forms
-        return *forms, Shapes("cta_group::1.ws", (32, 64, 128), (64, 128, 256), 16)
+            return (two,) if wide else (one, two)
+        return one, two, Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256), 16)
 
 
 def _codes(types: str) -> dict[str, int]:
@@ -144,36 +145,42 @@ def tcgen05_for(data_type: object) -> Tcgen05Kind:
     return KINDS[_BY_SMEM_TYPE[row.name]]
 
 
-def shape_problems(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool) -> list[Violation]:
+def shape_problems(
+    kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool, sparse: bool = False, k: Any = None
+) -> list[Violation]:
     """Why no form of the instruction has this m and n; the list of those that exist.
 
     >>> print(shape_problems(Tcgen05Kind.named("mxf4"), 64, 60, transposed_bytes=False)[0].limit)
     kind mxf4 has cta_group::1 with m 128, n 8 to 256 in steps of 8; cta_group::2 with m 128, 256, n 16 to 256 in steps of 16
     """
-    if forms_of(kind, m, n, transposed_bytes=transposed_bytes):
+    shapes = [
+        (form.form, form.m, [each for each in form.n if not transposed_bytes or each % form.n_of_transposed_bytes == 0])
+        for form in kind.shapes(sparse=sparse, k=k)
+    ]
+    if any(m in m_known and n in n_known for _, m_known, n_known in shapes):
         return []
-    known = []
-    for form in kind.shapes:
-        n_known = [each for each in form.n if not transposed_bytes or each % form.n_of_transposed_bytes == 0]
-        known.append(f"{form.form} with m {', '.join(map(str, form.m))}, n {_in_steps(n_known)}")
-    m_known = sorted({each for form in kind.shapes for each in form.m})
-    fix = "Use such a pair."
-    if isinstance(n, int) and m in m_known:
-        near = {
-            each
-            for form in kind.shapes
-            if m in form.m
-            for each in form.n
-            if forms_of(kind, m, each, transposed_bytes=transposed_bytes)
-        }
-        fix = f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
+    known = [
+        f"{form} with m {', '.join(map(str, m_known))}, n {_in_steps(n_known)}" for form, m_known, n_known in shapes
+    ]
+    near = [each for _, m_known, n_known in shapes if m in m_known for each in n_known]
+    fix = (
+        f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
+        if near and isinstance(n, int)
+        else "Use such a pair."
+    )
+    if k == WIDE_K and m == 128:
+        fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
+    conditions = [", sparse"] * sparse + [f", k = {k}"] * (k == WIDE_K)
     where = ", and B MN-major of 8 bits" if transposed_bytes else ""
     return [Violation(
-        "tcgen05-shape", "error", "m, n", f"m = {printed(m)}, n = {printed(n)}{where}", f"kind {kind.name} has {'; '.join(known)}", fix,
+        "tcgen05-shape", "error", "m, n", f"m = {printed(m)}, n = {printed(n)}{''.join(conditions)}{where}",
+        f"kind {kind.name}{''.join(conditions)}{' ' if not conditions else ', '}has {'; '.join(known)}", fix,
     )]  # fmt: skip
 
 
-def forms_of(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool) -> tuple[str, ...]:
+def forms_of(
+    kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool, sparse: bool = False, k: Any = None
+) -> tuple[str, ...]:
     """The forms of the instruction that have this m and n.
 
     >>> forms_of(Tcgen05Kind.named("f16"), 128, 256, transposed_bytes=False)
@@ -181,7 +188,7 @@ def forms_of(kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool) -> tu
     """
     return tuple(
         form.form
-        for form in kind.shapes
+        for form in kind.shapes(sparse=sparse, k=k)
         if m in form.m and n in form.n and not (transposed_bytes and n % form.n_of_transposed_bytes)
     )
 

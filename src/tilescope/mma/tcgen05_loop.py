@@ -56,7 +56,7 @@ class Tcgen05Loop(DescriptorLoop):
     def extents(cls, data_type: DataType) -> Extents:
         """The m and n of cta_group::1, and 32 bytes of k."""
         kind = tcgen05_for(data_type)
-        single = kind.shapes[0]
+        single = kind.shapes()[0]
         return Extents(single.m, single.n, kind.k)
 
     def _descriptor(self, mn: int, k: int, leading_bytes: int, stride_bytes: int) -> OperandDescriptor:

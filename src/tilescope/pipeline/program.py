@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tilescope.errors import broken
-from tilescope.pipeline.description import Barrier, Loop, Pipeline, Role, Slot, Step
+from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.operation import GROUPS, OPERATIONS
+from tilescope.pipeline.parts import Barrier, Loop, Role, Slot, Step
 from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilescope.errors import RuleError, Violation, printed, unknown_name
-from tilescope.pipeline.description import MAX_BLOCKS, MAX_STAGES, Barrier, Loop, Pipeline, Role, Slot, Step
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.operation import OPERATIONS, Argument, Operation
+from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, Barrier, Loop, Role, Slot, Step
 from tilescope.value import plain_int
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
@@ -20,8 +20,8 @@ _SPACES = ("smem", "tmem")
 _MAX_DEPTH = 8
 
 
-def read_pipeline(data: Mapping[str, Any]) -> Pipeline:
-    """The pipeline that plain data describes."""
+def read_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the pipeline that plain data describes."""
     return _Reader().pipeline(data)
 
 
@@ -32,7 +32,8 @@ class _Reader:
         self.problems: list[Violation] = []
         self.names: dict[str, tuple[str, ...]] = {}
 
-    def pipeline(self, data: Mapping[str, Any]) -> Pipeline:
+    def pipeline(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        data = self._table("pipeline", data)
         self._known_keys("pipeline", data, _TOP)
         cluster = self._cluster(data.get("cluster", (1, 1)))
         constants = {
@@ -63,7 +64,10 @@ class _Reader:
             )  # fmt: skip
         if self.problems:
             raise RuleError(self.problems)
-        return Pipeline(str(data.get("name", "pipeline")), barriers, slots, roles, cluster, constants, registers)
+        return {
+            "name": str(data.get("name", "pipeline")), "barriers": barriers, "slots": slots, "roles": roles,
+            "cluster": cluster, "constants": constants, "registers": registers,
+        }  # fmt: skip
 
     def _cluster(self, given: Any) -> tuple[int, int]:
         extents = [given] if plain_int(given) is not None else list(given) if isinstance(given, list | tuple) else []

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
-from tilescope.pipeline.description import MAX_BLOCKS, MAX_STAGES, Pipeline
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.value import plain_int

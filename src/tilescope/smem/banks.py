@@ -234,7 +234,7 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
         if len(where):
             *access, lane = (int(index) for index in where[0])
             at = f"lane {lane}" + (f" of access {access if len(access) > 1 else access[0]}" if access else "")
-            more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
+            more = f", as {len(where)} of {used.sum()} lanes are" if len(where) > 1 else ""
             found = int(address[tuple(where[0])])
             problems.append(
                 Violation(rule, "error", f"lane_address[{lane}]", f"{at} at address {found}{more}", limit, fix)

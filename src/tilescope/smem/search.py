@@ -102,12 +102,12 @@ class LayoutSearch(Value):
     @property
     def conclusion(self) -> str:
         """What the search showed, in a sentence."""
-        words = {"hardware": "hardware modes", "xor": "other XOR swizzles", "padding": "paddings"}
-        tried = ", ".join(f"{self.tried[family]} {name}" for family, name in words.items())
-        among = f"of the plain tile, {tried} up to {self.max_padding_bytes} bytes"
+        among = f"of {sum(self.tried.values())} layouts tried"
         if self.conflict_free:
             return f"{len(self.found)} {among} serve every pattern without a conflict."
-        return f"None {among} serves every pattern without a conflict: the least excess is {self.found[0].excess} wavefronts."
+        return (
+            f"None {among} serves every pattern without a conflict: the least excess is {self.best.excess} wavefronts."
+        )
 
 
 def find_layouts(

@@ -116,20 +116,17 @@ class Swizzle(Row):
         top = base + abs(shift) + bits - 1
         if bits < 0 or base < 0 or top >= _ADDRESS_BITS:
             raise broken(
-                "xor-swizzle",
-                "bits, base, shift",
+                "xor-swizzle", "bits, base, shift",
                 f"xor:{printed(bits)},{printed(base)},{printed(shift)} uses address bits {printed(base)} to {printed(top)}",
                 f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
                 "Choose bits >= 0, base >= 0 and a shift that stays among them.",
-            )
+            )  # fmt: skip
         if abs(shift) < bits:
             raise broken(
-                "xor-swizzle",
-                "shift",
-                f"shift = {shift} with bits = {bits}",
+                "xor-swizzle", "shift", f"shift = {shift} with bits = {bits}",
                 "the changed bits must not overlap the bits that change them, or the map is not its own inverse",
                 f"Use a shift of at least {bits} or at most {-bits}.",
-            )
+            )  # fmt: skip
         codes = (None, None, None, None, None, None)
         return cls(f"xor:{bits},{base},{shift}", None, bits, base, shift, 0, *codes, "documented")
 
@@ -153,12 +150,10 @@ class Swizzle(Row):
             for row in SWIZZLE.values()
         )
         raise broken(
-            "ptx-swizzle-pair",
-            "mode, atomicity",
-            f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
+            "ptx-swizzle-pair", "mode, atomicity", f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
             f"PTX's table of valid combinations has {valid}",
             "Use one of these pairs: only the 128B mode has a choice of atoms.",
-        )
+        )  # fmt: skip
 
     @property
     def atom_bytes(self) -> int:
@@ -209,6 +204,16 @@ class Swizzle(Row):
         ('sm_103',)
         """
         return () if self.feature is None else architectures_with(self.feature)
+
+    @property
+    def hardware_mode(self) -> Swizzle | None:
+        """The mode of the hardware with the same address map, however wide the rows; None where there is none.
+
+        >>> Swizzle.xor(3, 4, 3).hardware_mode, Swizzle.xor(5, 2, 5).hardware_mode
+        (Swizzle.named('128B'), None)
+        """
+        alike = (row for row in SWIZZLE.values() if row.c_expression == self.c_expression)
+        return self if self.feature is not None else next(alike, None)
 
     @property
     def c_expression(self) -> str:
@@ -341,12 +346,11 @@ class Swizzle(Row):
     def _require_whole_chunks(self) -> None:
         if self.bits and (self.base < 4 or self.block_bytes > SMEM_LINE_BYTES):
             raise broken(
-                "swizzle-chunks",
-                "swizzle",
+                "swizzle-chunks", "swizzle",
                 f"{self.name} moves pieces of {self.atom_bytes} bytes within blocks of {self.block_bytes}",
                 "chunk tables show 16-byte chunks that stay within their 128-byte line",
                 "Use apply() on byte addresses.",
-            )
+            )  # fmt: skip
 
     def __str__(self) -> str:
         return self.name

@@ -65,6 +65,7 @@ class Identification(Value):
     wrong_bytes: int
     first_wrong: WrongByte | None
     equally_good: int  # further layouts that explain as much; the first in order of simplicity is this one
+    compared_bytes: int  # of the tile
 
     @property
     def explained(self) -> bool:
@@ -99,8 +100,14 @@ class Identification(Value):
         if self.first_wrong is None:
             return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")
         wrong = self.first_wrong
+        count = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
+        if self.wrong_bytes > self.compared_bytes // 2:
+            return (
+                f"no layout explains the dump: even the best leaves {count}. Check that the dump starts at the tile's first byte "
+                "and is of the same stage, and that the tile has the right type and values"
+            )
         return (
-            f"nothing explains the dump; closest: {what}, with {self.wrong_bytes} wrong bytes. The first is at {wrong.address:#x}: "
+            f"no layout explains the dump; closest: {what}, with {count}. The first is at {wrong.address:#x}: "
             f"element ({wrong.row}, {wrong.column}) byte {wrong.byte} should be {wrong.expected:#04x} and is {wrong.found:#04x}"
         )  # fmt: skip
 
@@ -266,7 +273,7 @@ def _identified(
     differ = (np.ascontiguousarray(found).view(np.uint8) != wanted.view(np.uint8)).reshape(*wanted.shape, size)
     wrong = int(differ.sum())
     if not wrong:
-        return Identification(layout, transposed, 0, None, equally_good)
+        return Identification(layout, transposed, 0, None, equally_good, matrix.nbytes)
     where = np.argwhere(differ)
     addresses = places[where[:, 0], where[:, 1]] + where[:, 2]
     first = int(addresses.argmin())
@@ -275,4 +282,4 @@ def _identified(
         *((column, row) if transposed else (row, column)), byte, int(wanted[row, column]) >> 8 * byte & 0xFF,
         int(dump[addresses[first]]), int(addresses[first]),
     )  # fmt: skip
-    return Identification(layout, transposed, wrong, first_wrong, equally_good)
+    return Identification(layout, transposed, wrong, first_wrong, equally_good, matrix.nbytes)

@@ -8,7 +8,7 @@ from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.view.descriptor_view import word_ruler
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Paragraph, Table
 
 
 def draw_agreement(found: Agreement) -> Drawing:
@@ -22,21 +22,16 @@ def draw_agreement(found: Agreement) -> Drawing:
     'The descriptor reads something else: stride-bytes'
     """
     given = _word(found.descriptor, found.major, found.element_bits)
+    said = Paragraph(found.sentence)
     if found.agrees:
-        return Drawing(
-            "Copies and descriptor agree",
-            (Paragraph(found.sentence), word_ruler(given, "The descriptor"), _facts(found)),
-        )
-    parts: list[Part] = [Paragraph(found.sentence), _facts(found)]
-    right: DescriptorWord | None = None
-    wrong: tuple[str, ...] = ()
-    if found.correction is not None and found.correction_major is not None:
-        right = _word(found.correction, found.correction_major, found.element_bits)
-        wrong = _differing(given, right)
-    parts.append(word_ruler(given, f"The descriptor: {given.word:#018x}", wrong))
-    if right is not None and wrong:
-        parts.append(word_ruler(right, f"What reads these copies: {right.word:#018x}"))
-    return Drawing(f"The descriptor reads something else: {found.cause}", tuple(parts))
+        return Drawing("Copies and descriptor agree", (said, word_ruler(given, "The descriptor"), _facts(found)))
+    title, shown = f"The descriptor reads something else: {found.cause}", f"The descriptor: {given.word:#018x}"
+    if found.correction is None or found.correction_major is None:
+        return Drawing(title, (said, _facts(found), word_ruler(given, shown)))
+    right = _word(found.correction, found.correction_major, found.element_bits)
+    wrong = _differing(given, right)
+    rulers = [word_ruler(given, shown, wrong), word_ruler(right, f"What reads these copies: {right.word:#018x}")]
+    return Drawing(title, (said, _facts(found), *(rulers if wrong else rulers[:1])))
 
 
 def _word(descriptor: OperandDescriptor, major: Major, element_bits: int) -> DescriptorWord:

@@ -130,7 +130,10 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
         instruction=loop.described.form.instruction,
     )
     facts = Table(tuple((name, said) for name, _, said in (words.partition(" = ") for words in loop.words)))
-    return Drawing(title, (Paragraph(sentence), facts, word_ruler(first, "The first descriptor"), _steps(loop)))
+    warned = (_findings(loop.findings),) if loop.findings else ()
+    return Drawing(
+        title, (Paragraph(sentence), *warned, facts, word_ruler(first, "The first descriptor"), _steps(loop))
+    )
 
 
 def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:

@@ -10,11 +10,22 @@ A grid says what is where, not how it looks: `terminal` prints it, `svg` draws i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import accumulate
+from math import ceil
+from typing import NamedTuple, TypeVar
 
 from tilescope.view.palette import Mark, Tint
+
+
+def number_span(first: int, last: int, between: str = "-") -> str:
+    """Numbers from `first` to `last` in short.
+
+    >>> number_span(0, 3), number_span(7, 7)
+    ('0-3', '7')
+    """
+    return f"{first}{between}{last}" if last > first else str(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,16 @@ class Tier:
     def of(cls, name: str, texts: Iterable[object], *, span: int = 1) -> Tier:
         """A tier of equally wide headers."""
         return cls(name, tuple(Header(str(text), span) for text in texts))
+
+    @classmethod
+    def of_ranges(cls, name: str, count: int, length: int) -> Tier:
+        """A tier of `count` headers for `length` numbers each, of which a terminal prints the first.
+
+        >>> Tier.of_ranges("bank", 2, 4).headers
+        (Header(text='0-3', span=1, short='0'), Header(text='4-7', span=1, short='4'))
+        """
+        firsts = range(0, count * length, length)
+        return cls(name, tuple(Header(number_span(first, first + length - 1), short=str(first)) for first in firsts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +134,46 @@ def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     for item in items:
         yield start, item
         start += item.span
+
+
+class Measure(NamedTuple):
+    """How wide a grid's texts are on a canvas, in its characters or pixels."""
+
+    label: Callable[[str], float]
+    cell: Callable[[Cell], float]
+    header: Callable[[Header], float]
+    least: float  # of a column
+    gap: float  # before a group of columns
+    share: Callable[[float, int], float]  # what the first of some columns takes of a width that they lack
+
+
+class Columns(NamedTuple):
+    """Where the labels and the columns of a grid lie."""
+
+    label_widths: list[float]
+    starts: list[float]  # from the first column on
+    ends: list[float]
+
+    @classmethod
+    def of(cls, grid: Grid, measure: Measure) -> Columns:
+        """All columns as wide as the widest text of one; those under a wider span share what it needs."""
+        items = {(cell.span, start, measure.cell(cell)) for row in grid.rows for start, cell in placed(row.cells)}
+        items |= {
+            (each.span, start, measure.header(each)) for tier in grid.tiers for start, each in placed(tier.headers)
+        }
+        widest = max((needed for span, _, needed in items if span == 1), default=0)
+        widths = [max(widest, measure.least)] * grid.columns
+        for span, start, needed in sorted(items):
+            for column in range(start, start + span):
+                missing = needed - sum(widths[start : start + span])
+                widths[column] += measure.share(missing, start + span - column) if missing > 0 else 0
+        widths = [ceil(width) for width in widths]
+        gaps = [measure.gap if column in grid.group_starts else 0 for column in range(grid.columns)]
+        ends = list(accumulate(width + gap for width, gap in zip(widths, gaps, strict=True)))
+        labelled = [row.labels for row in grid.rows] + ([grid.label_names] if grid.label_names else [])
+        labels = [max(map(measure.label, texts)) for texts in zip(*labelled, strict=True)]
+        return cls(labels, [end - width for end, width in zip(ends, widths, strict=True)], ends)
+
+    def width(self, start: int, stop: int) -> float:
+        """The width of columns `start` to below `stop`."""
+        return self.ends[stop - 1] - self.starts[start]

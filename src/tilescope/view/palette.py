@@ -43,7 +43,7 @@ def _chunk(number: int, fill: str, ink: str) -> Colour:
 CHUNK_COLOURS = (
     _chunk(0, "#003970", "#ffffff"),
     _chunk(1, "#992121", "#ffffff"),
-    _chunk(2, "#076cac", "#ffffff"),
+    _chunk(2, "#2467b7", "#ffffff"),
     _chunk(3, "#cc6034", "#000000"),
     _chunk(4, "#1ca3da", "#000000"),
     _chunk(5, "#eca54c", "#000000"),

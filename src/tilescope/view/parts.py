@@ -7,8 +7,9 @@ backticks themselves are not printed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import Mark, Tint
@@ -42,6 +43,10 @@ class Table:
     def columns(self) -> int:
         """How many columns it has."""
         return len(self.headings or (self.rows[0] if self.rows else ()))
+
+    def names(self, row: tuple[str, ...], column: int) -> bool:
+        """Whether a cell is a heading, or names the fact beside it."""
+        return row is self.headings or (column == 0 and not self.headings and self.columns > 1)
 
     def right(self, column: int) -> bool:
         """Whether a column is aligned at its right edge."""
@@ -95,6 +100,24 @@ def words(text: str) -> list[Word]:
                 found.append(((word, is_code),))
         glued = bool(piece) and not piece[-1].isspace()
     return found
+
+
+Item = TypeVar("Item")
+
+
+def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> list[tuple[float, list[Item]]]:
+    """Items of known width in lines of known width: a line takes what fits `width`, `gap` apart, and at least one.
+
+    >>> packed([(3, "one"), (3, "two"), (5, "three")], width=8, gap=1)
+    [(7, ['one', 'two']), (5, ['three'])]
+    """
+    lines: list[tuple[float, list[Item]]] = []
+    for wide, item in items:
+        if lines and lines[-1][0] + gap + wide <= width:
+            lines[-1] = lines[-1][0] + (gap + wide), [*lines[-1][1], item]
+        else:
+            lines.append((wide, [item]))
+    return lines
 
 
 def word_length(word: Word) -> int:

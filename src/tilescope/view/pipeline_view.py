@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tilescope.errors import in_number
-from tilescope.pipeline.description import Loop, Pipeline, Step
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.simulation import BarrierFacts, Event, Simulation
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier

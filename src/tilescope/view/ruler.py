@@ -15,9 +15,11 @@ descriptors take several rows; rows in which no field is named are gathered into
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 
+from tilescope.view.grid import number_span
 from tilescope.view.palette import MARK_SIGN, Mark, Tint
 
 _KEYS = ascii_letters + digits + "@#"  # 64: one for every bit of a row
@@ -48,7 +50,7 @@ class Piece:
     @property
     def span(self) -> str:
         """Such as "0-13", or "7" for a single bit."""
-        return bit_span(self.low, self.high)
+        return number_span(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,15 @@ class RulerRow:
     first: int
     last: int
     pieces: tuple[Piece, ...]  # highest bits first, as they are drawn
+
+    def segments(self, bits: int) -> Iterator[tuple[int, int, Piece | None]]:
+        """All bits of a row, the highest first: those of each piece, and between them those that no field claims."""
+        above = bits
+        for piece in self.pieces:
+            yield piece.high + 1, above - 1, None
+            yield piece.low, piece.high, piece
+            above = piece.low
+        yield 0, above - 1, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +90,22 @@ class BitRuler:
     def __post_init__(self) -> None:
         assert self.row_bits in (32, 64), self.row_bits
         assert self.bits % self.row_bits == 0, self.bits
-        taken = -1
-        for each in sorted(self.fields, key=lambda field: field.low):
-            assert taken < each.low <= each.high < self.bits, (self.title, each.name)
-            taken = each.high
-
-    def coloured_fields(self) -> tuple[BitField, ...]:
-        """The fields from the lowest bit up, those without a colour taking the eight in turn."""
-        ordered = sorted(self.fields, key=lambda field: field.low)
-        return tuple(
-            each if each.colour is not None else replace(each, colour=number) for number, each in enumerate(ordered)
-        )
+        bits = [bit for each in sorted(self.fields, key=_low) for bit in range(each.low, each.high + 1)]
+        assert bits == sorted({*bits} & {*range(self.bits)}), (self.title, "fields overlap or leave the word")
 
     def rows(self) -> tuple[RulerRow, ...]:
-        """What to draw, row by row; keys start again at "a" in every row."""
-        fields = self.coloured_fields()
+        """What to draw, row by row; keys start again at "a" in every row, fields without a colour take the eight in turn."""
+        ordered = enumerate(sorted(self.fields, key=_low))
+        fields = [each if each.colour is not None else replace(each, colour=number) for number, each in ordered]
+        names = {each.name.casefold() for each in fields}
+        keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
         rows: list[RulerRow] = []
         for number in range(self.bits // self.row_bits):
             first_bit, last_bit = number * self.row_bits, (number + 1) * self.row_bits - 1
             here = [each for each in fields if each.low <= last_bit and each.high >= first_bit]
             pieces = tuple(
                 Piece(max(each.low, first_bit) - first_bit, min(each.high, last_bit) - first_bit, key, each)
-                for key, each in zip(_KEYS, here, strict=False)
+                for key, each in zip(keys, here, strict=False)
             )
             if not pieces and rows and not rows[-1].pieces:
                 rows[-1] = replace(rows[-1], last=number)
@@ -114,28 +119,29 @@ class BitRuler:
         >>> BitRuler("", (), bits=128).row_label(RulerRow(0, 1, ()))
         'words 0-1'
         """
-        if self.bits == self.row_bits:
-            return ""
-        if row.first == row.last:
-            return f"{self.row_name} {row.first}"
-        return f"{self.row_name}s {row.first}-{row.last}"
+        several = "s" if row.last > row.first else ""
+        return "" if self.bits == self.row_bits else f"{self.row_name}{several} {number_span(row.first, row.last)}"
 
     def table_rows(self) -> tuple[tuple[str, ...], ...]:
-        """One line a field piece: row label (where there are several rows), key, bits, name, value, meaning."""
-        lines = []
-        for row in self.rows():
-            for piece in reversed(row.pieces):
-                name = piece.field.name + MARK_SIGN[piece.field.mark]
-                line = (piece.key, piece.span, name, piece.field.value, piece.field.meaning)
-                lines.append(line if self.bits == self.row_bits else (self.row_label(row), *line))
-        return tuple(lines)
+        """One line a field piece: key, bits, name, value, meaning, and before them the row where there are several."""
+        return tuple(
+            (
+                *filter(None, [self.row_label(row)]),
+                piece.key,
+                piece.span,
+                piece.field.name + MARK_SIGN[piece.field.mark],
+                piece.field.value,
+                piece.field.meaning,
+            )
+            for row in self.rows()
+            for piece in reversed(row.pieces)
+        )
 
     def table_headings(self) -> tuple[str, ...]:
         """The headings over `table_rows`."""
-        headings = ("key", "bits", "field", "value", "meaning")
-        return headings if self.bits == self.row_bits else (self.row_name, *headings)
+        row = () if self.bits == self.row_bits else (self.row_name,)
+        return (*row, "key", "bits", "field", "value", "meaning")
 
 
-def bit_span(low: int, high: int) -> str:
-    """The bits from `low` to `high`, as the documents write them."""
-    return f"{low}-{high}" if high > low else str(low)
+def _low(field: BitField) -> int:
+    return field.low

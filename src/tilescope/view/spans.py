@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple, TypeAlias
 
 from tilescope.view.palette import Tint, colour_of
-from tilescope.view.parts import word_length, words
+from tilescope.view.parts import Word, packed, word_length, words
 
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
 
@@ -76,17 +76,40 @@ def wrapped(text: str, width: int, tint: Tint | None = None) -> list[Line]:
     >>> [plain_line(line) for line in wrapped("one `two` three", 8)]
     ['one two', 'three']
     """
-    lines: list[Line] = []
-    taken = 0
-    for word in words(text):
-        spans = [Span(piece, "code" if is_code else tint) for piece, is_code in word]
-        if lines and taken + 1 + word_length(word) <= width:
-            lines[-1] += [Span(" ", tint), *spans]
-            taken += 1 + word_length(word)
-        else:
-            lines.append(spans)
-            taken = word_length(word)
-    return lines
+    fitting = [(word_length(word), word) for long in words(text) for word in _fitting(long, width)]
+    space: Word = ((" ", False),)
+    return [
+        [
+            Span(piece, "code" if is_code else tint)
+            for number, word in enumerate(line)
+            for piece, is_code in (*(space if number else ()), *word)
+        ]
+        for _, line in packed(fitting, width, 1)
+    ]
+
+
+def _fitting(word: Word, width: int) -> list[Word]:
+    """A word as it is, or, where code in it is too long for a line, cut at the code's own spaces."""
+    if word_length(word) <= width:
+        return [word]
+    cut: list[Word] = []
+    for text, is_code in word:
+        first, *more = text.split(" ")
+        cut[-1:] = [(*cut[-1], (first, is_code))] if cut else [((first, is_code),)]
+        cut += [((each, is_code),) for each in more]
+    return cut
+
+
+def line_part(line: Line, start: int, stop: int) -> Line:
+    """The characters of a line from `start` to below `stop`.
+
+    >>> line_part([Span("abc", 1), Span("de")], 2, 4)
+    [Span(text='c', tint=1), Span(text='d', tint=None)]
+    """
+    ends = accumulate(len(span.text) for span in line)
+    begins = ((end - len(span.text), span) for end, span in zip(ends, line, strict=True))
+    cut = [Span(span.text[max(0, start - at) : max(0, stop - at)], span.tint) for at, span in begins]
+    return [span for span in cut if span.text]
 
 
 def titled(title: str, lines: list[Line], notes: tuple[str, ...], width: int) -> list[Line]:

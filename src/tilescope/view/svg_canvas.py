@@ -10,9 +10,10 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tilescope.view.palette import CHUNK_COLOURS, ROLES
-from tilescope.view.parts import words
+from tilescope.view.parts import Word, packed, words
 
 MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
 SANS_WIDTH = 0.58
@@ -84,48 +85,50 @@ def moved(x: float, y: float, body: str) -> str:
 
 def below(blocks: Iterable[Block], gap: float = 0) -> Block:
     """Blocks stacked, `gap` pixels apart."""
-    y, width, body = 0.0, 0.0, []
-    for block in blocks:
-        if block.height:
-            body.append(moved(0, y, block.body))
-            y += block.height + gap
-            width = max(width, block.width)
-    return Block(width, max(0.0, y - gap), "".join(body))
+    shown = [block for block in blocks if block.height]
+    tops = accumulate((block.height + gap for block in shown), initial=0.0)
+    body = "".join(moved(0, top, block.body) for top, block in zip(tops, shown, strict=False))
+    height = sum(block.height + gap for block in shown) - gap
+    return Block(max((block.width for block in shown), default=0.0), max(0.0, height), body)
 
 
 def beside(blocks: Sequence[Block], gap: float) -> Block:
     """Blocks next to each other, `gap` pixels apart, their tops aligned."""
-    x, body = 0.0, []
-    for block in blocks:
-        body.append(moved(x, 0, block.body))
-        x += block.width + gap
-    return Block(max(0.0, x - gap), max((block.height for block in blocks), default=0), "".join(body))
+    lefts = accumulate((block.width + gap for block in blocks), initial=0.0)
+    body = "".join(moved(left, 0, block.body) for left, block in zip(lefts, blocks, strict=False))
+    width = sum(block.width + gap for block in blocks) - gap
+    return Block(max(0.0, width), max((block.height for block in blocks), default=0), body)
 
 
 def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Block:
     """Text wrapped to `width` pixels; code between backticks is set in the monospaced font."""
-    lines: list[list[str]] = []
-    taken = widest = 0.0
     sans = _BOLD_WIDTH if classes in ("title", "sub") else SANS_WIDTH
-    for word in words(text):
-        wide = sum(len(piece) * size * (MONO_WIDTH if is_code else sans) for piece, is_code in word)
-        shown = "".join(
-            f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
-        )
-        space = size * sans / 2
-        if lines and taken + space + wide <= width:
-            lines[-1].append(shown)
-            taken += space + wide
-        else:
-            lines.append([shown])
-            taken = wide
-        widest = max(widest, taken)
-    step = LINE_HEIGHT if size > TINY else LINE_HEIGHT - 2
+    lines = packed(((_word_width(word, size, sans), word) for word in words(text)), width, size * sans / 2)
+    widest = max((taken for taken, _ in lines), default=0.0)
     attribute = f' class="{classes}"' if classes else ""
+    shown = [
+        " ".join(
+            "".join(
+                f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
+            )
+            for word in line
+        )
+        for _, line in lines
+    ]
     body = "".join(
-        f'<text y="{row * step + size + 1}"{attribute}>{" ".join(line)}</text>' for row, line in enumerate(lines)
+        f'<text y="{row * LINE_HEIGHT + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown)
     )
-    return Block(widest, len(lines) * step, body)
+    return Block(widest, len(lines) * LINE_HEIGHT, body)
+
+
+def _word_width(word: Word, size: float, sans: float = SANS_WIDTH) -> float:
+    return sum(len(piece) * size * (MONO_WIDTH if is_code else sans) for piece, is_code in word)
+
+
+def text_width(text: str, size: float = BODY) -> float:
+    """The most that text takes on one line; code between backticks is wider."""
+    found = words(text)
+    return sum(_word_width(word, size) for word in found) + max(0, len(found) - 1) * size * SANS_WIDTH / 2
 
 
 def style_sheet() -> str:
@@ -140,22 +143,21 @@ def style_sheet() -> str:
         ".cells rect{stroke:#ffffff;stroke-width:1}.line{stroke:#9aa1ad;stroke-width:1}",
         ".cells text{fill:#000000;pointer-events:none}.cells text.w{fill:#ffffff}",  # the tooltip is the cell's
     ]
-    for colour in (*CHUNK_COLOURS, *ROLES.values()):
-        surface = f"url(#tilescope-{colour.name})" if colour.hatched else colour.fill
-        rules.append(f".cells .{colour.name}{{fill:{surface}}}")
-        rules.append(f".cells text.on-{colour.name}{{fill:{colour.ink}}}")
+    rules += [
+        f".cells .{each.name}{{fill:{f'url(#tilescope-{each.name})' if each.hatched else each.fill}}}"
+        f".cells text.on-{each.name}{{fill:{each.ink}}}"
+        for each in (*CHUNK_COLOURS, *ROLES.values())
+    ]
     rules += [  # after the surfaces: a frame bears the name of its mark, which is a colour's too
         ".cells .halo{fill:none;stroke:#ffffff;pointer-events:none}",
         ".cells .frame{fill:none;stroke-width:2;pointer-events:none}",
         f".cells .frame.collision{{stroke:{ROLES['collision'].fill}}}",
         f".cells .frame.focus{{stroke:{ROLES['focus'].fill}}}",
     ]
-    scoped = []
-    for rule in rules:
-        for piece in re.findall(r"[^{}]+\{[^{}]*\}", rule):
-            selectors, block = piece.split("{", 1)
-            scoped.append(",".join(f".tilescope {each}" for each in selectors.split(",")) + "{" + block)
-    return "".join(scoped)
+    return "".join(
+        ",".join(f".tilescope {selector}" for selector in selectors.split(",")) + block
+        for selectors, block in re.findall(r"([^{}]+)(\{[^{}]*\})", "".join(rules))
+    )
 
 
 def hatchings() -> str:

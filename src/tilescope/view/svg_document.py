@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tilescope.view.grid import Grid
+from tilescope.view.grid import Grid, number_span
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table, words
-from tilescope.view.ruler import BitRuler
+from tilescope.view.parts import Beside, Legend, Paragraph, Part, Table
+from tilescope.view.ruler import BitRuler, Piece, RulerRow
 from tilescope.view.svg_canvas import (
     BODY,
-    MONO_WIDTH,
-    SANS_WIDTH,
     SMALL,
+    TINY,
     Block,
     below,
     beside,
@@ -29,9 +28,9 @@ from tilescope.view.svg_canvas import (
     number,
     prose,
     style_sheet,
+    text_width,
 )
 from tilescope.view.svg_grid import frame, grid_block, grid_width, ink_class
-from tilescope.view.svg_ruler import ruler_block
 
 _MARGIN = 24
 _PART_GAP = 26
@@ -39,6 +38,10 @@ _BESIDE_GAP = 40
 _TEXT_WIDTH = 720  # text is this wide where no grid is wider
 _NARROW_TEXT = 340  # text beside a grid
 _COLUMN_GAP = 18
+_BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
+_NUMBERS = 15  # height of the bit numbers
+_FIELD_HEIGHT = 36
+_EMPTY_ROW = 24
 
 
 def document(title: str, parts: tuple[Part, ...]) -> str:
@@ -62,7 +65,7 @@ def _rigid_width(part: Part) -> float:
         return sum(_rigid_width(each) or _NARROW_TEXT for each in part.parts) + _BESIDE_GAP * (len(part.parts) - 1)
     if isinstance(part, Grid):
         return grid_width(part)
-    return ruler_block(part).width if isinstance(part, BitRuler) else 0
+    return _ruler_rows(part).width if isinstance(part, BitRuler) else 0
 
 
 @singledispatch
@@ -84,7 +87,7 @@ def _grid(part: Grid, width: float) -> Block:  # noqa: ARG001  a grid has its ow
 @block_of.register
 def _ruler(part: BitRuler, width: float) -> Block:
     table = Table(part.table_rows(), part.table_headings(), notes=part.notes)
-    return below([_subtitle(part.title, width), ruler_block(part), block_of(table, width)], gap=12)
+    return below([_subtitle(part.title, width), _ruler_rows(part), block_of(table, width)], gap=12)
 
 
 @block_of.register
@@ -102,7 +105,7 @@ def _legend(part: Legend, width: float) -> Block:
     for entry in part.entries:
         colour = colour_of(entry.colour)
         swatch = max(24.0, mono_width(entry.sample, BODY) + 10)
-        wide = swatch + 8 + _text_width(entry.text, BODY)
+        wide = swatch + 8 + text_width(entry.text)
         if x and x + wide > width:
             x, y = 0.0, y + 26
         sample = label(swatch / 2, 16, entry.sample, ink_class(colour))
@@ -118,23 +121,25 @@ def _legend(part: Legend, width: float) -> Block:
 @block_of.register
 def _table(part: Table, width: float) -> Block:
     rows = [*([part.headings] if part.headings else []), *part.rows]
-    widths = [max((_text_width(row[column], BODY) for row in rows), default=0.0) for column in range(part.columns)]
+    widths = [max((text_width(row[column]) for row in rows), default=0.0) for column in range(part.columns)]
     starts = [sum(widths[:column]) + _COLUMN_GAP * column for column in range(part.columns)]
     last = max(_NARROW_TEXT, width - starts[-1]) if starts else width
     lines = []
     for row in rows:
-        head = row is part.headings
-        cells = []
-        for column, text in enumerate(row):
-            names_a_fact = column == 0 and not part.headings
-            classes = "head" if head or names_a_fact else ""
-            block = prose(text, last if column == part.columns - 1 else widths[column] + 1, classes=classes)
-            shift = widths[column] - block.width if part.right(column) else 0
-            cells.append(
-                Block(starts[column] + block.width, block.height, moved(starts[column] + shift, 0, block.body))
+        shown = [
+            prose(
+                text,
+                last if column == part.columns - 1 else widths[column] + 1,
+                classes="head" * part.names(row, column),
             )
-        height = max(cell.height for cell in cells) + 3
-        lines.append(Block(max(cell.width for cell in cells), height, "".join(cell.body for cell in cells)))
+            for column, text in enumerate(row)
+        ]
+        rights = [start + block.width for start, block in zip(starts, shown, strict=True)]
+        shifts = [(widths[column] - block.width) * part.right(column) for column, block in enumerate(shown)]
+        body = "".join(
+            moved(start + shift, 0, block.body) for start, shift, block in zip(starts, shifts, shown, strict=True)
+        )
+        lines.append(Block(max(rights), max(block.height for block in shown) + 3, body))
     notes = [prose(note, width, size=SMALL, classes="small muted") for note in part.notes]
     return below([_subtitle(part.title, width), below(lines), *notes], gap=8)
 
@@ -143,8 +148,50 @@ def _subtitle(title: str, width: float) -> Block:
     return prose(title, width, size=15, classes="sub")
 
 
-def _text_width(text: str, size: int) -> float:
-    pieces = [piece for word in words(text) for piece in word]
-    return sum(len(piece) * size * (MONO_WIDTH if is_code else SANS_WIDTH) for piece, is_code in pieces) + (
-        max(0, len(words(text)) - 1) * size * SANS_WIDTH / 2
+def _ruler_rows(ruler: BitRuler) -> Block:
+    """The rows of the ruler, without title and table."""
+    rows = ruler.rows()
+    names = max((mono_width(ruler.row_label(row), SMALL) for row in rows), default=0.0)
+    stub = names + 12 if names else 0.0
+    return below([_ruler_row(ruler, row, stub) for row in rows], gap=6)
+
+
+def _ruler_row(ruler: BitRuler, row: RulerRow, stub: float) -> Block:
+    bit_width = _BIT_WIDTH[ruler.row_bits]
+    width = ruler.row_bits * bit_width
+    name = ruler.row_label(row)
+    if not row.pieces:
+        text = label(stub - 10, 16, name, "l") + label(stub, 16, "no named bits", "small muted")
+        return Block(stub + width, _EMPTY_ROW, text)
+    parts = [label(stub - 10, _NUMBERS + _FIELD_HEIGHT / 2 + 4, name, "l")]
+    for low, high, piece in row.segments(ruler.row_bits):
+        left, wide = stub + (ruler.row_bits - 1 - high) * bit_width, (high - low + 1) * bit_width
+        if piece is not None:
+            parts.append(moved(left, 0, _ruler_piece(piece, wide)))
+        elif wide:
+            unnamed = box(left, wide, _FIELD_HEIGHT, "unused", f"bits {number_span(low, high)}: no field", y=_NUMBERS)
+            parts.append(f'<g class="cells">{unnamed}</g>')
+    return Block(stub + width, _NUMBERS + _FIELD_HEIGHT, "".join(parts))
+
+
+def _ruler_piece(piece: Piece, width: float) -> str:
+    field = piece.field
+    colour = colour_of(field.colour)
+    if piece.high == piece.low:
+        numbers = label(width / 2, 11, str(piece.low), "h")
+    else:
+        numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
+    shown = field.name if mono_width(field.name, TINY) + 8 <= width else piece.key
+    value = field.value if mono_width(field.value, TINY) + 4 <= width or len(field.value) == 1 else ""
+    title = f"bits {piece.span}: {field.name}" + (f" = {field.value}" if field.value else "")
+    title += f" ({field.meaning})" if field.meaning else ""
+    ink = ink_class(colour)
+    name_y = _NUMBERS + (15 if value else 22)
+    return (
+        f'{numbers}<g class="cells dense">'
+        + box(0, width, _FIELD_HEIGHT, colour.name, title, y=_NUMBERS)
+        + frame(field.mark, 0, _NUMBERS, width, _FIELD_HEIGHT)
+        + label(width / 2, name_y, shown, f"{ink} strong".strip())
+        + label(width / 2, _NUMBERS + 29, value, ink)
+        + "</g>"
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
 
-from tilescope.view.grid import Cell, Grid, Row, placed
+from tilescope.view.grid import Cell, Columns, Grid, Measure, Row, Tier, placed
 from tilescope.view.palette import Colour, Mark, colour_of
 from tilescope.view.svg_canvas import (
     BODY,
@@ -28,7 +28,6 @@ from tilescope.view.svg_canvas import (
 
 _DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, get small cells
 _DENSE_ROWS = 40
-_GROUP_GAP = 5
 _NOTE_WIDTH = 300  # notes under a narrow grid may be this wide
 _HEADER_HEIGHT = 17
 _RULE_HEIGHT = 4
@@ -38,39 +37,58 @@ _RULE_HEIGHT = 4
 class _Geometry:
     """Where the labels and columns of a grid lie, and how large its cells and their text are."""
 
-    label_widths: list[float]
+    columns: Columns
     stub: float  # where the cells begin
-    starts: list[float]
-    ends: list[float]
     dense: bool
-    cell_height: float
-    baseline: float  # of the text in a cell
 
     @classmethod
     def of(cls, grid: Grid) -> _Geometry:
         dense = grid.columns > _DENSE_COLUMNS or len(grid.rows) > _DENSE_ROWS
-        size, height, padding = (TINY, 18.0, 6.0) if dense else (BODY, 25.0, 12.0)
-        label_widths, stub = _stub(grid)
-        widths = _column_widths(grid, size, padding)
-        gaps = [_GROUP_GAP if column in grid.group_starts else 0 for column in range(grid.columns)]
-        ends = [stub + end for end in accumulate(width + gap for width, gap in zip(widths, gaps, strict=True))]
-        starts = [end - width for end, width in zip(ends, widths, strict=True)]
-        return cls(label_widths, stub, starts, ends, dense, height, float(round(height / 2 + size * 0.35)))
+        columns = Columns.of(grid, _DENSE if dense else _ROOMY)
+        names = max((mono_width(tier.name, SMALL) + 10 for tier in grid.tiers if tier.name), default=6.0)
+        return cls(columns, float(ceil(sum(columns.label_widths) + names)), dense)
 
     @property
     def width(self) -> float:
-        return self.ends[-1] if self.ends else self.stub
+        return self.stub + (self.columns.ends[-1] if self.columns.ends else 0)
+
+    @property
+    def cell_height(self) -> float:
+        return 18.0 if self.dense else 25.0
+
+    @property
+    def baseline(self) -> float:
+        """Of the text in a cell."""
+        return float(round(self.cell_height / 2 + (TINY if self.dense else BODY) * 0.35))
 
     def edges(self, first: int, span: int) -> tuple[float, float]:
         """The left and right edge of `span` columns from `first` on."""
-        return self.starts[first], self.ends[first + span - 1]
+        return self.stub + self.columns.starts[first], self.stub + self.columns.ends[first + span - 1]
+
+    def labels(self, labels: tuple[str, ...], baseline: float) -> str:
+        right_ends = accumulate(self.columns.label_widths)
+        return "".join(label(end - 10, baseline, text, "l") for text, end in zip(labels, right_ends, strict=False))
+
+
+def _measure(size: int, padding: float, header_padding: float, least: float) -> Measure:
+    return Measure(
+        label=lambda text: mono_width(text, SMALL) + 10,
+        cell=lambda cell: mono_width(cell.text, size) + padding,
+        header=lambda header: mono_width(header.text, TINY) + header_padding,
+        least=least,
+        gap=5,
+        share=lambda missing, columns: missing / columns,
+    )
+
+
+_DENSE, _ROOMY = _measure(TINY, 6.0, 5.0, 18.0), _measure(BODY, 12.0, 12.0, 28.0)
 
 
 def grid_block(grid: Grid) -> Block:
     """The grid with its title, headers, labels and notes."""
     geometry = _Geometry.of(grid)
     title, notes = _words(grid, geometry.width)
-    headers = [_header_line(grid, number, geometry) for number in range(len(grid.tiers))]
+    headers = [_header_line(grid, tier, geometry) for tier in grid.tiers]
     rows = below([_row_line(row, geometry) for row in grid.rows])
     body = below([below(headers), rows], gap=2)
     return below([title, Block(geometry.width, body.height, body.body), *notes], gap=6)
@@ -92,65 +110,24 @@ def _words(grid: Grid, width: float) -> tuple[Block, list[Block]]:
     )
 
 
-def _header_line(grid: Grid, number_of_tier: int, geometry: _Geometry) -> Block:
-    tier = grid.tiers[number_of_tier]
+def _header_line(grid: Grid, tier: Tier, geometry: _Geometry) -> Block:
     names = grid.label_names if tier is grid.tiers[-1] else ()
-    parts = [_labels(names, geometry.label_widths, 12.0), label(geometry.stub - 8, 12, tier.name, "l")]
+    parts = [geometry.labels(names, 12.0), label(geometry.stub - 8, 12, tier.name, "l")]
     for first, header in placed(tier.headers):
         left, right = geometry.edges(first, header.span)
         parts.append(label((left + right) / 2, 12, header.text, "h"))
-        if header.span > 1:
-            parts.append(line(left + 1, right - 1, _HEADER_HEIGHT - 1))
+        parts += [line(left + 1, right - 1, _HEADER_HEIGHT - 1)] if header.span > 1 else []
     return Block(geometry.width, _HEADER_HEIGHT, "".join(parts))
 
 
 def _row_line(row: Row, geometry: _Geometry) -> Block:
-    cells = []
-    for first, cell in placed(row.cells):
-        left, right = geometry.edges(first, cell.span)
-        cells.append(_cell(cell, left, right, geometry))
-    labels = _labels(row.labels, geometry.label_widths, geometry.baseline)
-    text_class = "dense" if geometry.dense else "roomy"
-    body = f'{labels}<g class="cells {text_class}">{"".join(cells)}</g>'
+    cells = "".join(_cell(cell, *geometry.edges(first, cell.span), geometry) for first, cell in placed(row.cells))
+    labels = geometry.labels(row.labels, geometry.baseline)
+    body = f'{labels}<g class="cells {"dense" if geometry.dense else "roomy"}">{cells}</g>'
     if not row.ruled:
         return Block(geometry.width, geometry.cell_height, body)
     rule = line(geometry.stub, geometry.width, 2)
     return Block(geometry.width, geometry.cell_height + _RULE_HEIGHT, rule + moved(0, _RULE_HEIGHT, body))
-
-
-def _stub(grid: Grid) -> tuple[list[float], float]:
-    """Widths of the label columns, and where the cells begin."""
-    labelled = [row.labels for row in grid.rows] + ([grid.label_names] if grid.label_names else [])
-    widths = [max(mono_width(text, SMALL) for text in texts) + 10 for texts in zip(*labelled, strict=True)]
-    names = max((mono_width(tier.name, SMALL) + 10 for tier in grid.tiers if tier.name), default=0.0)
-    return widths, float(ceil(sum(widths) + (names or 6)))
-
-
-def _column_widths(grid: Grid, size: int, padding: float) -> list[float]:
-    header_padding = padding if padding > 10 else 5.0
-    items = {
-        (cell.span, first, mono_width(cell.text, size) + padding)
-        for row in grid.rows
-        for first, cell in placed(row.cells)
-    }
-    items |= {
-        (each.span, first, mono_width(each.text, TINY) + header_padding)
-        for tier in grid.tiers
-        for first, each in placed(tier.headers)
-    }
-    narrowest = max((needed for span, _, needed in items if span == 1), default=0.0)
-    widths = [max(narrowest, 18.0 if padding < 10 else 28.0)] * grid.columns
-    for span, first, needed in sorted(items):
-        missing = needed - sum(widths[first : first + span])
-        if missing > 0:
-            for column in range(first, first + span):
-                widths[column] += missing / span
-    return [float(ceil(width)) for width in widths]
-
-
-def _labels(labels: tuple[str, ...], widths: list[float], baseline: float) -> str:
-    right_ends = accumulate(widths)
-    return "".join(label(end - 10, baseline, text, "l") for text, end in zip(labels, right_ends, strict=False))
 
 
 def _cell(cell: Cell, left: float, right: float, geometry: _Geometry) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
-from tilescope.view.parts import Table
 
 _REMARKS = {
     "none": "Rows follow each other at a pitch of their own length. The tensor core's layout without swizzle is "
@@ -27,23 +26,16 @@ def rule_sentence(swizzle: Swizzle) -> str:
     if swizzle.bits == 0:
         return "Nothing moves: every byte lies at its own address."
     if swizzle.feature is None or swizzle.atom_bytes not in _PIECE:
-        target, source = _target_bits(swizzle), _source_bits(swizzle)
+        target, source = _changed_and_causing(swizzle)
         if swizzle.bits == 1:
             return f"Address bit {target} is XORed with bit {source}."
         return f"Address bits {target} are XORed with bits {source}."
     piece, name = _PIECE[swizzle.atom_bytes]
-    lines = 1 << swizzle.bits
-    sentence = f"{piece} {name} of line l (128 bytes) lies at place {name[0]} XOR (l mod {lines})."
-    if swizzle.atom_bytes > 16:
-        sentence += " Chunks keep their place inside it."
-    if swizzle.flip_bytes:
-        sentence += " Odd lines also exchange the 8-byte halves of every chunk."
-    return sentence
-
-
-def fact_table(swizzle: Swizzle, address: int) -> Table:
-    """The facts as a table of names and values."""
-    return Table(tuple(facts(swizzle, address).items()))
+    return (
+        f"{piece} {name} of line l (128 bytes) lies at place {name[0]} XOR (l mod {1 << swizzle.bits})."
+        + " Chunks keep their place inside it." * (swizzle.atom_bytes > 16)
+        + " Odd lines also exchange the 8-byte halves of every chunk." * bool(swizzle.flip_bytes)
+    )
 
 
 def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
@@ -52,126 +44,101 @@ def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
     >>> facts(Swizzle.named("64B"))["alignment"]
     'shared address a multiple of 128; of 512 for base offset 0'
     """
-    found = {"C": f"`{swizzle.c_expression}`" + (" for the logical byte address a" if swizzle.bits else "")}
-    if swizzle.bits:
-        found["address bits"] = _bits(swizzle)
-    found["repeats"] = _repeat(swizzle)
-    if address:
-        found["base offset"] = _base_offset(swizzle, address)
-    if swizzle.feature is None:
-        return found | {
-            "moves whole": _bytes(swizzle.atom_bytes),
-            "names": f"CuTe `{_cute(swizzle)}` on byte addresses",
-            "used by": "software alone: neither TMA nor the tensor core has this mode",
+    is_mode, moves = swizzle.feature is not None, swizzle.bits > 0
+    target, source = _changed_and_causing(swizzle)
+    lines = f"{swizzle.period_lines} lines" if swizzle.period_lines > 1 else "1 line"
+    cute = f"CuTe `Swizzle<{swizzle.bits},{swizzle.base},{swizzle.shift}>` on byte addresses"
+    found = {
+        "C": f"`{swizzle.c_expression}`" + " for the logical byte address a" * moves,
+        "address bits": f"{target} XORed with {source}" + "; bit 3 is XORed with bit 7" * bool(swizzle.flip_bytes),
+        "repeats": f"every {swizzle.repeat_bytes} bytes ({lines}), counted from shared address 0",
+        "base offset": _base_offset(swizzle, address),
+    }
+    if not moves:
+        found |= {"address bits": "", "repeats": "no pattern: every line looks the same"}
+    if is_mode:
+        found |= _mode_facts(swizzle, cute)
+    else:
+        found |= {
+            "moves whole": "1 byte" if swizzle.atom_bytes == 1 else f"{swizzle.atom_bytes} bytes",
+            "names": cute,
+            "used by" if swizzle.hardware_mode is None else "equals": used_by(swizzle),
             "sources": "CuTe, swizzle.hpp",
         }
-    found |= {
-        "alignment": _alignment(swizzle),
-        "inner width": _inner_width(swizzle),
-        "architectures": ", ".join(swizzle.architectures),
-        "names": _names(swizzle),
-        "codes": _codes(swizzle),
-        "basis": _basis(swizzle),
+    return {name: said for name, said in found.items() if said}
+
+
+def _mode_facts(swizzle: Swizzle, cute: str) -> dict[str, str]:
+    """What is known of a mode of the hardware alone."""
+    measured, span = swizzle.basis == "measured", swizzle.span_bytes
+    aligned = "shared address a multiple of 128"
+    if swizzle.bits:
+        aligned += f"; of {swizzle.repeat_bytes} for base offset 0"
+        aligned += " (the manual says 1024 for every 128B mode)" * ("_ATOM_" in swizzle.name)
+    width = "any multiple of 16 bytes, at most 256 elements"
+    if span is not None:
+        width = f"a multiple of 16, at most {span} bytes ({span} x 8, {span // 2} x 16 or {span // 4} x 32 bit)"
+        width += "; narrower rows leave gaps" * (swizzle.name != "96B")
+    driver = "" if swizzle.driver_code is None else f"driver `CU_TENSOR_MAP_SWIZZLE_{swizzle.name.upper()}`"
+    names = [driver, "" if swizzle.flip_bytes or swizzle.name == "96B" else cute]
+    codes = {
+        "driver": swizzle.driver_code, "PTX mode": swizzle.ptx_mode, "PTX atomicity": swizzle.ptx_atomicity,
+        "wgmma": swizzle.wgmma_code, "tcgen05": swizzle.tcgen05_code,
+    }  # fmt: skip
+    sources = {
+        'PTX ISA, "Swizzling Modes"': True,
+        'PTX ISA, "tensormap.replace"': not driver,
+        "cuda.h, CUtensorMapSwizzle": driver,
+        'CUDA C++ Programming Guide, "The Swizzle Modes"': measured,
+        'PTX ISA, wgmma "Matrix Descriptor Format"': swizzle.wgmma_code is not None,
+        'PTX ISA, tcgen05 "Shared memory descriptor"': swizzle.tcgen05_code is not None,
     }
-    if swizzle.name in _REMARKS:
-        found["note"] = _REMARKS[swizzle.name]
-    return found | {"sources": "; ".join(_sources(swizzle))}
+    return {
+        "alignment": aligned,
+        "inner width": width,
+        "architectures": ", ".join(swizzle.architectures),
+        "names": ", ".join(filter(None, names)) or "PTX `.swizzle_mode` 96B",
+        "codes": ", ".join(f"{name} {'-' if code is None else code}" for name, code in codes.items()),
+        "basis": "measured on an H200 (sm_90)" if measured else "documented; not measured on a card",
+        "note": _REMARKS.get(swizzle.name, ""),
+        "sources": "; ".join(source for source, holds in sources.items() if holds),
+    }
 
 
-def _bit_range(low: int, count: int) -> str:
-    return str(low) if count == 1 else f"{low + count - 1}:{low}"
+def used_by(swizzle: Swizzle) -> str:
+    """Who takes an XOR swizzle: the hardware too, where it equals one of its modes and rows are one span wide.
+
+    >>> used_by(Swizzle.xor(5, 2, 5))
+    'software alone: neither TMA nor the tensor core has this mode'
+    """
+    mode = swizzle.hardware_mode
+    if mode is None:
+        return "software alone: neither TMA nor the tensor core has this mode"
+    readers = ["TMA", *(["`wgmma`"] if mode.wgmma_code else []), *(["`tcgen05`"] if mode.tcgen05_code else [])]
+    taken = " and ".join(filter(None, [", ".join(readers[:-1]), readers[-1]])) + (
+        " take it" if readers[1:] else " takes it"
+    )
+    if mode.span_bytes:
+        taken += f" where rows are {mode.span_bytes} bytes wide; threads may store rows of any width"
+    return f"the same map as the {mode.name} mode: {taken}"
 
 
-def _target_bits(swizzle: Swizzle) -> str:
-    return _bit_range(swizzle.base + max(0, -swizzle.shift), swizzle.bits)
-
-
-def _source_bits(swizzle: Swizzle) -> str:
-    return _bit_range(swizzle.base + max(0, swizzle.shift), swizzle.bits)
-
-
-def _bits(swizzle: Swizzle) -> str:
-    flip = "; bit 3 is XORed with bit 7" if swizzle.flip_bytes else ""
-    return f"{_target_bits(swizzle)} XORed with {_source_bits(swizzle)}{flip}"
-
-
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count} bytes"
-
-
-def _repeat(swizzle: Swizzle) -> str:
-    if swizzle.bits == 0:
-        return "no pattern: every line looks the same"
-    lines = f"{swizzle.period_lines} lines" if swizzle.period_lines > 1 else "1 line"
-    return f"every {swizzle.repeat_bytes} bytes ({lines}), counted from shared address 0"
+def _changed_and_causing(swizzle: Swizzle) -> tuple[str, str]:
+    """The address bits that change, and those that change them, as the documents write them: 6:4."""
+    lows = (swizzle.base + max(0, -swizzle.shift), swizzle.base + max(0, swizzle.shift))
+    changed, causing = (str(low) if swizzle.bits == 1 else f"{low + swizzle.bits - 1}:{low}" for low in lows)
+    return changed, causing
 
 
 def _base_offset(swizzle: Swizzle, address: int) -> str:
+    """Where in the pattern a buffer starts; empty where it starts at address 0."""
     offset = swizzle.base_offset(address)
     aligned = address // swizzle.repeat_bytes * swizzle.repeat_bytes
-    said = f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}"
+    said = f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}" if address else ""
     if offset:
         said += f": the pattern starts on line {offset}; {aligned:#x} and {aligned + swizzle.repeat_bytes:#x} have 0"
-    if swizzle.feature is not None and address % SMEM_LINE_BYTES:
-        said += f". TMA refuses {address:#x}: it is no multiple of 128; the marked cell holds it"
-    elif address % SMEM_LINE_BYTES:
+    if address % SMEM_LINE_BYTES and swizzle.feature is None:
         said += ". The marked cell holds the address"
+    elif address % SMEM_LINE_BYTES:
+        said += f". TMA refuses {address:#x}: it is no multiple of 128; the marked cell holds it"
     return said
-
-
-def _alignment(swizzle: Swizzle) -> str:
-    if swizzle.bits == 0:
-        return "shared address a multiple of 128"
-    stated = " (the manual says 1024 for every 128B mode)" if "_ATOM_" in swizzle.name else ""
-    return f"shared address a multiple of 128; of {swizzle.repeat_bytes} for base offset 0{stated}"
-
-
-def _inner_width(swizzle: Swizzle) -> str:
-    if swizzle.span_bytes is None:
-        return "any multiple of 16 bytes, at most 256 elements"
-    span = swizzle.span_bytes
-    widest = f"{span} bytes ({span} x 8, {span // 2} x 16 or {span // 4} x 32 bit)"
-    return f"a multiple of 16, at most {widest}" + ("; narrower rows leave gaps" if swizzle.name != "96B" else "")
-
-
-def _cute(swizzle: Swizzle) -> str:
-    return f"Swizzle<{swizzle.bits},{swizzle.base},{swizzle.shift}>"
-
-
-def _names(swizzle: Swizzle) -> str:
-    names = [] if swizzle.driver_code is None else [f"driver `CU_TENSOR_MAP_SWIZZLE_{swizzle.name.upper()}`"]
-    if not swizzle.flip_bytes and swizzle.name != "96B":
-        names.append(f"CuTe `{_cute(swizzle)}` on byte addresses")
-    return ", ".join(names) or "PTX `.swizzle_mode` 96B"
-
-
-def _codes(swizzle: Swizzle) -> str:
-    codes = [
-        ("driver", swizzle.driver_code),
-        ("PTX mode", swizzle.ptx_mode),
-        ("PTX atomicity", swizzle.ptx_atomicity),
-        ("wgmma", swizzle.wgmma_code),
-        ("tcgen05", swizzle.tcgen05_code),
-    ]
-    return ", ".join(f"{name} {'-' if code is None else code}" for name, code in codes)
-
-
-def _basis(swizzle: Swizzle) -> str:
-    if swizzle.basis == "measured":
-        return "measured on an H200 (sm_90)"
-    return "documented; not measured on a card"
-
-
-def _sources(swizzle: Swizzle) -> list[str]:
-    sources = ['PTX ISA, "Swizzling Modes"']
-    if swizzle.driver_code is None:
-        sources.append('PTX ISA, "tensormap.replace"')
-    else:
-        sources.append("cuda.h, CUtensorMapSwizzle")
-    if swizzle.basis == "measured":
-        sources.append('CUDA C++ Programming Guide, "The Swizzle Modes"')
-    if swizzle.wgmma_code is not None:
-        sources.append('PTX ISA, wgmma "Matrix Descriptor Format"')
-    if swizzle.tcgen05_code is not None:
-        sources.append('PTX ISA, tcgen05 "Shared memory descriptor"')
-    return sources

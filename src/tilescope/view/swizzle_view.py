@@ -8,14 +8,13 @@ line 1 0 1 2 3 …      line 1 1 0 3 2 …      fan out over all banks on the ri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.palette import Mark
-from tilescope.view.parts import Beside, Paragraph, Part
-from tilescope.view.swizzle_facts import fact_table, rule_sentence
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
+from tilescope.view.parts import Beside, Paragraph, Table
+from tilescope.view.swizzle_facts import facts, rule_sentence
 
 _BANK_BYTES = 4
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
@@ -33,8 +32,8 @@ class _Frame:
     cut: bool  # the pattern is larger than the drawing
 
     @property
-    def columns(self) -> int:
-        return self.row_bytes // self.piece_bytes
+    def columns(self) -> range:
+        return range(self.row_bytes // self.piece_bytes)
 
     @property
     def is_line(self) -> bool:
@@ -49,13 +48,16 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     """
     swizzle.apply(address)  # refuses what is no address
     frame = _frame(swizzle)
-    grids: list[Part] = [_grid(swizzle, address, frame, physical) for physical in (False, True)]
+    grids = [_grid(swizzle, address, frame, physical) for physical in (False, True)]
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
-        grids.append(_box_rows(swizzle, address))
+        grids.append(_box_rows(swizzle, swizzle.span_bytes, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES))
     title = f"Swizzle {swizzle.name}"
+    if swizzle.hardware_mode not in (None, swizzle):
+        title += f" (the {swizzle.hardware_mode} mode)"
     if address:
         title += f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}"
-    return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), fact_table(swizzle, address)))
+    known = Table(tuple(facts(swizzle, address).items()))
+    return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), known))
 
 
 def _frame(swizzle: Swizzle) -> _Frame:
@@ -73,120 +75,90 @@ def _frame(swizzle: Swizzle) -> _Frame:
 
 
 def _grid(swizzle: Swizzle, address: int, frame: _Frame, physical: bool) -> Grid:
+    """The pattern as a program counts or as it lies in shared memory, whose cells say what they hold."""
+    unit = "line" if frame.is_line else "row"
     first_row = address // frame.row_bytes
     period_rows = max(1, swizzle.repeat_bytes // frame.row_bytes)
     aimed = swizzle.apply(address) if physical else address
     rows = []
     for number in range(first_row, first_row + frame.row_count * frame.row_step, frame.row_step):
         start = number * frame.row_bytes
-        cells = []
-        for place in range(start, start + frame.row_bytes, frame.piece_bytes):
-            source = swizzle.apply(place) if physical else place
-            marked = address % frame.row_bytes != 0 and place <= aimed < place + frame.piece_bytes
-            cells.append(_cell(swizzle, frame, place, source, physical, "focus" if marked else ""))
-        labels = (str(number), f"{start:#06x}") if physical else (str(number),)
+        cells = [
+            _cell(swizzle, frame, place, physical) for place in range(start, start + frame.row_bytes, frame.piece_bytes)
+        ]
+        if address % frame.row_bytes and start <= aimed < start + frame.row_bytes:
+            marked = (aimed - start) // frame.piece_bytes
+            cells[marked] = replace(cells[marked], mark="focus")
         ruled = number % period_rows == 0 and number > first_row and not frame.between_rows
-        rows.append(Row(labels, tuple(cells), ruled))
-    unit = "line" if frame.is_line else "row"
-    names = (unit, "byte") if physical else (unit,)
-    title = "Physical: as it lies in shared memory" if physical else "Logical: as a program counts"
-    return Grid(title, _tiers(frame), tuple(rows), names, tuple(_notes(swizzle, frame, physical)))
+        rows.append(Row((str(number), f"{start:#06x}") if physical else (str(number),), tuple(cells), ruled))
+    if not physical:
+        return Grid("Logical: as a program counts", _tiers(frame), tuple(rows), (unit,))
+    notes = {
+        "L and H are the lower and upper 8 bytes of a chunk; odd lines exchange them.": swizzle.flip_bytes,
+        f"A cell names the {unit} that its bytes come from; the column stays.": frame.between_rows,
+        f"One row in {frame.row_step} is drawn: those between look the same.": frame.row_step > 1 and not frame.cut,
+        f"The pattern is larger than this drawing, which shows {_MOST} columns and rows of it at most.": frame.cut,
+    }
+    said = tuple(note for note, holds in notes.items() if holds)
+    return Grid("Physical: as it lies in shared memory", _tiers(frame), tuple(rows), (unit, "byte"), said)
 
 
-def _cell(swizzle: Swizzle, frame: _Frame, place: int, source: int, physical: bool, mark: Mark) -> Cell:
+def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
+    other = swizzle.apply(place)
+    source, last = other if physical else place, frame.piece_bytes - 1
     column = source % frame.row_bytes // frame.piece_bytes
+    text, colour = str(column), column
     if frame.between_rows:
         text, colour = str(source // frame.row_bytes), source // frame.row_bytes // frame.row_step
     elif swizzle.flip_bytes:
         text, colour = f"{column // 2}{'LH'[column % 2]}", column // 2
-    else:
-        text, colour = str(column), column
-    last = frame.piece_bytes - 1
-    if physical:
-        banks = f", {_banks(place, frame.piece_bytes)}" if frame.is_line else ""
-        title = f"bytes {place:#x} to {place + last:#x}{banks}: hold logical bytes {source:#x} to {source + last:#x}"
-    else:
-        goes_to = swizzle.apply(place)
-        title = f"logical bytes {place:#x} to {place + last:#x}: lie at {goes_to:#x} to {goes_to + last:#x}"
-    return Cell(text, colour, mark, title)
-
-
-def _banks(address: int, length_bytes: int) -> str:
-    first = address // _BANK_BYTES % 32
-    last = first + length_bytes // _BANK_BYTES - 1
-    return f"bank {first}" if first == last else f"banks {first}-{last}"
+    if not physical:
+        return Cell(
+            text, colour, title=f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}"
+        )
+    bank = place // _BANK_BYTES % 32
+    banks = number_span(bank, bank + frame.piece_bytes // _BANK_BYTES - 1)
+    where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""
+    title = f"bytes {place:#x} to {place + last:#x}{where}: hold logical bytes {other:#x} to {other + last:#x}"
+    return Cell(text, colour, title=title)
 
 
 def _tiers(frame: _Frame) -> tuple[Tier, ...]:
-    columns = range(frame.columns)
+    piece = frame.piece_bytes
+    pieces = Tier.of(f"{piece} B" if piece < 1024 else f"{piece // 1024} KiB", frame.columns)
     if not frame.is_line:
-        return (Tier.of(_piece_name(frame.piece_bytes), columns),)
-    banks = []
-    width = frame.piece_bytes // _BANK_BYTES
-    for column in columns:
-        first, last = column * width, (column + 1) * width - 1
-        banks.append(Header(f"{first}-{last}" if last > first else str(first), short=str(first)))
-    bank_tier = Tier("bank", tuple(banks))
-    if frame.piece_bytes == CHUNK_BYTES:
-        return bank_tier, Tier.of("chunk", columns)
-    if frame.piece_bytes > CHUNK_BYTES:
-        return bank_tier, Tier.of(_piece_name(frame.piece_bytes), columns)
-    chunks = Tier.of("chunk", range(SMEM_LINE_BYTES // CHUNK_BYTES), span=CHUNK_BYTES // frame.piece_bytes)
-    return chunks, bank_tier
+        return (pieces,)
+    banks = Tier.of_ranges("bank", len(frame.columns), piece // _BANK_BYTES)
+    if piece < CHUNK_BYTES:
+        return Tier.of("chunk", range(SMEM_LINE_BYTES // CHUNK_BYTES), span=CHUNK_BYTES // piece), banks
+    return banks, Tier.of("chunk", frame.columns) if piece == CHUNK_BYTES else pieces
 
 
-def _piece_name(piece_bytes: int) -> str:
-    return f"{piece_bytes} B" if piece_bytes < 1024 else f"{piece_bytes // 1024} KiB"
-
-
-def _notes(swizzle: Swizzle, frame: _Frame, physical: bool) -> list[str]:
-    notes = []
-    if physical and swizzle.flip_bytes:
-        notes.append("L and H are the lower and upper 8 bytes of a chunk; odd lines exchange them.")
-    if physical and frame.between_rows:
-        unit = "line" if frame.is_line else "row"
-        notes.append(f"A cell names the {unit} that its bytes come from; the column stays.")
-    if physical and frame.row_step > 1 and not frame.cut:
-        notes.append(f"One row in {frame.row_step} is drawn: those between look the same.")
-    if physical and frame.cut:
-        notes.append(f"The pattern is larger than this drawing, which shows {_MOST} columns and rows of it at most.")
-    return notes
-
-
-def _box_rows(swizzle: Swizzle, address: int) -> Grid:
+def _box_rows(swizzle: Swizzle, span_bytes: int, start: int) -> Grid:
     """The same pattern by rows of the box, several of which share a line."""
-    assert swizzle.span_bytes is not None
-    start = address // SMEM_LINE_BYTES * SMEM_LINE_BYTES
-    rows_per_line = SMEM_LINE_BYTES // swizzle.span_bytes
-    places = range(swizzle.span_bytes // CHUNK_BYTES)
+    rows_per_line, places = SMEM_LINE_BYTES // span_bytes, range(span_bytes // CHUNK_BYTES)
+    chunks = [
+        [swizzle.chunk_in_row(row, place, start) for place in places]
+        for row in range(swizzle.period_lines * rows_per_line)
+    ]
     rows = []
-    for row in range(swizzle.period_lines * rows_per_line):
-        line = start // SMEM_LINE_BYTES + row // rows_per_line
-        cells = []
-        for place in places:
-            source = swizzle.chunk_in_row(row, place, start)
-            at = start + row * swizzle.span_bytes + place * CHUNK_BYTES
-            title = f"bytes {at:#x} to {at + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}"
-            cells.append(Cell(str(source), source, title=title))
-        rows.append(Row((str(row), str(line)), tuple(cells), ruled=row > 0 and row % rows_per_line == 0))
+    for row, sources in enumerate(chunks):
+        at = range(start + row * span_bytes, start + (row + 1) * span_bytes, CHUNK_BYTES)
+        cells = tuple(
+            Cell(str(source), source, title=f"bytes {byte:#x} to {byte + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}")
+            for byte, source in zip(at, sources, strict=True)
+        )  # fmt: skip
+        rows.append(Row((str(row), str(at[0] // SMEM_LINE_BYTES)), cells, ruled=row > 0 and row % rows_per_line == 0))
     tiers = (Tier.of("byte", (place * CHUNK_BYTES for place in places)), Tier.of("chunk", places))
-    title = f"The same by box rows of {swizzle.span_bytes} bytes"
-    return Grid(title, tiers, tuple(rows), ("row", "line"), _trap(swizzle, start))
+    note = _trap(swizzle.period_lines, rows_per_line, swizzle.base_offset(start), chunks)
+    return Grid(f"The same by box rows of {span_bytes} bytes", tiers, tuple(rows), ("row", "line"), (note,))
 
 
-def _trap(swizzle: Swizzle, start: int) -> tuple[str, ...]:
+def _trap(period: int, rows_per_line: int, phase: int, chunks: list[list[int]]) -> str:
     """The rule by rows, and the first row where taking rows for lines goes wrong."""
-    assert swizzle.span_bytes is not None
-    rows_per_line = SMEM_LINE_BYTES // swizzle.span_bytes
-    period = swizzle.period_lines
-    phase = swizzle.base_offset(start)
     right = f"`c ^ ((r / {rows_per_line}{f' + {phase}' if phase else ''}) % {period})`"
-    wrong = f"`c ^ (r % {period})`"
-    places = range(swizzle.span_bytes // CHUNK_BYTES)
-    for row in range(period * rows_per_line):
-        found = [swizzle.chunk_in_row(row, place, start) for place in places]
-        mistaken = [place ^ row % period for place in places]
-        if found != mistaken:
-            break
-    said = f"Row {row} holds `{' '.join(map(str, found))}`, not `{' '.join(map(str, mistaken))}`."
-    return (f"{rows_per_line} rows share a line: chunk c of row r lies at {right}, not at {wrong}. {said}",)
+    mistakes = [[place ^ row % period for place in range(len(chunks[0]))] for row in range(len(chunks))]
+    row = next(row for row, found in enumerate(chunks) if found != mistakes[row])
+    found, mistaken = (" ".join(map(str, each)) for each in (chunks[row], mistakes[row]))
+    rule = f"{rows_per_line} rows share a line: chunk c of row r lies at {right}, not at `c ^ (r % {period})`."
+    return f"{rule} Row {row} holds `{found}`, not `{mistaken}`."

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.palette import Mark
-from tilescope.view.parts import Beside, Entry, Legend, Part, Table
+from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
+from tilescope.view.palette import CHUNK_COLOURS, Mark
+from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_plane import plane
 
 MOST_LINES = 32
-_BANKS_PER_CHUNK = 4
 _SIGNS = "~x"  # behind the name of a chunk: the tensor ends within it; its halves are exchanged
 _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Scatter"}
 
@@ -34,18 +33,11 @@ def draw_trace(trace: Trace, lines: int | None = MOST_LINES) -> Drawing:
     Load of a box at (0, 4) to shared address 0x0
     """
     direction = "to" if trace.is_load else "from"
-    title = f"{_VERB[trace.operation]} of {_what(trace)} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
-    shared = _shared_memory(trace, lines)
-    tensor = plane(trace)
-    pictures: list[Part] = [] if tensor is None else [tensor]
-    legend = _legend(trace, shared, tensor)
-    return Drawing(title, (Beside((*pictures, shared)), legend, Table(tuple(_facts(trace)))))
-
-
-def _what(trace: Trace) -> str:
-    if trace.operation in ("gather4", "scatter4"):
-        return "four rows"
-    return "a box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
+    what = "a box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
+    what = "four rows" if trace.operation in ("gather4", "scatter4") else what
+    title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
+    shared, tensor = _shared_memory(trace, lines), plane(trace)
+    return Drawing(title, (Beside((tensor, shared)), _legend(trace, shared, tensor), Table(tuple(_facts(trace)))))
 
 
 def _shared_memory(trace: Trace, lines: int | None) -> Grid:
@@ -55,60 +47,45 @@ def _shared_memory(trace: Trace, lines: int | None) -> Grid:
     swizzle = trace.tensor_map.swizzle
     rows = []
     for line in range(first, first + shown):
-        start = line * SMEM_LINE_BYTES
-        cells = tuple(_chunk(trace, start + place * CHUNK_BYTES) for place in range(CHUNKS_PER_LINE))
+        places = range(line * SMEM_LINE_BYTES, (line + 1) * SMEM_LINE_BYTES, CHUNK_BYTES)
         ruled = line > first and line % swizzle.period_lines == 0 and swizzle.bits > 0
-        rows.append(Row((f"{start:#06x}",), cells, ruled))
-    banks = tuple(
-        Header(f"{chunk * _BANKS_PER_CHUNK}-{chunk * _BANKS_PER_CHUNK + 3}", short=str(chunk * _BANKS_PER_CHUNK))
-        for chunk in range(CHUNKS_PER_LINE)
-    )
-    notes = [f"{count - shown} more lines are not drawn."] if shown < count else []
-    title = f"Shared memory, swizzle {swizzle.name}"
-    return Grid(
-        title, (Tier("bank", banks), Tier.of("chunk", range(CHUNKS_PER_LINE))), tuple(rows), ("byte",), tuple(notes)
-    )
+        rows.append(Row((f"{places[0]:#06x}",), tuple(_chunk(trace, place) for place in places), ruled))
+    notes = (f"Drawn: {shown} of {count} lines.",) if shown < count else ()
+    tiers = (Tier.of_ranges("bank", CHUNKS_PER_LINE, 4), Tier.of("chunk", range(CHUNKS_PER_LINE)))
+    return Grid(f"Shared memory, swizzle {swizzle.name}", tiers, tuple(rows), ("byte",), notes)
 
 
 def _chunk(trace: Trace, address: int) -> Cell:
     """The cell of 16 bytes of shared memory."""
+    a = trace.tensor_map
     held = [trace.element_at(address + byte) for byte in (0, 7, 8, 15)]  # the ends of both halves
-    kinds = [each.holds for each in held]
-    if len(set(kinds)) > 1:
+    if len({each.holds for each in held}) > 1:
         held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
-    named = next((each for each in held if each.row is not None), None)
-    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {_banks(address)}"
-    if named is None:
+    kinds = {each.holds for each in held}
+    row = next((each.row for each in held if each.row is not None), None)
+    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {number_span(address // 4 % 32, address // 4 % 32 + 3)}"
+    if row is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
-    chunk = _chunk_of_row(trace, address)
-    label = f"{named.row}.{chunk}" if _chunks_of_row(trace) > 1 else str(named.row)
+    physical = a.swizzle.apply(address)
+    label = (
+        f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}"
+        if _chunks_of_row(trace) > 1
+        else str(row)
+    )
     if "element" not in kinds:
-        said = "filled" if trace.is_load else "dropped"
-        text = "fill" if trace.is_load else "drop"
+        text, said = ("fill", "filled") if trace.is_load else ("drop", "dropped")
         return Cell(text, "fill", title=f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor")
-    cut = _SIGNS[0] if "fill" in kinds else ""
-    swizzle = trace.tensor_map.swizzle
-    flipped = (swizzle.apply(address) ^ address) & swizzle.flip_bytes
+    signs = _SIGNS[0] * ("fill" in kinds) + _SIGNS[1] * bool((physical ^ address) & a.swizzle.flip_bytes)
     overrun = " and, behind the row's end, overwrite what follows" if "overrun" in kinds else ""
     elements = [each for each in held if each.holds == "element"]
     sources = [each.source_offset for each in elements if each.source_offset is not None]
     title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
-    return Cell(label + cut + (_SIGNS[1] if flipped else ""), named.row, "collision" if overrun else "", title)
-
-
-def _chunk_of_row(trace: Trace, address: int) -> int:
-    a = trace.tensor_map
-    return (a.swizzle.apply(address) - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES
+    return Cell(label + signs, row, "collision" if overrun else "", title)
 
 
 def _chunks_of_row(trace: Trace) -> int:
     a = trace.tensor_map
     return (a.interleave.slice_bytes or a.inner_bytes) // CHUNK_BYTES
-
-
-def _banks(address: int) -> str:
-    first = address // 4 % 32
-    return f"{first}-{first + 3}"
 
 
 def _span(held: list[Origin]) -> str:
@@ -118,32 +95,40 @@ def _span(held: list[Origin]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _legend(trace: Trace, shared: Grid, tensor: Grid | None) -> Legend:
+def _legend(trace: Trace, shared: Grid, tensor: Grid) -> Legend:
     """What the cells mean, of those that are drawn."""
-    cells = [cell for row in shared.rows for cell in row.cells]
-    beyond = [] if tensor is None else [cell for row in tensor.rows for cell in row.cells if cell.text.startswith("(")]
+    cells, copied = ([cell for row in grid.rows for cell in row.cells] for grid in (shared, tensor))
     of_rows = [cell for cell in cells if isinstance(cell.colour, int)]
+    of_tensor = [cell for cell in copied if isinstance(cell.colour, int)]
     value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
-    outside = f"filled with {value}" if trace.is_load else "dropped"
-    says = "row.chunk" if _chunks_of_row(trace) > 1 else "its row"
-    entries = []
+    several = _chunks_of_row(trace) > 1
+    says = "row.chunk" if several else "its row"
+    repeats = "the eight colours repeat" if trace.rows > len(CHUNK_COLOURS) else "every row has its colour"
+    meanings: tuple[tuple[list[Cell], str, str, Mark], ...] = (
+        (of_rows, f"row {{row}}; {repeats}, and a cell says {says}", "", ""),
+        (
+            [cell for cell in of_tensor if cell.text.isdecimal() and several],
+            "pixel that becomes row {row}; a cell of several names the first", "", "",
+        ),
+        ([cell for cell in of_tensor if cell.text == "box"], "the part of the tensor that is copied", "", ""),
+        (
+            [cell for cell in cells if cell.colour == "fill"],
+            f"outside the tensor: {f'filled with {value}' if trace.is_load else 'dropped'}", "", "",
+        ),
+        ([cell for cell in copied if cell.colour == "fill"], "the part of the copy that lies outside the tensor", "", ""),
+        ([cell for cell in of_rows if "~" in cell.text], "the tensor ends within the chunk; the rest is outside", "~", ""),
+        ([cell for cell in cells if cell.colour == "gap"], "not part of the copy: keeps its bytes", "", ""),
+        ([cell for cell in of_rows if cell.mark], "the store also overwrites what lies behind the row", "", "collision"),
+        ([cell for cell in of_rows if "x" in cell.text], "its 8-byte halves are exchanged", "x", ""),
+    )  # fmt: skip
+    return Legend(tuple(
+        Entry(text.format(row=drawn[0].colour), drawn[0].colour, mark, _without_signs(drawn[0].text) + sign)
+        for drawn, text, sign, mark in meanings if drawn
+    ))  # fmt: skip
 
-    def explain(drawn: list[Cell], text: str, sign: str = "", mark: Mark = "") -> None:
-        if drawn:
-            first = drawn[0]
-            entries.append(Entry(text.format(row=first.colour), first.colour, mark, first.text.rstrip(_SIGNS) + sign))
 
-    explain(of_rows, "row {row}; every row has its colour, and a cell says " + says)
-    explain([cell for cell in cells if cell.colour == "fill"], f"outside the tensor: {outside}")
-    explain(beyond, "the part of the copy that lies outside the tensor")
-    cut, flipped = ([cell for cell in of_rows if sign in cell.text] for sign in _SIGNS)
-    explain(cut, "the tensor ends within the chunk; the rest is outside", "~")
-    explain([cell for cell in cells if cell.colour == "gap"], "not part of the copy: keeps its bytes")
-    explain(
-        [cell for cell in of_rows if cell.mark], "the store also overwrites what lies behind the row", "", "collision"
-    )
-    explain(flipped, "its 8-byte halves are exchanged", "x")
-    return Legend(tuple(entries))
+def _without_signs(text: str) -> str:
+    return text if text == "box" else text.rstrip(_SIGNS)
 
 
 def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
@@ -152,17 +137,12 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     yield "copy", f"{trace.rows} rows of {a.interleave.slice_bytes or a.inner_bytes} bytes, {a.pitch_bytes} bytes apart"
     if trace.transaction_bytes is not None:
         yield "mbarrier", f"expect_tx {trace.transaction_bytes} bytes"
-    written = "shared" if trace.is_load else "global"
-    yield "written", f"{trace.written_bytes} bytes of {written} memory"
+    yield "written", f"{trace.written_bytes} bytes of {'shared' if trace.is_load else 'global'} memory"
     if outside := _outside(trace):
         yield "outside", outside
-    if trace.overrun_bytes:
-        yield (
-            "overrun",
-            f"{trace.overrun_bytes} bytes behind the rows' ends are overwritten: a store writes whole 16 bytes",
-        )
-    offset = a.swizzle.base_offset(trace.smem_address)
-    if offset:
+    if overrun := trace.overrun_bytes:
+        yield "overrun", f"{overrun} bytes behind the rows' ends are overwritten: a store writes whole 16 bytes"
+    if offset := a.swizzle.base_offset(trace.smem_address):
         yield "base offset", f"{offset}: the buffer starts on line {offset} of the swizzle's pattern"
     yield "basis", trace.basis
 
@@ -171,8 +151,9 @@ def _outside(trace: Trace) -> str:
     """How much of the copy is outside the tensor and so filled or dropped: whole rows, and bytes of the others."""
     whole, others = trace.filled_rows, trace.rows - trace.filled_rows
     which = [f"{whole} of {trace.rows} rows"] if whole else []
-    cut_bytes = trace.outside_bytes - (trace.overrun_bytes // others if others else 0)  # what overruns is not dropped
-    if cut_bytes:
+    if cut_bytes := trace.outside_bytes - (
+        trace.overrun_bytes // others if others else 0
+    ):  # what overruns is not dropped
         rows = f"the other {others}" if whole else "every row" if others > 1 else "the row"
         which.append(f"{cut_bytes} bytes of {rows}")
     return f"{' and '.join(which)}: {'filled' if trace.is_load else 'dropped'}" if which else ""
