@@ -33,7 +33,7 @@ def diagnosed(machine: Machine) -> Mistake:
         for agent, action in blocked:
             if (found := explain(machine, agent, action)) is not None:
                 return found
-    for cause in (_bytes, _count, _nobody, _parity, _start):
+    for cause in (_bytes, _count, _late, _nobody, _parity, _start):
         for wait in waits:
             if (found := cause(machine, wait)) is not None:
                 return found
@@ -150,27 +150,39 @@ def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
     )  # fmt: skip
 
 
-def _parity(machine: Machine, wait: _Wait) -> Mistake | None:
-    """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
+def _behind(machine: Machine, wait: _Wait) -> int:
+    """Phases that have ended since the role last passed a wait on this barrier."""
+    return machine.phase[wait.barrier] - machine.last_pass.get((wait.agent, wait.barrier), 0)
+
+
+def _late(machine: Machine, wait: _Wait) -> Mistake | None:
+    """More than one phase went by without the role."""
     agent, barrier, parity = wait
-    behind = machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
-    if behind < 1:
+    behind = _behind(machine, wait)
+    if behind < 2:
         return None
-    name, who, phase = machine.program.barrier_name(barrier), machine.program.agents[agent].name, machine.phase[barrier]
+    name, who = machine.program.barrier_name(barrier), machine.program.agents[agent].name
     arrivers, expected = machine.arrivers[barrier], machine.expected[barrier]
-    if behind > 1 and len(arrivers) > expected:
+    if len(arrivers) > expected:
         names = ", ".join(machine.program.agents[each].name for each in arrivers)
         return Mistake(
             "pipeline-arrivals", "hang", name, f"{name} counts {expected} and {len(arrivers)} roles arrive ({names})",
             f"its phases end too soon, and {who} misses one and waits for ever", f"Initialise it with {len(arrivers)}.",
         )  # fmt: skip
-    if behind > 1:
-        return Mistake(
-            "pipeline-late", "hang", name,
-            f"{who} waits with parity {parity} on {name}, where {behind} phases have ended since it last passed",
-            "it missed its phase and waits for ever",
-            f"Let no phase begin before {who} has seen the one before it: its arrival must be counted on the way.",
-        )  # fmt: skip
+    return Mistake(
+        "pipeline-late", "hang", name,
+        f"{who} waits with parity {parity} on {name}, where {behind} phases have ended since it last passed",
+        "it missed its phase and waits for ever",
+        f"Let no phase begin before {who} has seen the one before it: its arrival must be counted on the way.",
+    )  # fmt: skip
+
+
+def _parity(machine: Machine, wait: _Wait) -> Mistake | None:
+    """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
+    agent, barrier, parity = wait
+    if _behind(machine, wait) < 1:
+        return None
+    name, who, phase = machine.program.barrier_name(barrier), machine.program.agents[agent].name, machine.phase[barrier]
     return Mistake(
         "pipeline-parity", "hang", name,
         f"{who} waits on {name} with parity {parity} when phase {phase - 1} has ended and parity {1 - parity} would pass",
@@ -233,9 +245,10 @@ def _arrives(machine: Machine, agent: int, barrier: int) -> bool:
 
 
 def _bytes_to_come(machine: Machine, barrier: int) -> int:
-    """Bytes that held-up agents would still bring for the running phase."""
+    """Bytes that held-up agents would still bring for the running phase: those that have brought none."""
     total = 0
-    for agent in range(machine.agents):
+    brought = {note.agent for note in machine.notes[barrier] if note.op == "bytes"}
+    for agent in set(range(machine.agents)) - brought:
         for action in _coming(machine, agent):
             if action.op == "expect" and barrier in action.barriers:
                 break
