@@ -127,7 +127,7 @@ THREADS = {
     "facebookexperimental/triton#908": (
         one_receiver_armed, "pipeline-receiver", "full of block 1, phase 0 gets 16384 bytes that nobody expects there",
     ),
-    "NVIDIA/cutlass#3654": (lanes_that_wait_along, "pipeline-late", "other lanes waits with parity"),
+    "NVIDIA/cutlass#3654": (lanes_that_wait_along, "", "other lanes waits"),
     "deepseek-ai/FlashMLA#57": (half_of_the_threads, "pipeline-sync", "bar 1 waits for 256 threads and 128 come"),
 }  # fmt: skip
 

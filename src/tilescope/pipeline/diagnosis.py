@@ -10,8 +10,10 @@ from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Action
 from tilescope.pipeline.wording import action_text, phase_text
+from tilescope.swizzle import CHUNK_BYTES
 
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
+_CUT = f"A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."
 _ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
 
 
@@ -91,7 +93,7 @@ def _bytes(machine: Machine, wait: _Wait) -> Mistake | None:
     brought = sum(note.amount for note in notes if note.op == "bytes")
     return Mistake(
         "pipeline-bytes", "hang", name, f"{name}, phase {phase} expects {expected} bytes, the copies bring {brought}",
-        "it never ends", f"Expect {brought} bytes.",
+        "it never ends", f"Expect {brought} bytes." + (f" {_CUT}" if expected % CHUNK_BYTES else ""),
     )  # fmt: skip
 
 

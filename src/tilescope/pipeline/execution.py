@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.diagnosis import diagnosed
@@ -74,6 +75,7 @@ class Run:
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.issued: dict[int, int] = {}
+        self.watch: Callable[[Run, int], None] | None = None  # called after every action of an agent
         self.order = 0
         self.tick = 0
         self.exhausted = False
@@ -90,6 +92,8 @@ class Run:
                     self._land(flight)
                 else:
                     self._act(agent)
+                    if self.watch is not None:
+                        self.watch(self, agent)
                 if machine.actions_done > self.most:
                     self.exhausted = True
                     return None

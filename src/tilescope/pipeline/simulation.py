@@ -19,6 +19,7 @@ from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, searc
 from tilescope.pipeline.machine import Ambiguity, Machine, Note
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program
+from tilescope.pipeline.recurrence import Watch, shortened
 from tilescope.value import Value, plain_int
 
 Verdict = Literal["proven", "mistake", "undecided"]
@@ -114,6 +115,8 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     states_left = plain_int(max_states)
     if states_left is None or states_left < 0:
         raise broken("argument-type", "max_states", printed(max_states), "an integer of at least 0", "Give 20000, say.")
+    if (proven := _proven_by_a_round(pipeline)) is not None:
+        return proven
     program = Program(pipeline)
     run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS)
     mistake = run()
@@ -130,6 +133,25 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     return Simulation(
         "mistake" if mistake is not None else verdict, pipeline, mistake, tuple(machine.memory.warnings.values()), aliasing,
         machine.actions_done, states, barrier_facts(machine), tuple(_event(program, mark) for mark in _marks(run)),
+    )  # fmt: skip
+
+
+def _proven_by_a_round(pipeline: Pipeline) -> Simulation | None:
+    """The proof of a pipeline with long loops by a run of shorter ones whose state recurs; None where that proves nothing."""
+    short = shortened(pipeline)
+    if short is None:
+        return None
+    program = Program(short.pipeline)
+    run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS)
+    watch = run.watch = Watch(program, short)
+    mistake = run()
+    machine = run.machine
+    if mistake is not None or machine.ambiguities or not watch.recurs:
+        return None
+    actions = machine.actions_done + short.cut // short.period * watch.actions_per_round
+    return Simulation(
+        "proven", pipeline, None, tuple(machine.memory.warnings.values()), (), actions, 0, barrier_facts(machine),
+        tuple(_event(program, mark) for mark in _marks(run)),
     )  # fmt: skip
 
 
@@ -183,19 +205,19 @@ def _shortest(program: Program, run: Run, mistake: Mistake) -> Mistake:
                 mistake.fix,
                 found.way,
             )
-    names = {mistake.subject}
+    done = [mark for mark in _marks(run) if mark.op not in ("stuck", "phase")]
     touching = [
-        mark for mark in _marks(run)
-        if mark.op != "stuck" and (
-            (mark.barrier != NONE and program.barrier_name(mark.barrier) in names)
-            or names & set(map(program.slot_name, mark.slots))
-        )
+        mark for mark in done
+        if (mark.barrier != NONE and program.barrier_name(mark.barrier) == mistake.subject)
+        or mistake.subject in map(program.slot_name, mark.slots)
     ]  # fmt: skip
-    steps = [
-        f"{program.agents[mark.agent].name}: {mark_text(program, mark)}"
-        for mark in (touching or _marks(run))[-_WAY_STEPS:]
-    ]
+    steps = [_told(program, mark) for mark in (touching or done)[-_WAY_STEPS:]]
     return with_way(mistake, program, run.machine, steps)
+
+
+def _told(program: Program, mark: Mark) -> str:
+    said = mark_text(program, mark)
+    return said if mark.op == "flight" else f"{program.agents[mark.agent].name}: {said}"
 
 
 def _aliasing(machine: Machine, found: Ambiguity) -> str:

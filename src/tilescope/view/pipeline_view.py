@@ -174,7 +174,8 @@ def _timeline(events: list[Event], pipeline: Pipeline, block: int) -> Grid:
         rows.append(Row(("slot", names), _lane(slot_spans, ticks), ruled=number == 0))
     for number, (name, barrier_spans) in enumerate(_barrier_lanes(events, ticks)):
         rows.append(Row(("phase", name), _lane(barrier_spans, ticks), ruled=number == 0))
-    rows.append(Row(("KiB in flight", ""), _in_flight(events, ticks), ruled=True))
+    if any(each.op == "flight" for each in events):
+        rows.append(Row(("KiB in flight", ""), _in_flight(events, ticks), ruled=True))
     heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
     where = f", block {block}" if pipeline.blocks > 1 else ""
     return Grid(f"Timeline{where} (nominal ticks)", (Tier.of("", heads),), tuple(rows), ("", ""))
@@ -292,15 +293,17 @@ def _in_flight(events: list[Event], ticks: int) -> tuple[Cell, ...]:
 
 
 def _legend(events: list[Event]) -> Legend:
-    used = dict.fromkeys(_LETTER[each.op] for each in events if each.op in _LETTER)
-    letters = ", ".join(f"{letter} {_MEANING[letter]}" for letter in _MEANING if letter in used)
-    entries = [
-        Entry(f"{letters}; the number is the stage", "unused", sample="c0"),
-        Entry("a wait", "gap", sample="full[0]"),
-        Entry("bytes in flight into a slot", 0, sample="▸"),
-        Entry("read, until it is waited for", "fill", sample="m"),
-    ]
-    if any(each.op == "stuck" for each in events):
+    ops = {each.op for each in events}
+    used = {_LETTER[op] for op in ops if op in _LETTER}
+    letters = ", ".join(f"{letter} {said}" for letter, said in _MEANING.items() if letter in used)
+    entries = [Entry(f"{letters}; the number is the stage", "unused", sample="c0")] if letters else []
+    if any(each.op in ("wait", "tail") and each.end - each.start > 1 for each in events):
+        entries.append(Entry("a wait", "gap", sample="full[0]"))
+    if "flight" in ops:
+        entries.append(Entry("bytes in flight into a slot", 0, sample="▸"))
+    if ops & {"multiply", "store"}:
+        entries.append(Entry("read, until it is waited for", "fill", sample="m"))
+    if "stuck" in ops:
         entries.append(Entry("never passes", "collision", "collision", "full[0]"))
     return Legend(tuple(entries))
 
