@@ -8,7 +8,9 @@ from descriptions import RIGHT, planned, ring
 import tilescope as ts
 from tilescope import view
 from tilescope.cli import run
+from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.recurrence import shortened
 
 
 def changed(data, place, **arguments):
@@ -173,3 +175,50 @@ def test_the_command(tmp_path, capsys):
     for arguments in (["nothing.toml"], ["128x64", "bf17"], ["128", "bf16"], [str(path), "--block", "3"]):
         assert run(["pipeline", *arguments]) == 2
         assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["ring of three, seven steps", "two consumers", "multicast", "ldmatrix", "stores", "tcgen05"]
+)
+def test_long_loops_proven_by_a_round_equal_the_whole_run(name, monkeypatch):
+    data = RIGHT[name]()
+    for role in data["roles"]:
+        for step in role["steps"]:
+            if "loop" in step and "start" not in step:
+                steps, step["count"] = step["count"], 611
+        for step in role["steps"]:
+            if "start" in step:
+                step["start"] = 611
+    assert steps < 611
+    quick = ts.simulate(data)
+    monkeypatch.setattr(simulation, "shortened", lambda _: None)
+    whole = ts.simulate(data)
+    assert (quick.verdict, quick.actions, quick.barriers) == (whole.verdict, whole.actions, whole.barriers)
+    assert (quick.verdict, quick.aliasing, quick.warnings) == ("proven", (), ())
+
+
+@pytest.mark.parametrize(
+    ("expression", "period"),
+    [
+        ("i % 4", 4),
+        ("(i / 4) % 2", 8),
+        ("i % 6 ^ 1", 6),
+        ("0", 1),
+        ("i", None),
+        ("i * (rank + 1) % 7", 7),
+        ("i * i % 12", 6),
+    ],
+)
+def test_the_period_of_a_loop(expression, period):
+    data = ring() | {"barriers": {"full": {"count": 1, "stages": 12}, "empty": {"count": 1, "stages": 12}}}
+    for role in data["roles"]:
+        role["steps"] = [{"loop": "i", "count": 1000, "steps": [{"wait": f"full[{expression}]", "parity": 0}]}]
+    short = shortened(Pipeline.from_dict(data))
+    assert (short and short.period) == period
+
+
+def test_a_mistake_late_in_a_long_loop_is_found():
+    data = ring(steps=5000)
+    data["roles"][0]["steps"][0]["steps"][1]["bytes"] = "5120 + (i == 4321)"
+    found = ts.simulate(data).mistake
+    assert found.found == "full[1], phase 2160 expects 5121 bytes, the copies bring 5120"

@@ -112,9 +112,7 @@ class Program:
 
     def actions(self, agent: Agent) -> Iterator[Action]:
         """What an agent does, one action after another."""
-        across = self.pipeline.cluster[0]
-        known = (agent.rank, agent.rank % across, agent.rank // across, agent.instance, self.pipeline.blocks)
-        names = {**self.pipeline.constants, **dict(zip(SELF_NAMES, known, strict=True))}
+        names = agent_names(self.pipeline, agent)
         return self._run(agent, agent.role.steps, names)
 
     def _run(self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterator[Action]:
@@ -295,6 +293,13 @@ class _Numbering:
             return rank * per_block + first + stage
 
         return number
+
+
+def agent_names(pipeline: Pipeline, agent: Agent) -> dict[str, int]:
+    """The values of the names that an agent's expressions may use, loop counters apart."""
+    across = pipeline.cluster[0]
+    own = (agent.rank, agent.rank % across, agent.rank // across, agent.instance, pipeline.blocks)
+    return {**pipeline.constants, **dict(zip(SELF_NAMES, own, strict=True))}
 
 
 def _agent_name(pipeline: Pipeline, role: Role, instance: int, rank: int) -> str:

@@ -22,7 +22,7 @@ from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.memory import Clock
 from tilescope.pipeline.parts import Loop, Role, Step
-from tilescope.pipeline.program import NONE, Agent, Program
+from tilescope.pipeline.program import NONE, Agent, Program, agent_names
 from tilescope.pipeline.reader import SELF_NAMES
 
 _LONGEST_PERIOD = 128
@@ -50,7 +50,7 @@ def shortened(pipeline: Pipeline) -> Shortened | None:
     if len(counts) != 1:
         return None
     (count, start) = counts.pop()
-    period = _period(pipeline, loops, count, start)
+    period = _period(pipeline, count, start)
     if period is None:
         return None
     modulus = period * _ROUNDS
@@ -81,26 +81,38 @@ def _with_count(role: Role, count: int) -> Role:
     return replace(role, steps=tuple(replace(loop, count=count) if each is loop else each for each in role.steps))
 
 
-def _period(pipeline: Pipeline, loops: list[Loop], count: int, start: int) -> int | None:
-    """The smallest period of all expressions in the loops; tiles may count up instead."""
-    names = {**pipeline.constants, **dict.fromkeys(SELF_NAMES, 0)}
-    ring = np.arange(start, start + count)
-    columns: list[Any] = []
-    for loop in loops:
-        values = {**names, loop.counter: 0}
+def _period(pipeline: Pipeline, count: int, start: int) -> int | None:
+    """The smallest period of all expressions in the long loops; tiles must count up instead."""
+    columns: dict[tuple[str, tuple[int, ...]], Any] = {}
+    for agent in Program(pipeline).agents:
+        loop = _long_loop(agent.role)
+        if loop is None:
+            continue
+        names = {**agent_names(pipeline, agent), loop.counter: start}
         for step in loop.steps:
             assert isinstance(step, Step)
             if "tile" in step.arguments and str(step.arguments["tile"]).strip() != loop.counter:
                 return None
             for text in _texts(step):
-                expression = Expression.read(step.op, text, values)
-                if expression.code is not None:
-                    column = [expression.value({**values, loop.counter: int(i)}) for i in ring]
-                    columns.append(np.array(column, np.int64))
+                expression = Expression.read(step.op, text, names)
+                used = () if expression.code is None else expression.code.co_names
+                if loop.counter not in used:
+                    continue
+                key = (expression.text, tuple(names[each] for each in used if each in SELF_NAMES))
+                if key not in columns:
+                    values = dict(names)
+                    columns[key] = np.array(
+                        [_set(values, loop.counter, i, expression) for i in range(start, start + count)]
+                    )
     for period in range(1, _LONGEST_PERIOD + 1):
-        if all(np.array_equal(column[period:], column[:-period]) for column in columns):
+        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values()):
             return period
     return None
+
+
+def _set(names: dict[str, int], counter: str, value: int, expression: Expression) -> int:
+    names[counter] = value
+    return expression.value(names)
 
 
 def _texts(step: Step) -> list[Any]:
