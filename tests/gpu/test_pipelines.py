@@ -119,7 +119,7 @@ def predicted(data):
     found = ts.simulate(data)
     run = Run(Program(Pipeline.from_dict(data)))
     run()
-    machine = run.machine
+    machine, barriers = run.machine, run.machine.barriers
     if found.verdict == "proven":
         return {"fault": 0, "outcome": [1] * machine.agents}
     assert found.verdict == "mistake", found.sentence
@@ -130,7 +130,9 @@ def predicted(data):
         return {"timeout": True}
     words = [
         hex(ts.Mbarrier(count, phase=phase % 2, pending=pending, tx_bytes=tx).encode())
-        for count, phase, pending, tx in zip(machine.expected, machine.phase, machine.pending, machine.tx, strict=True)
+        for count, phase, pending, tx in zip(
+            barriers.expected, barriers.phase, barriers.pending, barriers.tx, strict=True
+        )
     ]
     return {"fault": 0, "outcome": [1 if left else 2 for left in machine.left], "words": words}
 

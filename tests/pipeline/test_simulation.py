@@ -178,7 +178,7 @@ def test_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["ring of three, seven steps", "two consumers", "multicast", "ldmatrix", "stores", "tcgen05"]
+    "name", ["ring of three, seven steps", "two consumers", "multicast", "ldmatrix", "cp.async", "stores", "tcgen05"]
 )
 def test_long_loops_proven_by_a_round_equal_the_whole_run(name, monkeypatch):
     data = RIGHT[name]()

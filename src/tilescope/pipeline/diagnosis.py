@@ -46,7 +46,7 @@ def _registers(machine: Machine, agent: int, action: Action) -> Mistake | None:
     if action.op != "registers":
         return None
     who = machine.program.agents[agent]
-    need, free = machine._register_need(agent, action), machine.pool[who.rank]
+    need, free = machine.register_need(agent, action), machine.pool[who.rank]
     return Mistake(
         "pipeline-registers", "hang", who.name,
         f"{who.name} asks for {action.number} registers a thread, {need} more, and the block's pool has {free}",
@@ -59,7 +59,7 @@ def _meetings(machine: Machine, agent: int, action: Action) -> Mistake | None:
         return None
     program = machine.program
     key = (NONE, 0) if action.op == "cluster" else (program.agents[agent].rank, action.number)
-    meeting = machine.meetings[key]
+    meeting = machine.meetings.all[key]
     missing = [
         each
         for each in range(machine.agents)
@@ -85,10 +85,14 @@ def _meetings(machine: Machine, agent: int, action: Action) -> Mistake | None:
 
 def _bytes(machine: Machine, wait: _Wait) -> Mistake | None:
     """All arrived, and the bytes do not match."""
-    barrier, tx = wait.barrier, machine.tx[wait.barrier]
-    if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
+    barrier, tx = wait.barrier, machine.barriers.tx[wait.barrier]
+    if tx == 0 or machine.barriers.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return None
-    name, phase, notes = machine.program.barrier_name(barrier), machine.phase[barrier], machine.notes[barrier]
+    name, phase, notes = (
+        machine.program.barrier_name(barrier),
+        machine.barriers.phase[barrier],
+        machine.barriers.notes[barrier],
+    )
     expected = sum(note.amount for note in notes if note.op == "expect")
     brought = sum(note.amount for note in notes if note.op == "bytes")
     return Mistake(
@@ -99,16 +103,16 @@ def _bytes(machine: Machine, wait: _Wait) -> Mistake | None:
 
 def _count(machine: Machine, wait: _Wait) -> Mistake | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
-    barrier, pending = wait.barrier, machine.pending[wait.barrier]
-    came = [note for note in machine.notes[barrier] if note.op == "arrive"]
+    barrier, pending = wait.barrier, machine.barriers.pending[wait.barrier]
+    came = [note for note in machine.barriers.notes[barrier] if note.op == "arrive"]
     arrivers = {each for each in range(machine.agents) if _arrives(machine, each, barrier)} | {
         note.agent for note in came
     }
     if pending == 0 or not came or not arrivers <= {note.agent for note in came}:
         return None
-    name, expected = machine.program.barrier_name(barrier), machine.expected[barrier]
+    name, expected = machine.program.barrier_name(barrier), machine.barriers.expected[barrier]
     total = sum(note.amount for note in came)
-    added = sum(note.amount for note in machine.notes[barrier] if note.op == "more")
+    added = sum(note.amount for note in machine.barriers.notes[barrier] if note.op == "more")
     names = ", ".join(dict.fromkeys(machine.program.agents[note.agent].name for note in came))
     if added:
         return Mistake(
@@ -118,7 +122,7 @@ def _count(machine: Machine, wait: _Wait) -> Mistake | None:
         )  # fmt: skip
     return Mistake(
         "pipeline-arrivals", "hang", name,
-        f"{name} counts {expected}, and phase {machine.phase[barrier]} gets {in_number(total, 'arrival')}, from {names}",
+        f"{name} counts {expected}, and phase {machine.barriers.phase[barrier]} gets {in_number(total, 'arrival')}, from {names}",
         "it never ends", f"Initialise it with {total}, or let {pending} more arrive.",
     )  # fmt: skip
 
@@ -126,11 +130,17 @@ def _count(machine: Machine, wait: _Wait) -> Mistake | None:
 def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
     """Arrivals are missing and nobody will make them."""
     agent, barrier, _ = wait
-    if machine.pending[barrier] == 0 or any(_arrives(machine, each, barrier) for each in range(machine.agents)):
+    if machine.barriers.pending[barrier] == 0 or any(
+        _arrives(machine, each, barrier) for each in range(machine.agents)
+    ):
         return None
     program = machine.program
-    name, who, expected = program.barrier_name(barrier), program.agents[agent].name, machine.expected[barrier]
-    phase, came, tx = machine.phase[barrier], expected - machine.pending[barrier], machine.tx[barrier]
+    name, who, expected = program.barrier_name(barrier), program.agents[agent].name, machine.barriers.expected[barrier]
+    phase, came, tx = (
+        machine.barriers.phase[barrier],
+        expected - machine.barriers.pending[barrier],
+        machine.barriers.tx[barrier],
+    )
     if tx < 0:
         return Mistake(
             "pipeline-receiver", "hang", name,
@@ -141,7 +151,7 @@ def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
         fix = f"Let somebody arrive once more, or let {who} wait once less."
     else:
         fix = (
-            f"Initialise it with {came}, or let {machine.pending[barrier]} more arrive."
+            f"Initialise it with {came}, or let {machine.barriers.pending[barrier]} more arrive."
             if came
             else "Let somebody arrive there."
         )
@@ -154,7 +164,7 @@ def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
 
 def _behind(machine: Machine, wait: _Wait) -> int:
     """Phases that have ended since the role last passed a wait on this barrier."""
-    return machine.phase[wait.barrier] - machine.last_pass.get((wait.agent, wait.barrier), 0)
+    return machine.barriers.phase[wait.barrier] - machine.barriers.last_pass.get((wait.agent, wait.barrier), 0)
 
 
 def _late(machine: Machine, wait: _Wait) -> Mistake | None:
@@ -164,7 +174,7 @@ def _late(machine: Machine, wait: _Wait) -> Mistake | None:
     if behind < 2:
         return None
     name, who = machine.program.barrier_name(barrier), machine.program.agents[agent].name
-    arrivers, expected = machine.arrivers[barrier], machine.expected[barrier]
+    arrivers, expected = machine.barriers.arrivers[barrier], machine.barriers.expected[barrier]
     if len(arrivers) > expected:
         names = ", ".join(machine.program.agents[each].name for each in arrivers)
         return Mistake(
@@ -184,7 +194,11 @@ def _parity(machine: Machine, wait: _Wait) -> Mistake | None:
     agent, barrier, parity = wait
     if _behind(machine, wait) < 1:
         return None
-    name, who, phase = machine.program.barrier_name(barrier), machine.program.agents[agent].name, machine.phase[barrier]
+    name, who, phase = (
+        machine.program.barrier_name(barrier),
+        machine.program.agents[agent].name,
+        machine.barriers.phase[barrier],
+    )
     return Mistake(
         "pipeline-parity", "hang", name,
         f"{who} waits on {name} with parity {parity} when phase {phase - 1} has ended and parity {1 - parity} would pass",
@@ -198,9 +212,9 @@ def _start(machine: Machine, wait: _Wait) -> Mistake | None:
     agent, barrier, parity = wait
     program = machine.program
     fills = any(step.op in ("copy", "write") for step in program.agents[agent].role.all_steps())
-    if machine.phase[barrier] or parity or not fills or (agent, barrier) in machine.last_pass:
+    if machine.barriers.phase[barrier] or parity or not fills or (agent, barrier) in machine.barriers.last_pass:
         return None
-    if any(note.op in ("expect", "bytes") for note in machine.notes[barrier]):
+    if any(note.op in ("expect", "bytes") for note in machine.barriers.notes[barrier]):
         return None
     name, who = program.barrier_name(barrier), program.agents[agent].name
     return Mistake(
@@ -249,7 +263,7 @@ def _arrives(machine: Machine, agent: int, barrier: int) -> bool:
 def _bytes_to_come(machine: Machine, barrier: int) -> int:
     """Bytes that held-up agents would still bring for the running phase: those that have brought none."""
     total = 0
-    brought = {note.agent for note in machine.notes[barrier] if note.op == "bytes"}
+    brought = {note.agent for note in machine.barriers.notes[barrier] if note.op == "bytes"}
     for agent in set(range(machine.agents)) - brought:
         for action in _coming(machine, agent):
             if action.op == "expect" and barrier in action.barriers:

@@ -121,7 +121,7 @@ class Run:
                 self.timeline.waiting.setdefault(agent, self.tick)
             return
         before = machine.next_number
-        phase = machine.phase[action.barriers[0]] if action is not None and action.barriers else NONE
+        phase = machine.barriers.phase[action.barriers[0]] if action is not None and action.barriers else NONE
         place = machine.pc[agent]
         machine.perform(agent)
         took = 1
@@ -150,7 +150,7 @@ class Run:
     def _land(self, flight: int) -> None:
         machine = self.machine
         under_way = machine.flights[flight]
-        phase = machine.phase[under_way.barrier]
+        phase = machine.barriers.phase[under_way.barrier]
         issued = self.issued.pop(flight)
         if self.timeline is not None:
             slots = (under_way.slot,) if under_way.slot != NONE else ()
@@ -163,9 +163,9 @@ class Run:
 
     def _wake(self, agent: int, cause: Action | Flight | None) -> None:
         """Let those go on who waited for what just ended, and note which phase that was."""
-        for on in dict.fromkeys(self.machine.ended):
+        for on in dict.fromkeys(self.machine.journal.ended):
             if self.timeline is not None and on != NONE and cause is not None:
-                phase = self.machine.phase[on] - 1
+                phase = self.machine.barriers.phase[on] - 1
                 self.timeline.add(Mark(self.tick, self.tick, agent, "phase", cause, on, phase))
             for waiting in self.parked.pop(on, ()):
                 self._push(self.tick + (_AT_LAST if waiting == self.slow else 0), waiting, NONE)
@@ -188,7 +188,7 @@ class Run:
                         "stuck",
                         action,
                         on,
-                        machine.phase[on] if on != NONE else NONE,
+                        machine.barriers.phase[on] if on != NONE else NONE,
                     )
                 )
 

@@ -21,6 +21,7 @@ from tilescope.swizzle import CHUNK_BYTES
 
 WARP_THREADS = 32
 NONE = -1  # no barrier
+_HELD_ACTIONS = 64
 
 
 class Action(NamedTuple):
@@ -305,3 +306,27 @@ def agent_names(pipeline: Pipeline, agent: Agent) -> dict[str, int]:
 def _agent_name(pipeline: Pipeline, role: Role, instance: int, rank: int) -> str:
     which = f" {instance}" if role.instances > 1 else ""
     return f"{role.name}{which}" + (f" of block {rank}" if pipeline.blocks > 1 else "")
+
+
+class Steps:
+    """An agent's actions by number; those behind the one asked for are kept only where `keep` says so."""
+
+    def __init__(self, actions: Iterator[Action], keep: bool) -> None:
+        self.source, self.keep, self.first = actions, keep, 0
+        self.held: list[Action] = []
+
+    def at(self, number: int) -> Action | None:
+        """The action of that number, or None behind the last; what lies behind it may be forgotten."""
+        if not self.keep and number - self.first > _HELD_ACTIONS:
+            del self.held[: number - self.first]
+            self.first = number
+        return self.peek(number)
+
+    def peek(self, number: int) -> Action | None:
+        """The same, forgetting nothing."""
+        while self.first + len(self.held) <= number:
+            found = next(self.source, None)
+            if found is None:
+                return None
+            self.held.append(found)
+        return self.held[number - self.first]

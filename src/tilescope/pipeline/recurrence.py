@@ -186,11 +186,12 @@ def _place(program: Program, agent: Agent, at: int, period: int) -> tuple[int, i
 
 
 def _machine_state(machine: Machine, tiles: int) -> Any:
+    barriers, meetings = machine.barriers, machine.meetings
     now = np.zeros(machine.width, np.int64)
     now[: machine.agents] = [clock[agent] for agent, clock in enumerate(machine.clock)]
-    now[machine.agents : machine.agents + len(machine.phase)] = machine.phase
-    for key, meeting in machine.meetings.items():
-        now[machine.meeting_place[key]] = meeting.generation
+    now[machine.agents : machine.agents + len(barriers.phase)] = barriers.phase
+    for key, meeting in meetings.all.items():
+        now[meetings.place(key)] = meeting.generation
 
     def since(clock: Clock | None) -> bytes | None:
         return None if clock is None else (clock - now).tobytes()
@@ -198,12 +199,18 @@ def _machine_state(machine: Machine, tiles: int) -> Any:
     def tile(number: int | None) -> int | None:
         return None if number is None else number - tiles
 
+    def fill(counted: tuple[int, int] | None) -> tuple[int, int] | None:
+        return (
+            None
+            if counted is None
+            else (counted[0], counted[1] - (barriers.phase[counted[0]] if counted[0] >= 0 else 0))
+        )
+
     memory, last = machine.memory, machine.next_number
     accesses = [
         [
             (
-                each.agent, each.time - int(now[each.agent]), each.write, each.how,
-                None if each.fill is None else (each.fill[0], each.fill[1] - (machine.phase[each.fill[0]] if each.fill[0] >= 0 else 0)),
+                each.agent, each.time - int(now[each.agent]), each.write, each.how, fill(each.fill),
                 None if each.key is None else last - each.key,
                 [(place, value - int(now[place])) for place, value in memory.finished.get(each.key or 0, ())],
             )
@@ -211,14 +218,19 @@ def _machine_state(machine: Machine, tiles: int) -> Any:
         ]
         for group in memory.accesses
     ]  # fmt: skip
-    barriers = [
+    counted = [
         (
-            machine.pending[number], machine.tx[number], machine.phase[number] % 2, machine.expected[number],
-            since(machine.gathered[number]), since(machine.released[number]),
-            [(agent, time - int(now[agent])) for agent, time in (*machine.raised[number], *machine.passed[number])],
+            barriers.pending[number], barriers.tx[number], barriers.phase[number] % 2, barriers.expected[number],
+            since(barriers.gathered[number]), since(barriers.released[number]),
+            [[(agent, time - int(now[agent])) for agent, time in each] for each in (barriers.raised[number], barriers.passed[number])],
         )
-        for number in range(len(machine.phase))
+        for number in range(len(barriers.phase))
     ]  # fmt: skip
+    standing = any(at != NONE for at in (*meetings.arrived_at, *meetings.cluster_at))
+    met = [
+        (key, each.arrived, since(each.clock), since(each.done) if standing else b"")
+        for key, each in sorted(meetings.all.items())
+    ]
     flights = [
         (
             last - each.number, each.op, each.barrier, each.amount, each.slot, each.agent, since(each.clock),
@@ -234,15 +246,13 @@ def _machine_state(machine: Machine, tiles: int) -> Any:
         [[time - int(now[agent]) for time in times] for agent, times in enumerate(kind)]
         for kind in (memory.proxy_fences, memory.before_fences)
     ]
-    standing = any(at != NONE for at in (*machine.arrived_at, *machine.cluster_at))
     return (
-        [since(clock) for clock in machine.clock], barriers, accesses, [tile(each) for each in memory.content], flights, groups, fences,
+        [since(clock) for clock in machine.clock], counted, accesses, [tile(each) for each in memory.content], flights, groups, fences,
         [since(clock) for clock in (*memory.proxy_clock, *memory.after_clock)],
         [[last - key for key in keys if memory.alive(key)] for keys in machine.mma],
-        [(key, each.arrived, since(each.clock), since(each.done) if standing else b"") for key, each in sorted(machine.meetings.items())],
-        machine.arrived_at, machine.cluster_at, machine.registers, machine.pool,
+        met, meetings.arrived_at, meetings.cluster_at, machine.registers, machine.pool,
         sorted((key, value - int(now[key[1]])) for key, value in machine.remote.items()),
-        sorted((key, phase - machine.phase[key[1]]) for key, phase in machine.last_pass.items()),
+        sorted((key, phase - barriers.phase[key[1]]) for key, phase in barriers.last_pass.items()),
     )  # fmt: skip
 
 

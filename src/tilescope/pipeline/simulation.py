@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.errors import broken, in_number, printed
+from tilescope.pipeline.barriers import Ambiguity, Note
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, search, with_way
-from tilescope.pipeline.machine import Ambiguity, Machine, Note
+from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program
 from tilescope.pipeline.recurrence import Watch, shortened
@@ -121,11 +122,11 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS)
     mistake = run()
     machine, states = run.machine, 0
-    aliasing = tuple(dict.fromkeys(_aliasing(machine, each) for each in machine.ambiguities[:64]))
+    aliasing = tuple(dict.fromkeys(_aliasing(machine, each) for each in machine.journal.ambiguities[:64]))
     verdict: Verdict = "proven"
     if run.exhausted:
         verdict = "undecided"
-    elif mistake is None and machine.ambiguities:
+    elif mistake is None and machine.journal.ambiguities:
         mistake, states, complete = _other_orders(program, machine, states_left)
         verdict = "proven" if complete else "undecided"
     elif mistake is not None:
@@ -146,7 +147,7 @@ def _proven_by_a_round(pipeline: Pipeline) -> Simulation | None:
     watch = run.watch = Watch(program, short)
     mistake = run()
     machine = run.machine
-    if mistake is not None or machine.ambiguities or not watch.recurs:
+    if mistake is not None or machine.journal.ambiguities or not watch.recurs:
         return None
     actions = machine.actions_done + short.cut // short.period * watch.actions_per_round
     return Simulation(
@@ -178,7 +179,7 @@ def _event(program: Program, mark: Mark) -> Event:
 
 def _other_orders(program: Program, machine: Machine, max_states: int) -> tuple[Mistake | None, int, bool]:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
-    suspects = list(dict.fromkeys(each.agent for each in machine.ambiguities))
+    suspects = list(dict.fromkeys(each.agent for each in machine.journal.ambiguities))
     attempts = [{"slow": agent} for agent in suspects[:8]]
     attempts += [{"copy_ticks": 1 << 30}, {"copy_ticks": 0}]
     attempts += [{"slow": agent} for agent in range(machine.agents)[:16] if agent not in suspects[:8]]
@@ -264,7 +265,7 @@ def barrier_facts(machine: Machine) -> tuple[BarrierFacts, ...]:
 
 
 def _first_notes(machine: Machine, barrier: int) -> tuple[Note, ...]:
-    return machine.first_notes[barrier] or machine.notes[barrier]
+    return machine.barriers.first_notes[barrier] or machine.barriers.notes[barrier]
 
 
 def _parities(program: Program, name: str) -> tuple[tuple[str, int], ...]:

@@ -47,8 +47,8 @@ def flight_text(program: Program, flight: Flight) -> str:
 
 def phase_text(machine: Machine, barrier: int) -> str:
     """A barrier's running phase in words: "full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing"."""
-    name, phase = machine.program.barrier_name(barrier), machine.phase[barrier]
-    came = machine.expected[barrier] - machine.pending[barrier]
-    tx = machine.tx[barrier]
+    name, phase = machine.program.barrier_name(barrier), machine.barriers.phase[barrier]
+    came = machine.barriers.expected[barrier] - machine.barriers.pending[barrier]
+    tx = machine.barriers.tx[barrier]
     missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many" if tx < 0 else ""
-    return f"{name}, phase {phase}: {came} of {machine.expected[barrier]} arrivals{missing}"
+    return f"{name}, phase {phase}: {came} of {machine.barriers.expected[barrier]} arrivals{missing}"
