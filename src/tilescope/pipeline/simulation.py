@@ -55,7 +55,7 @@ class BarrierFacts(Value):
     stages: int
     count: int
     bytes: tuple[int, ...]  # expected in the first phase of stage 0, in each block
-    arrivals: tuple[tuple[str, int], ...]  # role and arrivals, in the first block that gets any
+    arrivals: tuple[tuple[str, int], ...]  # role and its arrivals from all blocks, in the first block that gets any
     parities: tuple[tuple[str, int], ...]  # role and the parity of its first wait
 
 
@@ -248,7 +248,7 @@ def barrier_facts(machine: Machine) -> tuple[BarrierFacts, ...]:
         arrivals: dict[str, int] = {}
         for note in next((each for each in notes if each), ()):
             if note.op == "arrive":
-                role = program.agents[note.agent].name
+                role = program.agents[note.agent].role.name
                 arrivals[role] = arrivals.get(role, 0) + note.amount
         found.append(
             BarrierFacts(

@@ -129,9 +129,7 @@ def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
     for each in facts:
         alike = len(set(each.bytes)) == 1
         sizes = str(each.bytes[0]) if alike else ", ".join(map(str, each.bytes))
-        arrivals = ", ".join(f"{role}: {count}" for role, count in each.arrivals[:6]) + (
-            " …" if len(each.arrivals) > 6 else ""
-        )
+        arrivals = ", ".join(f"{role}: {count}" for role, count in each.arrivals)
         parities = ", ".join(f"{role}: {parity}" for role, parity in each.parities)
         rows.append((each.name, str(each.stages), str(each.count), sizes, arrivals, parities))
     headings = (
