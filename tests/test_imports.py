@@ -16,8 +16,12 @@ PACKAGE = Path(tilescope.__file__).parent
 ORDER = (
     "errors",
     "value",
+    "rule",
+    "reading",
+    "bits",
     "arch",
     "data_type",
+    "card",
     "swizzle",
     "layout",
     "tensor_map",

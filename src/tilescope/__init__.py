@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
+    from tilescope.bits import Inspection
+    from tilescope.card import CARD, Card
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     )
     from tilescope.layout import Layout
     from tilescope.mma.agreement import Agreement, compatible
-    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.canonical import CanonicalLayout, canonical_layout
     from tilescope.mma.descriptor_word import inspect_descriptor
     from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import Fragment, fragment
@@ -38,11 +40,12 @@ if TYPE_CHECKING:
     from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
-    from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
+    from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
     from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.pipeline.simulation import simulate
-    from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
+    from tilescope.planner import Problem, plan, plan_gemm
     from tilescope.planner.pipelines import plan_pipeline
+    from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -51,11 +54,8 @@ if TYPE_CHECKING:
     from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
-        RULES,
         Im2colMap,
         Im2colWideMap,
-        Inspection,
-        Rule,
         TensorMap,
         decode_tensor_map,
         inspect_tensor_map,
@@ -88,6 +88,8 @@ _MODULE = {
     "bulk_store": "tma",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
+    "CARD": "card",
+    "Card": "card",
     "compatible": "mma.agreement",
     "Conversion": "notation",
     "convert_layout": "notation",
@@ -102,7 +104,6 @@ _MODULE = {
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
     "gather4": "tma",
-    "GemmPlan": "planner",
     "Identification": "tma",
     "identify": "tma",
     "IllegalInstructionError": "errors",
@@ -110,7 +111,7 @@ _MODULE = {
     "Im2colWideMap": "tensor_map",
     "inspect_descriptor": "mma.descriptor_word",
     "inspect_tensor_map": "tensor_map",
-    "Inspection": "tensor_map",
+    "Inspection": "bits",
     "InstructionDescriptor": "mma.instruction_descriptor",
     "LaunchFailureError": "errors",
     "Layout": "layout",
@@ -121,19 +122,16 @@ _MODULE = {
     "Mbarrier": "pipeline.mbarrier",
     "MisalignedAddressError": "errors",
     "NOTATION": "notation",
-    "OperandTile": "mma.canonical",
     "parse_layout": "notation",
-    "Plan": "planner",
     "plan": "planner",
     "plan_gemm": "planner",
     "plan_pipeline": "planner.pipelines",
     "PlanError": "errors",
-    "PlanReport": "planner",
-    "Rule": "tensor_map",
+    "Problem": "planner",
+    "Rule": "rule",
     "RuleError": "errors",
-    "RULES": "tensor_map",
+    "RULES": "rule",
     "scatter4": "tma",
-    "SharedLayout": "notation",
     "simulate": "pipeline.simulation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
@@ -161,6 +159,7 @@ _MODULE = {
 
 __all__ = [
     "ARCH",
+    "CARD",
     "DATA_TYPE",
     "NOTATION",
     "RULES",
@@ -170,12 +169,12 @@ __all__ = [
     "Agreement",
     "Arch",
     "CanonicalLayout",
+    "Card",
     "Conversion",
     "DataType",
     "DeviceError",
     "FaultError",
     "Fragment",
-    "GemmPlan",
     "Identification",
     "IllegalInstructionError",
     "Im2colMap",
@@ -186,13 +185,10 @@ __all__ = [
     "Layout",
     "Mbarrier",
     "MisalignedAddressError",
-    "OperandTile",
-    "Plan",
     "PlanError",
-    "PlanReport",
+    "Problem",
     "Rule",
     "RuleError",
-    "SharedLayout",
     "SmemOp",
     "Swizzle",
     "Tcgen05Descriptor",

@@ -39,6 +39,7 @@ COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
+    "draw": ("draw:draw", "Draw any layout or thread-value layout, in any notation."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }

@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from tilescope.arch import Arch
 from tilescope.cli.options import extents, output_options
 from tilescope.cli.output import Output
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.simulation import MAX_STATES, simulate
-from tilescope.planner import best_consumer, plan_gemm
 from tilescope.planner import plan as find_plans
+from tilescope.planner import plan_gemm
 from tilescope.planner.pipelines import plan_pipeline
 
 _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
@@ -32,7 +31,7 @@ _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
 )
 @click.option("--no-multicast", is_flag=True, help="Every block of a cluster loads its own tiles whole.")
 @click.option("--steps", type=int, help="K steps described. [default: 4 x stages + 2]")
-@click.option("--arch", default="sm_90", help="[default: sm_90]")
+@click.option("--arch", help="[default: sm_90]")
 @click.option("--consumer", help="wgmma, tcgen05 or ldmatrix. [default: the best the architecture has]")
 @click.option("--copy", help="tma, cp.async or ld.global. [default: tma, or cp.async where there is no TMA]")
 @click.option("--direction", default="load", help="load or store. [default: load]")
@@ -82,23 +81,12 @@ def _planned(words: tuple[str, ...], options: dict[str, Any]) -> Pipeline:
     *tiles, data_type = words
     shapes = [extents(tile) for tile in tiles]
     given = {name: options[name] for name in _PLAN_OPTIONS}
-    arch = Arch.named(given["arch"])
     plan: Any
     if len(shapes) == 1 and len(shapes[0]) == 3:
         m, n, k = shapes[0]
         plan = plan_gemm(m, n, k, data_type, arch=given["arch"], consumer=given["consumer"])
     else:
-        given["consumer"] = given["consumer"] or best_consumer(arch)
-        given["copy"] = given["copy"] or ("tma" if arch.has("tma") else "cp.async")
-        operands = (
-            ("A", "B")
-            if len(shapes) == 2 and given["consumer"] != "ldmatrix" and given["direction"] == "load"
-            else (None,) * len(shapes)
-        )
-        plan = [
-            find_plans(shape, data_type, operand=operand, **given).best  # type: ignore[arg-type]
-            for shape, operand in zip(shapes, operands, strict=True)
-        ]
+        plan = [find_plans(shape, data_type, **given).best for shape in shapes]  # type: ignore[arg-type]
     return plan_pipeline(
         plan, stages=options["stages"], consumers=options["consumers"], cluster=options["cluster"],
         cta_group=options["cta_group"], arrivals=options["arrivals"], multicast=not options["no_multicast"], steps=options["steps"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Action
@@ -122,7 +122,7 @@ def _count(machine: Machine, wait: _Wait) -> Mistake | None:
         )  # fmt: skip
     return Mistake(
         "pipeline-arrivals", "hang", name,
-        f"{name} counts {expected}, and phase {machine.barriers.phase[barrier]} gets {in_number(total, 'arrival')}, from {names}",
+        f"{name} counts {expected}, and phase {machine.barriers.phase[barrier]} gets {counted(total, 'arrival')}, from {names}",
         "it never ends", f"Initialise it with {total}, or let {pending} more arrive.",
     )  # fmt: skip
 

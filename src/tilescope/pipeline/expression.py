@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 
 from tilescope.errors import RuleError, Violation, broken, printed, shortened, unknown_name
-from tilescope.value import plain_int
+from tilescope.reading import plain_int
 
 MAX_CHARACTERS = 200
 MAX_SHIFT = 32

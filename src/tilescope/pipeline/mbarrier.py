@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilescope.errors import LaunchFailureError, RuleError, Violation, broken, in_number, printed, printed_hex
-from tilescope.value import Value, plain_int
+from tilescope.errors import LaunchFailureError, RuleError, Violation, broken, counted, printed, printed_hex
+from tilescope.reading import plain_int
+from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this
 TX_END_BYTES = 1 << 20  # so are the bytes outstanding, either way
@@ -115,9 +116,9 @@ class Mbarrier(Value):
         left, outstanding, expected = self.pending - arrivals, self.tx_bytes + tx_bytes, self.count - dropped
         if left < 0:
             raise LaunchFailureError([Violation(
-                "mbarrier-arrivals", "error", "count", f"{in_number(arrivals, 'arrival')} with {self.pending} pending",
+                "mbarrier-arrivals", "error", "count", f"{counted(arrivals, 'arrival')} with {self.pending} pending",
                 "more arrivals than pending are a launch failure",
-                f"Let {in_number(self.pending, 'arrival')} come, or initialise the barrier with more than {self.count}.",
+                f"Let {counted(self.pending, 'arrival')} come, or initialise the barrier with more than {self.count}.",
             )])  # fmt: skip
         if not -TX_END_BYTES < outstanding < TX_END_BYTES:
             raise LaunchFailureError([Violation(
@@ -189,7 +190,7 @@ class Mbarrier(Value):
         >>> Mbarrier(2).arrive_expect_tx(4096).state
         'phase 0 (parity 1 passes, parity 0 waits): 1 of 2 arrivals and 4096 bytes are missing'
         """
-        arrivals = f"{self.pending} of {in_number(self.count, 'arrival')}"
+        arrivals = f"{self.pending} of {counted(self.count, 'arrival')}"
         if self.tx_bytes < 0:
             return f"{_parities(self.phase)}: {arrivals} missing, {-self.tx_bytes} bytes came that nobody expects yet"
         return f"{_parities(self.phase)}: {arrivals} and {self.tx_bytes} bytes are missing"
@@ -214,7 +215,7 @@ class MbarrierToken(Value):
     def state(self) -> str:
         """The state in words."""
         between = f"{self.tx_bytes_lowest} to {self.tx_bytes_highest} bytes"
-        arrivals = in_number(self.pending, "arrival")
+        arrivals = counted(self.pending, "arrival")
         return f"{_parities(self.phase)}: {arrivals} and {between} were missing before this arrival"
 
     @property

@@ -10,7 +10,7 @@ from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.operation import OPERATIONS, Argument, Operation
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, Barrier, Loop, Role, Slot, Step
-from tilescope.value import plain_int
+from tilescope.reading import plain_int
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 MAX_ROLES = 64

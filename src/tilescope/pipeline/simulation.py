@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.errors import broken, in_number, printed
+from tilescope.errors import broken, counted, printed
 from tilescope.pipeline.barriers import Ambiguity, Note
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, search, with_way
@@ -21,7 +21,8 @@ from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program
 from tilescope.pipeline.recurrence import Watch, shortened
-from tilescope.value import Value, plain_int
+from tilescope.reading import plain_int
+from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
 MAX_STATES = 20_000
@@ -84,8 +85,8 @@ class Simulation(Value):
         if self.verdict == "undecided":
             why = f" {self.aliasing[0]}." if self.aliasing else ""
             return f"Undecided after {self.states or self.actions} {'states' if self.states else 'actions'}.{why}"
-        searched = f" and {in_number(self.states, 'state')}" if self.states else ""
-        return f"Proven for every order: {in_number(self.actions, 'action')}{searched}, no hang, no race."
+        searched = f" and {counted(self.states, 'state')}" if self.states else ""
+        return f"Proven for every order: {counted(self.actions, 'action')}{searched}, no hang, no race."
 
 
 def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATES) -> Simulation:

@@ -19,7 +19,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
-from tilescope.value import plain_int
+from tilescope.reading import attempted, flag, plain_int
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
 WARPGROUP_THREADS = 128
@@ -98,7 +98,7 @@ class _Planning:
         self.cluster = self._cluster(cluster, problems)
         self.cta_group = number("cta_group", cta_group, 1, 2)
         self.steps = number("steps", 4 * self.stages + 2 if steps is None else steps, 1, 1 << 24)
-        self.multicast = bool(multicast)
+        self.multicast = attempted(problems, False, flag, "multicast", multicast)
         if not isinstance(arrivals, str) or arrivals not in ARRIVALS:
             problems.append(unknown_name("arrivals", "arrivals", arrivals, ARRIVALS))
             arrivals = "warpgroup"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilescope.errors import MisalignedAddressError, RuleError, Violation, broken
+from tilescope.reading import integer, readable, writeable
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tensor_map.reading import integer
-from tilescope.tma.buffers import readable, require_smem, writeable
+from tilescope.tma.transfer import require_smem
 
 _SIZE_END = 1 << 32  # the size is an unsigned 32-bit number
 _SMEM_ADDRESS_END = 1 << 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.simulation import BarrierFacts, Event, Simulation
@@ -37,7 +37,7 @@ class _Span(NamedTuple):
 
 def draw_pipeline(pipeline: Pipeline) -> Drawing:
     """What a pipeline consists of: barriers, slots, and the steps of every role."""
-    blocks = f", {in_number(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
+    blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     parts: list[Part] = [
         Table(
             tuple((each.name, str(each.stages), str(each.count)) for each in pipeline.barriers),
@@ -51,7 +51,7 @@ def draw_pipeline(pipeline: Pipeline) -> Drawing:
     for role in pipeline.roles:
         many = f", {role.instances} instances" if role.instances > 1 else ""
         rows = tuple((text,) for text in _listed(role.steps, 0))
-        parts.append(Table(rows, (f"{role.name}: {in_number(role.threads, 'thread')}{many}",)))
+        parts.append(Table(rows, (f"{role.name}: {counted(role.threads, 'thread')}{many}",)))
     return Drawing(f"{pipeline.name}{blocks}", tuple(parts))
 
 
