@@ -30,6 +30,7 @@ ORDER = (
     "mma",
     "smem",
     "notation",
+    "pipeline",
     "planner",
     "emitter",
     "symptoms",

@@ -46,7 +46,10 @@ if TYPE_CHECKING:
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
     from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
+    from tilescope.pipeline.mbarrier import Mbarrier
+    from tilescope.pipeline.simulation import simulate
     from tilescope.planner import Problem, plan, plan_gemm
+    from tilescope.planner.pipelines import plan_pipeline
     from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
@@ -65,6 +68,8 @@ if TYPE_CHECKING:
     from tilescope.tma import (
         Identification,
         Trace,
+        bulk_load,
+        bulk_store,
         gather4,
         identify,
         load,
@@ -84,6 +89,8 @@ _MODULE = {
     "ARCH": "arch",
     "Arch": "arch",
     "bank_report": "smem.report",
+    "bulk_load": "tma",
+    "bulk_store": "tma",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
     "CARD": "card",
@@ -118,12 +125,14 @@ _MODULE = {
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "Mbarrier": "pipeline.mbarrier",
     "MisalignedAddressError": "errors",
     "NOTATION": "notation",
     "pack_scales": "mma.scale_packing",
     "parse_layout": "notation",
     "plan": "planner",
     "plan_gemm": "planner",
+    "plan_pipeline": "planner.pipelines",
     "PlanError": "errors",
     "Problem": "planner",
     "Rule": "rule",
@@ -131,6 +140,7 @@ _MODULE = {
     "RULES": "rule",
     "scale_layout": "mma.scale_layout",
     "scatter4": "tma",
+    "simulate": "pipeline.simulation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
     "snippet": "emitter",
@@ -185,6 +195,7 @@ __all__ = [
     "InstructionDescriptor",
     "LaunchFailureError",
     "Layout",
+    "Mbarrier",
     "MisalignedAddressError",
     "PlanError",
     "Problem",
@@ -204,6 +215,8 @@ __all__ = [
     "WgmmaDescriptor",
     "WgmmaLoop",
     "bank_report",
+    "bulk_load",
+    "bulk_store",
     "canonical_layout",
     "compatible",
     "convert_layout",
@@ -225,8 +238,10 @@ __all__ = [
     "parse_layout",
     "plan",
     "plan_gemm",
+    "plan_pipeline",
     "scale_layout",
     "scatter4",
+    "simulate",
     "snippet",
     "spell_layout",
     "stmatrix",

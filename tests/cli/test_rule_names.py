@@ -17,7 +17,7 @@ EXPANDED = {
     "name": ("wgmma", "tcgen05"),
     "self.form.instruction": ("wgmma", "tcgen05"),
 }
-PASSED_ON = {"rule", "self.name", "what"}  # a parameter, or a row of RULES: its caller gives the name
+PASSED_ON = {"rule", "self.name", "what", "mistake.rule"}  # a parameter, or a row of RULES: its caller gives the name
 
 
 def called(call):
@@ -58,7 +58,7 @@ def names_in(module):
             if inner:
                 makers[node.name] = inner[0].args[0]
     for call in calls:
-        if called(call) in ("Violation", "broken") and not (
+        if called(call) in ("Violation", "broken", "Mistake") and not (
             isinstance(call.args[0], ast.JoinedStr) and "{rule}" in ast.unparse(call.args[0])
         ):
             found |= spelled(call.args[0])

@@ -24,8 +24,8 @@ def test_a_grid_with_headers_labels_and_spans(parts):
 Spans
              part a rather wide header   z
   row byte column    0      1      2     3
-first  0x0             wide        x    y*
-  2nd 0x80           a         wider"""
+first  0x0        ─── wide ────    x    y*
+  2nd 0x80           a   ───── wider ─────"""
     )
 
 

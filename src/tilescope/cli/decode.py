@@ -16,6 +16,7 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import pasted_descriptor
+from tilescope.view.mbarrier_view import barrier_readings
 
 
 @click.command()
@@ -28,7 +29,7 @@ from tilescope.tensor_map.paste import pasted_descriptor
 def decode(
     words: tuple[str, ...], major: str, data_type: str, addresses: bool, rows: int, output: Output
 ) -> int | None:
-    """Explain WORDS: a tensor map, or any descriptor number of a tensor core, field by field.
+    """Explain WORDS: a tensor map, any descriptor number of a tensor core, or an mbarrier, field by field.
 
     A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
     0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
@@ -38,9 +39,10 @@ def decode(
     tilescope decode - < words-from-cuda-gdb.txt
     tilescope decode 0x4000004000010040 --major K --type bf16
     tilescope decode 0x08200490
+    tilescope decode 0x000003f0001ffffe
 
-    A number is read as every descriptor it could be: the 64-bit ones of wgmma and tcgen05 and, up to 32 bits, tcgen05's
-    instruction descriptor of each kind. Majorness and element type of an operand are not in its word; the
+    A number is read as all it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's instruction
+    descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an operand are not in its word; the
     instruction has them, so say them with --major and --type. Exit status 1: the bytes or bits are no descriptor.
     """  # noqa: D301  \b keeps the lines below it apart
     if rows < 1:
@@ -67,11 +69,13 @@ def _or_a_word(violation: Violation) -> Violation:
 def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None, output: Output) -> int:
     """Draw what a number could be, with its reads where `rows` are asked for; 1 where it is no descriptor."""
     found = descriptor_readings(word, major=major, element_bits=DataType.named(data_type).smem_bits)
-    extra = {}
+    extra: dict[str, Any] = {}
     operands = [each for each in found.possible if each.major is not None]
     if rows is not None and operands:
         bits = operands[0].element_bits or 0
         read = operands[0].descriptor.addresses(operands[0].major, rows, K_STEP_BYTES * 8 // bits, bits)
         extra = {"addresses": [[hex(address) for address in line] for line in read.tolist()]}
+    barriers = barrier_readings(word)
+    extra |= {name.replace(" ", "_"): each.to_dict() for name, each in barriers.items()}
     output.show(found, extra=extra, rows=rows)
-    return 0 if found.possible else 1
+    return 0 if found.possible or barriers else 1

@@ -1,5 +1,6 @@
 """The TMA emulator: the exact bytes that a copy leaves in shared or global memory, and where each came from."""
 
+from tilescope.tma.bulk import bulk_load, bulk_store
 from tilescope.tma.identification import Identification, identify
 from tilescope.tma.tiles import load_tiles
 from tilescope.tma.tracing import Origin, Run, Trace, trace
@@ -10,6 +11,8 @@ __all__ = [
     "Origin",
     "Run",
     "Trace",
+    "bulk_load",
+    "bulk_store",
     "gather4",
     "identify",
     "load",

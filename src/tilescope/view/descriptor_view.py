@@ -19,6 +19,7 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.mbarrier_view import barrier_readings, reading_parts
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import draw_descriptor
@@ -78,27 +79,31 @@ def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
 
 
 def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
-    """What a number could be: every kind with its verdict, and the fields of those that it can be.
+    """What a number could be: every kind with its verdict, and the fields of those that it can be; mbarriers too.
 
     >>> from tilescope.mma.readings import descriptor_readings
     >>> draw_word_readings(descriptor_readings(0x4000404000010040)).title
     '0x4000404000010040: a tcgen05 descriptor'
     """
-    possible = found.possible
-    if len(possible) == 1:
-        title = f"a {possible[0].name}"
+    possible, barriers = found.possible, barrier_readings(found.word)
+    if barriers and not possible:
+        title = " or ".join(f"an {name}" for name in barriers)
+    elif len(possible) == 1:
+        title = f"a {possible[0].name}" + "".join(f", or an {name}" for name in barriers)
     else:
         noun = "word" if any(isinstance(each.described, TmemAddress) for each in possible) else "descriptor"
         title = f"could be {len(possible)} kinds of {noun}" if possible else "no descriptor"
     verdicts = Table(
-        tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings),
+        tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings)
+        + tuple((name, "yes", each.state) for name, each in barriers.items()),
         ("read as", "", "what it says, or why it is none"),
     )
     parts: list[Part] = [verdicts]
-    for reading in possible or found.readings[:1]:
-        if len(possible) > 1:
+    for reading in possible or (() if barriers else found.readings[:1]):
+        if len(possible) + len(barriers) > 1:
             parts.append(Paragraph(f"As a {reading.name}:"))
         parts += _word_parts(reading, rows)
+    parts += reading_parts(found.word, barriers)
     return Drawing(f"{found.word:#x}: {title}", tuple(parts))
 
 

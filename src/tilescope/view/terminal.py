@@ -156,7 +156,7 @@ def _grid(grid: Grid, width: int) -> list[Line]:
                     first,
                     cell.span,
                     Span(_cell_text(cell), "collision" if cell.mark == "collision" else cell.colour),
-                    False,
+                    cell.span > 1 and bool(cell.text),  # its ends must show without colour too
                 )
                 for first, cell in placed(row.cells)
             ]
@@ -195,7 +195,7 @@ def _cell_text(cell: Cell) -> str:
 
 
 def _braced(text: str, width: int) -> str:
-    """A header over several columns: "── 3 ──" where there is room."""
+    """A header or cell over several columns: "── 3 ──" where there is room."""
     return centred(f" {text} ", width - 1, "─") + " " if width >= len(text) + 5 else centred(text, width)
 
 

@@ -1,0 +1,332 @@
+"""A pipeline's steps with every loop run and every expression worked out: what each role does, one action after another.
+
+    {loop = "i", count = 2, steps = [{wait = "full[i % 4]", parity = 0}]}    ──▶   wait full[0] 0,  wait full[1] 0
+
+Barriers and slots are numbered through all blocks: number = block x barriers of a block + place in the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tilescope.errors import broken
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.operation import GROUPS, OPERATIONS
+from tilescope.pipeline.parts import Barrier, Loop, Role, Slot, Step
+from tilescope.pipeline.reader import SELF_NAMES
+from tilescope.swizzle import CHUNK_BYTES
+
+WARP_THREADS = 32
+NONE = -1  # no barrier
+_HELD_ACTIONS = 64
+
+
+class Action(NamedTuple):
+    """A step with all its numbers. Barriers and slots are instances, one for each block that it acts on."""
+
+    op: str
+    barriers: tuple[int, ...] = ()
+    slots: tuple[int, ...] = ()
+    number: int = 0  # parity, bytes, pending groups, barrier id, registers
+    times: int = 1  # arrivals, threads
+    flag: bool = False
+    choice: str = ""  # which copy, unit, group, fence
+    into: tuple[int, ...] = ()
+    tile: int | None = None
+
+
+class Agent(NamedTuple):
+    """A role in a block: what the simulation moves forward."""
+
+    name: str
+    rank: int
+    role: Role
+    instance: int
+
+    @property
+    def warp_threads(self) -> int:
+        """Its threads as bar.sync counts them: whole warps."""
+        return -(-self.role.threads // WARP_THREADS) * WARP_THREADS
+
+
+Emit = Callable[[dict[str, int]], Action]
+
+
+class Program:
+    """The agents of a pipeline and the actions of each."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.agents = [
+            Agent(_agent_name(pipeline, role, instance, rank), rank, role, instance)
+            for rank in range(pipeline.blocks)
+            for role in pipeline.roles
+            if role.mask is None or role.mask >> rank & 1
+            for instance in range(role.instances)
+        ]
+        self._barriers = _Numbering(pipeline.barriers)
+        self._slots = _Numbering(pipeline.slots)
+
+    @property
+    def barrier_count(self) -> int:
+        """Barrier instances of all blocks."""
+        return self._barriers.per_block * self.pipeline.blocks
+
+    @property
+    def slot_count(self) -> int:
+        """Slot instances of all blocks."""
+        return self._slots.per_block * self.pipeline.blocks
+
+    def barrier(self, number: int) -> Barrier:
+        """The description of a barrier instance."""
+        found: Barrier = self._barriers.described(number)
+        return found
+
+    def slot(self, number: int) -> Slot:
+        """The description of a slot instance."""
+        found: Slot = self._slots.described(number)
+        return found
+
+    def barrier_rank(self, number: int) -> int:
+        """The block that a barrier instance lies in."""
+        return number // self._barriers.per_block
+
+    def slot_rank(self, number: int) -> int:
+        """The block that a slot instance lies in."""
+        return number // self._slots.per_block
+
+    def barrier_name(self, number: int) -> str:
+        """A barrier instance as messages call it: full[2], or full[2] of block 1."""
+        return self._barriers.name(number, self.pipeline.blocks)
+
+    def slot_name(self, number: int) -> str:
+        """A slot instance as messages call it."""
+        return self._slots.name(number, self.pipeline.blocks)
+
+    @cached_property
+    def initialises(self) -> bool:
+        """Whether some step initialises barriers; otherwise they are ready from the start."""
+        return any(step.op == "init" for role in self.pipeline.roles for step in role.all_steps())
+
+    def actions(self, agent: Agent) -> Iterator[Action]:
+        """What an agent does, one action after another."""
+        names = agent_names(self.pipeline, agent)
+        return self._run(agent, agent.role.steps, names)
+
+    def _run(self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterator[Action]:
+        for each in steps:
+            if isinstance(each, Loop):
+                yield from self._loop(agent, each, names)
+            else:
+                yield from self._emitted(agent, (each,), names)
+
+    def _loop(self, agent: Agent, loop: Loop, names: dict[str, int]) -> Iterator[Action]:
+        count, start = (Expression.read(loop.counter, text, names).value(names) for text in (loop.count, loop.start))
+        inner = {**names, loop.counter: start}
+        if any(isinstance(each, Loop) for each in loop.steps):  # inner counts may depend on this counter
+            for value in range(start, start + count):
+                inner[loop.counter] = value
+                yield from self._run(agent, loop.steps, inner)
+            return
+        yield from self._emitted(agent, loop.steps, inner, loop.counter, range(start, start + count))
+
+    def _emitted(
+        self, agent: Agent, steps: tuple[Any, ...], names: dict[str, int], counter: str = "", values: range = range(1)
+    ) -> Iterator[Action]:
+        """The actions of plain steps, for each value of a loop's counter."""
+        compiled = [
+            (
+                None if each.when is None else Expression.read("when", each.when, names),
+                self._emitter(agent, each, names),
+            )
+            for each in steps
+        ]
+        for value in values:
+            if counter:
+                names[counter] = value
+            for when, emit in compiled:
+                if when is None or when.value(names):
+                    yield emit(names)
+
+    def _emitter(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
+        """A function from the values of names to the action of a step."""
+        row = OPERATIONS[step.op]
+        defaults = {each.name: each.default for each in row.arguments}
+        given = {**defaults, **step.arguments}
+        rank, blocks = agent.rank, self.pipeline.blocks
+
+        def number(argument: str) -> Expression:
+            return Expression.read(argument, given[argument], names)
+
+        own_only = given.get("mask", "own") == "own"
+        mask = None if own_only else number("mask")
+
+        def ranks(values: dict[str, int]) -> tuple[int, ...]:
+            if mask is None:
+                return (rank,)
+            bits = mask.value(values)
+            if not 0 < bits < 1 << blocks:
+                raise broken(
+                    "pipeline-mask", "mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
+                    "Correct the mask, or the cluster.",
+                )  # fmt: skip
+            return tuple(each for each in range(blocks) if bits >> each & 1)
+
+        label = None if given.get("tile", "any") == "any" else number("tile")
+
+        def tile(values: dict[str, int]) -> int | None:
+            return None if label is None else label.value(values)
+
+        op, target = step.op, step.target
+        match op:
+            case "wait" | "tail":
+                at, parity = self._barriers.at(target, names), number("parity")
+                return lambda values: Action(op, (at(rank, values),), number=parity.value(values) & 1)
+            case "expect":
+                at, size = self._barriers.at(target, names), number("bytes")
+                arrives = bool(given["arrive"])
+                return lambda values: Action(
+                    op, tuple(at(each, values) for each in ranks(values)), number=size.value(values), flag=arrives
+                )
+            case "arrive" | "release":
+                at, count, drop = self._barriers.at(target, names), number("count"), bool(given.get("drop", False))
+                return lambda values: Action(
+                    op, tuple(at(each, values) for each in ranks(values)), times=count.value(values), flag=drop
+                )
+            case "copy":
+                return self._copy(given, target, names, ranks, tile)
+            case "cp_arrive":
+                at, count, noinc = self._barriers.at(target, names), number("count"), bool(given["noinc"])
+                return lambda values: Action(op, (at(rank, values),), times=count.value(values), flag=noinc)
+            case "read" | "write" | "multiply" | "store":
+                places = [self._slots.at(each, names) for each in (target if isinstance(target, tuple) else (target,))]
+                into = self._slots.at(given["into"], names) if given.get("into") else None
+                unit = str(given.get("unit", ""))
+                return lambda values: Action(
+                    op,
+                    slots=tuple(at(each, values) for each in ranks(values) for at in places),
+                    choice=unit,
+                    into=() if into is None else tuple(into(each, values) for each in ranks(values)),
+                    tile=tile(values),
+                )
+            case "commit" if target not in GROUPS:
+                at = self._barriers.at(target, names)
+                return lambda values: Action(op, tuple(at(each, values) for each in ranks(values)))
+            case "wait_group":
+                left, read = number("pending"), bool(given["read"])
+                return lambda values: Action(op, number=left.value(values), flag=read, choice=target)
+            case "sync" | "bar_arrive":
+                which, threads = Expression.read(op, target, names), number("threads")
+                return lambda values: Action(op, number=which.value(values), times=threads.value(values))
+            case "registers":
+                registers = Expression.read(op, target, names)
+                return lambda values: Action(op, number=registers.value(values))
+            case "init":
+                numbers = tuple(self._barriers.all_of(name, rank) for name in target)
+                return lambda _: Action(op, tuple(each for group in numbers for each in group))
+        return lambda _: Action(op, choice=target)  # commit of a group, fence, cluster
+
+    def _copy(self, given: dict[str, Any], target: str, names: dict[str, int], ranks: Any, tile: Any) -> Emit:
+        at = self._slots.at(target, names)
+        barrier = self._barriers.at(given["barrier"], names) if given["barrier"] else None
+        size, by = Expression.read("bytes", given["bytes"], names), str(given["by"])
+        elsewhere = (
+            None if given["barrier_rank"] == "own" else Expression.read("barrier_rank", given["barrier_rank"], names)
+        )
+
+        def emit(values: dict[str, int]) -> Action:
+            receivers = ranks(values)
+            moved = size.value(values)
+            if by == "bulk":
+                moved = moved // CHUNK_BYTES * CHUNK_BYTES
+            signalled: tuple[int, ...] = ()
+            if barrier is not None:
+                owners = [
+                    each if elsewhere is None else elsewhere.value({**values, "rank": each}) for each in receivers
+                ]
+                signalled = tuple(barrier(owner, values) for owner in owners)
+            return Action(
+                "copy", signalled, tuple(at(each, values) for each in receivers), moved, choice=by, tile=tile(values)
+            )
+
+        return emit
+
+
+class _Numbering:
+    """Numbers for all stages of barriers or slots in all blocks."""
+
+    def __init__(self, described: tuple[Any, ...]) -> None:
+        self.first: dict[str, int] = {}
+        self.places: list[tuple[Any, int]] = []
+        for each in described:
+            self.first[each.name] = len(self.places)
+            self.places += [(each, stage) for stage in range(each.stages)]
+        self.per_block = max(1, len(self.places))
+
+    def described(self, number: int) -> Any:
+        return self.places[number % self.per_block][0]
+
+    def name(self, number: int, blocks: int) -> str:
+        found, stage = self.places[number % self.per_block]
+        staged = f"{found.name}[{stage}]" if found.stages > 1 else found.name
+        return f"{staged} of block {number // self.per_block}" if blocks > 1 else staged
+
+    def all_of(self, name: str, rank: int) -> tuple[int, ...]:
+        first = rank * self.per_block + self.first[name]
+        return tuple(range(first, first + self.places[self.first[name]][0].stages))
+
+    def at(self, given: str, names: dict[str, int]) -> Callable[[int, dict[str, int]], int]:
+        """A function from a block and the values of names to the number of what `given` refers to."""
+        name, text = reference("reference", given)
+        index = Expression.read(given, text, names)
+        first, stages, per_block = self.first[name], self.places[self.first[name]][0].stages, self.per_block
+
+        def number(rank: int, values: dict[str, int]) -> int:
+            stage = index.value(values)
+            if not 0 <= stage < stages:
+                raise broken(
+                    "pipeline-stage", given, f"{name}[{stage}], from {given}", f"{name} has stages 0 to {stages - 1}",
+                    f"Take the index modulo {stages}, or give {name} more stages.",
+                )  # fmt: skip
+            return rank * per_block + first + stage
+
+        return number
+
+
+def agent_names(pipeline: Pipeline, agent: Agent) -> dict[str, int]:
+    """The values of the names that an agent's expressions may use, loop counters apart."""
+    across = pipeline.cluster[0]
+    own = (agent.rank, agent.rank % across, agent.rank // across, agent.instance, pipeline.blocks)
+    return {**pipeline.constants, **dict(zip(SELF_NAMES, own, strict=True))}
+
+
+def _agent_name(pipeline: Pipeline, role: Role, instance: int, rank: int) -> str:
+    which = f" {instance}" if role.instances > 1 else ""
+    return f"{role.name}{which}" + (f" of block {rank}" if pipeline.blocks > 1 else "")
+
+
+class Steps:
+    """An agent's actions by number; those behind the one asked for are kept only where `keep` says so."""
+
+    def __init__(self, actions: Iterator[Action], keep: bool) -> None:
+        self.source, self.keep, self.first = actions, keep, 0
+        self.held: list[Action] = []
+
+    def at(self, number: int) -> Action | None:
+        """The action of that number, or None behind the last; what lies behind it may be forgotten."""
+        if not self.keep and number - self.first > _HELD_ACTIONS:
+            del self.held[: number - self.first]
+            self.first = number
+        return self.peek(number)
+
+    def peek(self, number: int) -> Action | None:
+        """The same, forgetting nothing."""
+        while self.first + len(self.held) <= number:
+            found = next(self.source, None)
+            if found is None:
+                return None
+            self.held.append(found)
+        return self.held[number - self.first]

@@ -1,0 +1,418 @@
+"""ts.plan_pipeline: the barriers and roles that bring planned tiles to their consumer, stage after stage.
+
+    producer   wait empty ─▶ expect full ─▶ copies ──┐           tail: wait for every stage before it leaves
+                  ▲                                  ▼
+    consumer   release ◀─ wait_group ◀─ multiply ◀─ wait full
+
+In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A and those with the same y share B: each
+loads its part of a shared tile into all of them. So every block expects whole tiles, and a slot is free when the
+consumers of every block that it feeds have released it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.plans import Plan
+from tilescope.reading import attempted, flag, plain_int
+
+Arrivals = Literal["warpgroup", "warp", "thread"]
+WARPGROUP_THREADS = 128
+ARRIVALS = {"warpgroup": 1, "warp": 4, "thread": WARPGROUP_THREADS}  # of one consumer warpgroup
+_EPILOGUE_BAR = 1  # bar.sync id of the first consumer's epilogue; 0 is __syncthreads
+# consumers: registers at entry, of the producer, of a consumer; the sums are equal
+_REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
+
+
+def plan_pipeline(
+    plan: Plan | Sequence[Plan] | GemmPlan,
+    *,
+    stages: int | None = None,
+    consumers: int | None = None,
+    cluster: int | tuple[int, int] = 1,
+    cta_group: int = 1,
+    arrivals: Arrivals = "warpgroup",
+    multicast: bool = True,
+    steps: int | None = None,
+) -> Pipeline:
+    """Barriers, slots and roles for planned tiles: counts, bytes and parities that `ts.simulate` proves right.
+
+    `plan` is one plan, several whose tiles share a stage (A, then B), or a GEMM plan, whose epilogue is included.
+    `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread; `cta_group=2` lets the
+    even block of each pair multiply for both (tcgen05). `steps` is how many K steps are described.
+
+    >>> import tilescope as ts
+    >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))
+    >>> pipeline = ts.plan_pipeline([a, b], stages=3, consumers=2)
+    >>> [(barrier.name, barrier.count) for barrier in pipeline.barriers]
+    [('full', 1), ('empty', 2)]
+    >>> for barrier in ts.simulate(pipeline).barriers:
+    ...     print(barrier.name, barrier.bytes, barrier.parities)
+    full (49152,) (('consumer', 0),)
+    empty (0,) (('producer', 1),)
+    """
+    return _Planning(plan, stages, consumers, cluster, cta_group, arrivals, multicast, steps).pipeline()
+
+
+class _Planning:
+    """The arguments, read and checked, and the pieces that pipelines are made of."""
+
+    def __init__(
+        self,
+        plan: Any,
+        stages: Any,
+        consumers: Any,
+        cluster: Any,
+        cta_group: Any,
+        arrivals: Any,
+        multicast: Any,
+        steps: Any,
+    ) -> None:
+        problems: list[Violation] = []
+
+        def number(name: str, given: Any, low: int, high: int) -> int:
+            found = plain_int(given)
+            if found is None or not low <= found <= high:
+                limit = f"an integer from {low} to {high}"
+                problems.append(
+                    Violation("plan-pipeline", "error", name, f"{name} = {printed(given)}", limit, f"Give {limit}.")
+                )
+                return low
+            return found
+
+        self.gemm = plan if isinstance(plan, GemmPlan) else None
+        self.plans = self._plans(plan, problems)
+        first = self.plans[0].problem if self.plans else None
+        default_stages = self.gemm.stages if self.gemm is not None else (first.stages if first is not None else 1)
+        self.stages = number("stages", default_stages if stages is None else stages, 1, MAX_STAGES)
+        self.unit = first.consumer if first is not None and isinstance(first.consumer, str) else "ldmatrix"
+        self.copy = first.copy if first is not None else "tma"
+        self.store = first is not None and first.direction == "store"
+        default = 2 if self.gemm is not None and self.unit == "wgmma" and self.gemm.tile[0] >= 128 else 1
+        self.consumers = number("consumers", default if consumers is None else consumers, 1, 7)
+        self.cluster = self._cluster(cluster, problems)
+        self.cta_group = number("cta_group", cta_group, 1, 2)
+        self.steps = number("steps", 4 * self.stages + 2 if steps is None else steps, 1, 1 << 24)
+        self.multicast = attempted(problems, False, flag, "multicast", multicast)
+        if not isinstance(arrivals, str) or arrivals not in ARRIVALS:
+            problems.append(unknown_name("arrivals", "arrivals", arrivals, ARRIVALS))
+            arrivals = "warpgroup"
+        self.arrivals = ARRIVALS[arrivals]
+        if problems:
+            raise RuleError(problems)
+        self._contradictions()
+
+    @staticmethod
+    def _plans(given: Any, problems: list[Violation]) -> list[Plan]:
+        if isinstance(given, GemmPlan):
+            return [given.a, given.b]
+        found = [given] if isinstance(given, Plan) else list(given) if isinstance(given, list | tuple) else []
+        if not found or not all(isinstance(each, Plan) for each in found):
+            fix = "Give ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."
+            problems.append(
+                Violation("plan-pipeline", "error", "plan", printed(given), "a plan, plans, or a GEMM plan", fix)
+            )
+            return []
+        return found
+
+    @staticmethod
+    def _cluster(given: Any, problems: list[Violation]) -> tuple[int, int]:
+        extents = [given, 1] if plain_int(given) is not None else list(given) if isinstance(given, list | tuple) else []
+        found = [plain_int(each) or 0 for each in extents]
+        if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
+            limit = f"a number of blocks, or (x, y), at most {MAX_BLOCKS} together"
+            problems.append(
+                Violation(
+                    "plan-pipeline", "error", "cluster", f"cluster = {printed(given)}", limit, "Give (2, 1), say."
+                )
+            )
+            return 1, 1
+        return found[0], found[1]
+
+    def _contradictions(self) -> None:
+        problems = []
+
+        def refuse(argument: str, found: str, limit: str, fix: str) -> None:
+            problems.append(Violation("plan-pipeline", "error", argument, found, limit, fix))
+
+        kinds = {(each.problem.direction, each.problem.copy, str(each.problem.consumer)) for each in self.plans}
+        if len({kind[:2] for kind in kinds}) > 1:
+            refuse(
+                "plan",
+                "plans of different directions or copies",
+                "tiles of a stage arrive together",
+                "Plan them alike.",
+            )
+        if self.cta_group == 2 and (self.unit != "tcgen05" or self.cluster[0] % 2):
+            refuse(
+                "cta_group", f"cta_group = 2 with {self.unit} and {self.cluster[0]} blocks along x",
+                "pairs of blocks along x multiply by tcgen05", 'Plan with consumer="tcgen05" and an even cluster[0].',
+            )  # fmt: skip
+        if self.blocks > 1 and self.copy != "tma":
+            refuse("cluster", f"a cluster with copy = {self.copy}", "TMA multicasts, threads do not", "Use cluster=1.")
+        if self.blocks > 1 and self.store:
+            refuse("cluster", "a cluster for a store", "every block stores its own tile", "Use cluster=1.")
+        for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
+            if self.multicast and plan.transaction_bytes % (16 * parts):
+                refuse(
+                    "cluster", f"{plan.transaction_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes",
+                    "Use multicast=False, or a smaller cluster.",
+                )  # fmt: skip
+        if problems:
+            raise PlanError(problems)
+
+    @property
+    def blocks(self) -> int:
+        return self.cluster[0] * self.cluster[1]
+
+    @property
+    def b_sharers(self) -> int:
+        """Blocks along x that share a tile of B; in pairs each block has half of it."""
+        return self.cluster[0] // self.cta_group
+
+    @property
+    def shares(self) -> bool:
+        return self.multicast and self.blocks > 1
+
+    def pipeline(self) -> Pipeline:
+        tiles = " + ".join(f"{each.problem.tile[0]}x{each.problem.tile[1]}" for each in self.plans)
+        name = f"{tiles} {self.plans[0].problem.data_type.name}, {self.stages} stages"
+        if self.store:
+            return Pipeline.from_dict({"name": f"{name}, stored"} | self._storing())
+        return Pipeline.from_dict({"name": name} | self._loading())
+
+    # loads
+
+    def _loading(self) -> dict[str, Any]:
+        names = "ab" if len(self.plans) == 2 else "abcdefgh"[: len(self.plans)]
+        self.names = list(names)
+        slots: dict[str, Any] = {
+            name: {"stages": self.stages, "bytes": plan.stage_bytes}
+            for name, plan in zip(names, self.plans, strict=True)
+        }
+        barriers = {
+            "full": {"count": self._full_count(), "stages": self.stages},
+            "empty": {"count": self._empty_count(), "stages": self.stages},
+        }
+        described: dict[str, Any] = {"cluster": list(self.cluster), "barriers": barriers, "slots": slots}
+        roles = [self._producer(), self._consumer()]
+        if self.gemm is not None and self.unit == "tcgen05":
+            slots["accumulator"] = {"stages": 2, "space": "tmem"}
+            barriers["acc_full"] = {"count": 1, "stages": 2}
+            barriers["acc_empty"] = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
+            roles.append(self._tmem_epilogue())
+        if self.gemm is not None and self.gemm.epilogue is not None:
+            slots["c"] = {
+                "stages": 1 if self.unit == "tcgen05" else self.consumers,
+                "bytes": self.gemm.epilogue.stage_bytes,
+            }
+        if self.unit == "wgmma" and self.consumers in _REGISTERS:
+            entry, producing, consuming = _REGISTERS[self.consumers]
+            described["registers"] = entry
+            for role, registers in zip(roles, (producing, consuming), strict=False):
+                role["steps"].insert(len(self._meet(role["name"] == "producer")), {"registers": registers})
+        return described | {"roles": roles}
+
+    def _meet(self, makes: bool) -> list[dict[str, Any]]:
+        """Barriers are initialised by the producer and seen by everyone before anyone uses them."""
+        barriers = ["full", "empty"] + (
+            ["acc_full", "acc_empty"] if self.gemm is not None and self.unit == "tcgen05" else []
+        )
+        made = [{"init": barriers}] if makes else []
+        if self.blocks == 1:
+            return [*made, {"sync": 0}]
+        return [*made, *([{"fence": "mbarrier_init"}] if makes else []), {"cluster": "sync"}]
+
+    def _full_count(self) -> int:
+        return 1 if self.copy == "tma" else WARPGROUP_THREADS
+
+    def _empty_count(self) -> int:
+        feeding = self.b_sharers + self.cluster[1] - 1 if self.shares else 1
+        return feeding * (1 if self.unit == "tcgen05" else self.consumers * self.arrivals)
+
+    def _loops(self, steps: list[dict[str, Any]], after: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The K loop; for a GEMM within the loop over tiles, counted through."""
+        if self.gemm is None:
+            return {"loop": "i", "count": self.steps, "steps": steps}
+        inner = {"loop": "k", "count": self.k_steps, "steps": steps}
+        return {"loop": "t", "count": 2, "steps": [inner, *(after or [])]}
+
+    @property
+    def k_steps(self) -> int:
+        assert self.gemm is not None
+        return -(-self.gemm.shape[2] // self.gemm.tile[2])
+
+    @property
+    def step(self) -> str:
+        """How many stages were used before, over the whole kernel."""
+        return "i" if self.gemm is None else f"(t * {self.k_steps} + k)"
+
+    @property
+    def stage(self) -> str:
+        return f"{self.step} % {self.stages}"
+
+    @property
+    def turn(self) -> str:
+        return f"({self.step} / {self.stages}) % 2"
+
+    def _producer(self) -> dict[str, Any]:
+        steps: list[dict[str, Any]] = [{"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}]
+        threads = 1
+        if self.copy == "tma":
+            steps += self._tma_steps()
+        else:
+            threads = WARPGROUP_THREADS
+            steps += self._thread_steps()
+        total = self.steps if self.gemm is None else 2 * self.k_steps
+        tail = {"loop": "j", "start": total, "count": self.stages, "steps": [
+            {"tail": f"empty[j % {self.stages}]", "parity": f"(j / {self.stages}) % 2 ^ 1"}]}  # fmt: skip
+        return {"name": "producer", "threads": threads, "steps": [*self._meet(True), self._loops(steps), tail]}
+
+    def _tma_steps(self) -> list[dict[str, Any]]:
+        full = f"full[{self.stage}]"
+        total = sum(plan.transaction_bytes for plan in self.plans) * self.cta_group
+        expect: dict[str, Any] = {"expect": full, "bytes": total}
+        if self.cta_group == 2:
+            expect["when"] = "rank % 2 == 0"
+        steps = [expect]
+        for name, plan in zip(self.names, self.plans, strict=True):
+            copy: dict[str, Any] = {"copy": f"{name}[{self.stage}]", "barrier": full, "tile": self.step}
+            mask, parts = self._sharing(name)
+            copy["bytes"] = plan.transaction_bytes // parts
+            if mask:
+                copy["mask"] = mask
+            if self.cta_group == 2:
+                copy["barrier_rank"] = "rank - rank % 2"
+            steps.append(copy)
+        return steps
+
+    def _sharing(self, name: str) -> tuple[str, int]:
+        """The mask of the blocks that share a tile, and how many these are."""
+        across, down = self.cluster
+        if not self.shares:
+            return "", 1
+        if name == "a":
+            return (f"{_column(across, down, 1)} << x", down) if down > 1 else ("", 1)
+        row = sum(1 << each for each in range(0, across, self.cta_group))
+        if self.b_sharers == 1:
+            return "", 1
+        place = f"{across} * y" if self.cta_group == 1 else f"({across} * y + x % 2)"
+        return f"{row} << ({place})", self.b_sharers
+
+    def _thread_steps(self) -> list[dict[str, Any]]:
+        """Threads fill a stage: by cp.async, whose landing arrives, or through registers."""
+        full = f"full[{self.stage}]"
+        slots = [f"{name}[{self.stage}]" for name in self.names]
+        if self.copy == "cp.async":
+            copies = [
+                {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
+                for slot, plan in zip(slots, self.plans, strict=True)
+            ]
+            return [*copies, {"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True}]
+        fence = [{"fence": "proxy.async"}] if self.unit in ("wgmma", "tcgen05") else []
+        return [{"write": slots, "tile": self.step}, *fence, {"arrive": full, "count": WARPGROUP_THREADS}]
+
+    def _consumer(self) -> dict[str, Any]:
+        slots = [f"{name}[{self.stage}]" for name in self.names]
+        steps: list[dict[str, Any]] = [{"wait": f"full[{self.stage}]", "parity": self.turn}]
+        if self.copy == "cp.async" and self.unit in ("wgmma", "tcgen05"):
+            steps.append({"fence": "proxy.async"})
+        if self.unit == "tcgen05":
+            return self._tcgen05_consumer(steps, slots)
+        release: dict[str, Any] = {"release": f"empty[{self.stage}]", "count": self.arrivals}
+        if self.shares:
+            release["mask"] = self._feeders()
+        if self.unit == "wgmma":
+            steps += [{"multiply": slots, "tile": self.step}, {"commit": "wgmma"}, {"wait_group": "wgmma"}, release]
+        else:
+            steps += [{"multiply": slots, "unit": "mma", "tile": self.step}, {"fence": "proxy.async"}, release]
+        return {
+            "name": "consumer", "threads": WARPGROUP_THREADS, "instances": self.consumers,
+            "steps": [*self._meet(False), self._loops(steps, self._epilogue()), *self._drain()],
+        }  # fmt: skip
+
+    def _feeders(self) -> str:
+        """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
+        across, down = self.cluster
+        row = (1 << across) - 1
+        column = _column(across, down, self.cta_group)
+        x = "x" if self.cta_group == 1 else "(x - x % 2)"
+        return f"{column} << {x} | {row} << ({across} * y)"
+
+    def _tcgen05_consumer(self, steps: list[dict[str, Any]], slots: list[str]) -> dict[str, Any]:
+        """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
+        multiply: dict[str, Any] = {"multiply": slots, "unit": "tcgen05", "tile": self.step}
+        commit: dict[str, Any] = {"commit": f"empty[{self.stage}]"}
+        pair = "3 << rank"
+        if self.cta_group == 2:
+            multiply["mask"] = pair
+        if self.shares or self.cta_group == 2:
+            commit["mask"] = self._feeders() if self.shares else pair
+        before: list[dict[str, Any]] = []
+        after: list[dict[str, Any]] = []
+        if self.gemm is not None:
+            multiply["into"] = "accumulator[t % 2]"
+            before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
+            after = [{"commit": "acc_full[t % 2]"} | ({"mask": pair} if self.cta_group == 2 else {})]
+        loops = self._loops([*steps, multiply, commit], after)
+        if before:
+            loops["steps"] = [*before, *loops["steps"]]
+        leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group))
+        tail = [] if self.gemm is None else [{"loop": "u", "start": 2, "count": 2, "steps": [
+            {"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]}]  # fmt: skip
+        role: dict[str, Any] = {"name": "consumer", "threads": 1, "steps": [*self._meet(False), loops, *tail]}
+        return role if self.cta_group == 1 else role | {"mask": leaders}
+
+    def _tmem_epilogue(self) -> dict[str, Any]:
+        """A warpgroup takes accumulators from tensor memory, and gives them back before it stores."""
+        release: dict[str, Any] = {"release": "acc_empty[t % 2]", "count": WARPGROUP_THREADS}
+        if self.cta_group == 2:
+            release["mask"] = "1 << (rank - rank % 2)"
+        steps = [
+            {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"}, {"fence": "tcgen05.after"}, {"read": ["accumulator[t % 2]"]},
+            {"fence": "tcgen05.before"}, release, *self._epilogue(),
+        ]  # fmt: skip
+        loop = {"loop": "t", "count": 2, "steps": steps}
+        return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(False), loop, *self._drain()]}
+
+    # stores
+
+    def _epilogue(self) -> list[dict[str, Any]]:
+        """The slices of a tile of C, each written by its threads and stored by one of them."""
+        if self.gemm is None or self.gemm.epilogue is None:
+            return []
+        return [{"loop": "n", "count": self.gemm.slices, "steps": _store_steps("c[instance]", self.gemm.epilogue, 0)}]
+
+    def _drain(self) -> list[dict[str, Any]]:
+        return [{"wait_group": "bulk", "pending": 0, "read": True}] if self._epilogue() else []
+
+    def _storing(self) -> dict[str, Any]:
+        (plan, *_) = self.plans
+        steps = _store_steps(f"c[i % {self.stages}]", plan, self.stages - 1)
+        loop = {"loop": "i", "count": self.steps, "steps": steps}
+        return {
+            "slots": {"c": {"stages": self.stages, "bytes": plan.stage_bytes}},
+            "roles": [{
+                "name": "epilogue", "threads": WARPGROUP_THREADS,
+                "steps": [loop, {"wait_group": "bulk", "pending": 0, "read": True}],
+            }],
+        }  # fmt: skip
+
+
+def _store_steps(slot: str, plan: Plan, in_flight: int) -> list[dict[str, Any]]:
+    """Threads write a slot that no store reads any more, and one of them stores it."""
+    meet = {"sync": f"{_EPILOGUE_BAR} + instance", "threads": WARPGROUP_THREADS}
+    return [
+        {"wait_group": "bulk", "pending": in_flight, "read": True}, meet, {"write": [slot]}, {"fence": "proxy.async"}, meet,
+        {"store": slot, "bytes": plan.transaction_bytes}, {"commit": "bulk"},
+    ]  # fmt: skip
+
+
+def _column(across: int, down: int, width: int) -> int:
+    """The bits of `width` blocks next to each other in every row of a cluster."""
+    return sum(((1 << width) - 1) << across * row for row in range(down))

@@ -1,0 +1,322 @@
+"""The drawing of pipelines: what barriers need, and a timeline with roles, slots and barriers as lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tilescope.errors import counted
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.parts import Loop, Step
+from tilescope.pipeline.simulation import BarrierFacts, Event, Simulation
+from tilescope.view.drawing import Drawing
+from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.palette import Mark, Tint
+from tilescope.view.parts import Entry, Legend, Paragraph, Part, Table
+
+_SHOWN_TICKS = 64
+_SHOWN_WAITS = 12
+_TICKS_PER_HEADER = 8
+_PARITY_COLOUR = (6, 7)
+_LETTER = {
+    "expect": "e", "copy": "c", "arrive": "a", "release": "r", "multiply": "m", "read": "l", "write": "s", "store": "t",
+    "cp_arrive": "a", "commit": "k", "wait_group": "g", "fence": "f", "sync": "b", "cluster": "b", "bar_arrive": "b", "init": "i",
+    "registers": "n", "wait": "w", "tail": "w",
+}  # fmt: skip
+_MEANING = {
+    "w": "wait", "e": "expect", "c": "copy", "m": "multiply", "r": "release", "a": "arrive", "k": "commit", "g": "wait_group",
+    "f": "fence", "b": "barrier of threads", "l": "read", "s": "write", "t": "store", "i": "init", "n": "registers",
+}  # fmt: skip
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    cell: Cell
+
+
+def draw_pipeline(pipeline: Pipeline) -> Drawing:
+    """What a pipeline consists of: barriers, slots, and the steps of every role."""
+    blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
+    parts: list[Part] = [
+        Table(
+            tuple((each.name, str(each.stages), str(each.count)) for each in pipeline.barriers),
+            ("barrier", "stages", "init count"), align="lrr",
+        ),
+        Table(
+            tuple((each.name, str(each.stages), str(each.bytes), each.space) for each in pipeline.slots),
+            ("slot", "stages", "bytes", "space"), align="lrrl",
+        ),
+    ]  # fmt: skip
+    for role in pipeline.roles:
+        many = f", {role.instances} instances" if role.instances > 1 else ""
+        rows = tuple((text,) for text in _listed(role.steps, 0))
+        parts.append(Table(rows, (f"{role.name}: {counted(role.threads, 'thread')}{many}",)))
+    return Drawing(f"{pipeline.name}{blocks}", tuple(parts))
+
+
+def _listed(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
+    for step in steps:
+        indent = "\u00a0" * 2 * depth
+        if isinstance(step, Loop):
+            start = "" if step.start == 0 else f" from {step.start}"
+            yield f"{indent}for {step.counter}{start}, {step.count} times:"
+            yield from _listed(step.steps, depth + 1)
+        else:
+            target = ", ".join(step.target) if isinstance(step.target, tuple) else step.target
+            said = ", ".join(f"{name} {value}" for name, value in step.arguments.items())
+            when = "" if step.when is None else f" where {step.when}"
+            yield f"{indent}{step.op} `{target}`" + (f", {said}" if said else "") + when
+
+
+def draw_simulation(found: Simulation, *, block: int | None = None) -> Drawing:
+    """The verdict, what every barrier needs, and the timeline of one block.
+
+    >>> import tilescope as ts
+    >>> pipeline = ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2)
+    >>> draw_simulation(ts.simulate(pipeline)).title
+    '128x64 bfloat16, 2 stages: proven'
+    """
+    chosen = _block(found) if block is None else block
+    parts: list[Part] = [Paragraph(found.sentence)]
+    if found.mistake is not None and found.mistake.way:
+        rows = tuple((str(number), step) for number, step in enumerate(found.mistake.way, 1))
+        parts.append(Table(rows, title="The way into it"))
+    if found.barriers:
+        parts.append(_barriers(found.barriers, found.pipeline.blocks))
+    events = [_without_block(each, chosen, found.pipeline.blocks) for each in found.events]
+    shown = _window([each for each in events if each is not None], at_end=found.mistake is not None)
+    if shown:
+        parts += [_timeline(shown, found.pipeline, chosen), _legend(shown)]
+        parts += _waits(shown)
+    if found.warnings:
+        parts.append(Table(tuple((each.subject, str(each)) for each in found.warnings), title="Worth a look"))
+    if found.aliasing:
+        parts.append(
+            Table(
+                tuple((str(number), f"{each}.") for number, each in enumerate(found.aliasing[:8], 1)), title="Aliasing"
+            )
+        )
+    return Drawing(f"{found.pipeline.name}: {found.verdict}", tuple(parts))
+
+
+def _block(found: Simulation) -> int:
+    """The block to draw: that of the mistake, or the first."""
+    if found.mistake is not None:
+        _, of, number = found.mistake.subject.rpartition(" of block ")
+        if of and number.isdecimal():
+            return int(number)
+    return 0
+
+
+def _without_block(event: Event, block: int, blocks: int) -> Event | None:
+    """An event of the block with its names shortened, or None for another block's."""
+    if blocks == 1:
+        return event
+    suffix = f" of block {block}"
+    own = event.role.endswith(suffix) if event.op not in ("flight", "phase") else event.barrier.endswith(suffix)
+    if not own and not any(slot.endswith(suffix) for slot in event.slots if event.op == "flight"):
+        return None
+    slots = tuple(slot.removesuffix(suffix) for slot in event.slots if slot.endswith(suffix))
+    return Event(
+        event.start, event.end, event.role.removesuffix(suffix), event.op, event.said.replace(suffix, ""),
+        event.barrier.removesuffix(suffix), event.phase, slots, event.bytes,
+    )  # fmt: skip
+
+
+def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
+    rows = []
+    for each in facts:
+        alike = len(set(each.bytes)) == 1
+        sizes = str(each.bytes[0]) if alike else ", ".join(map(str, each.bytes))
+        arrivals = ", ".join(f"{role}: {count}" for role, count in each.arrivals)
+        parities = ", ".join(f"{role}: {parity}" for role, parity in each.parities)
+        rows.append((each.name, str(each.stages), str(each.count), sizes, arrivals, parities))
+    headings = (
+        "barrier",
+        "stages",
+        "init",
+        "bytes in a phase" + (" and block" if blocks > 1 else ""),
+        "who arrives",
+        "first parity",
+    )
+    return Table(tuple(rows), headings, title="What the barriers need", align="lrrrll")
+
+
+def _window(events: list[Event], *, at_end: bool) -> list[Event]:
+    """Events of the first ticks, or of the last where the run ends in a mistake, their times from 0 on."""
+    if not events:
+        return []
+    last = max(each.end for each in events)
+    low = max(0, last - _SHOWN_TICKS) if at_end else 0
+    return [
+        Event(max(each.start, low) - low, min(each.end, low + _SHOWN_TICKS) - low, *_rest(each))
+        for each in events
+        if each.end >= low and each.start < low + _SHOWN_TICKS
+    ]
+
+
+def _rest(event: Event) -> tuple[str, str, str, str, int, tuple[str, ...], int]:
+    return event.role, event.op, event.said, event.barrier, event.phase, event.slots, event.bytes
+
+
+def _timeline(events: list[Event], pipeline: Pipeline, block: int) -> Grid:
+    """Roles, slots, barriers and bytes in flight over nominal ticks."""
+    ticks = max(each.end for each in events)
+    rows: list[Row] = []
+    roles = list(dict.fromkeys(each.role for each in events if each.op not in ("flight", "phase")))
+    for role in roles:
+        spans = [_role_span(each) for each in events if each.role == role and each.op not in ("flight", "phase")]
+        rows.append(Row(("role", role), _lane(spans, ticks)))
+    for number, (names, slot_spans) in enumerate(_slot_lanes(events)):
+        rows.append(Row(("slot", names), _lane(slot_spans, ticks), ruled=number == 0))
+    for number, (name, barrier_spans) in enumerate(_barrier_lanes(events, ticks)):
+        rows.append(Row(("phase", name), _lane(barrier_spans, ticks), ruled=number == 0))
+    if any(each.op == "flight" for each in events):
+        rows.append(Row(("KiB in flight", ""), _in_flight(events, ticks), ruled=True))
+    heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
+    where = f", block {block}" if pipeline.blocks > 1 else ""
+    return Grid(f"Timeline{where} (nominal ticks)", (Tier.of("", heads),), tuple(rows), ("", ""))
+
+
+def _stage(name: str) -> int:
+    """The stage in a name such as full[2]; 0 where it has none."""
+    inside = name.partition("[")[2].partition("]")[0]
+    return int(inside) if inside.isdecimal() else 0
+
+
+def _role_span(event: Event) -> _Span:
+    name = event.barrier or (event.slots[0] if event.slots else "")
+    stage = str(_stage(name)) if "[" in name else ""
+    letter = _LETTER.get(event.op, "!")
+    long = event.end - event.start > 1
+    mark: Mark = "collision" if event.op == "stuck" else ""
+    colour: Tint = _stage(name) if name else "unused"
+    if event.op == "stuck":
+        colour = "collision"
+    elif event.op in ("wait", "tail") and long:
+        colour = "gap"
+    text = name if event.op in ("stuck", "wait", "tail") and event.end - event.start > 3 else f"{letter}{stage}"
+    return _Span(event.start, max(event.end, event.start + 1), Cell(text, colour, mark, event.said))
+
+
+def _slot_lanes(events: list[Event]) -> list[tuple[str, list[_Span]]]:
+    """Each slot's fills and reads; slots with the same ones share a lane."""
+    spans: dict[str, list[_Span]] = {}
+    for event in events:
+        for slot in event.slots:
+            if event.op == "flight":
+                cell = Cell("▸", _stage(slot), title=event.said)
+                spans.setdefault(slot, []).append(_Span(event.start, max(event.end, event.start + 1), cell))
+            elif event.op in ("multiply", "read", "store", "write"):
+                end = _finished(events, event)
+                cell = Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
+                spans.setdefault(slot, []).append(_Span(event.start, max(end, event.start + 1), cell))
+    lanes: dict[tuple[tuple[int, int, str], ...], list[str]] = {}
+    for slot, found in sorted(spans.items(), key=lambda each: (_stage(each[0]), each[0])):
+        lanes.setdefault(tuple((each.start, each.end, each.cell.text) for each in found), []).append(slot)
+    return [(", ".join(names), spans[names[0]]) for names in lanes.values()]
+
+
+def _finished(events: list[Event], begun: Event) -> int:
+    """When an access that ends later than it begins is waited for."""
+    if begun.op not in ("multiply", "store"):
+        return begun.end
+    return next(
+        (
+            each.end
+            for each in events
+            if each.role == begun.role and each.op == "wait_group" and each.start >= begun.end
+        ),
+        begun.end,
+    )
+
+
+def _barrier_lanes(events: list[Event], ticks: int) -> list[tuple[str, list[_Span]]]:
+    """The phases of every barrier, each up to the tick in which it ends."""
+    names = sorted(
+        {each.barrier for each in events if each.barrier}, key=lambda name: (name.partition("[")[0], _stage(name))
+    )
+    lanes = []
+    for name in names:
+        ends = sorted((each.start, each.phase) for each in events if each.op == "phase" and each.barrier == name)
+        first = ends[0][1] if ends else next((each.phase for each in events if each.barrier == name), 0)
+        spans, start, phase = [], 0, first
+        for end, ended in ends:
+            if end > start:
+                spans.append(
+                    _Span(start, end, Cell(str(ended), _PARITY_COLOUR[ended % 2], title=f"{name}, phase {ended}"))
+                )
+            start, phase = max(end, start), ended + 1
+        if start < ticks:
+            spans.append(
+                _Span(
+                    start, ticks, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=f"{name}, phase {phase}, runs on")
+                )
+            )
+        lanes.append((name, spans))
+    return lanes
+
+
+def _lane(spans: list[_Span], ticks: int) -> tuple[Cell, ...]:
+    """Spans as cells side by side, with empty ones between; what overlaps begins where the one before ends."""
+    cells, reached = [], 0
+    for span in sorted(spans, key=lambda each: each[:2]):
+        start, end = max(span.start, reached), min(span.end, ticks)
+        if end <= start:
+            continue
+        if start > reached:
+            cells.append(Cell(span=start - reached))
+        cell = span.cell
+        cells.append(Cell(cell.text, cell.colour, cell.mark, cell.title, end - start))
+        reached = end
+    if reached < ticks:
+        cells.append(Cell(span=ticks - reached))
+    return tuple(cells)
+
+
+def _in_flight(events: list[Event], ticks: int) -> tuple[Cell, ...]:
+    sizes = [
+        sum(each.bytes for each in events if each.op == "flight" and each.start <= tick < each.end)
+        for tick in range(ticks)
+    ]
+    cells: list[Cell] = []
+    for size in sizes:
+        text = f"{size / 1024:.3g}" if size else ""
+        if cells and cells[-1].text == text:
+            cells[-1] = Cell(text, "unused" if size else None, "", f"{size} bytes", cells[-1].span + 1)
+        else:
+            cells.append(Cell(text, "unused" if size else None, "", f"{size} bytes" if size else ""))
+    return tuple(cells)
+
+
+def _legend(events: list[Event]) -> Legend:
+    ops = {each.op for each in events}
+    used = {_LETTER[op] for op in ops if op in _LETTER}
+    letters = ", ".join(f"{letter} {said}" for letter, said in _MEANING.items() if letter in used)
+    entries = [Entry(f"{letters}; the number is the stage", "unused", sample="c0")] if letters else []
+    if any(each.op in ("wait", "tail") and each.end - each.start > 1 for each in events):
+        entries.append(Entry("a wait", "gap", sample="full[0]"))
+    if "flight" in ops:
+        entries.append(Entry("bytes in flight into a slot", 0, sample="▸"))
+    if ops & {"multiply", "store"}:
+        entries.append(Entry("read, until it is waited for", "fill", sample="m"))
+    if "stuck" in ops:
+        entries.append(Entry("never passes", "collision", "collision", "full[0]"))
+    return Legend(tuple(entries))
+
+
+def _waits(events: list[Event]) -> list[Part]:
+    """The longest waits, and what ended each."""
+    ends = {(each.barrier, each.phase): each for each in events if each.op == "phase"}
+    waits = [each for each in events if each.op in ("wait", "tail", "stuck") and each.end - each.start > 1]
+    rows = []
+    for wait in sorted(waits, key=lambda each: (each.op != "stuck", each.start))[:_SHOWN_WAITS]:
+        ended = ends.get((wait.barrier, wait.phase - 1)) if wait.op != "stuck" else None
+        reason = (
+            "nothing: it never passes" if wait.op == "stuck" else "" if ended is None else f"{ended.role}: {ended.said}"
+        )
+        rows.append((wait.role, wait.said, f"{wait.start}-{wait.end}", reason))
+    more = (f"… {len(waits) - _SHOWN_WAITS} more",) if len(waits) > _SHOWN_WAITS else ()
+    headings = ("role", "waits in", "ticks", "until")
+    return [Table(tuple(rows), headings, title="Waits", align="llrl", notes=more)] if rows else []

@@ -1,0 +1,6 @@
+"""Tests here share small pipelines and a naive simulator, which lie beside them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,224 @@
+"""What `ts.simulate` says beyond right and wrong: sentences, ways, warnings, bounds, speed."""
+
+import time
+
+import pytest
+from descriptions import RIGHT, planned, ring
+
+import tilescope as ts
+from tilescope import view
+from tilescope.cli import run
+from tilescope.pipeline import simulation
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.recurrence import shortened
+
+
+def changed(data, place, **arguments):
+    steps = data["roles"][place[0]]["steps"]
+    for number in place[1:-1]:
+        steps = steps[number]["steps"]
+    steps[place[-1]] |= arguments
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (
+            changed(ring(stages=3, steps=6), (0, 0, 1), bytes=4096 + 2048),
+            "full[0], phase 0 expects 6144 bytes, the copies bring 5120: it never ends. Expect 5120 bytes.",
+        ),
+        (
+            changed(ring(), (0, 0, 0), parity="(i / 2) % 2"),
+            "producer starts with parity 0 on empty[0]: it waits for a slot nobody will free. Start with parity 1, which passes "  # noqa: ISC004
+            "on a fresh barrier, or let the consumers arrive once before their loop.",
+        ),
+        (
+            ring(consumers=2) | {"barriers": {"full": {"count": 1, "stages": 2}, "empty": {"count": 1, "stages": 2}}},
+            "empty[0] counts 1 and 2 roles arrive (consumer 0, consumer 1): its phases end too soon, and producer misses one "  # noqa: ISC004
+            "and waits for ever. Initialise it with 2.",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_barrier_numbers_and_fix(data, sentence):
+    assert ts.simulate(data).sentence == sentence
+
+
+def test_a_slot_written_while_wgmma_reads_it():
+    data = ring(steps=3)
+    del data["roles"][1]["steps"][0]["steps"][3]
+    found = ts.simulate(data).mistake
+    assert (found.outcome, found.subject) == ("race", "a[0]")
+    assert "while wgmma of consumer still reads it" in found.found
+    assert found.way[0] == "producer: wait empty[0], parity 1"
+    assert found.way[-1] == "producer: copy into a[0], 4096 bytes on full[0]"
+
+
+def test_waiting_for_fewer_groups_than_are_open_keeps_the_last_reads_alive():
+    data = ring(stages=2, steps=6)
+    data["roles"][1]["steps"][0]["steps"][3]["pending"] = 1
+    assert ts.simulate(data).mistake.rule == "pipeline-race"
+    steps = data["roles"][1]["steps"][0]["steps"]
+    steps[4] = {"release": "empty[(i + 1) % 2]", "when": "i > 0"}  # the slot of the step before
+    data["roles"][1]["steps"] += [{"wait_group": "wgmma"}, {"release": "empty[1]"}]
+    assert ts.simulate(data).verdict == "proven"
+
+
+def test_reading_threads_are_warned_of_the_strict_fence():
+    data = RIGHT["ldmatrix"]()
+    loop = next(step for step in data["roles"][1]["steps"] if "loop" in step)
+    loop["steps"] = [step for step in loop["steps"] if "fence" not in step]
+    found = ts.simulate(data)
+    assert found.verdict == "proven"
+    assert [each.rule for each in found.warnings] == ["pipeline-fence"]
+
+
+def test_setmaxnreg_beyond_the_pool_never_ends():
+    data = planned([(64, 64)], stages=2, steps=2, consumers=2)
+    assert data["registers"] == 168
+    for step in data["roles"][1]["steps"]:
+        if "registers" in step:
+            step["registers"] = 240
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.outcome) == ("pipeline-registers", "hang")
+    assert "asks for 240 registers a thread, 9216 more, and the block's pool has 7168" in found.found
+
+
+def test_aliasing_is_reported_and_bounds_the_search():
+    """Arrivals that nobody waits for may count in any phase; here that does no harm, and every order is looked at."""
+    data = {
+        "barriers": {"done": {"count": 1}},
+        "slots": {},
+        "roles": [{"name": f"role {number}", "steps": [{"arrive": "done"}, {"arrive": "done"}]} for number in range(2)],
+    }
+    found = ts.simulate(data)
+    assert found.verdict == "proven"
+    assert found.states > 1
+    assert "could count in phase" in found.aliasing[0]
+    bounded = ts.simulate(data, max_states=2)
+    assert (bounded.verdict, bounded.states) == ("undecided", 2)
+    assert bounded.sentence.startswith("Undecided after 2 states. What role ")
+
+
+def test_a_block_that_leaves_too_early():
+    data = RIGHT["multicast"]()
+    data["roles"][0]["steps"].pop()
+    found = ts.simulate(data).mistake
+    assert found.rule == "pipeline-exit"
+
+
+def test_sixteen_blocks_twelve_stages_and_ten_thousand_steps_take_seconds():
+    plans = [ts.plan((128, 64), "bf16").best] * 2
+    pipeline = ts.plan_pipeline(plans, stages=12, consumers=2, cluster=(4, 4), steps=10_000)
+    began = time.process_time()
+    found = ts.simulate(pipeline)
+    assert found.verdict == "proven"
+    assert time.process_time() - began < 30
+
+
+def test_what_is_no_pipeline_is_refused():
+    for given in (None, 3, "ring.toml", [ring()]):
+        with pytest.raises(ts.RuleError):
+            ts.simulate(given)
+    with pytest.raises(ts.RuleError):
+        ts.simulate(ring(), max_states=-1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argument"),
+    [
+        ({"stages": 0}, "stages"),
+        ({"consumers": 99}, "consumers"),
+        ({"cluster": (0, 1)}, "cluster"),
+        ({"cluster": 99}, "cluster"),
+        ({"cta_group": 2}, "cta_group"),
+        ({"cta_group": 3}, "cta_group"),
+        ({"arrivals": "lane"}, "arrivals"),
+        ({"steps": 0}, "steps"),
+    ],
+)
+def test_arguments_of_plan_pipeline_are_checked(arguments, argument):
+    with pytest.raises(ts.RuleError) as refused:
+        ts.plan_pipeline(ts.plan((128, 64), "bf16").best, **arguments)
+    assert refused.value.violations[0].argument == argument
+    for given in (None, [], [3], "128x64"):
+        with pytest.raises(ts.RuleError):
+            ts.plan_pipeline(given)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_every_pipeline_and_its_run_are_drawn(name):
+    pipeline = Pipeline.from_dict(RIGHT[name]())
+    found = ts.simulate(pipeline)
+    for width in (60, 200):
+        drawn = view.text(found, width=width)
+        assert drawn.startswith(f"{pipeline.name}: proven"[:40])
+    assert "<svg" in found.svg()
+    assert all(role.name in view.text(pipeline) for role in pipeline.roles)
+
+
+def test_the_drawing_of_a_hang_marks_the_waits_that_never_pass():
+    drawn = view.text(ts.simulate(changed(ring(), (0, 0, 1), bytes=16)), width=120)
+    assert "full[0]!" in drawn
+    assert "nothing: it never passes" in drawn
+    assert "The way into it" in drawn
+
+
+def test_the_command(tmp_path, capsys):
+    assert run(["pipeline", "128x64", "bf16", "--stages", "2"]) == 0
+    assert capsys.readouterr().out.startswith("128x64 bfloat16, 2 stages: proven\n")
+    assert run(["pipeline", "128x64", "bf16", "--stages", "2", "--describe"]) == 0
+    path = tmp_path / "kernel.json"
+    path.write_text(capsys.readouterr().out.replace('"bytes": 16384', '"bytes": 16000', 2))
+    assert run(["pipeline", str(path)]) == 1
+    assert "the copies bring 16384: it never ends" in " ".join(capsys.readouterr().out.split())
+    for arguments in (["nothing.toml"], ["128x64", "bf17"], ["128", "bf16"], [str(path), "--block", "3"]):
+        assert run(["pipeline", *arguments]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["ring of three, seven steps", "two consumers", "multicast", "ldmatrix", "cp.async", "stores", "tcgen05"]
+)
+def test_long_loops_proven_by_a_round_equal_the_whole_run(name, monkeypatch):
+    data = RIGHT[name]()
+    for role in data["roles"]:
+        for step in role["steps"]:
+            if "loop" in step and "start" not in step:
+                steps, step["count"] = step["count"], 611
+        for step in role["steps"]:
+            if "start" in step:
+                step["start"] = 611
+    assert steps < 611
+    quick = ts.simulate(data)
+    monkeypatch.setattr(simulation, "shortened", lambda _: None)
+    whole = ts.simulate(data)
+    assert (quick.verdict, quick.actions, quick.barriers) == (whole.verdict, whole.actions, whole.barriers)
+    assert (quick.verdict, quick.aliasing, quick.warnings) == ("proven", (), ())
+
+
+@pytest.mark.parametrize(
+    ("expression", "period"),
+    [
+        ("i % 4", 4),
+        ("(i / 4) % 2", 8),
+        ("i % 6 ^ 1", 6),
+        ("0", 1),
+        ("i", None),
+        ("i * (rank + 1) % 7", 7),
+        ("i * i % 12", 6),
+    ],
+)
+def test_the_period_of_a_loop(expression, period):
+    data = ring() | {"barriers": {"full": {"count": 1, "stages": 12}, "empty": {"count": 1, "stages": 12}}}
+    for role in data["roles"]:
+        role["steps"] = [{"loop": "i", "count": 1000, "steps": [{"wait": f"full[{expression}]", "parity": 0}]}]
+    short = shortened(Pipeline.from_dict(data))
+    assert (short and short.period) == period
+
+
+def test_a_mistake_late_in_a_long_loop_is_found():
+    data = ring(steps=5000)
+    data["roles"][0]["steps"][0]["steps"][1]["bytes"] = "5120 + (i == 4321)"
+    found = ts.simulate(data).mistake
+    assert found.found == "full[1], phase 2160 expects 5121 bytes, the copies bring 5120"
