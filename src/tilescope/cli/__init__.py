@@ -39,6 +39,7 @@ COMMANDS = {
     "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
+    "verify": ("verify:verify", "Hold tilescope's answers against the GPU of this machine."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
