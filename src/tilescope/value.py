@@ -29,7 +29,7 @@ from tilescope.errors import RuleError, Violation, broken, missing_fields, print
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _HOMES = (
     "layout", "tensor_map", "tma", "mma.agreement", "mma.readings", "mma.tcgen05_loop", "mma.wgmma_loop",
-    "smem.search", "smem.report", "notation", "planner", "gpu.verification", "cli.topics",
+    "smem.search", "smem.report", "notation", "planner", "gpu.benchmark", "gpu.verification", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _ROOMS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400

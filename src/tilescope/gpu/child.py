@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,29 @@ def main() -> None:
         _say(answers, {"missing": f"This needs the package {error.name}: pip install 'tilescope[gpu]'."})
         return
     _say(answers, {"ready": device.facts()})
-    from tilescope.gpu.suite_table import suite_named
-
     for line in sys.stdin.buffer:
         question = json.loads(line)
         try:
-            results = suite_named(question["suite"]).run(device, question["cases"])
+            if "suite" not in question:
+                _say(answers, {"sms": device.multiprocessors(), "clock_mhz": device.clock_mhz()})
+                continue
+            results = _runner(question["suite"])(device, question["cases"])
             device.free()
         except CudaError as error:
             _say(answers, {"error": error.code})
             os._exit(0)  # clearing up a spent context may hang
         _say(answers, {"results": [base64.b64encode(result).decode() for result in results]})
+
+
+def _runner(name: str) -> Callable[[Any, list[Any]], list[bytes]]:
+    """What runs the cases of a suite; those of "streams" are measured."""
+    if name == "streams":
+        from tilescope.gpu.streaming import run
+
+        return run
+    from tilescope.gpu.suite_table import suite_named
+
+    return suite_named(name).run
 
 
 class _Cubins(dict[str, bytes]):

@@ -38,7 +38,7 @@ class Device:
 
     def __init__(self, cubins: Mapping[str, bytes] | None = None) -> None:
         self._driver = _driver()
-        number = _found(self._driver.cuDeviceGet(0))
+        number = self._number = _found(self._driver.cuDeviceGet(0))
         self._context = _found(self._driver.cuDevicePrimaryCtxRetain(number))
         _found(self._driver.cuCtxSetCurrent(self._context))
         attribute = self._driver.CUdevice_attribute
@@ -123,15 +123,43 @@ class Device:
 
     def launch(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> None:
         """Run a kernel, "copies:to_shared" such, and wait for it; addresses are ints, numbers numpy scalars."""
+        self._start(place, values, blocks, threads, smem_bytes)
+        self.finish()
+
+    def _start(self, place: str, values: Sequence[Any], blocks: int, threads: int, smem_bytes: int) -> None:
         function = self._function(place, smem_bytes)
         held = [np.atleast_1d(np.uint64(value) if isinstance(value, int) else value) for value in values]
         pointers = np.array([each.ctypes.data for each in held], np.uint64)
         _found(
-            self._driver.cuLaunchKernel(
-                function, blocks, 1, 1, threads, 1, 1, smem_bytes, 0, pointers.ctypes.data, 0
-            )
-        )  # fmt: skip
-        self.finish()
+            self._driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, smem_bytes, 0, pointers.ctypes.data, 0)
+        )
+
+    def seconds(
+        self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0, repeats: int = 5
+    ) -> float:
+        """The median time of a kernel, after one launch that is not counted."""
+        self.launch(place, *values, blocks=blocks, threads=threads, smem_bytes=smem_bytes)
+        start, end = (_found(self._driver.cuEventCreate(0)) for _ in range(2))
+        times = []
+        for _ in range(repeats):
+            _found(self._driver.cuEventRecord(start, 0))
+            self._start(place, values, blocks, threads, smem_bytes)
+            _found(self._driver.cuEventRecord(end, 0))
+            _found(self._driver.cuEventSynchronize(end))
+            times.append(_found(self._driver.cuEventElapsedTime(start, end)) / 1e3)
+        for event in (start, end):
+            self._driver.cuEventDestroy(event)
+        return float(np.median(times))
+
+    def multiprocessors(self) -> int:
+        """How many SMs the card has."""
+        attribute = self._driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number)))
+
+    def clock_mhz(self) -> int:
+        """The highest clock of the SMs."""
+        attribute = self._driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number))) // 1000
 
     def finish(self) -> None:
         """Wait for the card; a fault is raised here."""

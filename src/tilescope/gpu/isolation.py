@@ -26,7 +26,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import tilescope
 from tilescope.errors import DeviceError
 from tilescope.gpu.suite import Case, Outcome
 
@@ -164,7 +163,7 @@ def greeted(child: Child) -> dict[str, str]:
 
 def _environment() -> dict[str, str]:
     """The caller's environment, in which the child finds this very tilescope: a checkout need not be installed."""
-    home = str(Path(tilescope.__file__).parent.parent)
+    home = str(Path(__file__).parents[2])
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 

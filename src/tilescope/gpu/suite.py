@@ -71,6 +71,8 @@ def bytes_differ(found: bytes, expected: bytes, where: str = "shared memory") ->
     length = max(len(found), len(expected))
     one, other = (np.frombuffer(each.ljust(length, b"\xee"), np.uint8) for each in (found, expected))
     wrong = np.flatnonzero(one != other)
+    if not wrong.size:
+        return f"the bytes of {where} are equal, the span of them that was written is not"
     place = int(wrong[0])
     counted = "1 byte" if len(wrong) == 1 else f"{len(wrong)} bytes"
     verb, first = ("differs", "at") if len(wrong) == 1 else ("differ", "first at")

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import IllegalInstructionError
+from tilescope.errors import RuleError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite
@@ -29,7 +29,7 @@ from tilescope.tensor_map import REDUCTIONS
 from tilescope.tma import load
 
 _DONE = b"done"
-_MISALIGNED = "error 716"
+_ILLEGAL, _MISALIGNED = "error 715", "error 716"
 _TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and row.bits >= 8]
 
 
@@ -70,9 +70,9 @@ def _predict(case: Case) -> Outcome:
         else:
             smem = np.zeros(IMAGE_BYTES, np.uint8)
             load(map_of(case), pool()[case["source"] :], case["coords"], smem=smem, smem_address=case["smem"])
-    except IllegalInstructionError as fault:
-        rules = {each.rule for each in fault.violations}
-        return Outcome(ended=_MISALIGNED if rules == {"smem-address"} else "error 715")
+    except RuleError as refused:
+        rules = {each.rule for each in refused.violations}
+        return Outcome(ended=_MISALIGNED if rules == {"smem-address"} else _ILLEGAL)  # of both, the chip says 715
     return Outcome(_DONE)
 
 
