@@ -72,7 +72,7 @@ def test_no_child_outlives_its_work(tmp_path, monkeypatch):
 
 
 def test_a_machine_without_a_card_says_so_in_one_sentence():
-    with Child((sys.executable, "-c", "print('{\"missing\": \"There is no card.\"}')")) as child:
+    with Child((sys.executable, "-c", 'print(\'{"missing": "There is no card."}\')')) as child:
         with pytest.raises(DeviceError, match=r"^There is no card\.$"):
             greeted(child)
 

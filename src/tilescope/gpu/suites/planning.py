@@ -61,8 +61,9 @@ def _candidates(
     tile: tuple[int, int], data_type: str, major: Any, consumer: Any, arch: Any, fold: bool
 ) -> tuple[Plan, ...]:  # fmt: skip
     """The plans of a problem: planning takes far longer than a copy, so a problem is planned once."""
+    options = {} if consumer is None else {"consumer": consumer}
     try:
-        return plan(tile, data_type, major=major, consumer=consumer, arch=arch, fold=fold).candidates
+        return plan(tile, data_type, major=major, arch=arch, fold=fold, **options).candidates
     except RuleError:
         return ()
 

@@ -140,7 +140,7 @@ def _cycles(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
         "accesses:timed_accesses", device.upload(np.array([_OPS.index(case["op"]) for case in cases], np.int32)),
         device.upload(np.array([case["lanes"] for case in cases], np.int32)),
         device.upload(np.array([case["active"] for case in cases], np.uint32)), cycles, device.allocate(4),
-        blocks=len(cases), threads=32 * _WARPS, smem_bytes=200 * 1024,
+        np.uint32(0), blocks=len(cases), threads=32 * _WARPS, smem_bytes=200 * 1024,
     )  # fmt: skip
     least: npt.NDArray[np.float64] = device.download(cycles, (len(cases), _TRIES), "<u4").min(axis=1)
     return least / (_TIMES * _WARPS)
