@@ -78,6 +78,8 @@ def test_a_machine_without_a_card_says_so_in_one_sentence():
 
 
 def test_a_child_that_cannot_start_is_reported_with_its_last_line():
-    with Child((sys.executable, "-c", "raise ImportError('no cuda here')")) as child:
-        with pytest.raises(DeviceError, match="no cuda here"):
-            greeted(child)
+    with (
+        Child((sys.executable, "-c", "raise ImportError('no cuda here')")) as child,
+        pytest.raises(DeviceError, match="no cuda here"),
+    ):
+        greeted(child)

@@ -40,6 +40,7 @@ COMMANDS = {
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "verify": ("verify:verify", "Hold tilescope's answers against the GPU of this machine."),
+    "bench": ("bench:bench", "Measure how fast the GPU of this machine moves tiles."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

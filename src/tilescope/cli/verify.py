@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from tilescope.cli.options import output_file, output_options
 from tilescope.cli.output import Output
+from tilescope.cli.progress import progress_bars
 from tilescope.gpu.capture import Capture
 from tilescope.gpu.suite_table import SUITE_NAMES
-from tilescope.gpu.verification import Progress, replay
+from tilescope.gpu.verification import replay
 from tilescope.gpu.verification import verify as verified
 from tilescope.gpu.verification_view import draw_verification
 
@@ -42,7 +40,7 @@ def verify(
     """  # noqa: D301  \b keeps the lines below it apart
     if capture is not None and (suites or count or save):
         raise click.UsageError("--replay checks a whole capture; leave the other options out.")
-    with _progress() as progress:
+    with progress_bars() as progress:
         if capture is not None:
             verification = replay(Capture.read(capture), progress)
         else:
@@ -51,23 +49,3 @@ def verify(
                 made.save(save)
     output.show(verification, draw_verification(verification))
     return 0 if verification.agrees else 1
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A bar for every suite on stderr, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-
-    with Bars(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, object] = {}
-
-        def show(suite: str, done: int, total: int) -> None:
-            if suite not in tasks:
-                tasks[suite] = bars.add_task(suite, total=total)
-            bars.update(tasks[suite], completed=done)  # type: ignore[arg-type]
-
-        yield show

@@ -23,6 +23,7 @@ from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
 from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, matrix_dims, moved_bytes, stream
 from tilescope.gpu.suite import Case
 from tilescope.planner import Plan, plan
+from tilescope.planner.bandwidth import BEST_GB_PER_S
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 
@@ -116,7 +117,7 @@ class _Measure:
     def __call__(self, topic: str, cases: Sequence[Case]) -> list[float]:
         batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
         rates: list[float] = []
-        for outcomes in Workers("streams", self._folder).outcomes(batches, _SECONDS_AT_MOST):
+        for outcomes in Workers("streams", self._folder, COMMAND).outcomes(batches, _SECONDS_AT_MOST):
             for outcome in outcomes:
                 if outcome.ended:
                     raise DeviceError(f"A measurement failed ({outcome.ended}): {cases[len(rates)]}.")
@@ -148,7 +149,7 @@ def _boxes_of(
     return stream(tensor_map, places, (64, tile_rows), direction=direction, stage_bytes=128 * tile_rows, **options)
 
 
-_FULL = {"stages": 3, "warps": 4, "blocks_per_sm": 2}  # 192 KiB in flight of tiles of 8 KiB
+_FULL: dict[str, Any] = {"stages": 3, "warps": 4, "blocks_per_sm": 2}  # 192 KiB in flight of tiles of 8 KiB
 
 
 def _loads(sms: int) -> list[Setting]:
@@ -238,13 +239,19 @@ def _plan_order(measure: _Measure, tiles: int, seed: int, arch: Any) -> PlanOrde
         pairs += len(differing)
         in_order += sum(one > other for one, other in differing)
         for candidate, rate in zip(candidates, found, strict=True):
-            if candidate.costs.gb_per_s is not None:
+            if (named := _predicted(candidate)) is not None:
                 predicted += 1
-                predicted_good += abs(candidate.costs.gb_per_s - rate) <= _PREDICTED_WITHIN * rate
+                predicted_good += abs(named - rate) <= _PREDICTED_WITHIN * rate
     return PlanOrder(
         tiles=tiles, candidates=len(cases), first_choice_good=good, pairs=pairs, pairs_in_order=in_order,
         predicted=predicted, predicted_good=predicted_good, misses=tuple(misses),
     )  # fmt: skip
+
+
+def _predicted(candidate: Plan) -> float | None:
+    """The rate in GB/s that the planner names for a candidate."""
+    share = candidate.costs.bandwidth_share
+    return None if share is None else share * BEST_GB_PER_S["load"]
 
 
 def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
@@ -254,11 +261,11 @@ def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
         size = DataType.named(data_type).bits // 8
         tile = (8 * random.randint(1, 32), 32 // size * random.randint(1, 16))
         major: Any = random.choice(("K", "MN")) if size == 2 else "K"
-        consumer = None if size == 4 else random.choice((None, "ldmatrix")) if size == 2 else None
+        options: dict[str, Any] = random.choice(({}, {"consumer": "ldmatrix"})) if size == 2 else {}
         if tile[0] * tile[1] * size > 48 * _KIB:
             continue
         try:
-            report = plan(tile, data_type, major=major, consumer=consumer, arch=arch)
+            report = plan(tile, data_type, major=major, arch=arch, **options)
         except RuleError:
             continue
         usable = tuple(each for each in report.candidates if each.copies and each.tma_instructions <= MOST_BOXES)

@@ -49,8 +49,9 @@ def moved_bytes(case: Case) -> int:
     if "plain" in case:
         return MATRIX_BYTES
     found = read_map(case["map"])
-    tiles = (found.dims[0] // case["tile"][0]) * (found.dims[1] // case["tile"][1])
-    return tiles * len(case["boxes"]) * found.transaction_bytes
+    tiles: int = (found.dims[0] // case["tile"][0]) * (found.dims[1] // case["tile"][1])
+    boxes: list[Any] = case["boxes"]
+    return tiles * len(boxes) * found.transaction_bytes
 
 
 def run(device: Device, cases: list[Case]) -> list[bytes]:

@@ -127,7 +127,7 @@ def _compile(suite: Suite, arch: str, folder: Path) -> None:
 def _outcomes(suite: Suite, cases: Sequence[Case], folder: Path, progress: Progress | None) -> Iterator[Outcome]:
     batches = [cases[first : first + suite.together] for first in range(0, len(cases), suite.together)]
     done = 0
-    for outcomes in Workers(suite.name, folder).outcomes(batches, suite.seconds_at_most, suite.children):
+    for outcomes in Workers(suite.name, folder, COMMAND).outcomes(batches, suite.seconds_at_most, suite.children):
         yield from outcomes
         done += len(outcomes)
         if progress is not None:

@@ -26,6 +26,7 @@ _KINDS = {"tensor_map": 0, "im2col_map": 1}
 BULK = 2
 _COPY_FIELDS = 16
 _THREADS = 256
+_PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
 
 
 def drawn_map(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> TensorMap:
@@ -45,11 +46,11 @@ def _tiled(random: random.Random, arch: str, data_type: str | None, dense: bool)
     sliced = Interleave.named(interleave).slice_bytes or 0
     swizzle = "32B" if sliced == 32 else random.choice(_swizzles(arch))
     size_bits = row.bits
-    quantum = max(1, 128 // row.smem_bits) if row.bits >= 8 else 128
+    quantum = max(1, 128 // row.smem_bits) if row.bits >= 8 else _PACKED_ELEMENTS
     widest = (Swizzle.named(swizzle).span_bytes or 256) * 8 // row.smem_bits
     box = [quantum * random.randint(1, max(1, min(256, widest) // quantum))]
     box += [random.randint(1, 2 ** random.randint(0, 5)) for _ in range(rank - 1)]
-    dims = [random.randint(1, 2 * box[0]) if row.bits >= 8 else 128 * random.randint(1, 3)]
+    dims = [random.randint(1, 2 * box[0]) if row.bits >= 8 else _PACKED_ELEMENTS * random.randint(1, 3)]
     dims += [random.randint(1, 9) for _ in range(rank - 1)]
     if sliced:
         box = [random.randint(1, 24) * (sliced * 8 // size_bits), *(random.randint(1, 5) for _ in range(rank - 1))]
@@ -117,7 +118,8 @@ def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
 
 def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool = True) -> tuple[int, ...]:
     """Coordinates in and around the tensor that the instruction takes."""
-    quantum = 1 if tensor_map.interleave.slice_bytes else max(1, 128 // tensor_map.data_type.bits)
+    bits = tensor_map.data_type.bits
+    quantum = 1 if tensor_map.interleave.slice_bytes else _PACKED_ELEMENTS if bits < 8 else max(1, 128 // bits)
     lowest = -2 if negative else 0
 
     def near(extent: int) -> int:
