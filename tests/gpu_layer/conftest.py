@@ -14,7 +14,7 @@ def predicting(monkeypatch):
     def stand_in(*arguments):
         for module in (verification, benchmark):
             monkeypatch.setattr(module, "COMMAND", (*CHILD, *arguments))
-            monkeypatch.setattr(module, "compiled", lambda name, target: b"")
+            monkeypatch.setattr(module, "compiled", lambda *_: b"")
 
     stand_in()
     return stand_in

@@ -21,7 +21,8 @@ def test_every_setting_fits_an_sm_and_moves_the_whole_matrix(topic):
         assert moved_bytes(case) == 1 << 29, (table, setting)
 
 
-def test_rates_and_the_planners_order_are_drawn_and_lead_back(predicting, capsys):
+@pytest.mark.usefixtures("predicting")
+def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     assert run(["bench", "plain", "stores", "plans", "--tiles", "3", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {rate["gb_per_s"] for rate in printed["rates"]} == {4000.0}

@@ -71,15 +71,13 @@ def test_no_child_outlives_its_work(tmp_path, monkeypatch):
     assert all(process.poll() is not None for process in started)
 
 
-def test_a_machine_without_a_card_says_so_in_one_sentence():
-    with Child((sys.executable, "-c", 'print(\'{"missing": "There is no card."}\')')) as child:
-        with pytest.raises(DeviceError, match=r"^There is no card\.$"):
-            greeted(child)
-
-
-def test_a_child_that_cannot_start_is_reported_with_its_last_line():
-    with (
-        Child((sys.executable, "-c", "raise ImportError('no cuda here')")) as child,
-        pytest.raises(DeviceError, match="no cuda here"),
-    ):
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ('print(\'{"missing": "There is no card."}\')', r"^There is no card\.$"),
+        ("raise ImportError('no cuda here')", "no cuda here"),
+    ],
+)
+def test_a_child_without_a_card_is_told_in_one_sentence(program, sentence):
+    with Child((sys.executable, "-c", program)) as child, pytest.raises(DeviceError, match=sentence):
         greeted(child)
