@@ -109,7 +109,8 @@ def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path,
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_links_point_at_files_that_exist(page):
-    links = ["".join(groups) for groups in LINK.findall(page.read_text("utf-8"))]
+    prose = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)  # smem_ptr[16b](unset) is no link
+    links = ["".join(groups) for groups in LINK.findall(prose)]
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 

@@ -16,8 +16,13 @@ PACKAGE = Path(tilescope.__file__).parent
 ORDER = (
     "errors",
     "value",
+    "rule",
+    "reading",
+    "bits",
     "arch",
+    "card",
     "data_type",
+    "card",
     "swizzle",
     "layout",
     "tensor_map",

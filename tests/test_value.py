@@ -1,5 +1,6 @@
 """Results are values: they compare, hash, and travel through JSON and pickle; strange data is refused."""
 
+import contextlib
 import copy
 import json
 import pickle
@@ -18,8 +19,9 @@ from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, Violation
 from tilescope.layout import Layout
 from tilescope.mma.readings import descriptor_readings
+from tilescope.reading import plain_int
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.value import Row, Value, array_field, hex_field, plain_int, read_only, row_field
+from tilescope.value import Row, Value, array_field, hex_field, read_only, row_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +398,7 @@ def test_reprs_are_calls_where_they_are_short():
 
 def test_what_is_long_is_cut():
     assert repr(Layout((64, 64), 16, swizzle="128B", start=0x400)) == (
-        "Layout(shape=(64, 64), element_bits=16, atom=(64, 64), swizzle='128B', start=0x400)"
+        'Layout((64, 64), 16, swizzle="128B", start=0x400)'
     )
     shown = repr(sample(table=read_only(np.arange(600).reshape(2, 300)), parts=100 * (SamplePart((7,)),)))
     assert "table=<2 x 300 int64: 0, 1, 2, 3, …>" in shown
@@ -412,3 +414,43 @@ def test_str_is_the_drawing_where_there_is_one():
     assert str(ts.RULES["box-range"]) == ts.RULES["box-range"].text()
     assert str(ARCH["sm_90"]) == repr(ARCH["sm_90"]) == "Arch.named('sm_90')"
     assert str(SWIZZLE["128B"]) == "128B"  # has a __str__ of its own
+
+
+ARRAYS = (np.zeros(2), np.arange(3), np.zeros((2, 2), "U3"), [np.zeros(2), np.zeros(2)])
+HOLDERS = (
+    ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B"),
+    ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B"),
+    ts.InstructionDescriptor("f16", 128, 256, a_type="f16"),
+    ts.inspect_descriptor(0x4000004000010040),
+    ts.Violation("rank", "error", "dims", "0", "1 to 5", "Give 1."),
+    ts.SWIZZLE["128B"],
+)
+
+
+@pytest.mark.parametrize("value", HOLDERS, ids=lambda value: value.kind)
+def test_an_array_in_place_of_a_field_is_taken_or_refused(value):
+    """Never numpy's ValueError about the truth of an array."""
+    plain = value.to_dict()
+    for name in plain:
+        for array in ARRAYS:
+            for kind in (Value, type(value)):
+                with contextlib.suppress(ts.RuleError):
+                    kind.from_dict(plain | {name: array})
+
+
+@pytest.mark.parametrize("name", HOLDERS[0].readers)
+def test_an_array_as_a_field_to_replace_is_taken_or_refused(name):
+    for array in ARRAYS:
+        for change in (HOLDERS[0].replace, HOLDERS[0].with_fields):
+            with contextlib.suppress(ts.RuleError):
+                change(**{name: array})
+
+
+def test_a_row_of_a_table_equals_its_own_name():
+    tensor_map = HOLDERS[0].with_fields(swizzle="none")
+    assert tensor_map.swizzle == "none"
+    assert tensor_map.swizzle != "128B"
+    assert "bfloat16" == tensor_map.data_type  # noqa: SIM300  either way round
+    assert hash(tensor_map.arch) == hash("sm_90")
+    assert {"sm_90": 1}[tensor_map.arch] == 1
+    assert ts.SWIZZLE["none"] != ts.Swizzle.xor(3, 4, 3)

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
+    from tilescope.bits import Inspection
+    from tilescope.card import CARD, Card
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.errors import (
         DeviceError,
+        FaultError,
         IllegalInstructionError,
+        LaunchFailureError,
+        MisalignedAddressError,
         PlanError,
         RuleError,
         TensorMapError,
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     )
     from tilescope.layout import Layout
     from tilescope.mma.agreement import Agreement, compatible
-    from tilescope.mma.canonical import CanonicalLayout, OperandTile, canonical_layout
+    from tilescope.mma.canonical import CanonicalLayout, canonical_layout
     from tilescope.mma.descriptor_word import inspect_descriptor
     from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import Fragment, fragment
@@ -35,8 +40,9 @@ if TYPE_CHECKING:
     from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
     from tilescope.mma.wgmma import WgmmaDescriptor
     from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
-    from tilescope.notation import NOTATION, Conversion, SharedLayout, convert_layout, parse_layout, spell_layout
-    from tilescope.planner import GemmPlan, Plan, PlanReport, plan, plan_gemm
+    from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
+    from tilescope.planner import Problem, plan, plan_gemm
+    from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
@@ -45,11 +51,8 @@ if TYPE_CHECKING:
     from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
-        RULES,
         Im2colMap,
         Im2colWideMap,
-        Inspection,
-        Rule,
         TensorMap,
         decode_tensor_map,
         inspect_tensor_map,
@@ -78,6 +81,8 @@ _MODULE = {
     "bank_report": "smem.report",
     "canonical_layout": "mma.canonical",
     "CanonicalLayout": "mma.canonical",
+    "CARD": "card",
+    "Card": "card",
     "compatible": "mma.agreement",
     "Conversion": "notation",
     "convert_layout": "notation",
@@ -87,11 +92,11 @@ _MODULE = {
     "descriptor_readings": "mma.readings",
     "DeviceError": "errors",
     "emulate_mma": "mma.emulation",
+    "FaultError": "errors",
     "find_layouts": "smem.search",
     "Fragment": "mma.fragment",
     "fragment": "mma.fragment",
     "gather4": "tma",
-    "GemmPlan": "planner",
     "Identification": "tma",
     "identify": "tma",
     "IllegalInstructionError": "errors",
@@ -99,26 +104,25 @@ _MODULE = {
     "Im2colWideMap": "tensor_map",
     "inspect_descriptor": "mma.descriptor_word",
     "inspect_tensor_map": "tensor_map",
-    "Inspection": "tensor_map",
+    "Inspection": "bits",
     "InstructionDescriptor": "mma.instruction_descriptor",
+    "LaunchFailureError": "errors",
     "Layout": "layout",
     "ldmatrix": "mma.ldmatrix",
     "load": "tma",
     "load_multicast": "tma",
     "load_tiles": "tma",
+    "MisalignedAddressError": "errors",
     "NOTATION": "notation",
-    "OperandTile": "mma.canonical",
     "parse_layout": "notation",
-    "Plan": "planner",
     "plan": "planner",
     "plan_gemm": "planner",
     "PlanError": "errors",
-    "PlanReport": "planner",
-    "Rule": "tensor_map",
+    "Problem": "planner",
+    "Rule": "rule",
     "RuleError": "errors",
-    "RULES": "tensor_map",
+    "RULES": "rule",
     "scatter4": "tma",
-    "SharedLayout": "notation",
     "SMEM_OP": "smem.op",
     "SmemOp": "smem.op",
     "spell_layout": "notation",
@@ -145,6 +149,7 @@ _MODULE = {
 
 __all__ = [
     "ARCH",
+    "CARD",
     "DATA_TYPE",
     "NOTATION",
     "RULES",
@@ -154,25 +159,25 @@ __all__ = [
     "Agreement",
     "Arch",
     "CanonicalLayout",
+    "Card",
     "Conversion",
     "DataType",
     "DeviceError",
+    "FaultError",
     "Fragment",
-    "GemmPlan",
     "Identification",
     "IllegalInstructionError",
     "Im2colMap",
     "Im2colWideMap",
     "Inspection",
     "InstructionDescriptor",
+    "LaunchFailureError",
     "Layout",
-    "OperandTile",
-    "Plan",
+    "MisalignedAddressError",
     "PlanError",
-    "PlanReport",
+    "Problem",
     "Rule",
     "RuleError",
-    "SharedLayout",
     "SmemOp",
     "Swizzle",
     "Tcgen05Descriptor",

@@ -17,10 +17,12 @@ from types import MappingProxyType
 from typing import Literal
 
 from tilescope.errors import RuleError, unknown_name
+from tilescope.rule import Basis
 from tilescope.value import Row
 
+__all__ = ["ARCH", "KIB", "Arch", "ArchName", "Basis", "architectures_with"]
+
 ArchName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
-Basis = Literal["measured", "documented"]
 KIB = 1024
 
 # fmt: off

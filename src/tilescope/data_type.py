@@ -20,7 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import RuleError, broken, unknown_name
+from tilescope.errors import RuleError, unknown_name
+from tilescope.rule import rule
 from tilescope.value import Row
 
 TmaTypeName = Literal[
@@ -30,6 +31,16 @@ TmaTypeName = Literal[
 DataTypeName = Literal[
     TmaTypeName, "int8", "int16", "e4m3", "e5m2", "ue8m0", "e2m3", "e3m2", "e2m1", "int4", "uint4", "b1"
 ]
+
+ARRAY_TYPE = rule(
+    "array-type",
+    "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
+    source="cuda.h, CUtensorMapDataType",
+    basis="measured",
+    subjects=("array",),
+    passing={"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)},
+    failing={"array": {"shape": (128, 64), "typestr": "<c8"}, "box_shape": (64, 64)},
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +100,8 @@ class DataType(Row):
         ('bfloat16', 'float32')
         """
         if self.numpy_name is None:
-            raise broken(
-                "array-type", "data_type", f"data type {self.name}", "no numpy or ml_dtypes type holds one such element",
+            raise ARRAY_TYPE.error(
+                "data_type", f"data type {self.name}", "no numpy or ml_dtypes type holds one such element",
                 "Hold the packed bytes as uint8.",
             )  # fmt: skip
         try:
@@ -107,11 +118,11 @@ def _from_array_type(given: object) -> DataType | None:
         return _BY_NAME.get(str(given).removeprefix("torch."))
     try:
         dtype = np.dtype(given)  # type: ignore[call-overload]
-    except Exception:  # noqa: BLE001  numpy looks at `given`, which may raise whatever it likes
+    except (TypeError, ValueError):
         return None
     if dtype.str.startswith(">"):
-        raise broken(
-            "array-type", "data_type", f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian",
+        raise ARRAY_TYPE.error(
+            "data_type", f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian",
             f'Use array.astype("<{dtype.str[1:]}"), or array.view("u1") to move the bytes as they are.',
         )  # fmt: skip
     return None if given is None else _BY_NAME.get(dtype.name)

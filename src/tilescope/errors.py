@@ -9,7 +9,10 @@ Exceptions carry all violations of a call at once, so that one run names every m
     TilescopeError
     ├── RuleError (also a ValueError)         .violations
     │   ├── TensorMapError                    the driver would answer INVALID_VALUE
-    │   ├── IllegalInstructionError           the map is fine, this use of it kills the context
+    │   ├── FaultError                        .code: the driver takes it, and the chip kills the context
+    │   │   ├── IllegalInstructionError       715
+    │   │   ├── MisalignedAddressError        716
+    │   │   └── LaunchFailureError            719
     │   └── PlanError                         no candidate is left
     └── DeviceError (also a RuntimeError)     the card, the driver or a package is missing
 """
@@ -23,6 +26,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 Severity = Literal["error", "warning", "note"]
+_NAMES_LISTED = 40  # of a table
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class Violation:
     """One broken rule: its name, the value that broke it, the limit, and the nearest thing that works.
 
     `severity` is "error" (the hardware or driver refuses), "warning" (accepted, but wrong or forbidden
-    by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does; sequences in it
-    are tuples.
+    by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does; `values` holds the
+    numbers that the sentences are made of, by name. Sequences in both are tuples.
 
     >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Give 1 to 5 dims."))
     rank: 0 dimensions; a tiled map has 1 to 5. Give 1 to 5 dims.
@@ -46,10 +51,13 @@ class Violation:
     limit: str
     fix: str
     change: Mapping[str, Any] | None = field(default=None, hash=False)
+    values: Mapping[str, Any] = field(default_factory=lambda: NO_VALUES, hash=False)
 
     def __post_init__(self) -> None:
         if self.change is not None:
             object.__setattr__(self, "change", _frozen(self.change))
+        if self.values:
+            object.__setattr__(self, "values", _frozen(self.values))
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.found}; {self.limit}. {self.fix}"
@@ -69,22 +77,25 @@ class Violation:
             "limit": self.limit,
             "fix": self.fix,
             "change": _plain(self.change),
+            "values": _plain(self.values),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
         given = dict(data) if isinstance(data, Mapping) else {}
-        if (kind := given.pop("kind", cls.kind)) != cls.kind:
+        kind = given.pop("kind", cls.kind)
+        if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
         known = [each.name for each in fields(cls)]
         if strange := [name for name in given if name not in known]:
             raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
-        if missing := [name for name in known[:-1] if name not in given]:
+        if missing := [name for name in known[:-2] if name not in given]:
             raise missing_fields("violation", missing)
-        if not isinstance(given.get("change"), Mapping | None):
-            found = printed(given["change"])
-            raise broken("change", "change", found, "arguments by name, or None", "Give what to_dict() gave.")
+        for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
+            if given.get(name) is not None and not isinstance(given[name], Mapping):
+                raise RuleError([argument_type(name, given[name], wanted, "Give what to_dict() gave.")])
+        given["values"] = {} if given.get("values") is None else given["values"]
         return cls(**given)
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
@@ -141,12 +152,71 @@ class TensorMapError(RuleError):
     """
 
 
-class IllegalInstructionError(RuleError):
-    """A use of a sound tensor map that the chip answers with an illegal instruction.
+class FaultError(RuleError):
+    """A use of a sound tensor map that faults on the chip and kills the CUDA context; `.code` is CUDA's error number.
 
-    >>> issubclass(IllegalInstructionError, RuleError)  # so it carries `.violations`
-    True
+    >>> [(kind.code, kind.fault) for kind in FAULTS.values()]
+    [(715, 'illegal instruction'), (716, 'misaligned address'), (719, 'unspecified launch failure')]
     """
+
+    code: ClassVar[int]
+    fault: ClassVar[str]  # what CUDA calls the code
+
+    def __str__(self) -> str:
+        return f"{RuleError.__str__(self)}\n{self.answer}"
+
+    @property
+    def answer(self) -> str:
+        """What the chip answers, in a sentence."""
+        return f"The chip answers with error {self.code}, {self.fault}."
+
+
+class IllegalInstructionError(FaultError):
+    """A copy that the chip answers with error 715, illegal instruction.
+
+    >>> import tilescope as ts
+    >>> try:
+    ...     ts.trace(ts.TensorMap("f16", (64, 64), (128,), (64, 8)), (4, 0))
+    ... except ts.IllegalInstructionError as error:
+    ...     print(error)
+    inner-coordinate: coords[0] = 4 elements = 8 bytes; a multiple of 8 elements (16 bytes). Use 0 or 8.
+    The chip answers with error 715, illegal instruction.
+    """
+
+    code: ClassVar[int] = 715
+    fault: ClassVar[str] = "illegal instruction"
+
+
+class MisalignedAddressError(FaultError):
+    """A copy that the chip answers with error 716, misaligned address.
+
+    >>> import tilescope as ts
+    >>> try:
+    ...     ts.trace(ts.TensorMap("f16", (64, 64), (128,), (64, 8)), (0, 0), smem_address=64)
+    ... except ts.MisalignedAddressError as error:
+    ...     print(error)
+    smem-address: smem_address = 0x40; a multiple of 128 bytes. Use 0x0 or 0x80.
+    The chip answers with error 716, misaligned address.
+    """
+
+    code: ClassVar[int] = 716
+    fault: ClassVar[str] = "misaligned address"
+
+
+class LaunchFailureError(FaultError):
+    """A use that the chip answers with error 719, unspecified launch failure.
+
+    >>> LaunchFailureError.code, issubclass(LaunchFailureError, RuleError)  # so it carries `.violations`
+    (719, True)
+    """
+
+    code: ClassVar[int] = 719
+    fault: ClassVar[str] = "unspecified launch failure"
+
+
+FAULTS: dict[int, type[FaultError]] = {
+    kind.code: kind for kind in (IllegalInstructionError, MisalignedAddressError, LaunchFailureError)
+}
 
 
 class PlanError(RuleError):
@@ -170,10 +240,33 @@ def broken(rule: str, argument: str, found: str, limit: str, fix: str) -> RuleEr
     return RuleError([Violation(rule, "error", argument, found, limit, fix)])
 
 
+# The rows of these four rules stand in rule.py, which is made of what stands here.
 def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     """The error for plain data that lacks fields of a value."""
     listed = ", ".join(names)
     return broken("missing-field", "data", f"a {kind} without {listed}", "every field is needed", f"Add {listed}.")
+
+
+def argument_type(argument: str, given: object, wanted: str, fix: str | None = None) -> Violation:
+    """The violation for an argument of the wrong type.
+
+    >>> print(argument_type("rows", 6.5, "an integer"))
+    argument-type: rows = 6.5 (float); rows is an integer. Give an integer.
+    """
+    found = f"{argument} = {printed(given)} ({type(given).__name__})"
+    return Violation("argument-type", "error", argument, found, f"{argument} is {wanted}", fix or f"Give {wanted}.")
+
+
+def argument_range(
+    argument: str, given: object, limit: str, fix: str, change: Mapping[str, Any] | None = None
+) -> Violation:
+    """The violation for an argument of the right type and a value that is not taken.
+
+    >>> print(argument_range("stages", 0, "1 to 1024", "Use 1."))
+    argument-range: stages = 0; 1 to 1024. Use 1.
+    """
+    values = {argument: given} if isinstance(given, int) else {}
+    return Violation("argument-range", "error", argument, f"{argument} = {printed(given)}", limit, fix, change, values)
 
 
 def unknown_name(
@@ -187,6 +280,7 @@ def unknown_name(
     unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
     """
     names = list(known)
+    more = len(names) - _NAMES_LISTED
     shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
     nearest = nearest_name(found, [*names, *spellings]) if isinstance(found, str) else None
     fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
@@ -195,19 +289,37 @@ def unknown_name(
         "error",
         argument,
         f"{what} {shortened(shown, 120)}",
-        "known: " + ", ".join(names),
+        "known: " + ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else ""),
         fix,
         None if nearest is None else {argument: nearest},
     )
 
 
-def in_number(number: int, noun: str) -> str:
-    """So many of something.
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun.
 
-    >>> in_number(1, "stage"), in_number(3, "stage")
-    ('1 stage', '3 stages')
+    >>> counted(1, "stage"), counted(3, "stage"), counted(2, "entry", "entries")
+    ('1 stage', '3 stages', '2 entries')
     """
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def by(extents: Iterable[object]) -> str:
+    """Extents as people write them.
+
+    >>> by((64, 32))
+    '64 x 32'
+    """
+    return " x ".join(map(str, extents))
+
+
+def ceil_div(number: int, divisor: int) -> int:
+    """The quotient rounded up.
+
+    >>> ceil_div(100, 16), ceil_div(96, 16)
+    (7, 6)
+    """
+    return -(-number // divisor)
 
 
 def nearest_name(found: str, known: Iterable[str]) -> str | None:
@@ -218,17 +330,27 @@ def nearest_name(found: str, known: Iterable[str]) -> str | None:
     """
     names = list(known)
     folded = found[:80].casefold()
-    matcher = difflib.SequenceMatcher(b=folded)
+    near = nearest_names(folded, names)
+    within = (name for name in names if folded and (folded in name.casefold() or name.casefold() in folded))
+    return near[0] if near else next(within, None)
 
-    def likeness(name: str) -> tuple[float, int]:
+
+def nearest_names(found: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
+    """The known names that resemble `found` at least half: the best first, then those nearly as near.
+
+    >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
+    ['stride']
+    """
+    matcher = difflib.SequenceMatcher(b=found.casefold())
+    likeness = {}
+    for name in known:
         matcher.set_seq1(name.casefold())
         first = matcher.get_matching_blocks()[0]
-        return matcher.ratio(), first.size if first.a == first.b == 0 else 0
-
-    best = max(names, key=likeness, default=None)
-    if best is not None and likeness(best)[0] >= 0.5:
-        return best
-    return next((name for name in names if folded and (folded in name.casefold() or name.casefold() in folded)), None)
+        likeness[name] = matcher.ratio(), first.size if first.a == first.b == 0 else 0
+    least = max(0.5, max(likeness.values(), default=(0.0, 0))[0] - spread)
+    return sorted(
+        (name for name in likeness if likeness[name][0] >= least), key=lambda name: likeness[name], reverse=True
+    )
 
 
 def shortened(text: str, limit: int = 80) -> str:
@@ -243,12 +365,12 @@ def printed(value: object, limit: int = 80) -> str:
     >>> printed("K-major"), printed(1 << 5000)
     ("'K-major'", 'an integer of 5001 bits')
     """
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
     try:
-        if isinstance(value, int) and value.bit_length() > 256:
-            return f"an integer of {value.bit_length()} bits"
         return shortened(repr(value), limit)
-    except Exception:  # noqa: BLE001  the __class__ or repr of a foreign object may raise whatever it likes
-        return "an object that cannot be printed"
+    except ValueError:  # such an integer inside a sequence
+        return f"a {type(value).__name__} that cannot be printed"
 
 
 def printed_hex(value: int) -> str:

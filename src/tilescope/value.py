@@ -13,17 +13,15 @@ Addresses and descriptor words become hexadecimal strings, because JavaScript ro
 from __future__ import annotations
 
 import inspect
-import itertools
-import operator
 import re
-from collections.abc import Callable, Container, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, broken, missing_fields, printed, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, broken, by, missing_fields, shortened, unknown_name
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
@@ -55,63 +53,6 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array with its write flag cleared, as results hold them."""
     array.flags.writeable = False
     return array
-
-
-def plain_int(given: object) -> int | None:
-    """The int that `given` stands for, numpy's integers included; None for anything else, and for a bool.
-
-    >>> plain_int(np.uint8(7)), plain_int(7.0), plain_int(True)
-    (7, None, None)
-    """
-    if isinstance(given, bool):
-        return None
-    try:
-        return operator.index(given)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001  __index__ of a foreign object may raise whatever it likes
-        return None
-
-
-def entries(given: object, most: int) -> list[Any] | None:
-    """What a sequence lists, the first `most` entries of it; None for text, for what has no order, and for no sequence.
-
-    >>> entries((64, 8), 5), entries(range(1000), 3), entries({64, 8}, 5), entries("64", 5), entries(64, 5)
-    ([64, 8], [0, 1, 2], None, None, None)
-    """
-    if type(given) is tuple or type(given) is list:  # nearly always, and quick
-        return list(given[:most])
-    try:
-        if isinstance(given, str | bytes | bytearray | memoryview | Set | Mapping):
-            return None
-        return list(itertools.islice(given, most))  # type: ignore[call-overload]
-    except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
-        return None
-
-
-def integer_array(given: object) -> np.ndarray[Any, Any] | None:
-    """The array of integers that `given` is or lists; None for anything else, buffers of bytes and booleans too.
-
-    >>> integer_array([[1, 2]]), integer_array([0.5]), integer_array(b"ab"), integer_array([True])
-    (array([[1, 2]]), None, None, None)
-    """
-    try:
-        if isinstance(given, bytes | bytearray | memoryview):
-            return None
-        array = np.asarray(given)
-    except Exception:  # noqa: BLE001  __array__ or __iter__ of a foreign object may raise whatever it likes
-        return None
-    if array.size == 0 and isinstance(given, list | tuple):
-        return array.astype(np.int64)  # numpy takes an empty list for one of floats
-    return array if array.dtype.kind in "iu" else None
-
-
-def is_one_of(given: object, known: Container[Any]) -> bool:
-    """Whether `given` is one of these names or integers; whatever else it is, it is not compared with them.
-
-    >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
-    (True, True, False)
-    """
-    plain = given if isinstance(given, str) else plain_int(given)
-    return plain is not None and plain in known
 
 
 class Value:
@@ -152,7 +93,7 @@ class Value:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value that `to_dict` described; on `Value` itself, of whatever kind it was."""
         found = data.get("kind", cls.__dict__.get("kind")) if isinstance(data, Mapping) else None
-        if cls is Value and found == Violation.kind:
+        if cls is Value and isinstance(found, str) and found == Violation.kind:
             return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
         chosen = _kind_called(found) if isinstance(found, str) else None
         if chosen is None or not issubclass(chosen, cls):
@@ -231,6 +172,14 @@ class Row(Value):
         """The row called `name`."""
         raise NotImplementedError
 
+    def __eq__(self, other: object) -> bool:
+        """A row equals its own name: `tensor_map.swizzle == "128B"`."""
+        if self is other:
+            return True
+        if isinstance(other, str):
+            return self.name == other
+        return Value.__eq__(self, other)
+
     def __hash__(self) -> int:
         return hash(self.name)  # as quick as can be: maps of rows are keys of caches
 
@@ -272,7 +221,7 @@ def _cut(value: Any, described: Field[Any], room: int) -> str:
         if value.size <= _ENTRIES_SHOWN:
             return f"{value.tolist()}"
         first = ", ".join(_cut(entry, described, room) for entry in value.ravel()[:_ENTRIES_SHOWN].tolist())
-        return f"<{' x '.join(map(str, value.shape))} {value.dtype}: {first}, …>"
+        return f"<{by(value.shape)} {value.dtype}: {first}, …>"
     if isinstance(value, Value | Violation):
         whole = repr(value)
         return whole if len(whole) <= room else f"{type(value).__name__}(…)"
@@ -328,9 +277,7 @@ def _revived(value: Any, described: Field[Any]) -> Any:
         try:
             return int(value, 0)
         except ValueError:
-            raise broken(
-                "number", described.name, printed(value), "an integer such as 1024 or 0x400", "Correct it."
-            ) from None
+            raise RuleError([argument_type(described.name, value, "an integer such as 1024 or 0x400")]) from None
     if isinstance(value, str) and "named" in described.metadata:
         return described.metadata["named"](value)
     return value
@@ -341,8 +288,8 @@ def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
     try:
         return read_only(np.array(value, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
-        found, limit = printed(value), f"nested lists of {dtype}"
-        raise broken("array", described.name, found, limit, "Give what to_dict() gave.") from None
+        wanted = f"nested lists of {dtype}"
+        raise RuleError([argument_type(described.name, value, wanted, "Give what to_dict() gave.")]) from None
 
 
 def _same(one: Any, other: Any) -> bool:

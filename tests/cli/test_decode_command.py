@@ -55,7 +55,7 @@ def test_says_which_kinds_a_number_could_be(capsys):
     assert "B is e5m2" in shown  # kind f8f6f4
     assert run(["decode", "0x2000404000200040", "--addresses", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["readings"][0]["instruction"] == "tcgen05"
+    assert found["readings"][0]["name"] == "tcgen05 descriptor"
     assert len(found["extra"]["addresses"][0]) == 8  # read MN-major with 32-bit elements, as the mode exists
 
 

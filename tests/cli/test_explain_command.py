@@ -5,13 +5,14 @@ import json
 import pytest
 
 from tilescope.arch import ARCH
-from tilescope.cli import map_topics, run, topics
+from tilescope.cli import run, topics
 from tilescope.cli.glossary import TERMS
 from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
+from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map import RULES
+from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 
 NAMES = [name for _, names in topics.index().groups for name in names]
@@ -25,7 +26,7 @@ def explained(*words):
 def test_all_topics_are_listed(capsys):
     explained()
     listed = " ".join(capsys.readouterr().out.split())
-    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, RULE_NAMES, map_topics.names())
+    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, RULE_NAMES, field_topics.names())
     assert len(NAMES) == sum(map(len, tables))
     assert all(name in listed for name in NAMES)
 
@@ -36,7 +37,7 @@ def test_every_topic_listed_is_found_by_its_name(name, capsys):
     shown = capsys.readouterr().out
     title, blank, *text = shown.splitlines()
     assert (title, blank) == (name, "")
-    assert 1 <= len(text) <= (20 if name not in RULES and name != map_topics.REPLACE else 50)
+    assert 1 <= len(text) <= (20 if name not in RULES and name != field_topics.REPLACE else 50)
     assert [line for line in text if len(line) > 80 and len(line.split()) > 3] == []  # a long word stands alone
 
 

@@ -11,7 +11,7 @@ from tilescope.value import Value
 
 
 def test_shows_the_plan_with_the_ranking_and_counts_the_refused(capsys):
-    assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_120"]) == 0
+    assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_120", "--sms", "128"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("GEMM 4096 x 4096 x 4096 bfloat16, by ldmatrix on sm_120\n")
     assert "Tiles, best first" in out
@@ -24,6 +24,18 @@ def test_why_names_the_refused(capsys):
     out = capsys.readouterr().out
     assert "128 x 256 x 64  gemm-smem: 2 stages of 16384 + 32768 bytes" in out
     assert "--why" not in out
+
+
+def test_the_answer_says_whose_rates_it_used(capsys):
+    for options, said in (
+        ([], "bound by arithmetic: rates of an H200, measured"),
+        (["--card", "h100 pcie"], "bound by arithmetic: rates of an H100 PCIe, documented"),
+        (["--arch", "H100"], "rates of an H100 SXM, documented"),
+        (["--arch", "sm_100"], "rates of a B200, documented"),
+        (["--arch", "sm_103"], "not known: no card of sm_103 is"),
+    ):
+        assert run(["gemm", "4096x4096x4096", "bf16", "--tile", "128x256x64", *options]) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_options_reach_the_plan(capsys):

@@ -38,8 +38,15 @@ def test_a_copy_by_threads_says_which_chunk_lies_where(capsys):
     assert shown[EXTRA]["best"]["chunk_order"][1] == [9, 8, 11, 10, 13, 12, 15, 14]
 
 
+def test_a_card_has_its_architecture_and_says_what_is_not_known_of_it(capsys):
+    shown = " ".join(printed(capsys, "128x64", "bf16", "--card", "RTX 5090").split())
+    assert "for ldmatrix on sm_120" in shown
+    assert "Not weighed: TMA's rates, which are not known of an RTX 5090." in shown
+    assert "H200, the fastest measured" in printed(capsys, "128x64", "bf16").replace("\n   ", " ")
+
+
 def test_why_names_the_reasons_of_what_was_refused(capsys):
-    assert "candidates refused; --why names their reasons." in printed(capsys, "64x32", "bf16")
+    assert "2 candidates refused; --why names the reasons." in printed(capsys, "64x32", "bf16")
     assert "tile-atoms: a tile of 64 x 32 (mn x k)" in printed(capsys, "64x32", "bf16", "--why")
 
 
@@ -51,6 +58,8 @@ def test_why_names_the_reasons_of_what_was_refused(capsys):
         (["64x64", "bf16", "--strides-bytes", "200"], 1, "stride-alignment: strides_bytes[0] = 200 bytes"),
         (["64x64", "bf16", "--arch", "sm_80", "--copy", "tma"], 1, "plan-copy: copy = tma on sm_80"),
         (["64x64", "bf17"], 2, "Did you mean bf16?"),
+        (["64x64", "bf16", "--card", "H2000"], 2, "unknown-name: card H2000"),
+        (["64x64", "bf16", "--card", "A100", "--arch", "sm_90"], 2, "plan-card: card = A100 with arch = sm_90"),
         (["64x64", "bf16", "--consumer", "foo"], 2, "unknown-name: consumer foo"),
         (["64", "bf16"], 2, "'64' is not a shape; write 128x64."),
     ],

@@ -31,8 +31,8 @@ interleave     0
 swizzle        3
 l2Promotion    2
 oobFill        0
-Error: Failed to initialize the TMA descriptor 1
 """
+REFUSED = CUTLASS + "Error: Failed to initialize the TMA descriptor 1\n"
 
 
 @pytest.fixture
@@ -195,6 +195,46 @@ def test_a_pasted_dump(answer, tmp_path):
     assert status == 1
     assert "swizzle-span" in out
     assert answer("check", str(log), "--arch", "sm_80")[0] == 1
+
+
+def test_a_dump_that_the_driver_refused_is_not_called_accepted(answer):
+    """NVIDIA/cutlass#947, vllm-project/vllm#13961."""
+    status, out, _ = answer("check", "-", stdin=REFUSED)
+    assert status == 1
+    assert out.startswith("Sound arguments, which the driver refused.")
+    assert "the driver answered 1, invalid value" in out
+    assert answer("encode", "-", stdin=REFUSED)[:2] == answer("encode", "-", stdin=CUTLASS)[:2]
+
+
+def test_fill_none_is_the_drivers_name_for_zeros(answer):
+    """cuda.h: CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE."""
+    for name in ("none", "NONE", "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE", "zero"):
+        assert answer("check", *SOUND, "--fill", name) == answer("check", *SOUND)
+
+
+@pytest.mark.parametrize("option", ["--type", "--swizzle", "--interleave", "--l2", "--fill", "--arch"])
+def test_an_unknown_name_is_input_not_understood(answer, option):
+    status, out, err = answer("check", *SOUND, option, "strange")
+    assert (status, out) == (2, "")
+    assert "unknown-name: " in err
+
+
+def test_check_for_blackwell_names_the_size_flag(answer):
+    """Release notes of driver 595.71.05, quoted in triton-lang/triton#10442."""
+    small = ("--type", "bf16", "--dims", "64,64", "--box", "64,64", "--strides", "256")
+    status, out, _ = answer("check", *small, "--arch", "sm_100")
+    assert status == 0
+    assert "descriptor-size-flag" in out
+    assert "descriptor-size-flag" not in answer("check", *small)[1]
+    assert "descriptor-size-flag" not in answer("check", *small[:-2], "--arch", "sm_100")[1]
+
+
+def test_127_bytes_are_no_map(answer):
+    status, out, err = answer("decode", "0" * 254)
+    assert (status, out) == (2, "")
+    assert "254 digits" in err
+    assert answer("decode", "0" * 256)[0] in (0, 1)
+    assert "0x0" in answer("decode", "0")[1]
 
 
 def test_several_dumps_are_all_answered(answer):
@@ -445,6 +485,6 @@ def test_names_may_stand_for_the_numbers_of_a_dump(answer):
     )
     assert named.count("CU_TENSOR_MAP") == 3
     assert answer("check", "-", stdin=named) == answer("check", "-", stdin=CUTLASS)
-    status, out, _ = answer("check", "-", stdin=named.replace("SWIZZLE_128B", "SWIZZLE_129B"))
-    assert status == 1
-    assert "CU_TENSOR_MAP_SWIZZLE_129B" in out
+    status, _, err = answer("check", "-", stdin=named.replace("SWIZZLE_128B", "SWIZZLE_129B"))
+    assert status == 2
+    assert "CU_TENSOR_MAP_SWIZZLE_129B" in err

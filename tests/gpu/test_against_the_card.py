@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.tensor_map import REDUCTIONS, RULES
+from tilescope.rule import RULES
+from tilescope.tensor_map import REDUCTIONS
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 
 pytestmark = pytest.mark.gpu
@@ -50,7 +51,7 @@ def agrees(card, kind, arguments):
         assert kind(**arguments).encode() == blob
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", [rule.name for rule in RULES.values() if rule.subjects])
 @pytest.mark.parametrize("side", ["passing", "failing"])
 def test_the_driver_agrees_with_every_rules_example(card, name, side):
     rule = RULES[name]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.mma.bits import WordField, WordFormat
+from tilescope.bits import WordField, WordFormat
 from tilescope.mma.wgmma import WGMMA_WORD
 
 SAMPLE = WordFormat("sample", 32, (WordField("low", 0, 3), WordField("middle", 8, 15, 16), WordField("high", 31, 31)))

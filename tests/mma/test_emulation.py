@@ -123,13 +123,8 @@ def test_tf32_rounds_as_tma_does():
 
 
 def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
-    from tilescope.mma import emulation
-
-    def shifted(*given, **options):
-        off = 0x20 if options["operand"] == "A" else 0
-        return ts.wgmma_descriptors(*given, **(options | {"smem_address": options["smem_address"] + off}))
-
-    monkeypatch.setattr(emulation, "wgmma_descriptors", shifted)
+    whole = ts.WgmmaLoop.addresses
+    monkeypatch.setattr(ts.WgmmaLoop, "addresses", lambda loop: whole(loop) ^ (0x20 if loop.operand == "A" else 0))
     a = np.arange(64 * 64).reshape(64, 64) % 7
     assert (emulate_mma(a, a.T, data_type="bf16") != a @ a.T).any()
 

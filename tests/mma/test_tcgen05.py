@@ -89,7 +89,7 @@ def test_every_word_is_explained_or_refused_by_name(word):
     if sound:
         assert found.descriptor.encode() == word
     else:
-        assert found.findings
+        assert found.violations
         with pytest.raises(ts.RuleError):
             Tcgen05Descriptor.decode(word)
     assert sum(field.raw << field.bit for field in found.fields) == word & ~RESERVED
@@ -203,7 +203,7 @@ def test_no_k_major_operand_has_pieces_of_32_bytes():
         descriptor.addresses("K", element_bits=32, k=8)
     found = inspect_descriptor(descriptor.encode(), instruction="tcgen05")
     assert (found.major, found.element_bits, found.sound) == ("MN", 32, True)
-    assert [finding.rule for finding in found.findings] == ["descriptor-major"]
+    assert [finding.rule for finding in found.violations] == ["descriptor-major"]
 
 
 @pytest.mark.parametrize(("name", "field"), [("swizzle", "96B"), ("swizzle", "128B_ATOM_64B"), ("base_offset", 8)])
@@ -245,7 +245,7 @@ def test_the_descriptors_of_a_loop_read_the_whole_tile_and_nothing_else(operand,
     read = np.concatenate([
         np.concatenate([each.addresses(major, loop.block_mn, loop.k_per_step, bits) for each in steps], axis=1) for steps in loop
     ])  # fmt: skip
-    assert (read == loop.tile.addresses()).all()
+    assert (read == loop.layout.addresses()).all()
     assert loop.k_per_step * bits == 256
     assert loop.block_mn == (128 if operand == "A" else 256)
     assert ts.Value.from_dict(loop.to_dict()) == loop
@@ -257,7 +257,7 @@ def test_steps_of_48_bytes_read_the_whole_tile(order):
         (128, 768), "e2m1", swizzle="128B", atom_order=order, k_step_bytes=48, smem_address=0x800
     )
     read = np.concatenate([each.addresses(rows=128, k=96, element_bits=4) for each in loop[0]], axis=1)
-    assert (read == loop.tile.addresses()).all()
+    assert (read == loop.layout.addresses()).all()
     assert len(loop[0]) == 8
     assert all(each.leading_is_address for each in loop[0])
     assert ts.Value.from_dict(loop.to_dict()) == loop

@@ -27,7 +27,7 @@ def test_the_descriptors_read_the_whole_tile_and_nothing_else(operand, major, mo
         (mn, k), name, major=major, swizzle=mode, atom_order=order, operand=operand, smem_address=0x480
     )
     bits = ts.DataType.named(name).smem_bits
-    addresses = loop.tile.addresses()
+    addresses = loop.layout.addresses()
     step, block = loop.k_per_step, loop.block_mn
     assert step * bits == 256
     read = np.concatenate(
@@ -42,9 +42,9 @@ def test_the_descriptors_read_the_whole_tile_and_nothing_else(operand, major, mo
 
 def test_64_rows_of_64_bytes_with_32_byte_atoms():
     column = wgmma_descriptors((64, 32), "bf16", swizzle="32B")
-    assert (column.tile.stride_bytes, column.advance_bytes) == (256, (2048,))
+    assert (column.stride_bytes, column.advance_bytes) == (256, (2048,))
     row = wgmma_descriptors((64, 32), "bf16", swizzle="32B", atom_order="row")
-    assert (row.tile.stride_bytes, row.advance_bytes) == (512, (256,))
+    assert (row.stride_bytes, row.advance_bytes) == (512, (256,))
 
 
 def test_the_loop_advances_inside_the_atom_and_then_to_the_next():
@@ -61,11 +61,11 @@ def test_the_loop_advances_inside_the_atom_and_then_to_the_next():
 
 def test_mn_major_and_core_matrices_advance_by_two_neighbours():
     mn = wgmma_descriptors((64, 64), "bf16", major="MN", swizzle="128B")
-    assert set(mn.advance_bytes) == {2 * mn.tile.stride_bytes}
+    assert set(mn.advance_bytes) == {2 * mn.stride_bytes}
     none = wgmma_descriptors((64, 64), "bf16", major="MN", swizzle="none")
-    assert set(none.advance_bytes) == {2 * none.tile.leading_bytes}
+    assert set(none.advance_bytes) == {2 * none.leading_bytes}
     core = wgmma_descriptors((64, 64), "bf16", swizzle="none")
-    assert set(core.advance_bytes) == {2 * core.tile.leading_bytes}
+    assert set(core.advance_bytes) == {2 * core.leading_bytes}
     assert core.words[-1].endswith("past 2 atoms along k")
 
 

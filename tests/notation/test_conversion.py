@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope import SWIZZLE, Layout, RuleError, Swizzle, Value
-from tilescope.mma.shape_stride import ShapeStride
-from tilescope.notation import NOTATION, SharedLayout, convert_layout, parse_layout, spell_layout
+from tilescope import SWIZZLE, Layout, RuleError, Value
+from tilescope.notation import NOTATION, convert_layout, parse_layout, spell_layout
 
 # The notations that have a name for a whole number of TMA boxes, one column of atoms after another.
 ATOM_NAMES = {"none": "INTER", "32B": "SW32", "64B": "SW64", "128B": "SW128", "128B_ATOM_32B": "SW128_32B"}
@@ -17,6 +16,16 @@ ATOM_NAMES = {"none": "INTER", "32B": "SW32", "64B": "SW64", "128B": "SW128", "1
 
 def beside(layout, notation):
     return {name: getattr(layout, name) for name in NOTATION[notation].unsaid}
+
+
+def turned(layout, major):
+    """The same bytes with the two indices exchanged for MN-major."""
+    if major == "K":
+        return layout
+    options = {"atom_order": layout.atom_order, "padding_bytes": layout.padding_bytes, "swizzle": layout.swizzle}
+    return Layout(
+        layout.shape[::-1], layout.element_bits, atom=layout.atom[::-1], major="MN", start=layout.start, **options
+    )
 
 
 def tiles(bits):
@@ -37,9 +46,9 @@ def tiles(bits):
 def test_every_text_reads_back_as_the_layout_it_was_made_from(notation, bits, major):
     named, refusals = 0, set()
     for tile in tiles(bits):
-        layout = SharedLayout.from_tile(tile, major)
+        layout = turned(tile, major)
         try:
-            text = spell_layout(tile, notation, major=major)
+            text = spell_layout(layout, notation)
         except RuleError as refused:
             refusals |= {violation.rule for violation in refused.violations}
             continue
@@ -48,8 +57,7 @@ def test_every_text_reads_back_as_the_layout_it_was_made_from(notation, bits, ma
         assert again.shape == layout.shape
         assert (again.addresses() == layout.addresses()).all(), text
         assert spell_layout(again, notation) == text
-        if layout.swizzle.name != "96B":  # which has the addresses of 32B, and in CuTe its name
-            assert again.coalesced == layout.coalesced, text
+        assert again == layout, text
     assert named >= {4: 2}.get(bits, 4)
     assert refusals <= {"no-equivalent"}
 
@@ -58,7 +66,7 @@ def test_every_text_reads_back_as_the_layout_it_was_made_from(notation, bits, ma
 @pytest.mark.parametrize("mode", ["32B", "64B", "128B"])
 @pytest.mark.parametrize("source", NOTATION)
 def test_an_atom_goes_from_every_notation_to_every_other(source, mode, bits):
-    atom = SharedLayout.from_tile(Layout((8, SWIZZLE[mode].span_bytes * 8 // bits), bits, swizzle=mode))
+    atom = Layout((8, SWIZZLE[mode].span_bytes * 8 // bits), bits, swizzle=mode)
     text = spell_layout(atom, source)
     for target in NOTATION:
         conversion = convert_layout(text, target, **beside(atom, source))
@@ -71,13 +79,12 @@ def test_an_atom_goes_from_every_notation_to_every_other(source, mode, bits):
 def test_layouts_of_tensor_cores_have_all_their_names(notation):
     for mode, major in ((mode, major) for mode in ATOM_NAMES for major in ("K", "MN")):
         rows = 4 if mode == "128B_ATOM_32B" else 8
-        tile = Layout((rows, (SWIZZLE[mode].span_bytes or 16) // 2), 16, swizzle=mode)
+        tile = turned(Layout((rows, (SWIZZLE[mode].span_bytes or 16) // 2), 16, swizzle=mode), major)
         if notation == "cute-atom" and (mode, major) == ("128B_ATOM_32B", "K"):
             with pytest.raises(RuleError, match="only MN-major has that atom"):
-                spell_layout(tile, notation, major=major)
+                spell_layout(tile, notation)
         else:
-            assert parse_layout(spell_layout(tile, notation, major=major), **beside(
-                SharedLayout.from_tile(tile, major), notation)).tile() == tile  # fmt: skip
+            assert parse_layout(spell_layout(tile, notation), **beside(tile, notation)) == tile
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,7 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
         ("Layout((8, 64), 16, swizzle='128B', start=0x80)", "cute-atom", "no address"),
         ("Layout((8, 16), 64, swizzle='xor:1,2,3')", "cute-elements", "moves whole elements"),
         ("Layout((8, 2), 64, swizzle='128B', start=0x84)", "cute-python", "offsets count elements"),
-        ("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_8,_8):(_64,_8,_1)", "triton", "one contiguous index of two"),
+        ("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_8,_8):(_64,_8,_1)", "triton", "a tile has two, mn and k"),
         ("smem_ptr[16b](unset) o (8,8):(2,16)", "tilescope", "no index of stride 1"),
         ("smem_ptr[16b](unset) o ((2,2,2),8):((8,100,300),1)", "tilescope", "grid of equal atoms"),
         ("smem_ptr[16b](unset) o (8,64):(0,1)", "tilescope", "grid of equal atoms"),
@@ -142,9 +149,9 @@ def test_unknown_notations_are_refused_with_the_nearest():
 def test_modes_by_their_driver_and_ptx_names(text, name):
     layout = parse_layout(text, element_bits=16)
     span = SWIZZLE[name].span_bytes // 2
-    assert layout.tile() == Layout((8, span), 16, swizzle=name)
+    assert layout == Layout((8, span), 16, swizzle=name)
     assert parse_layout(text, element_bits=16, major="MN").shape == (span, 8)
-    assert parse_layout(text, element_bits=16, shape=(64, 2 * span)).tile() == Layout(
+    assert parse_layout(text, element_bits=16, shape=(64, 2 * span)) == Layout(
         (64, 2 * span), 16, atom=(64, span), swizzle=name
     )
 
@@ -183,7 +190,7 @@ def test_a_mode_stores_boxes_one_span_wide(name):
         ("Layout((8, 64), 16, swizzle='129B')", {}, "unknown-name"),
         ("Layout((8, 64), 16, swizle='128B')", {}, "one of atom"),
         ("Layout((8, 64), 7)", {}, "the element's bits"),
-        ("Layout((8, 64, 2), 16)", {}, "rows, columns"),
+        ("Layout((8, 64, 2), 16)", {}, "mn, k"),
         ("Layout((8, 64), 16, swizzle='128B", {}, "expected"),
     ],
 )
@@ -208,26 +215,28 @@ def test_any_layout_survives_as_strides_and_as_cute(rows, columns, order, paddin
         (rows[0] * rows[1], columns[0] * columns[1]), bits, atom=(rows[0], columns[0]), atom_order=order,
         padding_bytes=padding * bits // 8, swizzle=mode, start=start,
     )  # fmt: skip
-    layout = SharedLayout.from_tile(tile, major)
+    layout = turned(tile, major)
     wanted = tile.addresses() if major == "K" else tile.addresses().T
     assert (layout.addresses() == wanted).all()
-    assert parse_layout(spell_layout(layout, "cute")) == layout
-    again = layout.tile()
-    assert (again.addresses() == (wanted if layout.major == "K" else wanted.T)).all()
+    again = parse_layout(spell_layout(layout, "cute"))
+    assert again == layout
+    assert hash(again) == hash(layout)
+    assert again.atom is not None
+    assert (parse_layout(repr(again)).addresses() == wanted).all()
 
 
 def test_elements_below_a_byte_are_compared_to_the_bit():
-    high = SharedLayout(ShapeStride((2, 2), (2, 1)), 4)
-    low = SharedLayout(ShapeStride((2, 2), (1, 2)), 4)
+    high = Layout.from_modes(((2, 2), (2, 1)), 4)
+    low = Layout.from_modes(((2, 2), (1, 2)), 4)
     assert high.first_difference(low) == (0, 1)
-    same_bytes = SharedLayout(ShapeStride((1, 2), (0, 1)), 4), SharedLayout(ShapeStride((1, 2), (0, 0)), 4)
+    same_bytes = Layout.from_modes(((1, 2), (0, 1)), 4), Layout.from_modes(((1, 2), (0, 0)), 4)
     assert np.array_equal(*(layout.addresses() for layout in same_bytes))
     assert same_bytes[0].first_difference(same_bytes[1]) == (0, 1)
 
 
-def test_a_shared_layout_checks_its_fields():
+def test_a_layout_of_any_modes_checks_its_arguments():
     with pytest.raises(RuleError) as refused:
-        SharedLayout(ShapeStride((8, 8), (-8, 1)), 7, Swizzle.named("none"), -1)
+        Layout.from_modes(((8, 8), (-8, 1)), 7, start=-1)
     assert {violation.argument for violation in refused.value.violations} == {"modes", "element_bits", "start"}
     with pytest.raises(RuleError, match="layout-size"):
-        SharedLayout(ShapeStride((2**12, 2**12), (1, 2**12)), 16).addresses()
+        Layout.from_modes(((2**12, 2**12), (1, 2**12)), 16).addresses()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tilescope import RuleError
-from tilescope.notation import NOTATION, SharedLayout, parse_layout
+from tilescope import Layout, RuleError
+from tilescope.notation import NOTATION, parse_layout
 
 TEXTS = {
     "empty": "",
@@ -103,7 +103,7 @@ def test_pieces_in_any_order_give_a_layout_or_a_reason(text, shape):
         layout = parse_layout(text, element_bits=16, shape=shape)
     except RuleError:
         return
-    assert isinstance(layout, SharedLayout)
+    assert isinstance(layout, Layout)
 
 
 @settings(max_examples=100)

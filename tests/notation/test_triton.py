@@ -73,7 +73,9 @@ def test_nvmma_shared_puts_every_element_where_triton_does(width, transposed, bi
         f"elementBitWidth = {bits}}}>"
     )
     if width == 0 and transposed:
-        with pytest.raises(RuleError, match="as if it were not"):
+        with pytest.raises(
+            RuleError, match=r"up to 3\.8 stores rows .* 3\.9 \(triton-lang/triton#10453\) stores the transposed tile"
+        ):
             parse_layout(text, shape=(64, 64))
         return
     for shape in ((128, 128), (8, 128), (128, 8), (512, 256), (256, 512)):
@@ -87,6 +89,29 @@ def test_nvmma_shared_puts_every_element_where_triton_does(width, transposed, bi
         assert spell_layout(layout, "triton") == text, shape
         gluon = spell_layout(layout, "gluon")
         assert parse_layout(gluon, shape=shape) == layout
+
+
+@pytest.mark.parametrize(
+    ("cluster", "splits"),
+    [
+        ("CGALayout = [[0, 0]]", False), ("CGALayout = [[0, 0], [0, 0]]", False), ("CGALayout = [[1, 0]]", True),
+        ("CGALayout = [[0, 0], [0, 1]]", True), ("CTAsPerCGA = [2, 1], CTASplitNum = [1, 1]", False),
+        ("CTAsPerCGA = [2, 1], CTASplitNum = [2, 1]", True),
+    ],
+)  # fmt: skip
+def test_blocks_that_share_a_tile_do_not_split_it(cluster, splits):
+    """A basis of zeros is a broadcast (LinearLayout of Triton): every block of the cluster has the whole tile."""
+    text = f"#ttg.nvmma_shared<{{swizzlingByteWidth = 128, elementBitWidth = 16, {cluster}}}>"
+    if splits:
+        with pytest.raises(RuleError, match="splits the tile"):
+            parse_layout(text)
+    else:
+        assert parse_layout(text) == parse_layout("gl.NVMMASharedLayout(128, 16)")
+
+
+def test_a_layout_without_a_contiguous_index_is_refused_in_plain_words():
+    with pytest.raises(RuleError, match="stores a tile in which one of its two indices is contiguous"):
+        spell_layout(parse_layout("(8,8):(2,16)", element_bits=16), "triton")
 
 
 def test_the_shapes_of_the_smallest_tiles_are_known():

@@ -27,6 +27,10 @@ def outcome(*shape, **options):
         return None, error.violations
 
 
+def sentences(gemm):
+    return [str(reason) for reason in gemm.reasons]
+
+
 def refusal(*shape, **options):
     gemm, violations = outcome(*shape, **options)
     assert gemm is None
@@ -36,15 +40,38 @@ def refusal(*shape, **options):
 # Tiles
 
 
-def naive_costs(shape, tile, bits, sms=132):
-    """(floor in us, bytes of the busiest SM), term by term as gemm_tiles.py describes them."""
+# An H200, as measured: one SM's GB/s for rows of 128 bytes, microseconds from issue to arrival, GB/s from memory;
+# 790 TFLOP/s of 16-bit types, 1979 of 8-bit ones by its datasheet; 128 bytes a cycle of shared memory at 1.98 GHz.
+SM_GB_PER_S, LATENCY_US, MEMORY_GB_PER_S, TFLOPS, SMEM_GB_PER_S = 210, 0.75, 4559, {16: 790, 8: 1979}, 128 * 1.98
+IN_FLIGHT = {8: 1386, 16: 2477, 24: 3384, 32: 3925, 48: 4248, 64: 4316, 96: 4336, 192: 4336}  # GB/s by KiB on every SM
+
+
+def naive_terms(shape, tile, bits, stages, sms=132):
+    """Microseconds of arithmetic, of shared-memory reads, of one SM's loads and of memory."""
     m, n, k = shape
     tiles = -(-m // tile[0]) * -(-n // tile[1])
     rounds = -(-tiles // sms)
-    arithmetic = rounds * tile[0] * tile[1] * k * 2 / (790e12 * 16 / bits / 132)
-    memory = (m * k + n * k + m * n) * bits / 8 / 4.55e12
+    arithmetic = rounds * tile[0] * tile[1] * k * 2 / (TFLOPS[bits] * 1e6 / 132)
+    instructions = rounds * (k * bits // 256) * (tile[0] // 64)  # 32 bytes of k, 64 rows of A and all of n each
+    reads = instructions * (64 + tile[1]) * 32 / (SMEM_GB_PER_S * 1e3)
+    in_flight = stages * (tile[0] + tile[1]) * 128
     fetched = (min(m, tile[0]) + min(n, tile[1])) * k * bits // 8
-    return max(arithmetic, memory) * 1e6, rounds * fetched
+    loads = rounds * fetched / (min(SM_GB_PER_S, in_flight / LATENCY_US / 1e3) * 1e3)
+    steps = [(0, 0), *IN_FLIGHT.items()]
+    share = 1.0
+    for (low, slow), (high, fast) in pairwise(steps):
+        if low * 1024 <= in_flight <= high * 1024:
+            share = (slow + (fast - slow) * (in_flight / 1024 - low) / (high - low)) / 4336
+    memory = (m * k + n * k + m * n) * bits / 8 / (MEMORY_GB_PER_S * 1e3 * share)
+    return {"arithmetic": arithmetic, "shared-memory reads": reads, "loads of one SM": loads, "memory": memory}
+
+
+def naive_costs(shape, each, bits):
+    """(floor in us, bytes of the busiest SM), term by term as gemm_tiles.py describes them."""
+    m, n, k = shape
+    rounds = -(-(-(-m // each.tile[0]) * -(-n // each.tile[1])) // 132)
+    fetched = (min(m, each.tile[0]) + min(n, each.tile[1])) * k * bits // 8
+    return max(naive_terms(shape, each.tile, bits, each.stages).values()), rounds * fetched
 
 
 def wgmma_count(tile):
@@ -62,9 +89,12 @@ PRODUCTS = [
 @pytest.mark.parametrize(("shape", "data_type", "bits", "expected"), PRODUCTS)
 def test_tiles_are_ranked_by_floor_then_bytes_then_instructions(shape, data_type, bits, expected):
     gemm = ts.plan_gemm(*shape, data_type)
-    costs = {each.tile: naive_costs(shape, each.tile, bits) for each in gemm.ranked}
+    costs = {each.tile: naive_costs(shape, each, bits) for each in gemm.ranked}
     for each in gemm.ranked:
         assert (each.floor_us, each.busiest_bytes) == pytest.approx(costs[each.tile])
+        assert {term.name: term.us for term in each.terms} == pytest.approx(
+            naive_terms(shape, each.tile, bits, each.stages)
+        )
         assert each.instructions == wgmma_count(each.tile)
     near = 1.1 * min(floor for floor, _ in costs.values())
     keys = [(max(costs[each.tile][0], near), costs[each.tile][1], wgmma_count(each.tile)) for each in gemm.ranked]
@@ -76,14 +106,19 @@ def test_tiles_are_ranked_by_floor_then_bytes_then_instructions(shape, data_type
 @pytest.mark.parametrize(("shape", "data_type", "bits", "expected"), PRODUCTS[:2])
 def test_every_other_tile_says_in_which_term_it_is_behind(shape, data_type, bits, expected):
     gemm = ts.plan_gemm(*shape, data_type)
-    best_floor, best_bytes = naive_costs(shape, expected, bits)
-    lowest = min(naive_costs(shape, each.tile, bits)[0] for each in gemm.ranked)
+    best_floor, best_bytes = naive_costs(shape, gemm.ranked[0], bits)
+    lowest = min(naive_costs(shape, each, bits)[0] for each in gemm.ranked)
+    assert gemm.tile == expected
     assert (gemm.ranked[0].behind_in, gemm.others) == ("", gemm.ranked[1:])
     for each in gemm.others:
-        floor, fetched = naive_costs(shape, each.tile, bits)
+        floor, fetched = naive_costs(shape, each, bits)
         term = "floor" if floor > 1.1 * lowest else "bytes" if fetched > best_bytes else "instructions"
         assert each.behind_in == term
-        said = {"floor": f"{lowest:#.5g}"[:4], "bytes": f"{best_bytes / 1e6:#.3g} MB", "instructions": "not 2"}[term]
+        said = {
+            "floor": f"{lowest:#.3g}" if lowest < 100 else f"{lowest:.1f}",
+            "bytes": f"{best_bytes / 1e6:#.3g} MB",
+            "instructions": "not 2",
+        }[term]
         assert said in each.why
     assert best_floor <= 1.1 * lowest
 
@@ -91,8 +126,10 @@ def test_every_other_tile_says_in_which_term_it_is_behind(shape, data_type, bits
 def test_ties_are_explained():
     by_wgmma = ts.plan_gemm(4096, 4096, 4096, "bf16")
     assert (by_wgmma.others[0].tile, by_wgmma.others[0].why) == ((256, 128, 64), "4 instructions a K step, not 2")
-    assert any("256 x 128 x 64 ties: 4 instructions a K step, not 2" in reason for reason in by_wgmma.reasons)
-    by_mma = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_80").others[0]
+    assert any("256 x 128 x 64 ties: 4 instructions a K step, not 2" in reason for reason in sentences(by_wgmma))
+    by_mma = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_80", sms=128)
+    assert any("; 256 x 128 x 64 is equal in every term." in reason for reason in sentences(by_mma))
+    by_mma = by_mma.others[0]
     assert (by_mma.tile, by_mma.behind_in) == ((256, 128, 64), "order")
     assert by_mma.why == "equal in every term; fewer rows come first"
 
@@ -111,11 +148,11 @@ def test_tiles_that_were_not_chosen_are_what_they_would_be_if_asked_for(arch):
 
 
 def test_a_better_tile_that_does_not_fit_is_named():
-    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120")
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", sms=128)
     assert gemm.tile == (128, 128, 64)
     assert [each.tile for each in gemm.refused if each.would_lead] == [(128, 256, 64), (256, 128, 64)]
     assert not ts.plan_gemm(4096, 4096, 4096, "bf16").refused
-    [said] = [reason for reason in gemm.reasons if reason.startswith("128 x 256 x 64 would come first")]
+    [said] = [reason for reason in sentences(gemm) if reason.startswith("128 x 256 x 64 would come first")]
     assert "2 stages of 16384 + 32768 bytes and an epilogue of 16384 = 114720 bytes" in said
     assert "a block of sm_120 has 101376 bytes" in said
 
@@ -257,7 +294,15 @@ def test_as_many_stages_as_fit(options):
     more = {"tile": gemm.tile, "stages": gemm.stages + 1}
     assert [each.rule for each in refusal(4096, 4096, 4096, "bf16", **options, **more)] == ["gemm-smem"]
     assert ts.plan_gemm(4096, 4096, 4096, "bf16", **options, tile=gemm.tile, stages=gemm.stages).stages == gemm.stages
-    assert ts.plan_gemm(16, 64, 64, "bf16").stages == 8  # never more than eight
+
+
+@pytest.mark.parametrize(("tile", "stages"), [((64, 8, 64), 18), ((64, 32, 64), 13), ((128, 64, 64), 8)])
+def test_stages_keep_as_many_bytes_in_flight_as_one_sm_needs(tile, stages):
+    gemm = ts.plan_gemm(512, 512, 512, "bf16", tile=tile)
+    assert gemm.stages == stages
+    assert gemm.in_flight_bytes >= 210e9 * 0.75e-6  # one SM's rate for as long as a copy takes
+    assert stages == 8 or gemm.in_flight_bytes * (stages - 1) / stages < 210e9 * 0.75e-6
+    assert ts.plan_gemm(512, 512, 512, "bf16", tile=tile, arch="sm_100").stages == 8  # not measured: eight are usual
 
 
 def test_large_products_take_large_tiles():
@@ -362,7 +407,7 @@ def test_without_tma_accumulators_go_straight_to_global_memory():
         0,
     )
     assert set(gemm.smem_offsets()) == {"a", "b"}
-    assert "Without TMA the accumulators are stored straight from registers: no shared memory for C." in gemm.reasons
+    assert "Without TMA the accumulators are stored straight from registers: no shared memory for C." in sentences(gemm)
 
 
 # Types: what mma multiplies with 32-bit registers, by architecture (PTX, "Matrix multiply-accumulate using mma").
@@ -483,17 +528,17 @@ def test_scale_factors_need_tensor_memory_too():
     assert found.rule == "gemm-accumulators"
     assert "the scale factors need some of them" in found.limit
     gemm = ts.plan_gemm(512, 512, 512, "e2m1", arch="sm_100", tile=(128, 256, 64), output_type="bf16")
-    assert any("scale factors: their memory is not planned" in reason for reason in gemm.reasons)
+    assert any("scale factors: their memory is not planned" in reason for reason in sentences(gemm))
     for data_type, arch, scaled in (("e4m3", "sm_100", False), ("e2m1", "sm_120", True), ("s4", "sm_120", False)):
         gemm = ts.plan_gemm(512, 512, 512, data_type, arch=arch, tile=(64, 32, 128), output_type="bf16")
-        assert any("scale factors" in reason for reason in gemm.reasons) == scaled
+        assert any("scale factors" in reason for reason in sentences(gemm)) == scaled
 
 
 def test_mma_takes_whole_instructions_with_a_and_b_either_way():
     options = {"consumer": "ldmatrix", "output_type": "f32"}
     assert ts.plan_gemm(64, 64, 64, "bf16", tile=(16, 8, 16), **options)
     exchanged = ts.plan_gemm(64, 128, 64, "bf16", tile=(8, 64, 16), **options)
-    assert any(reason.startswith("A and B are exchanged") for reason in exchanged.reasons)
+    assert any(reason.startswith("A and B are exchanged") for reason in sentences(exchanged))
     assert (exchanged.epilogue.problem.tile, exchanged.epilogue.problem.major, exchanged.slices) == ((32, 8), "MN", 2)
     assert exchanged.epilogue.tensor_map(0).dims == (128, 64)  # n contiguous, as C always lies
     [found] = refusal(64, 64, 64, "bf16", tile=(8, 8, 16), **options)
@@ -696,15 +741,65 @@ def test_nonsense_is_refused_with_a_rule(asked, rule):
 
 
 def test_reasons_name_the_card_whose_rates_they_use():
-    here = ts.plan_gemm(4096, 4096, 4096, "bf16").reasons[1]
-    assert here.startswith(
-        "Floor 179.4 us, bound by arithmetic: 137.4 GFLOP in 4 rounds take 179.4 us at 790 TFLOP/s (cuBLAS)"
+    here = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16"))[1]
+    assert here == (
+        "Floor 179.4 us by the rates of an H200, bound by arithmetic: arithmetic 179.4 us at 790 TFLOP/s (measured); "
+        "shared-memory reads 82.7 us at 253.4 GB/s (documented); loads of one SM 59.9 us at 210 GB/s (measured); "
+        "memory 22.1 us at 4559 GB/s (measured)."
     )
-    assert here.endswith("all bytes once 22.1 us at 4.55 TB/s: rates measured on an H200.")
-    elsewhere = ts.plan_gemm(16, 4096, 4096, "e4m3", arch="sm_100").reasons[1]
-    assert "bound by memory" in elsewhere
-    assert "1580 TFLOP/s (cuBLAS, from 790 of 16-bit types)" in elsewhere
-    assert elsewhere.endswith("rates measured on an H200, not on sm_100.")
+    elsewhere = sentences(ts.plan_gemm(16, 4096, 4096, "e4m3", arch="sm_100"))
+    assert elsewhere[1].startswith(
+        "Floor 2.11 us by the rates of a B200, bound by memory: memory 2.11 us at 8000 GB/s (documented);"
+    )
+    assert elsewhere[2] == "Not weighed: the clock, one SM's rate, bytes in flight, which are not known of a B200."
+    named = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16", card="H100 PCIe"))
+    assert "for 114 SMs" in named[0]
+    assert "at 756.5 TFLOP/s (documented)" in named[1]
+    assert ts.plan_gemm(4096, 4096, 4096, "bf16", arch="H100").card.name == "H100 SXM"  # not an H200's numbers
+    assert ts.plan_gemm(4096, 4096, 4096, "bf16", arch="RTX4090").sms == 128
+
+
+def test_without_a_card_nothing_is_weighed_by_rates():
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_86")
+    assert (gemm.card, gemm.sms, gemm.rounds, gemm.floor_us) == (None, None, None, None)
+    assert "Nothing is weighed by rates: no card of sm_86 is known." in sentences(gemm)
+    total = {
+        each.tile: -(-4096 // each.tile[0]) * -(-4096 // each.tile[1]) * (each.tile[0] + each.tile[1]) * 8192
+        for each in gemm.ranked
+    }
+    assert [each.busiest_bytes for each in gemm.ranked] == sorted(total.values())
+    assert gemm.others[1].why.startswith("all SMs together fetch ")
+    assert ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_86", sms=84).rounds is not None
+    assert "not known: no card of sm_86 is" in text(gemm)
+
+
+def test_few_tiles_are_bound_by_the_loads_of_their_sms():
+    """The busiest SM fetches 9.4 MB, and one SM takes at most 210 GB/s of rows of 128 bytes: 45 us, not 11."""
+    gemm = ts.plan_gemm(128, 128, 65536, "bf16")
+    assert gemm.floor_us == pytest.approx(9437184 / 210e3)
+    assert gemm.ranked[0].terms[0].name == "loads of one SM"
+    assert "Not planned: split K or swapped operands; 100 SMs have no tile." in sentences(gemm)
+    assert "Not planned: split K or swapped operands." in sentences(ts.plan_gemm(4096, 4096, 4096, "bf16"))
+
+
+@pytest.mark.parametrize(("n", "cycles"), [(8, 18), (16, 20), (32, 24), (64, 32), (128, 48), (256, 80)])
+def test_a_narrow_wgmma_waits_for_shared_memory(n, cycles):
+    """m64nNk16 reads 64 + n rows of 32 bytes, 128 bytes a cycle, while its sums take n / 2 cycles."""
+    gemm = ts.plan_gemm(64, n, 4096, "bf16", tile=(64, n, 64))
+    terms = {term.name: term.us for term in gemm.ranked[0].terms}
+    assert terms["shared-memory reads"] == pytest.approx(4096 / 16 * cycles / 1980)
+    assert (terms["shared-memory reads"] > terms["arithmetic"]) == (n < 64)
+
+
+def test_fewer_bytes_in_flight_are_slower():
+    floors = [
+        ts.plan_gemm(16, 65536, 4096, "bf16", tile=(64, 8, 64), stages=stages).ranked[0].terms
+        for stages in (1, 2, 4, 8)
+    ]
+    memory = [next(term.rate for term in terms if term.name == "memory") for terms in floors]
+    alone = [next(term.rate for term in terms if term.name == "loads of one SM") for terms in floors]
+    assert memory == pytest.approx([4559 * gb / 4336 for gb in (1522.375, 2703.75, 4005.75, 4321)])
+    assert alone == pytest.approx([stages * 9216 / 750 for stages in (1, 2, 4, 8)])
 
 
 @pytest.mark.parametrize(
@@ -729,29 +824,31 @@ def test_reasons_name_the_card_whose_rates_they_use():
 )  # fmt: skip
 def test_rows_are_described_as_they_are(data_type, options, expected):
     gemm = ts.plan_gemm(1024, 1024, 1024, data_type, **options)
-    assert [reason for reason in gemm.reasons if reason.startswith("Rows of ")] == expected
+    assert [reason for reason in sentences(gemm) if reason.startswith("Rows of ")] == expected
 
 
 def test_one_of_a_thing_is_not_called_several():
     gemm = ts.plan_gemm(64, 64, 64, "bf16", sms=1, tile=(64, 64, 64), stages=1)
-    assert gemm.reasons[0] == "Tile 64 x 64 x 64: 1 tile of C for 1 SM, 1 round, 100 % full."
+    assert sentences(gemm)[0] == "Tile 64 x 64 x 64: 1 tile of C for 1 SM, 1 round, 100 % full."
     drawn = text(gemm)
-    for said in (*gemm.reasons, drawn):
+    for said in (*sentences(gemm), drawn):
         assert not re.search(r"\b1 (tiles|SMs|rounds|stages|slices|spans|columns|copies|k tiles)\b", said), said
 
 
 def test_accumulators_are_weighed_against_where_they_lie():
     said = "Accumulators, 128 x 256 of 4 bytes: "
-    assert f"{said}131072 of the 262144 bytes of an SM's registers." in ts.plan_gemm(4096, 4096, 4096, "bf16").reasons
-    blackwell = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100")
-    assert f"{said}256 of 512 columns of tensor memory." in blackwell.reasons
+    assert f"{said}131072 of the 262144 bytes of an SM's registers." in sentences(
+        ts.plan_gemm(4096, 4096, 4096, "bf16")
+    )
+    blackwell = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100", tile=(128, 256, 64))
+    assert f"{said}256 of 512 columns of tensor memory." in sentences(blackwell)
     tall = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100", tile=(256, 96, 64))
-    assert "Accumulators, 256 x 96 of 4 bytes: 192 of 512 columns of tensor memory." in tall.reasons
+    assert "Accumulators, 256 x 96 of 4 bytes: 192 of 512 columns of tensor memory." in sentences(tall)
 
 
 def test_edges_are_named_by_the_extents_of_the_product():
     gemm = ts.plan_gemm(1000, 200, 1000, "bf16", tile=(128, 64, 64))
-    assert [reason for reason in gemm.reasons if reason.startswith("Edge")] == [
+    assert [reason for reason in sentences(gemm) if reason.startswith("Edge")] == [
         "Edge, m: 8 tiles of 128, the last with 104 of 128: 24 filled.",
         "Edge, n: 4 tiles of 64, the last with 8 of 64: 56 filled.",
         "Edge, k: 16 tiles of 64, the last with 40 of 64: 24 filled.",

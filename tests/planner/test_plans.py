@@ -7,6 +7,11 @@ import tilescope as ts
 from tilescope.layout import Layout
 from tilescope.planner.boxes import map_arguments
 
+
+def sentences(plan):
+    return [str(reason) for reason in plan.reasons]
+
+
 SPAN = {16: "none", 32: "32B", 64: "64B", 128: "128B"}
 
 
@@ -86,8 +91,9 @@ STRIDES = {
 @pytest.mark.parametrize(("major", "swizzle", "order"), STRIDES)
 def test_leading_and_stride_bytes_lead_from_atom_to_atom(major, swizzle, order):
     best = ts.plan((64, 64), "bf16", major=major, swizzle=swizzle, atom_order=order).best
-    high, wide = best.layout.atom_grid
-    leading, stride = STRIDES[major, swizzle, order](best.layout.atom_bytes, high, wide)
+    tile = best.layout.as_rows().tiling
+    high, wide = tile.grid
+    leading, stride = STRIDES[major, swizzle, order](tile.atom_bytes, high, wide)
     first = best.descriptors()[0][0]
     assert first.stride_bytes == stride
     if leading is not None:
@@ -135,6 +141,13 @@ def test_a_plan_is_a_sound_map_for_the_whole_matrix():
     )
 
 
+def test_a_map_without_a_shape_is_that_of_the_problem_or_of_the_tile_itself():
+    assert ts.plan((128, 64), "bf16").best.tensor_map(0).dims == (64, 128)
+    assert ts.plan((128, 64), "bf16", major="MN").best.tensor_map(0).dims == (128, 64)
+    assert ts.plan((128, 64), "bf16", global_shape=(512, 256)).best.tensor_map(0).dims == (256, 512)
+    assert ts.plan((128, 64), "bf16", global_shape=(512, 256)).best.tensor_map(0, (1024, 128)).dims == (128, 1024)
+
+
 def test_the_c_expression_is_the_layout():
     for order in ("column", "row"):
         layout = Layout((64, 64), 16, atom=(8, 16), atom_order=order, swizzle="32B", start=0x480)
@@ -148,8 +161,8 @@ def test_stores_count_the_writes_and_name_the_fence():
     report = ts.plan((64, 64), "bf16", direction="store", global_shape=(64, 100), strides_bytes=(208,))
     assert report.best.swizzle.name == "128B"
     assert report.best.costs.write_wavefronts == report.best.costs.write_ideal
-    assert any("fence.proxy.async" in reason for reason in report.best.reasons)
-    assert any("8 bytes behind each row" in reason for reason in report.best.reasons)
+    assert any("fence.proxy.async" in reason for reason in sentences(report.best))
+    assert any("8 bytes behind each row" in reason for reason in sentences(report.best))
     plain = next(each for each in report.candidates if each.swizzle.name == "none")
     assert plain.costs.excess_wavefronts > 0
 
@@ -207,12 +220,12 @@ def test_mma_on_blackwell_writes_its_own_fragments():
 def test_warnings_of_the_map_stay_with_the_plan():
     best = ts.plan((64, 64), "bf16", direction="store", strides_bytes=(16,)).best
     assert [each.rule for each in best.warnings] == ["stride-overlap"]
-    assert best.reasons[-1].startswith("Warning, stride-overlap: strides_bytes[0] = 16 bytes")
+    assert str(best.reasons[-1]).startswith("Warning, stride-overlap: strides_bytes[0] = 16 bytes")
     assert ts.plan((64, 64), "bf16", direction="store").best.warnings == ()
 
 
 def test_a_refused_pattern_speaks_of_the_tile_as_it_was_given():
-    with pytest.raises(ts.PlanError, match=r"36 x 40 elements \(k x mn\).*Use 40 x 48 \(k x mn\)\."):
+    with pytest.raises(ts.PlanError, match=r"36 x 40 elements \(n x m\).*Use 40 x 48\."):
         _ = ts.plan((40, 36), "f32", major="MN", direction="store").best
     assert ts.plan((48, 40), "f32", major="MN", direction="store").best
 
@@ -223,7 +236,7 @@ def test_threads_follow_a_xor_swizzle_that_keeps_chunks_whole_and_stays_in_the_t
         return ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle=swizzle).best
 
     if accepted:
-        assert asked().reasons[0] == f"Swizzle {swizzle}: rows of 128 bytes."
+        assert sentences(asked())[0] == f"Swizzle {swizzle}: rows of 128 bytes."
     else:
         with pytest.raises(ts.PlanError, match="plan-swizzle"):
             asked()
@@ -246,7 +259,7 @@ def test_the_writer_of_a_store_may_be_given_and_must_write():
 @pytest.mark.parametrize("k", range(8, 272, 8))
 def test_plain_rows_are_named_where_ldmatrix_reads_them_freely(k):
     report = ts.plan((64, k), "bf16", consumer="ldmatrix")
-    offered = [each for each in report.best.reasons if each.startswith("Plain rows")]
+    offered = [each for each in sentences(report.best) if each.startswith("Plain rows")]
     walk = "ldmatrix.x4" if k % 16 == 0 else "ldmatrix.x1"
     plain = ts.plan((64, k), "bf16", consumer=walk, swizzle="none").best
     free = plain.costs.excess_wavefronts == 0 and plain.tma_instructions == 1
@@ -283,7 +296,8 @@ def test_too_many_stages_are_refused_with_the_number_that_fits():
 )
 def test_edges_say_what_becomes_of_what_lies_outside(options, fate):
     best = ts.plan((128, 64), "bf16", global_shape=(1000, 4096), **options).best
-    assert f"Edge: mn: 8 tiles of 128, the last with 104 of 128: {fate}." in best.reasons
+    name = "m" if "direction" in options else "mn"
+    assert f"Edge, {name}: 8 tiles of 128, the last with 104 of 128: {fate}." in sentences(best)
 
 
 # rows of a tile → height of the tallest box: as few boxes of at most 256 rows as cut it evenly, each on a line
@@ -304,7 +318,7 @@ def test_the_slower_of_global_and_shared_memory_decides():
     best = report.best  # 2-way conflicts of 8-byte stores take 256 cycles, the 16 KiB of global memory 1022
     assert (best.swizzle.name, best.costs.write_wavefronts, best.costs.write_ideal) == ("128B", 256, 128)
     assert best.costs.cycles == best.costs.gmem_cycles == round(128 * 128 / (4190 / 132 / 1.98)) == 1022
-    assert any("128 lost to bank conflicts, hidden behind 1022 cycles" in each for each in best.reasons)
+    assert any("128 lost to bank conflicts, hidden behind 1022 cycles" in each for each in sentences(best))
     transposed = ts.plan((32, 32), "f32", consumer="ld.b32 columns", swizzle="none").best
     assert transposed.costs.cycles == transposed.costs.read_wavefronts == 1024
 
@@ -314,9 +328,9 @@ def test_what_the_consumer_must_wait_for_is_named():
         name: ts.plan((64, 64), "bf16", consumer=name, copy="cp.async").best for name in ("wgmma", "ldmatrix")
     }
     waits = {
-        name: next(each for each in best.reasons if each.startswith("Between")) for name, best in by_threads.items()
+        name: next(each for each in sentences(best) if each.startswith("Between")) for name, best in by_threads.items()
     }
-    assert all("cp.async.commit_group and wait_group" in each for each in waits.values())
+    assert all("cp.async.commit_group and cp.async.wait_group" in each for each in waits.values())
     assert "fence.proxy.async" in waits["wgmma"]  # the tensor core reads through the async proxy
     assert "fence" not in waits["ldmatrix"]
 
@@ -338,14 +352,13 @@ def test_a_corner_that_a_folded_map_cannot_name_is_refused():
         best.copy_coords(best.copies[0], 3, 10)
 
 
-@pytest.mark.parametrize("shape", ["ab", (1,), (1, 2, 3), (0, 5), None, 7])
+@pytest.mark.parametrize("shape", ["ab", (1,), (1, 2, 3), (0, 5), 7])
 def test_a_shape_that_is_none_is_refused(shape):
     best = ts.plan((64, 64), "bf16").best
     with pytest.raises(ts.RuleError):
         best.tensor_map(0, shape)
-    if shape is not None:
-        with pytest.raises(ts.RuleError):
-            best.edge(shape)
+    with pytest.raises(ts.RuleError):
+        best.edge(shape)
 
 
 NONSENSE = [
@@ -354,8 +367,12 @@ NONSENSE = [
     (((64, 64), "bf17", {}), "unknown-name"),
     (((64, 64), "bf16", {"consumer": "tcgen05"}), "plan-consumer"),
     (((64, 64), "bf16", {"consumer": "wgma"}), "unknown-name"),
-    (((64, 64), "bf16", {"arch": "sm_80"}), "plan-consumer"),
-    (((64, 64), "bf16", {"arch": "sm_80", "consumer": "ldmatrix"}), "plan-copy"),
+    (((64, 64), "bf16", {"arch": "sm_80"}), None),
+    (((64, 64), "bf16", {"arch": "sm_80", "consumer": "wgmma"}), "plan-consumer"),
+    (((64, 64), "bf16", {"arch": "sm_80", "copy": "tma"}), "plan-copy"),
+    (((64, 64), "bf16", {"arch": "sm_90", "card": "A100"}), "plan-card"),
+    (((64, 64), "bf16", {"card": "H2000"}), "unknown-name"),
+    (((64, 64), "bf16", {"card": 200}), "unknown-name"),
     (((64, 63), "bf16", {}), "plan-row"),
     (((64, 64), "bf16", {"stages": 0}), "plan-stages"),
     (((1 << 30, 64), "bf16", {}), "plan-tile"),

@@ -20,16 +20,18 @@ problems = st.fixed_dictionaries(
         "data_type": st.sampled_from(
             ["bf16", "f16", "tf32", "e4m3", "s8", "f32", "f64", "u64", "e2m1", "e2m3", "u8", "b1", "16u4_align16b"]
         ),
-        "arch": st.sampled_from(["sm_90", "sm_90", "sm_80", "sm_100", "sm_103", "sm_120"]),
+        "arch": st.sampled_from(["sm_90", "sm_90", "sm_80", "sm_86", "sm_100", "sm_103", "sm_120", "H100", None]),
         "major": st.sampled_from(["K", "MN"]),
-        "consumer": st.sampled_from(["wgmma", "tcgen05", "ldmatrix", "ld.b128 columns", "ld.b32 rows", "st.b128 rows"]),
+        "consumer": st.sampled_from(
+            [None, "wgmma", "tcgen05", "ldmatrix", "ld.b128 columns", "ld.b32 rows", "st.b128 rows"]
+        ),
         "swizzle": st.sampled_from(
             [None, None, None, "none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B"]
         ),
         "atom_order": st.sampled_from([None, None, "column", "row"]),
         "operand": st.sampled_from([None, "A", "B"]),
         "stages": st.integers(1, 6),
-        "copy": st.sampled_from(["tma", "tma", "cp.async", "ld.global"]),
+        "copy": st.sampled_from([None, "tma", "cp.async", "ld.global"]),
         "direction": st.sampled_from(["load", "load", "store"]),
         "traffic": st.sampled_from(["dense", "sparse"]),
         "fold": st.booleans(),

@@ -138,7 +138,7 @@ LAYOUTS = [
     Layout((64, 64), 16, atom=(8, 16), atom_order="row", swizzle="32B"),
     Layout((64, 64), 16, atom=(8, 8)),
     Layout((64, 64), 16, swizzle="128B_ATOM_32B"),
-    canonical_layout("K", "64B", "bf16").tile((64, 64)).layout,
+    canonical_layout("K", "64B", "bf16").tile((64, 64)),
 ]
 
 

@@ -19,7 +19,7 @@ def everything(tile, element_bits, max_padding_bytes):
     """All layouts that the search promises to look at, enumerated without its shortcuts."""
     plain = Layout(tile, element_bits)
     yield plain
-    row_bytes = plain.pitch_bytes
+    row_bytes = tile[1] * element_bits // 8
     for mode in SWIZZLE.values():
         if mode.span_bytes and row_bytes % mode.span_bytes == 0 and mode.span_bytes * 8 % element_bits == 0:
             yield Layout(tile, element_bits, atom=(tile[0], mode.span_bytes * 8 // element_bits), swizzle=mode)
@@ -75,7 +75,7 @@ def same_as_a_mode(layout):
     swizzle = layout.swizzle
     return any(
         (mode.bits, mode.base, mode.shift, mode.flip_bytes) == (swizzle.bits, swizzle.base, swizzle.shift, 0)
-        and mode.span_bytes == layout.pitch_bytes
+        and mode.span_bytes == layout.as_rows().tiling.pitch_bytes
         for mode in SWIZZLE.values()
     )
 

@@ -115,10 +115,39 @@ def test_a_rank_beyond_five_is_no_map():
     assert "descriptor-codes" in rules(found)
 
 
-def test_the_bit_that_some_drivers_set_is_a_note():
+def test_the_bit_that_some_drivers_set_is_a_warning_with_its_condition():
+    """NVIDIA's release notes of driver 595.71.05 (quoted in triton-lang/triton#10442): wrong for small tensors with gaps."""
     blob = edited(ts.TensorMap(**MATRIX), 1, 1 << 21)
-    assert rules(ts.inspect_tensor_map(blob)) == ["descriptor-size-flag"]
+    (found,) = ts.inspect_tensor_map(blob).violations
+    assert (found.rule, found.severity) == ("descriptor-size-flag", "warning")
+    assert "not dense" in found.limit
+    assert "128 KiB" in found.limit
+    assert found.fix == "Leave it: this tensor is dense."
     assert ts.decode_tensor_map(blob) == ts.TensorMap(**MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides_bytes", "fix"),
+    [
+        ((64, 64), (256,), "Clear it"),
+        ((64, 64, 2), (256, 0), "Clear it"),  # a broadcast overlaps
+        ((64, 511), (256,), "Clear it"),  # 130,688 bytes
+        ((64, 512), (256,), "Clear it"),  # 130,944 bytes
+        ((64, 513), (256,), "Leave it: this tensor is 131200 bytes long."),
+        ((64, 64), (128,), "Leave it: this tensor is dense."),
+        ((64, 1, 64), (512, 128), "Leave it: this tensor is dense."),  # a single index takes no step
+        ((64, 8, 8), (1024, 128), "Leave it: this tensor is dense."),  # in another order
+    ],
+)
+def test_the_size_flag_is_wrong_for_small_tensors_with_gaps(dims, strides_bytes, fix):
+    """The release notes name a backing allocation below 128 KiB and no dense non-overlapping tensor."""
+    tensor_map = ts.TensorMap("bf16", dims, strides_bytes, (64, *(1,) * (len(dims) - 1)))
+    found = [
+        each for each in ts.inspect_tensor_map(edited(tensor_map, 1, 1 << 21)).violations if "size-flag" in each.rule
+    ]
+    assert [each.fix.startswith(fix) for each in found] == [True]
+    on_blackwell = ts.TensorMap.check("bf16", dims, strides_bytes, tensor_map.box, arch="sm_100")
+    assert ("descriptor-size-flag" in {each.rule for each in on_blackwell}) == fix.startswith("Clear")
 
 
 @pytest.mark.parametrize("blob", [b"", bytes(127), bytes(129), "00" * 128, None, 5, [0] * 128])

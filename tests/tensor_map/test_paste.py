@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.tensor_map import descriptor_bytes, dumped_arguments
+from tilescope.tensor_map import MapArguments, descriptor_bytes, dumped_arguments
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -264,7 +264,7 @@ POINTER = 0x7F5A20000000
                 "oob_fill": "zero",
                 "address": POINTER,
             },
-            set(),
+            {"driver-result"},
         ),
         (
             TILELANG,
@@ -314,7 +314,7 @@ POINTER = 0x7F5A20000000
                 "oob_fill": "nan",
                 "address": POINTER + 8,
             },
-            {"address-alignment"},
+            {"address-alignment", "driver-result"},
         ),
         (
             TRITON_IM2COL,
@@ -331,7 +331,7 @@ POINTER = 0x7F5A20000000
                 "l2_promotion": "128B",
                 "address": POINTER,
             },
-            set(),
+            {"driver-result"},
         ),
     ],
     ids=["cutlass", "tilelang", "tilelang-im2col", "triton", "triton-im2col"],
@@ -340,6 +340,95 @@ def test_dumps_of_the_frameworks_are_understood(dump, given, refused):
     (asked,) = dumped_arguments(dump)
     assert dict(asked.given) == given
     assert {each.rule for each in asked.check() if each.severity == "error"} == refused
+
+
+# The dumps of two public questions, as they were pasted there.
+CUTLASS_947 = """
+TMA Desc Addr:   0x7ffd7d2800c0
+format         6
+dim            3
+gmem_address   0
+globalDim      (1024,1024,1,1,1)
+globalStrides  (2,2048,2097152,0,0)
+boxDim         (64,128,1,1,1)
+elementStrides (1,1,1,1,1)
+interleave     0
+swizzle        3
+l2Promotion    0
+oobFill        0
+Error: Failed to initialize the TMA descriptor 1
+"""
+VLLM_13961 = """
+TMA Desc Addr:   0xfffffce54f80
+format         6
+dim            4
+gmem_address   0x400540000000
+globalDim      (64,16,32,23434,1)
+globalStrides  (2,4096,128,65536,0)
+boxDim         (64,192,1,1,1)
+elementStrides (1,1,1,1,1)
+interleave     0
+swizzle        3
+l2Promotion    2
+oobFill        0
+Error: Failed to initialize the TMA descriptor 715
+"""
+
+
+@pytest.mark.parametrize(
+    ("dump", "found", "says"),
+    [
+        (CUTLASS_947, "the driver answered 1, invalid value", "older drivers refuse it. Pass the device pointer"),
+        (
+            CUTLASS_947.replace("gmem_address   0\n", "gmem_address   0x7f00\n"),
+            "the driver answered 1",
+            "Update the driver",
+        ),
+        (CUTLASS_947.replace("(64,128", "(128,128"), "the driver answered 1", "the broken rules are the reason"),
+        (VLLM_13961, "the driver answered 715, illegal instruction", "an earlier kernel of the context faulted"),
+        (VLLM_13961.replace("715", "700"), "the driver answered 700, illegal address", "these arguments break no rule"),
+        (
+            VLLM_13961.replace("715", "716").replace("(64,192", "(128,192"),
+            "answered 716, misaligned",
+            "mend the rules above",
+        ),
+        (VLLM_13961.replace("715", "801"), "the driver answered 801, not supported", "no TMA"),
+        (VLLM_13961.replace("715", "201"), "the driver answered 201", "a current context"),
+        (VLLM_13961.replace("715", "999"), "the driver answered 999; 0 is success", "Look up CUresult 999"),
+        (TRITON_IM2COL, "the driver answered 1, invalid value", "Update the driver"),
+    ],
+)
+def test_the_drivers_answer_and_the_rules_are_told_together(dump, found, says):
+    """NVIDIA/cutlass#947: a null address and an old driver; vllm-project/vllm#13961: a fault that came before."""
+    (asked,) = dumped_arguments(dump)
+    report = asked.report()
+    assert not report.accepted
+    (answered,) = [each for each in report.violations if each.rule == "driver-result"]
+    assert found in str(answered)
+    assert says in str(answered)
+    assert (report.tensor_map is None) == any(
+        each.severity == "error" and each.rule != "driver-result" for each in report.violations
+    )
+
+
+def test_a_dump_with_the_answer_0_and_other_arguments_are_not_blamed():
+    (asked,) = dumped_arguments(VLLM_13961.replace("715", "0"))
+    assert asked.report().accepted
+    (asked,) = dumped_arguments(VLLM_13961)
+    assert not MapArguments.of({"arch": "sm_100"}).completed(asked).report().accepted
+    assert MapArguments.of({"box": (64, 16, 1, 1)}).completed(asked).report().accepted  # the driver was not asked this
+
+
+@pytest.mark.parametrize("offset", [0, 8, 16, 32, 64, 100])
+def test_a_tensor_map_off_64_bytes_is_named(offset):
+    """cuda.h demands 64 bytes; an H200 under driver 580 encodes it anywhere and answers a copy through it with 716."""
+    (asked,) = dumped_arguments(VLLM_13961.replace("715", "0").replace("0xfffffce54f80", hex(0xFFFFFCE54F80 + offset)))
+    found = [each for each in asked.check() if each.rule == "map-address"]
+    assert len(found) == (offset % 64 != 0)
+    for each in found:
+        assert each.severity == "warning"
+        assert "error 716" in each.limit
+    assert ts.RULES["map-address"].code == 716
 
 
 def test_log_prefixes_repetitions_and_several_dumps():
@@ -356,8 +445,8 @@ def test_an_enumerator_that_does_not_exist_is_named_by_its_number():
 def test_four_bit_values_of_cutlass_need_a_newer_architecture():
     packed = CUTLASS.replace("format         6", "format         13").replace("(2,2048,2097152", "(0,512,524288")
     (asked,) = dumped_arguments(packed)
-    assert {each.rule for each in asked.check() if each.severity == "error"} == {"arch-data-type"}
-    assert asked.with_given({"arch": "sm_120", "box": (128, 128, 1)}).tensor_map().inner_bytes == 64
+    assert {each.rule for each in asked.check() if each.severity == "error"} == {"arch-data-type", "driver-result"}
+    assert MapArguments.of({"arch": "sm_120", "box": (128, 128, 1)}).completed(asked).tensor_map().inner_bytes == 64
 
 
 words = [

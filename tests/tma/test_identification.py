@@ -40,6 +40,7 @@ def test_names_the_order_of_atoms(name, order):
         laid_out(TILE, ts.Layout((64, 64), 16, atom=(8, span // 2), atom_order=order, swizzle=name)), TILE
     )
     assert found.explained
+    assert f"atoms of 8 x {span // 2} elements, {order} after {order}" in str(found)
     assert (found.swizzle.name, found.order) == (name, {"column": "atoms down", "row": "atoms across"}[order])
 
 
@@ -99,7 +100,7 @@ def test_a_tile_of_100_rows_in_two_boxes():
     for alignment, high in ((128, 100), (1024, 104)):
         dump, _ = boxes_side_by_side(tile, "128B", 128, alignment, 0)
         found = ts.identify(dump, tile)
-        assert str(found) == f"swizzle 128B, base offset 0, boxes side by side of {high} x 64 elements"
+        assert str(found) == f"swizzle 128B, base offset 0, boxes of {high} x 64 elements side by side"
         assert ts.Value.from_dict(found.to_dict()) == found
         dump[5] ^= 1
         found = ts.identify(dump, tile)
@@ -109,7 +110,7 @@ def test_a_tile_of_100_rows_in_two_boxes():
 def test_a_narrow_box_has_gaps_and_a_pitch_of_its_span():
     a = ts.TensorMap.from_array(TILE, (64, 32), swizzle="128B", address=0)
     found = ts.identify(ts.load(a, TILE, (0, 0)), TILE[:, :32])
-    assert (found.swizzle.name, found.layout.pitch_bytes, found.wrong_bytes) == ("128B", 128, 0)
+    assert (found.swizzle.name, found.layout.as_rows().tiling.pitch_bytes, found.wrong_bytes) == ("128B", 128, 0)
 
 
 def test_sees_a_transposed_tile():
@@ -166,7 +167,7 @@ def test_is_plain_data_and_back():
 
 @pytest.mark.parametrize(("dump", "tile", "rule"), [
     (np.zeros(100, np.uint8), TILE, "dump-extent"), (np.zeros(8192, np.uint8), TILE.reshape(-1), "tile"),
-    (np.zeros(8192, np.uint8), [[1]], "tile"), (TILE[:, ::2], TILE, "array"), (TILE, TILE.astype(complex), "tile"),
+    (np.zeros(8192, np.uint8), [[1]], "tile"), (TILE[:, ::2], TILE, "argument-type"), (TILE, TILE.astype(complex), "tile"),
 ])  # fmt: skip
 def test_refuses_what_it_cannot_compare(dump, tile, rule):
     with pytest.raises(ts.RuleError) as refused:

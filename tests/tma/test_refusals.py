@@ -27,7 +27,6 @@ def only_readable(array):
 
 
 ILLEGAL = {
-    "smem-address": lambda: ts.load(TILED, MATRIX, (0, 0), smem_address=64),
     "inner-coordinate": lambda: ts.load(TILED, MATRIX, (4, 0)),
     "store-coords": lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, -1)),
     "reduce-type": lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce="add"),
@@ -40,9 +39,39 @@ ILLEGAL = {
 
 @pytest.mark.parametrize("rule", ILLEGAL)
 def test_what_the_chip_refuses_is_an_illegal_instruction(rule):
-    with pytest.raises(ts.IllegalInstructionError) as refused:
+    with pytest.raises(
+        ts.IllegalInstructionError, match=r"\nThe chip answers with error 715, illegal instruction\.$"
+    ) as refused:
         ILLEGAL[rule]()
     assert rule in [violation.rule for violation in refused.value.violations]
+    assert refused.value.code == ts.RULES[rule].code == 715
+
+
+@pytest.mark.parametrize("offset", range(1, 128))
+def test_a_shared_address_off_128_bytes_is_misaligned(offset):
+    """An H200: offsets 1 to 112, loads and stores, swizzled or not, 360 random cases, all error 716."""
+    for tensor_map in (TILED, TILED.with_fields(swizzle="128B")):
+        for copy in (
+            lambda a=tensor_map: ts.load(a, MATRIX, (0, 0), smem_address=offset),
+            lambda a=tensor_map: ts.store(a, SMEM, MATRIX.copy(), (0, 0), smem_address=offset),
+        ):
+            with pytest.raises(ts.MisalignedAddressError, match="error 716, misaligned address") as refused:
+                copy()
+            assert refused.value.code == ts.RULES["smem-address"].code == 716
+
+
+@pytest.mark.parametrize("rule", ["inner-coordinate", "store-coords", "reduce-type"])
+def test_the_chip_answers_715_where_both_faults_apply(rule):
+    """As an H200 does in the 360 random cases."""
+    copy = {
+        "inner-coordinate": lambda: ts.load(TILED, MATRIX, (4, 0), smem_address=64),
+        "store-coords": lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, -1), smem_address=64),
+        "reduce-type": lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce="add", smem_address=64),
+    }[rule]
+    with pytest.raises(ts.FaultError) as refused:
+        copy()
+    assert refused.value.code == 715
+    assert {each.rule for each in refused.value.violations} == {rule, "smem-address"}
 
 
 REFUSED = {
@@ -52,17 +81,17 @@ REFUSED = {
     "coordinates that are none": ("argument-type", "coords", lambda: ts.load(TILED, MATRIX, "00")),
     "a fraction": ("argument-type", "coords[1]", lambda: ts.load(TILED, MATRIX, (0, 0.5))),
     "a far coordinate": ("coords-range", "coords[1]", lambda: ts.load(TILED, MATRIX, (0, 1 << 31))),
-    "a negative address": ("address", "smem_address", lambda: ts.load(TILED, MATRIX, (0, 0), smem_address=-128)),
+    "a negative address": ("argument-range", "smem_address", lambda: ts.load(TILED, MATRIX, (0, 0), smem_address=-128)),
     "an unknown reduction": ("unknown-name", "reduce", lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce="sub")),
     "a reduction of no name": ("unknown-name", "reduce", lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce=["add"])),
     "a store through a wide map": ("wide-store", "tensor_map", lambda: ts.store(WIDE, SMEM, MATRIX.copy(), (0, 0, 0, 0))),
-    "a list as memory": ("array", "memory", lambda: ts.load(TILED, [1, 2, 3], (0, 0))),
-    "objects as memory": ("array", "memory", lambda: ts.load(TILED, np.array([None]), (0, 0))),
-    "strided memory": ("array", "memory", lambda: ts.load(TILED, MATRIX[:, ::2], (0, 0))),
-    "strided target": ("array", "memory", lambda: ts.store(TILED, SMEM, MATRIX.copy()[::2], (0, 0))),
-    "a read-only target": ("array", "memory", lambda: ts.store(TILED, SMEM, only_readable(MATRIX), (0, 0))),
-    "bytes as target": ("array", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=bytes(1024))),
-    "a read-only smem": ("array", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=only_readable(SMEM))),
+    "a list as memory": ("argument-type", "memory", lambda: ts.load(TILED, [1, 2, 3], (0, 0))),
+    "objects as memory": ("argument-type", "memory", lambda: ts.load(TILED, np.array([None]), (0, 0))),
+    "strided memory": ("argument-type", "memory", lambda: ts.load(TILED, MATRIX[:, ::2], (0, 0))),
+    "strided target": ("argument-type", "memory", lambda: ts.store(TILED, SMEM, MATRIX.copy()[::2], (0, 0))),
+    "a read-only target": ("argument-type", "memory", lambda: ts.store(TILED, SMEM, only_readable(MATRIX), (0, 0))),
+    "bytes as target": ("argument-type", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=bytes(1024))),
+    "a read-only smem": ("argument-type", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=only_readable(SMEM))),
     "a short smem": ("smem-extent", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=np.zeros(1023, np.uint8))),
     "a short smem to store": ("smem-extent", "smem", lambda: ts.store(TILED, SMEM[:-1], MATRIX.copy(), (0, 0))),
     "short memory": ("memory-extent", "memory", lambda: ts.load(TILED, MATRIX[:10], (0, 8))),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import tma
+from tilescope.swizzle import permutation
 from tilescope.tma import strips
 
 
@@ -102,7 +103,7 @@ MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint
 def test_the_compiled_loop_leaves_the_same_tiles(box_shape, options, threads, monkeypatch):
     a = ts.TensorMap.from_array(MATRIX, box_shape, address=0, **options)
     monkeypatch.setattr(strips, "STREAMED_BYTES", 1)
-    monkeypatch.setattr(strips, "_SHARE_BYTES", 1)
+    monkeypatch.setattr(permutation, "_SHARE_BYTES", 1)
     used = []
     monkeypatch.setattr(strips.Strips, "stream", watched(strips.Strips.stream, used))
     shape = ts.load_tiles(a, MATRIX).shape

@@ -181,16 +181,9 @@ def test_bytes_of_the_tensor_are_an_integer_array_of_any_shape_and_width():
     assert FOUND.address_of_source(np.zeros((2, 0), np.int32)).shape == (2, 0)
 
 
-class Raises:
-    def __array__(self, *_args, **_options):
-        raise RuntimeError("no")
-
-    __iter__ = __index__ = __len__ = __array__
-
-
 @pytest.mark.parametrize(
     "junk", [None, "a", "1", 1.5, True, np.float64(3), np.bool_(True), [1.5], ["a"], [[1], [2, 3]], [None], [True], {1}, {1: 2},
-             b"ab", memoryview(b"ab"), object(), Raises(), 1j, np.datetime64("2020"), [2**64, 1]],
+             b"ab", memoryview(b"ab"), object(), 1j, np.datetime64("2020"), [2**64, 1]],
     ids=lambda junk: type(junk).__name__)  # fmt: skip
 def test_what_is_no_integer_is_no_byte_of_the_tensor(junk):
     with pytest.raises(ts.RuleError) as refused:
@@ -198,13 +191,13 @@ def test_what_is_no_integer_is_no_byte_of_the_tensor(junk):
     assert (refused.value.violations[0].rule, refused.value.violations[0].argument) == ("argument-type", "offset")
 
 
-@pytest.mark.parametrize("junk", [None, "a", 1.5, True, [0], Raises()], ids=lambda junk: type(junk).__name__)
+@pytest.mark.parametrize("junk", [None, "a", 1.5, True, [0]], ids=lambda junk: type(junk).__name__)
 def test_what_is_no_integer_is_no_address_and_no_coordinate(junk):
     with pytest.raises(ts.RuleError, match="argument-type"):
         FOUND.element_at(junk)
     with pytest.raises(ts.RuleError, match="argument-type"):
         FOUND.address_of(64, junk)
-    with pytest.raises(ts.RuleError, match="coords-count"):
+    with pytest.raises(ts.RuleError, match="argument-range: coords"):
         FOUND.address_of(64)
 
 

@@ -125,7 +125,7 @@ Layouts for 32 x 32 elements of 32 bits
 17 of 111 layouts tried serve every pattern without a conflict.
 
 Wavefronts of each pattern
-layout                st.b32 rows (ideal 32)    ld.b32 columns (ideal  excess  how
+layout                st.b32 rows (ideal 32)    ld.b32 columns (ideal  excess  made by
                                                                   32)
 swizzle xor:5,2,5                         32                       32       0  a ^ ((a >> 5) & 0x7c)
 pad rows by 4 bytes                       32                       32       0  pitch 132 B, +128 B

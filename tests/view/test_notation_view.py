@@ -4,6 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tilescope.layout import Modes
 from tilescope.notation import convert_layout, parse_layout
 from tilescope.view import draw, svg, text
 
@@ -30,7 +31,6 @@ to            Sw<1,4,3> o smem_ptr[16b](unset) o (_16,_8):(_1,_16)
 unsaid there  nothing: the text says all
 tile          16 x 8 elements of 16 bits: mn x k, mn contiguous
 compared      128 addresses of both texts, all equal
-basis         measured
 """
 
 
@@ -63,6 +63,27 @@ def test_pieces_are_as_wide_as_the_swizzle_leaves_them(layout, arguments, piece)
 
 
 def test_cells_name_the_address_and_the_bank():
-    grid = draw(parse_layout("GMMA::Layout_K_SW128_Atom<half_t>")).parts[0]
+    grid = draw(parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (12,64):(64,1)")).parts[0]
     cell = grid.rows[1].cells[0]
     assert (cell.text, cell.colour, cell.title) == ("9", 1, "mn 1, k 0 to 7: at 0x90, from bank 4")
+
+
+def test_a_tensor_cores_operand_is_drawn_by_its_atoms_whatever_text_it_came_from():
+    text_of = {name: text(parse_layout(name)) for name in (
+        "GMMA::Layout_K_SW128_Atom<half_t>", "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)",
+    )}  # fmt: skip
+    assert len(set(text_of.values())) == 1
+    assert text_of.popitem()[1].startswith("Operand 8 x 64 (mn x k), 16-bit elements, K-major 128B")
+
+
+def test_a_thread_value_layout_says_who_holds_what():
+    modes = Modes(((4, 8), (2, 2)), ((32, 1), (16, 8)))
+    drawn = draw(modes, shape=(16, 8))
+    holders, held = drawn.parts[0].parts
+    for row, line in enumerate(holders.rows):
+        for column, cell in enumerate(line.cells):
+            thread, value = (int(word[1:]) for word in cell.text.split())
+            assert modes.at(thread, value) == row + 16 * column
+            assert held.rows[thread].cells[value].text == str(row + 16 * column)
+    ET.fromstring(drawn.svg())
+    assert "The first 32 of 128 threads and 16 of 64 values." in text(Modes((128, 64), (64, 1)))

@@ -38,6 +38,7 @@ COMMANDS = {
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
+    "draw": ("draw:draw", "Draw any layout or thread-value layout, in any notation."),
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "verify": ("verify:verify", "Hold tilescope's answers against the GPU of this machine."),
     "bench": ("bench:bench", "Measure how fast the GPU of this machine moves tiles."),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tilescope import view
-from tilescope.cli.options import byte_count, output_options, rows_and_columns, smem_address_option
+from tilescope.cli.layout_text import layout_text_options
+from tilescope.cli.options import byte_count, output_options, rows_and_columns
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, broken, in_number
+from tilescope.errors import RuleError, broken, counted
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
+from tilescope.notation import parse_layout, parse_modes
 from tilescope.smem.access import Access
 from tilescope.smem.search import find_layouts
 from tilescope.smem.tile import TileReport, tile_report
@@ -21,7 +25,10 @@ from tilescope.view.parts import Part
 @click.command()
 @click.argument("tile", type=rows_and_columns, required=False)
 @click.argument("data_type", metavar="[TYPE]", required=False)
-@click.option("--pattern", "patterns", multiple=True, required=True, metavar="P", help="An access; may be repeated.")
+@click.option("--pattern", "patterns", multiple=True, metavar="P", help="An access; may be repeated.")
+@click.option("--layout", "text", metavar="TEXT", help="The layout in any notation, in place of tile and type.")
+@click.option("--tv", metavar="TEXT", help="An access: (thread, value) → index of the layout, as CuTe writes it.")
+@click.option("--op", metavar="OP", help="What --tv loads or stores with. [default: the widest load]")
 @click.option("--swizzle", default="none", metavar="MODE", help="Swizzle of the tile. [default: none]")
 @click.option("--pad", type=byte_count, metavar="BYTES", help="Padding after each row of an atom.")
 @click.option(
@@ -31,7 +38,7 @@ from tilescope.view.parts import Part
     help="Stored whole, in elements. [default: columns of the mode's span]",
 )
 @click.option("--atom-order", type=click.Choice(ATOM_ORDERS), default="column", show_default=True)
-@smem_address_option()
+@layout_text_options
 @click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
 @click.option(
     "--max-padding", type=byte_count, default="128", metavar="BYTES", help="Widest padding to try. [default: 128]"
@@ -41,11 +48,14 @@ def banks(
     tile: tuple[int, int] | None,
     data_type: str | None,
     patterns: tuple[str, ...],
+    text: str | None,
+    tv: str | None,
+    op: str | None,
     swizzle: str,
     pad: int | None,
     atom: tuple[int, int] | None,
     atom_order: AtomOrder,
-    start: int,
+    beside: dict[str, Any],
     fix: bool,
     max_padding: int,
     output: Output,
@@ -66,19 +76,32 @@ def banks(
     tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
     tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
     tilescope banks --pattern "ld.b32: lane * 33 * 4"
+    tilescope banks --layout "(64,64):(72,1)" --bits 16 --pattern ldmatrix.x4
+    tilescope banks --layout "(32,32):(32,1)" --bits 32 --tv "(32,32):(1,32)"
 
     Exit status 1: --fix found no layout without conflicts.
     """  # noqa: D301  \b keeps the lines below it apart
-    if tile is None:
-        if fix:
-            raise click.UsageError("--fix needs a tile, such as 64x64 bf16.")
-        output.show(tile_report([Access.named(text) for text in patterns]))
+    if not patterns and tv is None:
+        raise click.UsageError("say what is accessed: --pattern P, or --tv TEXT of a --layout.")
+    if text is not None and tile is not None:
+        raise click.UsageError("--layout takes the place of the tile: give one of them.")
+    if text is None and tv is not None:
+        raise click.UsageError("--tv is a thread-value layout of a tile: give the tile as --layout TEXT.")
+    if fix and (tv is not None or (tile is None and text is None)):
+        raise click.UsageError("--fix needs a tile, such as 64x64 bf16, or a --layout, and patterns alone.")
+    if tile is None and text is None:
+        output.show(tile_report([Access.named(each) for each in patterns]))
         return 0
-    if data_type is None:
+    if text is not None:
+        layout = parse_layout(text, **beside)
+        tile = layout.as_rows().shape
+    elif data_type is None or tile is None:
         raise click.UsageError("a tile needs the type of its elements, such as 64x64 bf16.")
-    bits = DataType.named(data_type).smem_bits
-    accesses = [Access.named(text, tile, bits) for text in patterns]
-    layout = _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, start)
+    else:
+        bits = DataType.named(data_type).smem_bits
+        layout = _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, beside["start"])
+    accesses = [Access.named(each, tile, layout.element_bits) for each in patterns]
+    accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, op)]
     try:
         report = tile_report(accesses, layout)
     except RuleError:
@@ -87,7 +110,7 @@ def banks(
     if not fix:
         output.show(report)
         return 0
-    search = find_layouts(accesses, tile=tile, element_bits=bits, max_padding_bytes=max_padding)
+    search = find_layouts(accesses, tile=tile, element_bits=layout.element_bits, max_padding_bytes=max_padding)
     output.show(report, _joined(report, view.draw(search)), {"search": search.to_dict()})
     return 0 if search.conflict_free else 1
 
@@ -111,13 +134,13 @@ def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> N
     """Refuse a --pad that no wide access can take; people who mean elements write --pad 1."""
     widest = max(accesses, key=lambda access: access.op.access_bytes).op
     width = widest.access_bytes
-    row_bytes = layout.pitch_bytes - pad
+    row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
     if pad % width and row_bytes % width == 0:
         enough = -(-pad // width) * width
         raise broken(
             "lane-alignment", "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
             f"{widest.name} takes addresses that are multiples of {width}",
-            f"Use --pad {enough}, {in_number(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
+            f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
         )  # fmt: skip
 
 

@@ -8,7 +8,11 @@ from tilescope.cli.map_options import map_options
 from tilescope.cli.map_source import described
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
+from tilescope.errors import TensorMapError
+from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.tensor_map.arguments import MapArguments
+
+NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # what no driver was asked
 
 
 @click.command()
@@ -27,10 +31,13 @@ def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -
     tilescope check failed.log --arch sm_100
     pbpaste | tilescope check -
 
-    Exit status 1: refused.
+    Exit status 1: refused; 2: not understood, such as a name that no table has.
     """  # noqa: D301  \b keeps the lines below it apart
     found = described(source, asked)
     first, *more = found.reports()
+    unread = [each for report in (first, *more) for each in report.violations if each.rule in NOT_UNDERSTOOD]
+    if unread:
+        raise TensorMapError(unread)
     arguments = [each.given for each in found.asked] or [{}]
     output.show(first, extra={"others": [each.to_dict() for each in more]} if more else {}, asked=arguments[0])
     if not output.as_json:

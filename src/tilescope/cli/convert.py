@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from tilescope.cli.options import output_options, rows_and_columns, smem_address_option
+from tilescope.cli.layout_text import layout_text_options
+from tilescope.cli.options import output_options
 from tilescope.cli.output import STDOUT, Output
 from tilescope.errors import RuleError
-from tilescope.notation import NOTATION, NoEquivalent, convert_layout
+from tilescope.notation import NOTATION, NoEquivalent, convert_layout, parse_layout
 
 
 @click.command()
@@ -16,23 +19,10 @@ from tilescope.notation import NOTATION, NoEquivalent, convert_layout
     "--to", "notation", required=True, type=click.Choice(list(NOTATION)), metavar="NOTATION",
     help=f"The notation of the answer: {', '.join(NOTATION)}.",
 )  # fmt: skip
-@click.option("--bits", type=int, help="Bits of an element, where TEXT does not say.")
-@click.option("--shape", type=rows_and_columns, metavar="MNxK", help="The tile in elements, where TEXT does not say.")
-@click.option(
-    "--major", type=click.Choice(["K", "MN"]), help="The contiguous index, where TEXT does not say. [default: K]"
-)
-@click.option(
-    "--unit",
-    type=click.Choice(["bytes", "elements"]),
-    help="What CuTe's Python form of a swizzle counts. [default: bytes]",
-)
-@smem_address_option()
+@layout_text_options
 @click.option("--draw", is_flag=True, help="Draw both layouts side by side.")
 @output_options
-def convert(
-    text: str, notation: str, bits: int | None, shape: tuple[int, int] | None, major: str | None, unit: str | None,
-    start: int, draw: bool, output: Output,
-) -> int:  # fmt: skip
+def convert(text: str, notation: str, beside: dict[str, Any], draw: bool, output: Output) -> int:
     """Translate the layout TEXT into another notation, and prove it: all addresses are compared.
 
     TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
@@ -42,12 +32,15 @@ def convert(
     Exit status 1, with the reason: there is no such text for this layout.
     """
     try:
-        found = convert_layout(text, notation, element_bits=bits, shape=shape, major=major, unit=unit, start=start)  # type: ignore[arg-type]
+        found = convert_layout(text, notation, **beside)
     except RuleError as refused:
         if any(violation.rule != "no-equivalent" for violation in refused.violations):
             raise
         reason = NoEquivalent(refused.violations)
         Output(as_json=True).show(reason) if output.as_json else click.echo(str(reason))
+        if draw and not output.as_json:
+            click.echo()
+            output.show(parse_layout(text, **beside))
         return 1
     if not output.as_json and output.svg_path != STDOUT:
         click.echo(f"{found.result}\n")  # whole, on a line of its own, however narrow the terminal

@@ -12,13 +12,10 @@ from tilescope.cli.options import number, output_options
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.descriptor_word import DescriptorWord
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.paste import pasted_descriptor
-
-DESCRIPTOR_BITS = 64
 
 
 @click.command()
@@ -48,7 +45,7 @@ def decode(
     """  # noqa: D301  \b keeps the lines below it apart
     if rows < 1:
         raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
-    word = descriptor_word(words)
+    word = pasted_word(words[0]) if len(words) == 1 else None
     if word is not None:
         return show_descriptor_word(word, major, data_type, rows if addresses else None, output)
     try:
@@ -67,27 +64,13 @@ def _or_a_word(violation: Violation) -> Violation:
     return replace(violation, limit=f"one integer of at most 64 bits, or {violation.limit}")
 
 
-def descriptor_word(words: tuple[str, ...]) -> int | None:
-    """The number that the words are, if they are one integer of at most 64 bits.
-
-    >>> descriptor_word(("0x40",)), descriptor_word(("1", "2")), descriptor_word(("0x1" + 16 * "0",))
-    (64, None, None)
-    """
-    try:
-        (text,) = words
-        word = int(text, 0)
-    except ValueError:
-        return None
-    return word if 0 <= word < 1 << DESCRIPTOR_BITS else None
-
-
 def show_descriptor_word(word: int, major: Any, data_type: str, rows: int | None, output: Output) -> int:
     """Draw what a number could be, with its reads where `rows` are asked for; 1 where it is no descriptor."""
     found = descriptor_readings(word, major=major, element_bits=DataType.named(data_type).smem_bits)
     extra = {}
-    operands = [each for each in found.possible if isinstance(each, DescriptorWord)]
-    if rows is not None and operands and operands[0].descriptor is not None:
-        bits = operands[0].element_bits
+    operands = [each for each in found.possible if each.major is not None]
+    if rows is not None and operands:
+        bits = operands[0].element_bits or 0
         read = operands[0].descriptor.addresses(operands[0].major, rows, K_STEP_BYTES * 8 // bits, bits)
         extra = {"addresses": [[hex(address) for address in line] for line in read.tolist()]}
     output.show(found, extra=extra, rows=rows)

@@ -8,7 +8,7 @@ import traceback
 
 import click
 
-from tilescope.errors import DeviceError, RuleError, TilescopeError
+from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError
 
 NOT_UNDERSTOOD = 2
 MISSING = 3
@@ -44,6 +44,8 @@ def explained(error: BaseException) -> int:
         case RuleError():
             for violation in error.violations:
                 _say(f"{violation.severity}: {violation}")
+            if isinstance(error, FaultError):
+                _say(error.answer)
             return NOT_UNDERSTOOD
         case DeviceError():
             _say(str(error))

@@ -22,7 +22,7 @@ TERMS = (
         "banks, and a column of them can be read without conflicts. TMA applies it on the way into shared memory "
         "and undoes it on the way out, the tensor core undoes it as its descriptor says, and code that touches "
         "the bytes itself must apply the same XOR to the absolute shared address. Every mode is its own inverse.",
-        ("swizzling", "swizzle mode", "xor swizzle"),
+        ("swizzling", "swizzle mode"),
         ("chunk", "line", "span", "base offset", "128B"),
     ),
     Term(
@@ -235,7 +235,7 @@ TERMS = (
         "One TMA load that writes its box into several blocks of a cluster, to the same offset in each. A 16-bit "
         "mask says which: bit r is the block of rank r. Each of them gets the bytes on its own mbarrier and must "
         "expect them.",
-        ("cta mask", "ctamask", "multicast::cluster"),
+        ("ctamask", "multicast::cluster"),
         ("TMA", "transaction bytes"),
     ),
     Term(

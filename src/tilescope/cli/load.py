@@ -8,16 +8,16 @@ from typing import Any
 import click
 import numpy as np
 
-from tilescope.cli.map_options import map_options, with_strides
+from tilescope.cli.map_options import map_options
 from tilescope.cli.map_source import described
 from tilescope.cli.options import address, number, numbers, output_options
 from tilescope.cli.output import STDOUT, Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, broken, shortened
-from tilescope.tensor_map import RULES, TensorMap
+from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.array import metadata
+from tilescope.tensor_map.array import array_box, metadata
 from tilescope.tma import gather4, trace
 from tilescope.tma import load as loaded
 from tilescope.tma.tracing import OPERATIONS, Trace
@@ -100,7 +100,7 @@ def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) 
         box = options.pop("box")
         if len(box) != array.ndim:
             shown = f"{len(box)} {'entry' if len(box) == 1 else 'entries'}"
-            raise RuleError([RULES["array-box"].violation(
+            raise RuleError([array_box.violation(
                 "--box", f"--box {','.join(map(str, box))} has {shown} and {path} {array.ndim} axes",
                 "one entry for each axis, innermost first",
                 f"Give {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
@@ -108,7 +108,7 @@ def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) 
         return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | options))
     found = metadata(array)
     own = {"data_type": found.data_type, "dims": found.shape[::-1], "strides_bytes": found.strides_bytes[-2::-1]}
-    return with_strides(asked, MapArguments(asked.map_class, own)).tensor_map()
+    return asked.completed(MapArguments(asked.map_class, own)).tensor_map()
 
 
 def _named(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:

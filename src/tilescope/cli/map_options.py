@@ -6,7 +6,7 @@
     @output_options
     def check(source: tuple[str, ...], asked: MapArguments | None, output: Output) -> int | None: …
 
-`asked` holds the arguments as given, sound or not, and is None where no option was given. `with_strides` adds what
+`asked` holds the arguments as given, sound or not, and is None where no option was given. `asked.completed()` adds what
 they leave to a file, an array or a default: `check()` of that says what the rules find, `tensor_map()` makes the map.
 --from-json is another way to give SOURCE.
 """
@@ -19,11 +19,7 @@ from typing import Any, NamedTuple
 import click
 
 from tilescope.cli.options import Command, number, numbers
-from tilescope.data_type import DataType
-from tilescope.errors import RuleError
-from tilescope.tensor_map import reading
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.option import Interleave
 
 # argument of a map: (option, how it is read, its metavar, what --help says)
 _OPTIONS: dict[str, tuple[str, Any, str, str]] = {
@@ -35,7 +31,7 @@ _OPTIONS: dict[str, tuple[str, Any, str, str]] = {
     "interleave": ("--interleave", str, "MODE", "none, 16B or 32B. [default: none]"),
     "swizzle": ("--swizzle", str, "MODE", "none, 32B, 64B, 128B, … [default: none]"),
     "l2_promotion": ("--l2", str, "SIZE", "L2 promotion: none, 64B, 128B or 256B. [default: none]"),
-    "oob_fill": ("--fill", str, "FILL", "What lies outside: zero or nan. [default: zero]"),
+    "oob_fill": ("--fill", str, "FILL", "What lies outside: zero (the driver's NONE) or nan. [default: zero]"),
     "address": ("--address", number, "A", "Global address of the tensor. [default: 0]"),
     "arch": ("--arch", str, "ARCH", "sm_90, sm_100, … [default: sm_90]"),
     "lower_corner": ("--lower", numbers, "N,…", "Im2col: lower corner of the bounding box, W first."),
@@ -81,43 +77,3 @@ def asked_for(given: dict[str, Any]) -> MapArguments:
                 corner = given.pop(name)
                 given[width] = corner[0] if len(corner) == 1 else corner
     return MapArguments.of(given)
-
-
-def with_strides(asked: MapArguments, base: MapArguments | None = None) -> MapArguments:
-    """The arguments asked for, the rest from `base`; strides that nobody gives are dense.
-
-    The strides of `base` hold for as many dims as it has:
-
-    >>> base = MapArguments.of({"data_type": "bf16", "dims": (100, 8), "strides_bytes": (256,), "box": (8, 8)})
-    >>> with_strides(MapArguments.of({"dims": (64, 8)}), base).given["strides_bytes"]
-    (256,)
-    >>> with_strides(MapArguments.of({"dims": (64, 4, 2)}), base).given["strides_bytes"]
-    (128, 512)
-    """
-    given = dict(asked.given)
-    if base is not None:
-        rank = len(given["dims"]) if "dims" in given else None
-        known = dict(base.given)
-        if rank is not None and rank != len(known.get("dims", ())):
-            known.pop("strides_bytes", None)
-        given = {"kind": base.map_class.kind} | known | given
-    if "dims" in given and "strides_bytes" not in given:
-        dense = _dense_strides(given)
-        if dense is not None:
-            given["strides_bytes"] = dense
-    return MapArguments.of(given)
-
-
-def _dense_strides(given: dict[str, Any]) -> tuple[int, ...] | None:
-    """Strides without padding; None where dims, type or interleave are unreadable, which a rule will say."""
-    try:
-        dims = reading.integers("dims", given["dims"])
-        slice_bytes = Interleave.named(given.get("interleave", "none")).slice_bytes
-        element_bits = slice_bytes * 8 if slice_bytes else DataType.named(given.get("data_type")).tma.bits
-    except RuleError:
-        return None
-    strides, step_bits = [], element_bits
-    for extent in dims[:-1]:
-        step_bits *= extent
-        strides.append(step_bits // 8)
-    return tuple(strides)

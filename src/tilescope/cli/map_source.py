@@ -11,49 +11,31 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from tilescope.cli.map_options import JsonFile, with_strides
-from tilescope.errors import RuleError, TensorMapError, broken, shortened
-from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.argument_dump import dumped_arguments
-from tilescope.tensor_map.arguments import MapArguments, MapReport
-from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
-from tilescope.tensor_map.paste import descriptor_bytes
+from tilescope.cli.map_options import JsonFile
+from tilescope.errors import RuleError, TensorMapError, shortened
+from tilescope.rule import rule
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.source import MapSource
 
 STDIN = "-"
 LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far smaller
-_DUMP = re.compile(r"globalDim\b|gmem_address|elemType=|shape=\[|Failed to (?:initialize|create)|Triton Error")
-_JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
-_TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
-
-class Source(NamedTuple):
-    """What was given: a descriptor, or the arguments of one or several maps."""
-
-    blob: bytes | None
-    asked: tuple[MapArguments, ...] = ()
-
-    def reports(self) -> tuple[MapReport, ...]:
-        """What the rules say of each map."""
-        if self.blob is None:
-            return tuple(each.report() for each in self.asked)
-        found = inspect_tensor_map(self.blob)
-        return (MapReport(found.tensor_map is not None, found.violations, found.tensor_map),)
-
-    def tensor_map(self) -> AnyMap:
-        """The one map, or its violations raised."""
-        if len(self.asked) > 1:
-            found = f"the arguments of {len(self.asked)} maps"
-            raise broken("one-map", "source", found, "one map at a time", "Leave the others out.")
-        return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
+INPUT_FILE = rule(
+    "input-file",
+    "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
+    source="the command line",
+)
+INPUT_EMPTY = rule("input-empty", "A file or stdin that is to give a tensor map holds one.", source="the command line")
+INPUT_SIZE = rule(
+    "input-size", "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.", source="the command line"
+)
 
 
-def described(words: tuple[str, ...], asked: MapArguments | None) -> Source:
+def described(words: tuple[str, ...], asked: MapArguments | None) -> MapSource:
     """The map that SOURCE gives, with the options' arguments in place of its own; without both, what stdin gives."""
     if not words and asked is None:
         if sys.stdin.isatty():
@@ -61,44 +43,29 @@ def described(words: tuple[str, ...], asked: MapArguments | None) -> Source:
         words = (STDIN,)
     if not words:
         assert asked is not None
-        return _complete((with_strides(asked),))
+        return _complete((asked.completed(),))
     given = read_source(words)
     if given.blob is not None and asked is not None:
         raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
     if given.blob is not None:
         return given
-    return _complete(given.asked if asked is None else tuple(with_strides(asked, each) for each in given.asked))
+    return _complete(given.asked if asked is None else tuple(asked.completed(each) for each in given.asked))
 
 
-def _complete(asked: tuple[MapArguments, ...]) -> Source:
+def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
     """These arguments, or everything they lack; strides follow from the rest."""
     lacking = [violation for each in asked for violation in each.misnamed()]
     if not lacking:
-        return Source(None, asked)
+        return MapSource(None, asked)
     raise TensorMapError([each for each in lacking if each.argument != "strides_bytes"] or lacking)
 
 
-def read_source(words: tuple[str, ...]) -> Source:
+def read_source(words: tuple[str, ...]) -> MapSource:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
     content = _content(words)
-    if isinstance(words, JsonFile):
-        return Source(None, (MapArguments.from_json(content),))
-    text = content.decode("utf-8", errors="replace")
-    is_text = _TEXT.fullmatch(text) is not None and "\ufffd" not in text
-    if not is_text and (len(content) == DESCRIPTOR_BYTES or _is_given_by_name(words)):
-        if len(content) != DESCRIPTOR_BYTES:
-            found = f"{len(content)} bytes that are no text"
-            raise broken("input-binary", "source", found, "the bytes of a descriptor are 128", "Give the map alone.")
-        return Source(content)
-    if _JSON.match(text):
-        return Source(None, (MapArguments.from_json(text),))
-    if _DUMP.search(text):
-        return Source(None, dumped_arguments(text))
     try:
-        return Source(descriptor_bytes(text))
+        return MapSource.from_json(content) if isinstance(words, JsonFile) else MapSource.read(content)
     except RuleError:
-        if text.lstrip().startswith("[") and "x" not in text:  # a list of too few words, or JSON
-            return Source(None, (MapArguments.from_json(text),))
         if not _is_given_by_name(words):
             _refuse_names(words)
         raise
@@ -110,7 +77,7 @@ def _content(words: tuple[str, ...]) -> bytes:
     content = read_input(words[0])
     if not content.strip():
         which = "stdin" if words[0] == STDIN else words[0]
-        raise broken("input-empty", "source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
+        raise INPUT_EMPTY.error("source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
     return content
 
 
@@ -119,7 +86,7 @@ def read_input(source: str) -> bytes:
     with click.open_file(source, "rb") as file:
         content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
     if len(content) > LARGEST_INPUT_BYTES:
-        raise broken("input-size", source, "more than 1 MiB", "a tensor map is 128 bytes", "Give the map alone.")
+        raise INPUT_SIZE.error(source, "more than 1 MiB", "a tensor map is 128 bytes", "Give the map alone.")
     return content
 
 
@@ -138,9 +105,9 @@ def _refuse_names(words: tuple[str, ...]) -> None:
     limit = "SOURCE is one file, - for stdin, or a map as text"
     for word in words:
         if word == STDIN or (len(words) > 1 and _is_given_by_name((word,))):
-            raise broken("input-file", "source", f"{len(words)} sources", limit, "Give one.")
+            raise INPUT_FILE.error("source", f"{len(words)} sources", limit, "Give one.")
     name = shortened(" ".join(words))
     if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():
-        raise broken("input-file", "source", f"{name} is a directory", limit, "Name a file in it.")
+        raise INPUT_FILE.error("source", f"{name} is a directory", limit, "Name a file in it.")
     if _NAME.fullmatch(" ".join(words)):
-        raise broken("input-file", "source", f"no such file: {name}", limit, "Check the path.")
+        raise INPUT_FILE.error("source", f"no such file: {name}", limit, "Check the path.")

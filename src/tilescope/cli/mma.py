@@ -13,7 +13,6 @@ from tilescope.cli.output import Output
 from tilescope.errors import RuleError
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
-from tilescope.mma.descriptor_word import DescriptorWord
 from tilescope.mma.fragment import fragment as fragment_of
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.tcgen05_loop import tcgen05_descriptors
@@ -163,9 +162,9 @@ def check(
     """  # noqa: D301  \b keeps the lines below it apart
     tensor_map = described(source, asked).tensor_map()
     readings = descriptor_readings(word).readings
-    sound = [each.descriptor for each in readings if isinstance(each, DescriptorWord) and each.sound]
+    sound = [each.descriptor for each in readings if each.major is not None and each.sound]
     if not sound:
-        raise RuleError(each.findings[0] for each in readings if isinstance(each, DescriptorWord))
+        raise RuleError(each.violations[0] for each in readings if each.major is not None)
     found = compatible(
         tensor_map, sound[0], major=major, tile_major=tile_major, rows=rows, k=k, origin=origin,
         smem_address=smem_address, copies=copies or None, data_type=read_as,

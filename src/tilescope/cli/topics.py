@@ -6,20 +6,19 @@ a provider and append it to `PROVIDERS`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
-from tilescope.cli import map_topics
 from tilescope.cli.glossary import TERMS, Term
 from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError, broken, shortened
+from tilescope.errors import RuleError, broken, nearest_names, shortened
+from tilescope.rule import RULES, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map import RULES, Rule
+from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
 
@@ -79,11 +78,7 @@ def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
     spelled = {_folded(alias): each for provider in PROVIDERS for alias, each in provider.spellings().items()}
     spelled |= {_folded(each): each for provider in PROVIDERS for each in provider.names()}
-    given = _folded(name)[:80]
-    close = difflib.get_close_matches(given, spelled, n=6, cutoff=0.5)
-    likeness = {each: difflib.SequenceMatcher(None, each, given).ratio() for each in close}
-    best = max(likeness.values(), default=0)
-    return list(dict.fromkeys(spelled[each] for each in close if likeness[each] > best - 0.1))[:3]
+    return list(dict.fromkeys(spelled[each] for each in nearest_names(_folded(name)[:80], spelled)))[:3]
 
 
 def _folded(name: str) -> str:
@@ -185,7 +180,7 @@ def _find_rule_name(name: str) -> Topic | None:
 
 
 def _find_map_topic(name: str) -> Topic | None:
-    found = map_topics.find(name)
+    found = field_topics.find(name)
     return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
 
 
@@ -206,5 +201,5 @@ PROVIDERS: tuple[Provider, ...] = (
         "data types", lambda: DATA_TYPE, lambda: {row.ptx: row.name for row in DATA_TYPE.values()}, _find_data_type
     ),
     Provider("architectures", lambda: ARCH, dict, _find_arch),
-    Provider("tensor map fields", map_topics.names, map_topics.spellings, _find_map_topic),
+    Provider("tensor map fields", field_topics.names, field_topics.spellings, _find_map_topic),
 )

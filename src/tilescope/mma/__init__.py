@@ -13,6 +13,5 @@ instruction.py               mma and wgmma instructions: shapes and types
 fragment.py                  which lane holds which element of an operand in registers
 ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays; matrix_form.py: their forms
 packed.py                    values narrower than a byte, dense or one to a byte
-shape_stride.py              CuTe's shape:stride, in which fragments are written down
 bits.py                      words of bit fields, in which descriptors are written down
 """

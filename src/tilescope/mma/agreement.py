@@ -18,15 +18,15 @@ import numpy as np
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import broken, printed
-from tilescope.mma.canonical import Major, major_named
+from tilescope.layout import Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.diagnosis import Cause, Read, diagnosed
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
+from tilescope.reading import entries, integer, plain_int
 from tilescope.tensor_map import AnyMap
-from tilescope.tensor_map.reading import integer
-from tilescope.value import Value, entries, hex_field, plain_int
+from tilescope.value import Value, hex_field
 
 _MOST_ROWS = 256
 
@@ -109,7 +109,7 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     tensor_map, brought, data_major, descriptor = _tile(tensor_map_or_plan, descriptor, copies, smem_address)
     data_major = data_major if tile_major is None else major_named(tile_major)
     if isinstance(descriptor, DescriptorLoop):
-        major = descriptor.tile.canonical.major if major is None else major_named(major)
+        major = descriptor.canonical.major if major is None else major_named(major)
     else:
         major = major_named((data_major or "K") if major is None else major)
     row = tensor_map.data_type if data_type is None else DataType.named(data_type)

@@ -24,22 +24,17 @@ rows. The two agree only where a row is 16 bytes wide.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
-from tilescope.layout import AtomOrder, Layout
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major, Modes, major_named, oriented
+from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, entries, hex_field, is_one_of, plain_int, row_field
+from tilescope.value import Value, row_field
 
-Major = Literal["K", "MN"]
-MAJORS: tuple[Major, ...] = ("K", "MN")
 ELEMENT_BITS = (1, 4, 8, 16, 32)
 IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")
 _XOR_16 = ("none", "32B", "64B", "128B")  # the modes whose chunks of 16 bytes stay whole
@@ -54,6 +49,13 @@ class Reader(NamedTuple):
     element_bits: tuple[int, ...]
     swizzles: tuple[str, ...]
     basis: Basis
+
+
+class DescriptorOffsets(NamedTuple):
+    """What the offset fields of a descriptor hold, in bytes."""
+
+    leading_bytes: int  # 16 where the hardware does not look
+    stride_bytes: int
 
 
 # wgmma: "Matrix Descriptor Format", imm-trans exists for 16-bit types only; tcgen05: the table of valid
@@ -145,14 +147,14 @@ class CanonicalLayout(Value):
         return self.span_bytes // self.swizzle.atom_bytes
 
     @property
-    def atom_layout(self) -> ShapeStride:
+    def atom_layout(self) -> Modes:
         """The atom before its swizzle, as CuTe writes it: (mn, k) → element.
 
         >>> print(canonical_layout("K", "64B", "bf16").atom_layout, canonical_layout("MN", "64B", "bf16").atom_layout)
         (8,32):(32,1) (32,8):(1,32)
         """
         span = self._elements(self.span_bytes)
-        return ShapeStride(self.atom, self._oriented(span, 1))
+        return Modes(self.atom, self._oriented(span, 1))
 
     @property
     def leading_step(self) -> tuple[int, int] | None:
@@ -198,9 +200,68 @@ class CanonicalLayout(Value):
         """Whether a card was seen to read it so, or documents say so."""
         return "measured" if any(reader.basis == "measured" for reader in self.readers) else "documented"
 
-    def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> OperandTile:
-        """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`."""
-        return OperandTile(self, shape, atom_order, start)
+    @classmethod
+    def of(cls, layout: Layout) -> CanonicalLayout | None:
+        """The tensor core's layout that a tile of shared memory has; None where no tensor core reads it so.
+
+        >>> print(CanonicalLayout.of(Layout((64, 64), 16, swizzle="128B")))
+        K-major 128B, 16-bit elements: atom 8 x 64 (mn x k), 1024 bytes
+        >>> CanonicalLayout.of(Layout((64, 64), 16)) is None  # plain rows
+        True
+        """
+        major, mode = layout.major, layout.swizzle.hardware_mode
+        if not major or not mode or mode.name not in _MODES[major] or layout.element_bits not in ELEMENT_BITS:
+            return None
+        found = cls(major, mode, layout.element_bits)
+        return None if found._same_tile(layout) is None else found
+
+    def _same_tile(self, layout: Layout) -> Layout | None:
+        """The tile of these atoms, in either order, that is the layout; None where none is."""
+        if len(layout.shape) != 2 or any(extent % step for extent, step in zip(layout.shape, self.atom, strict=True)):
+            return None
+        mn, k = layout.shape
+        for order in dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS)):
+            tile = self.tile((mn, k), atom_order=order, start=layout.start)
+            if tile == layout:
+                return tile
+        return None
+
+    def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> Layout:
+        """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`.
+
+        >>> tile = canonical_layout("K", "32B", "bf16").tile((64, 32))
+        >>> tile.address(0, 16)  # the next 16 k: past the 8 atoms of the first column
+        2048
+        >>> canonical_layout("K", "32B", "bf16").tile((64, 32), atom_order="row").address(0, 16)
+        256
+        """
+        shape = tile_shape(shape)
+        _require_whole_atoms(shape, self)
+        return Layout(
+            shape, self.element_bits, atom=self.atom, atom_order=atom_order, major=self.major, swizzle=self.swizzle,
+            start=start,
+        )  # fmt: skip
+
+    def offsets(self, layout: Layout) -> DescriptorOffsets:
+        """What the leading and stride fields of a descriptor must be to read a tile of these atoms.
+
+        >>> canonical = canonical_layout("K", "32B", "bf16")
+        >>> canonical.offsets(canonical.tile((64, 32))).stride_bytes
+        256
+        >>> canonical.offsets(canonical.tile((64, 32), atom_order="row")).stride_bytes
+        512
+        """
+        tile = self._same_tile(layout)
+        if tile is None:
+            limit = f"atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
+            raise broken("descriptor-layout", "layout", f"{layout!r}", limit, "Use canonical_layout(...).tile(shape).")
+        down, right = tile.as_rows().tiling.atom_strides_bytes
+
+        def step_bytes(step: tuple[int, int]) -> int:
+            return down if self._oriented(*step)[0] else right
+
+        leading = IGNORED_LEADING_BYTES if self.leading_step is None else step_bytes(self.leading_step)
+        return DescriptorOffsets(leading, step_bytes(self.stride_step))
 
     def logical(self, mn: Any, k: Any, *, start: int, leading_bytes: int, stride_bytes: int) -> Any:
         """Address, before the swizzle, at which a descriptor with these fields finds element (mn, k).
@@ -237,8 +298,7 @@ class CanonicalLayout(Value):
         return length_bytes * 8 // self.element_bits
 
     def _oriented(self, strided: Any, contiguous: Any) -> tuple[Any, Any]:
-        """(strided, contiguous) as (mn, k), and the other way round: its own inverse."""
-        return (strided, contiguous) if self.major == "K" else (contiguous, strided)
+        return oriented(self.major, strided, contiguous)
 
     def __str__(self) -> str:
         mn, k = self.atom
@@ -246,95 +306,6 @@ class CanonicalLayout(Value):
             f"{self.major}-major {self.mode}, {self.element_bits}-bit elements: "
             f"atom {mn} x {k} (mn x k), {self.atom_bytes} bytes"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class OperandTile(Value):
-    """A tile of `shape` (mn, k) elements in shared memory, as the tensor core wants it.
-
-    >>> tile = canonical_layout("K", "32B", "bf16").tile((64, 32))
-    >>> tile.stride_bytes, tile.address(0, 16)  # the next 16 k: past the 8 atoms of the first column
-    (256, 2048)
-    >>> tile = canonical_layout("K", "32B", "bf16").tile((64, 32), atom_order="row")
-    >>> tile.stride_bytes, tile.address(0, 16)
-    (512, 256)
-    """
-
-    canonical: CanonicalLayout
-    shape: tuple[int, int]
-    atom_order: AtomOrder = "column"
-    start: int = hex_field(default=0)
-    layout: Layout = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        given: object = self.canonical
-        if not isinstance(given, CanonicalLayout):
-            found = printed(given)
-            raise broken("argument-type", "canonical", found, "a CanonicalLayout", "Make one with canonical_layout.")
-        canonical = self.canonical
-        shape = tile_shape(self.shape)
-        _require_whole_atoms(shape, canonical)
-        object.__setattr__(self, "shape", shape)
-        layout = Layout(
-            canonical._oriented(*shape), canonical.element_bits, atom=canonical._oriented(*canonical.atom),
-            atom_order=self.atom_order, swizzle=canonical.swizzle, start=self.start,
-        )  # fmt: skip
-        object.__setattr__(self, "layout", layout)
-
-    @property
-    def atom_grid(self) -> tuple[int, int]:
-        """How many atoms the tile has along mn and along k."""
-        return self.canonical._oriented(*self.layout.atom_grid)
-
-    @property
-    def size_bytes(self) -> int:
-        """Shared memory of the tile."""
-        return self.layout.size_bytes
-
-    @property
-    def alignment_bytes(self) -> int:
-        """Alignment of `start` at which the swizzle pattern starts at its first line."""
-        return self.layout.alignment_bytes
-
-    @property
-    def leading_bytes(self) -> int:
-        """What a descriptor's leading dimension byte offset must be to read this tile (16 where it is ignored)."""
-        step = self.canonical.leading_step
-        return IGNORED_LEADING_BYTES if step is None else self._step_bytes(step)
-
-    @property
-    def stride_bytes(self) -> int:
-        """What a descriptor's stride dimension byte offset must be to read this tile."""
-        return self._step_bytes(self.canonical.stride_step)
-
-    def _step_bytes(self, step: tuple[int, int]) -> int:
-        """Bytes from an atom to its neighbour `step` away."""
-        down, right = self.layout.atom_strides_bytes
-        row, _ = self.canonical._oriented(*step)
-        return down if row else right
-
-    def logical(self, mn: Any, k: Any) -> Any:
-        """Address of element (mn, k) before the swizzle; arrays broadcast."""
-        return self.layout.logical(*self.canonical._oriented(mn, k))
-
-    def address(self, mn: Any, k: Any) -> Any:
-        """Physical byte address of element (mn, k); arrays broadcast."""
-        return self.layout.address(*self.canonical._oriented(mn, k))
-
-    def addresses(self) -> npt.NDArray[np.int64]:
-        """Physical byte address of every element, as an (mn, k) array."""
-        mn, k = self.shape
-        addresses: npt.NDArray[np.int64] = self.address(np.arange(mn)[:, None], np.arange(k)[None, :])
-        return addresses
-
-    def locate(self, address: int) -> tuple[int, int] | None:
-        """The element (mn, k) at a physical shared address; None outside the tile.
-
-        >>> canonical_layout("MN", "128B", "bf16").tile((64, 16)).locate(144)  # k 1 starts in chunk 1
-        (0, 1)
-        """
-        found = self.layout.locate(address)
-        return None if found is None else self.canonical._oriented(*found)
 
 
 def canonical_layout(major: Major, swizzle: SwizzleName | Swizzle, data_type: Any) -> CanonicalLayout:
@@ -349,21 +320,6 @@ def canonical_layout(major: Major, swizzle: SwizzleName | Swizzle, data_type: An
     if row.smem_bits not in ELEMENT_BITS:
         raise RuleError([_no_such_element(f"{row.name} has {row.smem_bits} bits", "data_type")])
     return CanonicalLayout(major, swizzle, row.smem_bits)
-
-
-def major_named(major: object) -> Major:
-    """The majorness, however it is spelled: K, k, MN, mn, M, N.
-
-    >>> major_named("n")
-    'MN'
-    """
-    folded = major.strip().upper() if isinstance(major, str) else ""
-    if folded in ("M", "N"):
-        return "MN"
-    for known in MAJORS:
-        if folded == known:
-            return known
-    raise RuleError([unknown_name("majorness", "major", major, MAJORS)])
 
 
 def _no_such_mode(major: Major, swizzle: Swizzle) -> Violation:

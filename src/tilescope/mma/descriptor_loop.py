@@ -17,17 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.canonical import READERS, CanonicalLayout, OperandTile
+from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.layout import AtomOrder, Layout, Major
+from tilescope.mma.canonical import READERS, CanonicalLayout, canonical_layout, tile_shape
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.value import Value, is_one_of, row_field
+from tilescope.value import Value, row_field
 
 SmemOperand = Literal["A", "B"]
 
@@ -46,40 +48,71 @@ class DescriptorLoop(Value):
 
     described: ClassVar[type[OperandDescriptor]]
 
-    tile: OperandTile
+    layout: Layout
     operand: SmemOperand
     data_type: DataType = row_field(DataType.named)
+    canonical: CanonicalLayout = field(init=False, repr=False, compare=False)
+    leading_bytes: int = field(init=False, repr=False, compare=False)
+    stride_bytes: int = field(init=False, repr=False, compare=False)
     block_mn: int = field(init=False)  # rows of A or columns of B that one instruction takes
     descriptors: tuple[tuple[OperandDescriptor, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data_type", DataType.named(self.data_type))
-        extents = self.extents(self.data_type)
-        self.require_readable(self.tile.shape, self.data_type, self.operand, self.tile.canonical)
-        mn, k = self.tile.shape
+        row = DataType.named(self.data_type)
+        canonical = self._canonical()
+        extents = self.extents(row)
+        mn, k = tile_shape(self.layout.shape)
+        self.require_readable((mn, k), row, self.operand, canonical)
         # Whole atoms, because a descriptor starts at an atom's first mn.
         choices = extents.m if self.operand == "A" else extents.n
-        block_mn = max(each for each in choices if mn % each == 0 and each % self.tile.canonical.atom[0] == 0)
-        object.__setattr__(self, "block_mn", block_mn)
-        strides_bytes = {"leading_bytes": self.tile.leading_bytes, "stride_bytes": self.tile.stride_bytes}
+        block_mn = max(each for each in choices if mn % each == 0 and each % canonical.atom[0] == 0)
+        leading_bytes, stride_bytes = canonical.offsets(self.layout)
+        for name, value in (
+            ("data_type", row), ("canonical", canonical), ("block_mn", block_mn), ("leading_bytes", leading_bytes),
+            ("stride_bytes", stride_bytes),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
         descriptors = tuple(
-            tuple(self._descriptor(mn_first, k_first, **strides_bytes) for k_first in range(0, k, self.k_per_step))
+            tuple(self._descriptor(mn_first, k_first) for k_first in range(0, k, self.k_per_step))
             for mn_first in range(0, mn, block_mn)
         )
         object.__setattr__(self, "descriptors", descriptors)
+
+    def _canonical(self) -> CanonicalLayout:
+        given: object = self.layout
+        if not isinstance(given, Layout):
+            raise broken(
+                "argument-type", "layout", printed(given), "a Layout", "Use canonical_layout(...).tile(shape)."
+            )
+        if given.major is None:
+            limit = f"{self.described.form.instruction} reads tiles with mn or k contiguous"
+            raise broken("descriptor-layout", "layout", f"{given!r}", limit, "Use canonical_layout(...).tile(shape).")
+        return CanonicalLayout(given.major, given.swizzle, given.element_bits)
+
+    @classmethod
+    def of(
+        cls, tile: Any, data_type: Any, swizzle: Any, major: Major, atom_order: AtomOrder, operand: SmemOperand,
+        smem_address: int, **options: Any,
+    ) -> Self:  # fmt: skip
+        """The descriptors of a tile of (mn, k) elements in atoms of a swizzle, or of a layout that says all of that."""
+        row = DataType.named(data_type)
+        if isinstance(tile, Layout):
+            return cls(tile, operand, row, **options)
+        canonical = canonical_layout(major, swizzle, row)
+        shape = tile_shape(tile)
+        cls.require_readable(shape, row, operand, canonical)
+        return cls(canonical.tile(shape, atom_order=atom_order, start=smem_address), operand, row, **options)
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
         """What one instruction takes; RuleError where there is none for the type."""
         raise NotImplementedError
 
-    def _descriptor(self, mn: int, k: int, leading_bytes: int, stride_bytes: int) -> OperandDescriptor:
+    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
         return self.described(
-            self.tile.logical(mn, k),
-            leading_bytes=leading_bytes,
-            stride_bytes=stride_bytes,
-            swizzle=self.tile.canonical.swizzle,
-        )
+            self.layout.logical(mn, k), leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes,
+            swizzle=self.layout.swizzle,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.descriptors)
@@ -92,12 +125,12 @@ class DescriptorLoop(Value):
 
     def addresses(self) -> npt.NDArray[np.int64]:
         """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
-        layout, first = self.tile.canonical, self.descriptors[0][0]
+        layout, first = self.canonical, self.descriptors[0][0]
         read = first.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits)
         offset = first.physical(read) - first.start_address  # the descriptors differ in their start alone
         starts = np.array([[step.start_address for step in block] for block in self.descriptors])
         addresses: npt.NDArray[np.int64] = first.physical(starts[:, None, :, None] + offset[:, None, :])
-        return addresses.reshape(self.tile.shape)
+        return addresses.reshape(self.layout.shape)
 
     @property
     def k_per_step(self) -> int:
@@ -117,12 +150,10 @@ class DescriptorLoop(Value):
     @property
     def words(self) -> tuple[str, ...]:
         """Leading, stride and the K loop explained."""
-        canonical = self.tile.canonical
+        canonical = self.canonical
         sentences = []
-        for name, value, step in (
-            ("leading_bytes", self.tile.leading_bytes, canonical.leading_step),
-            ("stride_bytes", self.tile.stride_bytes, canonical.stride_step),
-        ):
+        for name, step in (("leading_bytes", canonical.leading_step), ("stride_bytes", canonical.stride_step)):
+            value = getattr(self, name)
             sentence = f"{name.removesuffix('_bytes')} = {value} bytes {neighbours_in_words(canonical, name)}"
             if step is not None and step[0] >= self.block_mn:
                 sentence += f" (not reached: one instruction takes {self.block_mn} of mn)"
@@ -137,20 +168,20 @@ class DescriptorLoop(Value):
 
         The instruction itself takes every multiple of 16, and tiles that threads store may lie there.
         """
-        start = self.tile.start
+        start = self.layout.start
         line, chunk = start // SMEM_LINE_BYTES * SMEM_LINE_BYTES, start % SMEM_LINE_BYTES // CHUNK_BYTES
         if start == line:
             return ()
-        swizzle = self.tile.canonical.swizzle
+        swizzle = self.layout.swizzle
         limit = f"TMA writes at multiples of {SMEM_LINE_BYTES} alone; elsewhere the copy ends in error 716, misaligned address"
         if swizzle.bits:
             limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
         found = f"smem_address = {start:#x} lies {start - line} bytes behind {line:#x}"
-        fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.tile.alignment_bytes} have base offset 0."
+        fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.layout.alignment_bytes} have base offset 0."
         return (Violation("smem-alignment", "warning", "smem_address", found, limit, fix),)
 
     def _advances_in_words(self) -> list[str]:
-        atom_k = self.tile.canonical.atom[1]
+        atom_k = self.canonical.atom[1]
         found = []
         for step in range(1, len(self.descriptors[0])):
             passed = step * self.k_per_step // atom_k - (step - 1) * self.k_per_step // atom_k

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.mma.canonical import CanonicalLayout, Major
+from tilescope.layout import Major
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
 from tilescope.mma.written import NOT_WRITTEN, Addresses
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES

@@ -10,7 +10,7 @@ Numbers are summed exactly enough to compare: integers as such, floats in double
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,22 +18,19 @@ import numpy.typing as npt
 from tilescope.arch import ArchName
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
-from tilescope.layout import AtomOrder
-from tilescope.mma.canonical import Major, OperandTile, canonical_layout, major_named
+from tilescope.layout import AtomOrder, Layout, Major, major_named
+from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+from tilescope.mma.consumer import CONSUMER, ConsumerName
 from tilescope.mma.descriptor_loop import DescriptorLoop, SmemOperand
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.packed import packed, unpacked
-from tilescope.mma.tcgen05_loop import tcgen05_descriptors
-from tilescope.mma.wgmma_loop import wgmma_descriptors
+from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
-from tilescope.value import is_one_of
+from tilescope.tma.packing import packed, unpacked
 
-Consumer = Literal["wgmma", "tcgen05", "ldmatrix"]
-CONSUMERS: tuple[Consumer, ...] = ("wgmma", "tcgen05", "ldmatrix")
 _HIGHEST_BOX = 256
 _MMA_M, _MMA_N = 16, 8
 
@@ -46,7 +43,7 @@ def emulate_mma(
     b: npt.ArrayLike,
     *,
     data_type: Any = None,
-    consumer: Consumer = "wgmma",
+    consumer: ConsumerName = "wgmma",
     a_major: Major = "K",
     b_major: Major = "K",
     swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
@@ -65,8 +62,8 @@ def emulate_mma(
     >>> bool((d == a @ b).all())
     True
     """
-    if not is_one_of(consumer, CONSUMERS):
-        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMERS)])
+    if not is_one_of(consumer, CONSUMER):
+        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMER)])
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
     left, right = (_elements(name, given, row) for name, given in (("a", a), ("b", b)))
     if left.shape[1] != right.shape[0]:
@@ -79,9 +76,10 @@ def emulate_mma(
     after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
     second = _tile(right.T.shape, row, b_major, b_swizzle, atom_order, after)
     smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
-    read = _read_fragments if consumer == "ldmatrix" else partial(_read_descriptors, consumer)
+    loop = CONSUMER[consumer].loop
+    read = _read_fragments if loop is None else partial(_read_descriptors, loop)
     operands: list[Matrix] = []
-    tiles: tuple[tuple[SmemOperand, OperandTile, Matrix], ...] = (("A", first, left), ("B", second, right.T))
+    tiles: tuple[tuple[SmemOperand, Layout, Matrix], ...] = (("A", first, left), ("B", second, right.T))
     for operand, tile, elements in tiles:
         _bring(tile, elements, row, smem, smem_address)
         operands.append(read(operand, tile, row, smem, smem_address))
@@ -107,7 +105,7 @@ def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:
 
 def _tile(
     shape: tuple[int, ...], row: DataType, major: Any, swizzle: Any, atom_order: Any, smem_address: Any
-) -> OperandTile:
+) -> Layout:
     if not isinstance(smem_address, int) or smem_address < 0 or smem_address % SMEM_LINE_BYTES:
         raise broken(
             "smem-alignment",
@@ -120,13 +118,13 @@ def _tile(
     return canonical_layout(major_named(major), swizzle, row).tile((mn, k), atom_order=atom_order, start=smem_address)
 
 
-def _bring(tile: OperandTile, elements: Matrix, row: DataType, smem: Bytes, smem_address: int) -> None:
+def _bring(layout: Layout, elements: Matrix, row: DataType, smem: Bytes, smem_address: int) -> None:
     """Copy an operand to shared memory: boxes one atom wide, as high as the atoms that follow each other."""
-    stored = np.ascontiguousarray(elements if tile.canonical.major == "K" else elements.T)
+    stored = np.ascontiguousarray(elements if layout.major == "K" else elements.T)
     memory = packed(stored, row.bits) if row.bits < 8 else stored
-    layout = tile.layout
-    rows, columns = layout.shape
-    atom_rows, width = layout.atom
+    tile = layout.as_rows()
+    rows, columns = tile.shape
+    atom_rows, width = tile.tiling.atom
     run = rows if layout.atom_order == "column" else atom_rows
     height = max(each for each in range(atom_rows, min(run, _HIGHEST_BOX) + 1, atom_rows) if run % each == 0)
     arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
@@ -135,36 +133,35 @@ def _bring(tile: OperandTile, elements: Matrix, row: DataType, smem: Bytes, smem
     )
     for column in range(0, columns, width):
         for first in range(0, rows, height):
-            address = layout.logical(first, column)
+            address = tile.logical(first, column)
             load(tensor_map, memory, (column, first), smem=smem[address - smem_address :], smem_address=address)
 
 
 def _read_descriptors(
-    consumer: Consumer, operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int
+    described: type[DescriptorLoop],
+    operand: SmemOperand,
+    layout: Layout,
+    row: DataType,
+    smem: Bytes,
+    smem_address: int,
 ) -> Matrix:
     """What the tensor core reads by descriptor, block by block and K step by K step."""
-    describe = wgmma_descriptors if consumer == "wgmma" else tcgen05_descriptors
-    loop: DescriptorLoop = describe(
-        tile.shape, row, swizzle=tile.canonical.swizzle, major=tile.canonical.major, atom_order=tile.atom_order,
-        operand=operand, smem_address=tile.start,
-    )  # fmt: skip
-    return _values(smem, loop.addresses() - smem_address, row, tile.canonical.major)
+    return _values(smem, described(layout, operand, row).addresses() - smem_address, row)
 
 
-def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType, major: Major) -> Matrix:
+def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:
     """The elements at these addresses."""
     if row.bits >= 8:
         element_bytes = row.bits // 8
         elements: Matrix = smem[address[..., None] + np.arange(element_bytes)].reshape(len(address), -1).view(row.numpy)
         return elements
     # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte each.
-    assert major == "K"
     per_chunk = CHUNK_BYTES * 8 // row.smem_bits
     chunks = smem[address[:, ::per_chunk, None] + np.arange(CHUNK_BYTES * row.bits // row.smem_bits)]
     return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
 
 
-def _read_fragments(operand: SmemOperand, tile: OperandTile, row: DataType, smem: Bytes, smem_address: int) -> Matrix:
+def _read_fragments(operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes, smem_address: int) -> Matrix:
     """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
     instruction = _mma_for(row, tile)
     held = fragment(instruction, operand, row)
@@ -172,7 +169,7 @@ def _read_fragments(operand: SmemOperand, tile: OperandTile, row: DataType, smem
     block_mn = _MMA_M if operand == "A" else _MMA_N
     block_k = K_STEP_BYTES * 8 // row.smem_bits
     _require_blocks(operand, tile, block_mn, block_k)
-    transposed = tile.canonical.major == "MN"
+    transposed = tile.major == "MN"
     matrices = block_mn // 8 * 2
     lane = np.arange(32) % (8 * matrices)  # lanes beyond the rows repeat them; nobody looks
     matrix, line = lane // 8, lane % 8
@@ -194,11 +191,12 @@ def _read_fragments(operand: SmemOperand, tile: OperandTile, row: DataType, smem
     return blocks.swapaxes(1, 2).reshape(mn, k)
 
 
-def _mma_for(row: DataType, tile: OperandTile) -> str:
+def _mma_for(row: DataType, tile: Layout) -> str:
     """The mma whose k is 32 bytes of the type as it lies in shared memory."""
     block_k = K_STEP_BYTES * 8 // row.smem_bits
-    readers = [reader.instruction for reader in tile.canonical.readers]
-    wanted = "ldmatrix.trans" if tile.canonical.major == "MN" else "ldmatrix"
+    canonical = CanonicalLayout.of(tile)
+    readers = [reader.instruction for reader in canonical.readers] if canonical else []
+    wanted = "ldmatrix.trans" if tile.major == "MN" else "ldmatrix"
     for each in INSTRUCTIONS:
         fits = (each.family, each.m, each.n, each.k) == ("mma", _MMA_M, (_MMA_N,), block_k)
         if fits and row.name in each.types and wanted in readers:
@@ -208,12 +206,12 @@ def _mma_for(row: DataType, tile: OperandTile) -> str:
         if DataType.named(name).numpy_name and DataType.named(name).smem_bits <= 32
     )  # fmt: skip
     raise RuleError([Violation(
-        "mma-type", "error", "data_type", f"{row.name}, {tile.canonical.major}-major",
+        "mma-type", "error", "data_type", f"{row.name}, {tile.major}-major",
         f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone", "Use such a type, or K-major operands.",
     )])  # fmt: skip
 
 
-def _require_blocks(operand: str, tile: OperandTile, block_mn: int, block_k: int) -> None:
+def _require_blocks(operand: str, tile: Layout, block_mn: int, block_k: int) -> None:
     mn, k = tile.shape
     if mn % block_mn or k % block_k:
         raise broken(

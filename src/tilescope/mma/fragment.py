@@ -30,9 +30,9 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.layout import Modes
 from tilescope.mma.instruction import Instruction, instruction_n, instructions
 from tilescope.mma.matrix_form import named_form
-from tilescope.mma.shape_stride import ShapeStride
 from tilescope.value import Value, row_field
 
 Operand = Literal["A", "B", "C", "D", "matrix"]
@@ -59,7 +59,7 @@ class Fragment(Value):
     shape: tuple[int, int]  # rows, columns
     matrices: int
     element_bits: int  # in a register; narrow floats of mma.m16n8k32 have a byte each
-    tv_layout: ShapeStride
+    tv_layout: Modes
     feature: str  # what an architecture must have (see arch.py)
 
     @property
@@ -82,7 +82,7 @@ class Fragment(Value):
         return self.values * self.element_bits // REGISTER_BITS
 
     @property
-    def inverse(self) -> ShapeStride:
+    def inverse(self) -> Modes:
         """CuTe's inverse: (row, column) → thread + threads * value, with the modes gathered by dimension.
 
         >>> print(fragment("mma.m16n8k16", operand="B", data_type="bf16").inverse)  # (n, k), as CuTe has B
@@ -276,7 +276,7 @@ def as_array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
         raise broken("array", argument, found, "an array", fix) from None
 
 
-def _arranged(rows: int, columns: int, per_register: int, warps: int) -> ShapeStride:
+def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
     """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
     w, rows_per_warp = per_register, rows // warps
     threads = [(4, w * rows), (8, 1), (warps, rows_per_warp)]
@@ -284,7 +284,7 @@ def _arranged(rows: int, columns: int, per_register: int, warps: int) -> ShapeSt
     return _nested(threads, values)
 
 
-def _nested(*parts: list[tuple[int, int]]) -> ShapeStride:
+def _nested(*parts: list[tuple[int, int]]) -> Modes:
     """A layout of the parts, extents of 1 dropped, as CuTe writes it."""
     shapes, strides = [], []
     for part in parts:
@@ -292,20 +292,20 @@ def _nested(*parts: list[tuple[int, int]]) -> ShapeStride:
         shape, stride = zip(*kept, strict=True)
         shapes.append(shape if len(kept) > 1 else shape[0])
         strides.append(stride if len(kept) > 1 else stride[0])
-    return ShapeStride(tuple(shapes), tuple(strides))
+    return Modes(tuple(shapes), tuple(strides))
 
 
 # PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type". The second mode of the thread, the
 # pair of quads, chooses the product: its stride is a whole matrix.
 # fmt: off
-_QUAD_PAIRS: dict[tuple[str, str], tuple[tuple[int, int], ShapeStride]] = {
+_QUAD_PAIRS: dict[tuple[str, str], tuple[tuple[int, int], Modes]] = {
     # operand, order or type: (rows, columns), ((quad lane, pair, half), value) → index
-    ("A", "row"): ((8, 4), ShapeStride(((4, 4, 2), 4), ((1, 32, 4), 8))),
-    ("A", "col"): ((8, 4), ShapeStride(((4, 4, 2), 4), ((8, 32, 4), 1))),
-    ("B", "row"): ((4, 8), ShapeStride(((4, 4, 2), 4), ((8, 32, 4), 1))),
-    ("B", "col"): ((4, 8), ShapeStride(((4, 4, 2), 4), ((1, 32, 4), 8))),
-    ("D", "float16"): ((8, 8), ShapeStride(((4, 4, 2), 8), ((1, 64, 4), 8))),
-    ("D", "float32"): ((8, 8), ShapeStride(((2, 2, 4, 2), (2, 2, 2)), ((1, 16, 64, 4), (8, 2, 32)))),
+    ("A", "row"): ((8, 4), Modes(((4, 4, 2), 4), ((1, 32, 4), 8))),
+    ("A", "col"): ((8, 4), Modes(((4, 4, 2), 4), ((8, 32, 4), 1))),
+    ("B", "row"): ((4, 8), Modes(((4, 4, 2), 4), ((8, 32, 4), 1))),
+    ("B", "col"): ((4, 8), Modes(((4, 4, 2), 4), ((1, 32, 4), 8))),
+    ("D", "float16"): ((8, 8), Modes(((4, 4, 2), 8), ((1, 64, 4), 8))),
+    ("D", "float32"): ((8, 8), Modes(((2, 2, 4, 2), (2, 2, 2)), ((1, 16, 64, 4), (8, 2, 32)))),
 }
 # fmt: on
 

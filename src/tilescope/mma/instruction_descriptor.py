@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.arch import Basis
+from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.bits import WordField, WordFormat, plain_int
-from tilescope.mma.canonical import Major, major_named
+from tilescope.layout import Major, major_named
 from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, forms_of, shape_problems
+from tilescope.reading import integer, is_one_of
 from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
@@ -132,9 +133,9 @@ class InstructionDescriptor(Value):
             raise RuleError([_wrong("type", "a_type", "no a_type", f"kind {kind.name} takes {', '.join(kind.codes)}")])
         values = {
             "mma_kind": kind.name,
-            "m": plain_int(m),
-            "n": plain_int(n),
-            "k": kind.k if k is None else plain_int(k),
+            "m": integer("m", m),
+            "n": integer("n", n),
+            "k": kind.k if k is None else integer("k", k),
             "a_type": DataType.named(a_type),
             "b_type": DataType.named(a_type if b_type is None else b_type),
             "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type),
@@ -144,11 +145,11 @@ class InstructionDescriptor(Value):
             "negate_b": negate_b,
             "saturate": saturate,
             "sparse": sparse,
-            "sparsity_selector": plain_int(sparsity_selector),
-            "max_shift": plain_int(max_shift),
+            "sparsity_selector": integer("sparsity_selector", sparsity_selector),
+            "max_shift": integer("max_shift", max_shift),
             "scale_type": kind.scales[-1] if scale_type is None and kind.scales else scale_type,
-            "a_scale_id": plain_int(a_scale_id),
-            "b_scale_id": plain_int(b_scale_id),
+            "a_scale_id": integer("a_scale_id", a_scale_id),
+            "b_scale_id": integer("b_scale_id", b_scale_id),
         }
         problems = _problems(kind, values)
         if problems:
@@ -194,7 +195,7 @@ class InstructionDescriptor(Value):
         """
         kind = Tcgen05Kind.named(mma_kind)
         form = word_format(kind)
-        word = plain_int(word)
+        word = integer("word", word)
         problems = form.word_problems(word) or _word_problems(kind, form, word, form.decode(word))
         if problems:
             raise RuleError(problems)
@@ -314,7 +315,7 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
                 "Leave it out.",
             )
     for name, allowed in _limits(kind, values).items():
-        if values[name] not in allowed or isinstance(values[name], bool):
+        if not (values[name] is None and None in allowed) and not is_one_of(values[name], allowed):
             listed = ", ".join(map(str, allowed))
             refuse(
                 "field",
@@ -338,11 +339,12 @@ def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, .
     scale_ids: tuple[int, ...] = (0,)
     if kind.is_scaled:  # ue4m3 scales 16 elements, ue8m0 32 (or 16): a row's first byte leaves room for all of them
         scale_ids = (0, 1, 2, 3) if not kind.is_dense_4_bit or values["k"] == WIDE_K else (0, 2)
-        if values["scale_type"] == "ue4m3":
+        if is_one_of(values["scale_type"], ("ue4m3",)):
             scale_ids = (0, 2) if values["k"] == WIDE_K else (0,)
-    wide = kind.is_dense_4_bit and not values["sparse"]
+    sparse = values["sparse"] is True
+    wide = kind.is_dense_4_bit and not sparse
     return {
-        "sparsity_selector": (0, 1, 2, 3) if values["sparse"] and not kind.is_scaled else (0,),
+        "sparsity_selector": (0, 1, 2, 3) if sparse and not kind.is_scaled else (0,),
         "max_shift": (0,) if kind.is_scaled else MAX_SHIFTS,
         "scale_type": kind.scales or (None,),
         "a_scale_id": scale_ids,

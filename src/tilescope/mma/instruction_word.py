@@ -2,75 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilescope.bits import Inspection
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.bits import plain_int
 from tilescope.mma.instruction_descriptor import ACCUMULATOR_CODES, MAX_SHIFTS, InstructionDescriptor, word_format
 from tilescope.mma.tcgen05_kind import Tcgen05Kind
-from tilescope.tensor_map.descriptor import DescriptorField
-from tilescope.value import Value, hex_field
+from tilescope.reading import integer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionWord(Value):
-    """Everything a 32-bit word says under one kind of tcgen05.mma; `descriptor` is None where it is none.
-
-    >>> word = inspect_instruction_descriptor(0x08400010, "f16")
-    >>> [field.meaning for field in word.fields if field.name in ("m", "n", "d_type")]
-    ['D is float32', '256 columns of B and D', '128 rows of A and D']
-    """
-
-    word: int = hex_field()
-    mma_kind: str
-    fields: tuple[DescriptorField, ...]
-    findings: tuple[Violation, ...]
-    descriptor: InstructionDescriptor | None
-
-    @property
-    def name(self) -> str:
-        """What the word is read as."""
-        return f"tcgen05 instruction descriptor, kind {self.mma_kind}"
-
-    @property
-    def sound(self) -> bool:
-        """Whether it is such a descriptor."""
-        return self.descriptor is not None
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """No field is ignored."""
-        return ()
-
-
-def inspect_instruction_descriptor(word: int, mma_kind: str) -> InstructionWord:
+def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     """What a 32-bit number means as an instruction descriptor of a kind, field by field, sound or not.
 
     >>> found = inspect_instruction_descriptor(0x08400010, "tf32")  # its types are code 0; tf32 is 2
-    >>> found.sound, found.findings[0].found
+    >>> found.sound, found.violations[0].found
     (False, 'A type code 0')
     """
     kind = Tcgen05Kind.named(mma_kind)
     form = word_format(kind)
-    word = plain_int(word)
-    problems = form.word_problems(word)
-    if problems:
+    word = integer("word", word)
+    if problems := form.word_problems(word):
         raise RuleError(problems)
-    values = form.decode(word)
     descriptor: InstructionDescriptor | None = None
     findings: tuple[Violation, ...] = ()
     try:
         descriptor = InstructionDescriptor.decode(word, kind.name)
     except RuleError as error:
         findings = error.violations
-    fields = tuple(
-        DescriptorField(
-            each.name, each.low, each.high - each.low + 1, meaning=_meaning(kind, each.name, values[each.name]),
-            raw=values[each.name] // each.unit,
-        )
-        for each in sorted(form.fields, key=lambda each: each.low)
+    meanings = {name: _meaning(kind, name, value) for name, value in form.decode(word).items()}
+    return Inspection(
+        name=f"{form.name}, kind {kind.name}", bits=form.bits, word=word, fields=form.described(word, meanings),
+        violations=findings, described=descriptor,
     )  # fmt: skip
-    return InstructionWord(word=word, mma_kind=kind.name, fields=fields, findings=findings, descriptor=descriptor)
 
 
 def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:

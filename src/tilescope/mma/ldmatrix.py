@@ -24,9 +24,8 @@ import numpy.typing as npt
 from tilescope.errors import RuleError, Violation, broken, printed
 from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
-from tilescope.mma.packed import unpacked
-from tilescope.tensor_map.reading import integer
-from tilescope.tma.buffers import readable, writeable
+from tilescope.reading import integer, readable, writeable
+from tilescope.tma.packing import unpacked
 
 _LANES = 32
 

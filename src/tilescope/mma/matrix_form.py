@@ -21,7 +21,7 @@ import numpy as np
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.value import is_one_of
+from tilescope.reading import is_one_of
 
 ROW_BYTES = 16
 MatrixFormName = Literal[

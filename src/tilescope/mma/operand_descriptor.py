@@ -28,15 +28,55 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.bits import WordFormat, plain_int
-from tilescope.mma.canonical import READERS, CanonicalLayout, Major, major_named
+from tilescope.bits import WordFormat
+from tilescope.errors import RuleError, Violation
+from tilescope.layout import Major, major_named
+from tilescope.mma.canonical import READERS, CanonicalLayout
 from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.reading import integer, plain_int
+from tilescope.rule import rule
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.value import Value, hex_field, is_one_of, row_field
+from tilescope.value import Value, hex_field, row_field
 
 _MOST_K_BYTES = 2 * K_STEP_BYTES  # a sparse one, of B
 _MAX_ROWS = 256
+
+
+_MAKE = "ts.{descriptor}(0x400, leading_bytes=16, stride_bytes=1024, swizzle={swizzle!r})"
+_CLASSES = {"wgmma": "WgmmaDescriptor", "tcgen05": "Tcgen05Descriptor"}
+_SOURCES = {
+    "wgmma": 'PTX ISA, "Matrix Descriptor Format" of wgmma',
+    "tcgen05": 'PTX ISA, "Shared memory descriptor" of tcgen05',
+}
+DESCRIPTOR_RESERVED = rule(
+    "descriptor-reserved",
+    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+    source="; ".join(_SOURCES.values()),
+    passing="ts.WgmmaDescriptor.decode(0x4000004000010040)",
+    failing="ts.WgmmaDescriptor.decode(0x4000404000010040)",
+)
+DESCRIPTOR_SWIZZLE = {
+    name: rule(
+        f"{name}-swizzle",
+        f"A {name} descriptor has codes for the swizzles {modes}.",
+        source=_SOURCES[name],
+        passing=_MAKE.format(descriptor=descriptor, swizzle="128B"),
+        failing=_MAKE.format(descriptor=descriptor, swizzle="128B_ATOM_64B"),
+    )
+    for (name, descriptor), modes in zip(
+        _CLASSES.items(), ("none, 32B, 64B and 128B", "none, 32B, 64B, 128B and 128B_ATOM_32B"), strict=True
+    )
+}
+DESCRIPTOR_READ = {
+    name: rule(
+        f"{name}-read",
+        f"One {instruction} reads up to 256 rows and one K step, in a layout that it knows.",
+        source=_SOURCES[name],
+        passing=f"{_MAKE.format(descriptor=_CLASSES[name], swizzle='128B')}.addresses(rows=256)",
+        failing=f"{_MAKE.format(descriptor=_CLASSES[name], swizzle='128B')}.addresses(rows=257)",
+    )
+    for name, instruction in (("wgmma", "wgmma"), ("tcgen05", "tcgen05.mma"))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +101,7 @@ class DescriptorForm:
         problems = []
 
         def refuse(found: str, limit: str, fix: str) -> None:
-            problems.append(Violation("descriptor-reserved", "error", "word", f"{word:#x} has {found}", limit, fix))
+            problems.append(DESCRIPTOR_RESERVED.violation("word", f"{word:#x} has {found}", limit, fix))
 
         built = f"Check how the word was built: each of start, leading and stride is masked to 18 bits and shifted by 4.{self.resembles}"
         ones = self.word.reserved_ones(word)
@@ -76,7 +116,8 @@ class DescriptorForm:
                 refuse(f"{values[name]:#b} in bits {bits.low}-{bits.high}", limit, built)
         if values["swizzle"] not in self.swizzles:
             known = ", ".join(f"{code} {row.name}" for code, row in sorted(self.swizzles.items()))
-            refuse(f"swizzle code {values['swizzle']}", f"a {self.word.name} has {known}", "Use one of these codes.")
+            fix = f"Use code {self.codes['128B']} for 128B."
+            refuse(f"swizzle code {values['swizzle']}", f"a {self.word.name} has {known}", fix)
         return problems
 
 
@@ -108,16 +149,17 @@ class OperandDescriptor(Value):
 
     def _fill(self, *, swizzle: SwizzleName | Swizzle, **numbers: Any) -> None:
         """Set the fields, once all of them fit their bits."""
-        values = {name: plain_int(value) for name, value in numbers.items()}
+        values = {name: given if (read := plain_int(given)) is None else read for name, given in numbers.items()}
         row = Swizzle.named(swizzle)
         code = self.form.codes.get(row.name)
         problems = self.form.word.problems(values | self.form.constants | {"swizzle": code or 0})
         if code is None:
-            known = ", ".join(self.form.codes)
-            problems.append(Violation(
-                f"{self.form.instruction}-swizzle", "error", "swizzle", f"swizzle {row.name}",
-                f"a {self.form.word.name} has {known}", "Use one of these.",
-            ))  # fmt: skip
+            limit = f"a {self.form.word.name} has {', '.join(self.form.codes)}"
+            problems.append(
+                DESCRIPTOR_SWIZZLE[self.form.instruction].violation(
+                    "swizzle", f"swizzle {row.name}", limit, "Use 128B."
+                )
+            )
         if problems:
             raise RuleError(problems)
         for name, value in (values | {"swizzle": row}).items():
@@ -131,7 +173,7 @@ class OperandDescriptor(Value):
     @classmethod
     def decode(cls, word: int) -> Self:
         """The descriptor in a 64-bit word; a word with reserved bits set is refused."""
-        word = plain_int(word)
+        word = integer("word", word)
         problems = cls.form.word.word_problems(word) or cls.form.word_problems(word)
         if problems:
             raise RuleError(problems)
@@ -161,9 +203,9 @@ class OperandDescriptor(Value):
         `rows` counts mn: rows of A, columns of B. One dense instruction reads 32 bytes along k; a sparse one 64 of B.
         Of elements narrower than a byte, the address is that of the byte that holds the first bit.
         """
-        major, rows, k, element_bits = major_named(major), plain_int(rows), plain_int(k), plain_int(element_bits)
-        problems = self._read_problems(major, rows, k, element_bits)
-        if problems:
+        major, element_bits = major_named(major), integer("element_bits", element_bits)
+        rows, k = integer("rows", rows), integer("k", k)
+        if problems := self._read_problems(major, rows, k, element_bits):
             raise RuleError(problems)
         logical = self._logical(self.layout(major, element_bits), np.arange(rows)[:, None], np.arange(k)[None, :])
         addresses: npt.NDArray[np.int64] = self.physical(logical)
@@ -191,21 +233,21 @@ class OperandDescriptor(Value):
         name = self.form.instruction
 
         def refuse(argument: str, found: Any, limit: str, fix: str) -> None:
-            problems.append(Violation(f"{name}-read", "error", argument, f"{argument} = {printed(found)}", limit, fix))
+            problems.append(DESCRIPTOR_READ[name].violation(argument, f"{argument} = {found}", limit, fix))
 
         widths = readable_bits(name, major, self.swizzle)
         if not widths:
             refuse("major", major, f"{name} reads no {major}-major operand with {self.mode}", 'Use major="MN".')
             return problems
-        if not is_one_of(element_bits, widths):
+        if element_bits not in widths:
             listed = ", ".join(map(str, widths))
             limit = f"{name} reads {major}-major elements of {listed} bits"
             refuse("element_bits", element_bits, limit, f"Use {widths[-1]}.")
             return problems
         limit_k = _MOST_K_BYTES * 8 // element_bits
-        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= _MAX_ROWS:
+        if not 1 <= rows <= _MAX_ROWS:
             refuse("rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", "Use 64 for A, n for B.")
-        if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= limit_k:
+        if not 1 <= k <= limit_k:
             refuse(
                 "k", k, f"one instruction reads {limit_k // 2} elements of {element_bits} bits along k (sparse: {limit_k} of B)",
                 f"Take the descriptor of each K step: {name}_descriptors.",

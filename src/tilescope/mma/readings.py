@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilescope.mma.bits import plain_int
-from tilescope.mma.canonical import Major
-from tilescope.mma.descriptor_word import DESCRIPTORS, DescriptorWord, inspect_descriptor
-from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
+from tilescope.bits import Inspection
+from tilescope.layout import Major
+from tilescope.mma.descriptor_word import DESCRIPTORS, inspect_descriptor
+from tilescope.mma.instruction_word import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
+from tilescope.reading import integer
 from tilescope.value import Value, hex_field
 
 INSTRUCTION_BITS = 32
+_DIGITS = {"0x": 16, "0b": 64, "0o": 22, "": 20}  # of 64 bits, by prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,10 @@ class WordReadings(Value):
     """
 
     word: int = hex_field()
-    readings: tuple[DescriptorWord | InstructionWord, ...] = ()
+    readings: tuple[Inspection, ...] = ()
 
     @property
-    def possible(self) -> tuple[DescriptorWord | InstructionWord, ...]:
+    def possible(self) -> tuple[Inspection, ...]:
         """The readings under which the word is a sound descriptor."""
         return tuple(reading for reading in self.readings if reading.sound)
 
@@ -44,10 +46,25 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     >>> [reading.name for reading in descriptor_readings(0x08400010).possible][:2]
     ['tcgen05 instruction descriptor, kind f16', 'tcgen05 instruction descriptor, kind f8f6f4']
     """
-    word = plain_int(word)
-    found: list[DescriptorWord | InstructionWord] = [
+    word = integer("word", word)
+    found: list[Inspection] = [
         inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
     ]
     if word < 1 << INSTRUCTION_BITS:
         found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), *found]
-    return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.findings)))))
+    return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))))
+
+
+def pasted_word(text: str) -> int | None:
+    """The number that a text is, if it is one integer of at most 64 bits, without more digits than such a one has.
+
+    >>> pasted_word("0x40"), pasted_word("0x1" + 16 * "0"), pasted_word(254 * "0")  # 127 bytes are no word
+    (64, None, None)
+    """
+    plain = text.strip().casefold().replace("_", "")
+    prefix = plain[:2] if plain[:2] in _DIGITS else ""
+    try:
+        word = int(text, 0)
+    except ValueError:
+        return None
+    return word if 0 <= word < 1 << 64 and len(plain) - len(prefix) <= _DIGITS[prefix] else None

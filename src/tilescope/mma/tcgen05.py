@@ -23,12 +23,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.mma.bits import WordField, WordFormat
-from tilescope.mma.canonical import CanonicalLayout, Major
-from tilescope.mma.operand_descriptor import DescriptorForm, OperandDescriptor
+from tilescope.bits import WordField, WordFormat
+from tilescope.errors import Violation
+from tilescope.layout import Major
+from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.operand_descriptor import DESCRIPTOR_READ, DescriptorForm, OperandDescriptor
+from tilescope.reading import flag, is_one_of
+from tilescope.rule import rule
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
-from tilescope.value import is_one_of
 
 # PTX ISA, "Shared memory descriptor" of tcgen05; CuTe calls bits 46-47 the version.
 # fmt: off
@@ -43,6 +45,19 @@ TCGEN05_WORD = WordFormat("tcgen05 descriptor", 64, (
     WordField("swizzle",             61, 63),
 ))
 # fmt: on
+
+
+_SEAM = (
+    "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={swizzle!r}, leading_is_address=True)"
+)
+LEADING_ADDRESS = rule(
+    "tcgen05-leading-address",
+    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+    source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode',
+    architectures=("sm_103",),
+    passing=_SEAM.format(swizzle="128B"),
+    failing=_SEAM.format(swizzle="64B"),
+)
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -81,21 +96,19 @@ class Tcgen05Descriptor(OperandDescriptor):
         base_offset: int = 0,
         leading_is_address: bool = False,
     ) -> None:
-        given: object = leading_is_address
-        if not isinstance(given, bool | np.bool_) and not is_one_of(given, (0, 1)):  # a word's bit is 0 or 1
-            found = f"leading_is_address = {printed(given)}"
-            raise broken("argument-type", "leading_is_address", found, "True or False", "Give a bool.")
+        is_bit = is_one_of(leading_is_address, (0, 1))  # as a word has it
+        leading_is_address = bool(leading_is_address) if is_bit else flag("leading_is_address", leading_is_address)
         self._fill(
             start_address=start_address, leading_bytes=leading_bytes, stride_bytes=stride_bytes,
             base_offset=base_offset, swizzle=swizzle, leading_is_address=int(leading_is_address),
         )  # fmt: skip
-        object.__setattr__(self, "leading_is_address", bool(leading_is_address))
+        object.__setattr__(self, "leading_is_address", leading_is_address)
         if self.leading_is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
-            raise RuleError([Violation(
-                "tcgen05-leading-address", "error", "leading_is_address",
+            raise LEADING_ADDRESS.error(
+                "leading_is_address",
                 f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}",
                 "a leading address exists with swizzle 128B and base offset 0 alone (sm_103a)", "Use swizzle 128B.",
-            )])  # fmt: skip
+            )  # fmt: skip
 
     def _logical(self, layout: CanonicalLayout, mn: Any, k: Any) -> Any:
         inside = OperandDescriptor._logical(self, layout, mn, k)
@@ -108,10 +121,8 @@ class Tcgen05Descriptor(OperandDescriptor):
     def _read_problems(self, major: Major, rows: Any, k: Any, element_bits: Any) -> list[Violation]:
         problems = OperandDescriptor._read_problems(self, major, rows, k, element_bits)
         if self.leading_is_address and major != "K":
-            problems.append(Violation(
-                "tcgen05-read", "error", "major", f"major = {printed(major)}", "a leading address exists for K-major operands alone",
-                'Use major="K".',
-            ))  # fmt: skip
+            limit = "a leading address exists for K-major operands alone"
+            problems.append(DESCRIPTOR_READ["tcgen05"].violation("major", f"major = {major}", limit, 'Use major="K".'))
         return problems
 
     def ignored_fields(self, major: Major = "K") -> tuple[str, ...]:

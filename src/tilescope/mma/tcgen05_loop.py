@@ -18,15 +18,15 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, printed
-from tilescope.layout import AtomOrder
-from tilescope.mma.canonical import CanonicalLayout, Major, canonical_layout, tile_shape
+from tilescope.layout import AtomOrder, Layout, Major
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.reading import is_one_of
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.value import is_one_of
 
 WIDE_STEP_BYTES = 48
 
@@ -47,7 +47,7 @@ class Tcgen05Loop(DescriptorLoop):
     k_step_bytes: int = K_STEP_BYTES
 
     def __post_init__(self) -> None:
-        problems = _wide_step_problems(self.k_step_bytes, self.tile.canonical, self.tile.shape[1])
+        problems = _wide_step_problems(self.k_step_bytes, self._canonical(), self.layout.shape[-1])
         if problems:
             raise RuleError(problems)
         DescriptorLoop.__post_init__(self)
@@ -59,21 +59,21 @@ class Tcgen05Loop(DescriptorLoop):
         single = kind.shapes()[0]
         return Extents(single.m, single.n, kind.k)
 
-    def _descriptor(self, mn: int, k: int, leading_bytes: int, stride_bytes: int) -> OperandDescriptor:
+    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
         if self.k_step_bytes == K_STEP_BYTES:
-            return DescriptorLoop._descriptor(self, mn, k, leading_bytes, stride_bytes)
-        atom_k = self.tile.canonical.atom[1]
-        following = min(k // atom_k + 1, self.tile.shape[1] // atom_k - 1) * atom_k  # the last step needs none
+            return DescriptorLoop._descriptor(self, mn, k)
+        layout, atom_k = self.layout, self.canonical.atom[1]
+        following = min(k // atom_k + 1, layout.shape[1] // atom_k - 1) * atom_k  # the last step needs none
         return Tcgen05Descriptor(
-            self.tile.logical(mn, k), leading_bytes=self.tile.logical(mn, following), stride_bytes=stride_bytes,
-            swizzle=self.tile.canonical.swizzle, leading_is_address=True,
+            layout.logical(mn, k), leading_bytes=layout.logical(mn, following), stride_bytes=self.stride_bytes,
+            swizzle=layout.swizzle, leading_is_address=True,
         )  # fmt: skip
 
     def addresses(self) -> npt.NDArray[np.int64]:
         """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
         if self.k_step_bytes == K_STEP_BYTES:
             return DescriptorLoop.addresses(self)
-        layout = self.tile.canonical  # each step names an atom of its own: one by one
+        layout = self.canonical  # each step names an atom of its own: one by one
         return np.concatenate([
             np.concatenate([
                 step.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits) for step in block
@@ -94,10 +94,10 @@ class Tcgen05Loop(DescriptorLoop):
 
 
 def tcgen05_descriptors(
-    tile: tuple[int, int],
+    tile: tuple[int, int] | Layout,
     data_type: Any,
     *,
-    swizzle: SwizzleName | Swizzle,
+    swizzle: SwizzleName | Swizzle = "128B",
     major: Major = "K",
     atom_order: AtomOrder = "column",
     operand: SmemOperand = "A",
@@ -108,21 +108,16 @@ def tcgen05_descriptors(
 
     A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The
     blocks are those of cta_group::1; under cta_group::2 each block of two reads its own half alike. `k_step_bytes` is 48 for
-    the k = 96 instructions of sm_103a.
+    the k = 96 instructions of sm_103a. A `Layout` in place of the tile says its swizzle, majorness, order and address itself.
 
     >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
-    >>> loop.tile.leading_bytes, loop.tile.stride_bytes, hex(loop[0][0].encode())
+    >>> loop.leading_bytes, loop.stride_bytes, hex(loop[0][0].encode())
     (1024, 512, '0x2000402000400040')
     >>> wide = tcgen05_descriptors((128, 768), "e2m1", swizzle="128B", k_step_bytes=48)
     >>> [(hex(step.start_address), hex(step.leading_bytes)) for step in wide[0]][1:4]
     [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
     """
-    row = DataType.named(data_type)
-    canonical = canonical_layout(major, swizzle, row)
-    shape = tile_shape(tile)
-    Tcgen05Loop.require_readable(shape, row, operand, canonical)
-    placed = canonical.tile(shape, atom_order=atom_order, start=smem_address)
-    return Tcgen05Loop(placed, operand, row, k_step_bytes)
+    return Tcgen05Loop.of(tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
 
 
 def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> list[Violation]:

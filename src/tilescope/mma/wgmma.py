@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilescope.mma.bits import WordField, WordFormat
+from tilescope.bits import WordField, WordFormat
 from tilescope.mma.operand_descriptor import DescriptorForm, OperandDescriptor
 from tilescope.swizzle import SWIZZLE
 

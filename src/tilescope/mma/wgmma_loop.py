@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilescope.data_type import DataType
-from tilescope.layout import AtomOrder
-from tilescope.mma.canonical import Major, canonical_layout, tile_shape
+from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import WGMMA_M, wgmma_for
 from tilescope.mma.operand_descriptor import OperandDescriptor
@@ -48,10 +47,10 @@ class WgmmaLoop(DescriptorLoop):
 
 
 def wgmma_descriptors(
-    tile: tuple[int, int],
+    tile: tuple[int, int] | Layout,
     data_type: Any,
     *,
-    swizzle: SwizzleName | Swizzle,
+    swizzle: SwizzleName | Swizzle = "128B",
     major: Major = "K",
     atom_order: AtomOrder = "column",
     operand: SmemOperand = "A",
@@ -59,17 +58,14 @@ def wgmma_descriptors(
 ) -> WgmmaLoop:
     """The descriptors with which wgmma reads a tile of (mn, k) elements, for every block of mn and K step.
 
-    A is read in blocks of 64 rows, B in the largest n that the instruction has and that divides the tile.
+    A is read in blocks of 64 rows, B in the largest n that the instruction has and that divides the tile. A `Layout` in
+    place of the tile says its swizzle, majorness, order and address itself.
 
     >>> loop = wgmma_descriptors((64, 64), "bf16", swizzle="128B", smem_address=0x400)
     >>> [hex(descriptor.encode()) for descriptor in loop[0]][:2]
     ['0x4000004000010040', '0x4000004000010042']
     >>> loop = wgmma_descriptors((128, 32), "bf16", major="MN", swizzle="64B", operand="B")
-    >>> loop.tile.leading_bytes, loop.tile.stride_bytes, loop.advance_bytes
+    >>> loop.leading_bytes, loop.stride_bytes, loop.advance_bytes
     (2048, 512, (1024,))
     """
-    row = DataType.named(data_type)
-    canonical = canonical_layout(major, swizzle, row)
-    shape = tile_shape(tile)
-    WgmmaLoop.require_readable(shape, row, operand, canonical)
-    return WgmmaLoop(canonical.tile(shape, atom_order=atom_order, start=smem_address), operand, row)
+    return WgmmaLoop.of(tile, data_type, swizzle, major, atom_order, operand, smem_address)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import broken, printed
-from tilescope.mma.canonical import Major
+from tilescope.layout import Major
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma.placement import placement
 from tilescope.tma.request import requested

@@ -1,16 +1,17 @@
 """One shared-memory layout in every notation: read it, write it, prove both texts mean the same addresses.
 
     "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"  ─┐
-    "GMMA::Layout_K_SW128_Atom<half_t>"                      ├─ read ──▶ SharedLayout ── spell ──▶ any of them
+    "GMMA::Layout_K_SW128_Atom<half_t>"                      ├─ read ──▶ Layout ───── spell ──▶ any of them
     "#ttg.nvmma_shared<{swizzlingByteWidth = 128, ...}>"    ─┘             │
                                                               512 addresses, compared one by one
 
 text.py            tokens of a text, with limits for whatever is pasted
 given.py           what a notation leaves unsaid
-shared_layout.py   the common value: strides, one swizzle of byte addresses
+equivalent.py      what a layout must be to have a text
 cute.py            CuTe, as C++ and Python print it           cute_atom.py    GMMA and UMMA atoms by name
 triton.py          swizzled_shared and nvmma_shared           mosaic.py       Mosaic GPU's transforms
-modes.py           mode names, the driver, PTX, Layout(...)   conversion.py   from one to another, with its proof
+layout_call.py     tilescope's own Layout(...)                swizzle_names.py   mode names, the driver, PTX
+conversion.py      from one to another, with its proof
 """
 
 from tilescope.notation.conversion import (
@@ -21,9 +22,10 @@ from tilescope.notation.conversion import (
     NotationName,
     convert_layout,
     parse_layout,
+    parse_layout_or_modes,
+    parse_modes,
     spell_layout,
 )
-from tilescope.notation.shared_layout import SharedLayout
 
 __all__ = [
     "NOTATION",
@@ -31,8 +33,9 @@ __all__ = [
     "NoEquivalent",
     "Notation",
     "NotationName",
-    "SharedLayout",
     "convert_layout",
     "parse_layout",
+    "parse_layout_or_modes",
+    "parse_modes",
     "spell_layout",
 ]

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
-from tilescope.layout import Layout
-from tilescope.mma.canonical import Major, major_named
-from tilescope.notation import cute, cute_atom, modes, mosaic, triton
+from tilescope.layout import Layout, Major, Modes
+from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton
+from tilescope.notation.equivalent import no_equivalent
 from tilescope.notation.given import Given, Unit
-from tilescope.notation.shared_layout import SharedLayout, no_equivalent
 from tilescope.notation.text import checked_text
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
@@ -34,15 +33,15 @@ class Notation:
     name: str
     unsaid: tuple[str, ...]  # by some text of the notation
     example: str
-    spell: Callable[[SharedLayout], str] = field(repr=False, compare=False)
+    spell: Callable[[Layout], str] = field(repr=False, compare=False)
 
 
 # fmt: off
 NOTATION: dict[str, Notation] = {row.name: row for row in (
-    Notation("tilescope",     (),                        'Layout((64, 64), 16, swizzle="128B")', modes.spell_layout),
-    Notation("driver",        ("element_bits", "shape", "major", "start"), "CU_TENSOR_MAP_SWIZZLE_128B", modes.spell_driver),
+    Notation("tilescope",     (),                        'Layout((64, 64), 16, swizzle="128B")', layout_call.spell),
+    Notation("driver",        ("element_bits", "shape", "major", "start"), "CU_TENSOR_MAP_SWIZZLE_128B", swizzle_names.spell_driver),
     Notation("ptx",           ("element_bits", "shape", "major", "start"),
-             ".swizzle_mode = 128B, .swizzle_atomicity = 16B", modes.spell_ptx),
+             ".swizzle_mode = 128B, .swizzle_atomicity = 16B", swizzle_names.spell_ptx),
     Notation("cute",          (),                        "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute.spell),
     Notation("cute-elements", ("element_bits",),         "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute.spell_elements),
     Notation("cute-python",   ("element_bits",),         "S<3,4,3> o 0 o (8,64):(64,1)", cute.spell_python),
@@ -68,7 +67,7 @@ class Conversion(Value):
     notation: str  # of the result
     result: str  # the layout in that notation
     unsaid: tuple[str, ...]  # what the result's notation does not say: give it beside the text
-    layout: SharedLayout
+    layout: Layout
     compared: int  # addresses of the source and of the result, read again, that are equal: all of them
     basis: Basis  # measured: the swizzle was seen to act so on a card
 
@@ -81,7 +80,7 @@ class Conversion(Value):
         """
         return {name: getattr(self.layout, name) for name in self.unsaid}
 
-    def read_again(self) -> SharedLayout:
+    def read_again(self) -> Layout:
         """The layout as the result's text tells it: equal to `layout` in every address."""
         return parse_layout(self.result, **self.beside)
 
@@ -112,7 +111,7 @@ def parse_layout(
     major: Major | None = None,
     unit: Unit | None = None,
     start: int = 0,
-) -> SharedLayout:
+) -> Layout:
     """The layout that a text of any notation describes.
 
     What the notation leaves unsaid is given beside it: the element's bits, the tile's (mn, k) shape, which of
@@ -128,15 +127,33 @@ def parse_layout(
     return _reader(checked_text(text))(checked_text(text), given)
 
 
-def spell_layout(layout: SharedLayout | Layout, notation: NotationName | str | Notation, *, major: Major = "K") -> str:
-    """The layout in a notation; `RuleError` with the reason where it has no name there.
+def parse_modes(text: str) -> Modes:
+    """The nested shape and stride of a text that says nothing else, such as a thread-value layout.
 
-    `major` says which index of a `Layout` comes first: "K" its rows, "MN" its columns.
+    >>> print(parse_modes("((_4,_8),(_2,_2)):((_32,_1),(_16,_8))"))
+    ((4,8),(2,2)):((32,1),(16,8))
+    """
+    return cute.read_modes(checked_text(text))
+
+
+def parse_layout_or_modes(text: str, **beside: Any) -> Layout | Modes:
+    """What a text can be drawn as: a layout, or modes alone where nothing says how wide an element is.
+
+    >>> parse_layout_or_modes("(32,2):(2,1)")
+    Modes((32, 2), (2, 1))
+    """
+    if beside.get("element_bits") is None and _reader(line := checked_text(text)) is cute.read and cute.is_modes(line):
+        return cute.read_modes(line)
+    return parse_layout(text, **beside)
+
+
+def spell_layout(layout: Layout, notation: NotationName | str | Notation) -> str:
+    """The layout in a notation; `RuleError` with the reason where it has no name there.
 
     >>> print(spell_layout(Layout((64, 64), 16, swizzle="128B"), "mosaic"))
     (TileTransform((8, 64)), SwizzleTransform(128))
     """
-    return _spelled(layout, notation, major)[0]
+    return _spelled(layout, notation)[0]
 
 
 def convert_layout(
@@ -156,28 +173,24 @@ def convert_layout(
     ('.swizzle_mode = 64B, .swizzle_atomicity = 16B', 256, 'measured')
     """
     layout = parse_layout(text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start)
-    spelled, row = _spelled(layout, notation, "K")
-    return Conversion(text, row.name, spelled, _unsaid(spelled, row), layout, layout.modes.size, layout.swizzle.basis)
+    spelled, row = _spelled(layout, notation)
+    return Conversion(text, row.name, spelled, _unsaid(spelled, row), layout, layout.elements, layout.swizzle.basis)
 
 
-def _spelled(layout: SharedLayout | Layout, notation: object, major: Major) -> tuple[str, Notation]:
+def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
     """The text, read again and compared with the layout address by address."""
     row = notation if isinstance(notation, Notation) else NOTATION.get(notation) if isinstance(notation, str) else None
     if row is None:
         raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
-    if isinstance(layout, Layout):
-        layout = SharedLayout.from_tile(layout, major_named(major))
-    if not isinstance(layout, SharedLayout):
-        raise broken(
-            "argument-type", "layout", printed(layout), "a Layout or a SharedLayout", "Use parse_layout first."
-        )
+    if not isinstance(layout, Layout):
+        raise broken("argument-type", "layout", printed(layout), "a Layout", "Use parse_layout first.")
     text = row.spell(layout)
     beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
     again = parse_layout(text, **beside)
     difference = layout.first_difference(again)
     if difference is not None:
         raise no_equivalent(
-            f"{layout}: element {difference} would lie elsewhere in {text}",
+            f"{layout!r}: element {difference} would lie elsewhere in {text}",
             f"no {row.name} text for these addresses is known",
             "Spell it as cute.",
         )
@@ -190,16 +203,16 @@ def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
     return tuple(name for name in row.unsaid if not (says_bits and name == "element_bits"))
 
 
-def _reader(text: str) -> Callable[[str, Given], SharedLayout]:
+def _reader(text: str) -> Callable[[str, Given], Layout]:
     """Which notation a text is in, by what only that notation has."""
-    if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<", text):
+    if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<|^#ttg\.", text):
         return triton.read
     if "Transform" in text or re.match(r"(?:transforms|swizzle)\s*=|\(\s*\)$", text):
         return mosaic.read
     if re.match(r"(?:tensormap\.\S*)?\.?swizzle_(?:mode|atomicity)", text):
-        return modes.read_ptx
-    if text in SWIZZLE or text.upper().startswith(modes.DRIVER_PREFIX) or text.startswith("xor:"):
-        return modes.read_mode
-    if modes.looks_like_layout(text):
-        return modes.read_layout
+        return swizzle_names.read_ptx
+    if text in SWIZZLE or text.upper().startswith(swizzle_names.DRIVER_PREFIX) or text.startswith("xor:"):
+        return swizzle_names.read_mode
+    if layout_call.starts(text):
+        return layout_call.read
     return cute.read

@@ -19,12 +19,11 @@ reading of the Python form.
 from __future__ import annotations
 
 import re
-from math import prod
 
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
+from tilescope.notation.equivalent import no_equivalent, strides_of, xor_swizzle
 from tilescope.notation.given import Given, Unit
-from tilescope.notation.shared_layout import SharedLayout, no_equivalent, xor_swizzle
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -33,7 +32,7 @@ _DSL_TYPE = re.compile(r'!cute\.(?:composed_)?layout<"([^"<>]*(?:<[^"<>]*>)?[^"<
 _DSL_MEMREF = re.compile(r'!cute\.memref<(\w+), smem(?:, align<\d+>)?(?:, (S<[\d,\- ]+>))?, "([^"]*)">')
 
 
-def read(text: str, given: Given) -> SharedLayout:
+def read(text: str, given: Given) -> Layout:
     """The layout that a CuTe text describes.
 
     >>> layout = read("Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", Given(element_bits=16))
@@ -45,7 +44,7 @@ def read(text: str, given: Given) -> SharedLayout:
     return cute_atom.read(scan, given) if cute_atom.starts(scan) else _read_composed(scan, given, bits)
 
 
-def spell(layout: SharedLayout) -> str:
+def spell(layout: Layout) -> str:
     """As CuTe C++ prints a layout, or the tensor at its address when it has one.
 
     >>> print(spell(read("Swizzle<2,3,3> o (8,32):(32,1)", Given(element_bits=16))))
@@ -53,7 +52,7 @@ def spell(layout: SharedLayout) -> str:
     """
     swizzle = _triple(layout.swizzle, 0)
     kind = "smem_ptr" if layout.element_bits >= 8 else "smem_subptr"
-    modes = re.sub(r"(\d+)", r"_\1", str(layout.modes))
+    modes = _static(layout)
     if layout.start == 0:
         return f"Sw<{swizzle}> o smem_ptr[{layout.element_bits}b](unset) o {modes}"
     place = f"{layout.start:#x}" + (".0" if layout.element_bits < 8 else "")
@@ -61,24 +60,46 @@ def spell(layout: SharedLayout) -> str:
     return f"{glued}{kind}[{layout.element_bits}b]({place}) o {modes}"
 
 
-def spell_elements(layout: SharedLayout) -> str:
+def spell_elements(layout: Layout) -> str:
     """As CuTe C++ prints a composed layout of indices: the swizzle counts elements.
 
     >>> print(spell_elements(read("Swizzle<3,3,3> o (8,64):(64,1)", Given(element_bits=16))))
     Sw<3,3,3> o _0 o (_8,_64):(_64,_1)
     """
     triple = _triple(layout.swizzle, _unit_shift(layout.element_bits, layout.swizzle))
-    modes = re.sub(r"(\d+)", r"_\1", str(layout.modes))
+    modes = _static(layout)
     return f"Sw<{triple}> o _{_start_elements(layout)} o {modes}"
 
 
-def spell_python(layout: SharedLayout) -> str:
+def spell_python(layout: Layout) -> str:
     """As CuTe's Python DSL prints a shared-memory layout: the swizzle counts bytes.
 
     >>> print(spell_python(read("Swizzle<3,3,3> o (8,64):(64,1)", Given(element_bits=16))))
     S<3,4,3> o 0 o (8,64):(64,1)
     """
-    return f"S<{_triple(layout.swizzle, 0)}> o {_start_elements(layout)} o {layout.modes}"
+    return f"S<{_triple(layout.swizzle, 0)}> o {_start_elements(layout)} o {strides_of(layout)}"
+
+
+def read_modes(text: str) -> Modes:
+    """The shape and stride of a text that says nothing else: a thread-value layout, an index map.
+
+    >>> print(read_modes("Layout<Shape<Shape<_4,_8>,_2>, Stride<Stride<_2,_16>,_1>>"))
+    ((4,8),2):((2,16),1)
+    """
+    scan = Scanner(_unwrapped(text)[0])
+    modes = _read_modes(scan)
+    scan.finished()
+    return modes
+
+
+def is_modes(text: str) -> bool:
+    """Whether the text is shape and stride alone: no swizzle, no pointer, no atom."""
+    return re.match(r"[\s(\d]|(?:\w+(?:::|\.))*(?:Layout\s*<|make_layout)", text) is not None and " o " not in text
+
+
+def _static(layout: Layout) -> str:
+    """The modes with every number a constant: _8."""
+    return re.sub(r"(\d+)", r"_\1", str(strides_of(layout)))
 
 
 def _unwrapped(text: str) -> tuple[str, int | None]:
@@ -91,7 +112,7 @@ def _unwrapped(text: str) -> tuple[str, int | None]:
     return text, None
 
 
-def _read_composed(scan: Scanner, given: Given, bits: int | None) -> SharedLayout:
+def _read_composed(scan: Scanner, given: Given, bits: int | None) -> Layout:
     """What is written "swizzle o offset o layout", in any of the ways it is written; every part but the layout may be missing."""
     triple, unit, offset, start = (0, 4, 3), None, 0, given.start
     wrapper = last_name(scan.peek().spelling)
@@ -127,9 +148,9 @@ def _read_composed(scan: Scanner, given: Given, bits: int | None) -> SharedLayou
     swizzle = _swizzle_of_bytes(triple, given.unit or unit or "elements", element_bits)
     if offset * element_bits % 8:
         raise refusal(f"offset {offset} of {element_bits}-bit elements", "offsets are whole bytes", "Use another.")
-    layout = SharedLayout(modes, element_bits, swizzle, start + offset * element_bits // 8)
-    if given.shape is not None and given.shape != layout.shape:
-        given.tile_shape((prod(layout.shape[:1]), prod(layout.shape[1:])), "the layout")
+    start += offset * element_bits // 8
+    layout = Layout.from_modes(modes, element_bits, swizzle=swizzle, start=start)
+    given.agrees_with(layout, "the layout")
     return layout
 
 
@@ -196,7 +217,7 @@ def _read_pointer(scan: Scanner, given: Given) -> tuple[int, int, Unit]:
     return given.bits(said, "the pointer"), start, "bytes"
 
 
-def _read_modes(scan: Scanner) -> ShapeStride:
+def _read_modes(scan: Scanner) -> Modes:
     """(8,64):(64,1), ((8,64) : (64,1)), Layout<Shape<_8,_64>,Stride<_64,_1>> or make_layout((8,64), stride=(64,1))."""
     if last_name(scan.peek().spelling) in ("Layout", "make_layout"):
         closing = _closing(scan)
@@ -207,7 +228,7 @@ def _read_modes(scan: Scanner) -> ShapeStride:
         stride = scan.integers()
         scan.expect(closing)
         scan.accept("{", "}")
-        return ShapeStride(shape, stride)
+        return Modes(shape, stride)
     wrapped = _colon_depth(scan) == 1
     if wrapped:
         scan.expect("(")
@@ -217,7 +238,7 @@ def _read_modes(scan: Scanner) -> ShapeStride:
     stride = scan.integers()
     if wrapped:
         scan.expect(")")
-    return ShapeStride(shape, stride)
+    return Modes(shape, stride)
 
 
 def _colon_depth(scan: Scanner) -> int:
@@ -278,7 +299,7 @@ def _unit_shift(element_bits: int, swizzle: Swizzle) -> int:
     return lower
 
 
-def _start_elements(layout: SharedLayout) -> int:
+def _start_elements(layout: Layout) -> int:
     if layout.start * 8 % layout.element_bits:
         raise no_equivalent(
             f"start {layout.start:#x} of {layout.element_bits}-bit elements",

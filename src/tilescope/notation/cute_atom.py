@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
-from tilescope.mma.canonical import CanonicalLayout, Major
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.layout import IntTree, Layout, Major, Modes, oriented
+from tilescope.mma.canonical import CanonicalLayout
+from tilescope.notation.equivalent import no_equivalent, strides_of
 from tilescope.notation.given import Given
-from tilescope.notation.shared_layout import SharedLayout, joined, no_equivalent, shape_of
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 
@@ -32,33 +32,7 @@ _TYPE_OF_BITS = {1: "uint1_t", 2: "uint2_t", 4: "uint4_t", 6: "uint6_t"} | {
 }
 
 
-def tile_to_shape(block: ShapeStride, shape: tuple[int, ...], order: tuple[int, ...]) -> ShapeStride:
-    """The block repeated until it fills `shape`, first along the index whose `order` is lowest.
-
-    >>> str(tile_to_shape(ShapeStride((8, 64), (64, 1)), (16, 128), (1, 2)))
-    '(16,(64,2)):(64,(1,1024))'
-    """
-    blocks = [*block.parts, *[ShapeStride(1, 0)] * (len(shape) - len(block.parts))]
-    if len(blocks) != len(shape) or any(extent % part.size for extent, part in zip(shape, blocks, strict=True)):
-        raise refusal(
-            f"a tile of {_times(shape)} from blocks of {_times(tuple(part.size for part in blocks))}",
-            "tile_to_shape takes whole blocks, with an extent for each index",
-            "Make the shape a multiple of the block.",
-        )
-    repeats = [extent // part.size for extent, part in zip(shape, blocks, strict=True)]
-    step, steps = block.cosize, [0] * len(shape)
-    for index in sorted(range(len(shape)), key=lambda each: order[each]):
-        steps[index] = step
-        step *= repeats[index]
-    return joined(
-        *(
-            ShapeStride((part.shape, repeat), (part.stride, step))
-            for part, repeat, step in zip(blocks, repeats, steps, strict=True)
-        )
-    )
-
-
-def atom(major: Major, kind: str, element_bits: int) -> SharedLayout:
+def atom(major: Major, kind: str, element_bits: int) -> Layout:
     """The tensor core's atom, mn first.
 
     CuTe defines it with elements of one bit, and casts it up:
@@ -69,12 +43,9 @@ def atom(major: Major, kind: str, element_bits: int) -> SharedLayout:
     '(32,4):(1,32)'
     """
     in_bits = CanonicalLayout(major, SWIZZLE[_ATOM_SWIZZLE[kind]], 1)
-    modes = [
-        (extent, stride // element_bits) if stride > 1 else (extent // element_bits, 1)
-        for extent, stride in in_bits.atom_layout.modes
-    ]
-    (mn, mn_stride), (k, k_stride) = modes
-    return SharedLayout(ShapeStride((mn, k), (mn_stride, k_stride)), element_bits, in_bits.swizzle)
+    strided = in_bits.atom_layout.pairs[0 if major == "K" else 1][0]
+    span = in_bits.span_bytes * 8 // element_bits
+    return Layout(oriented(major, strided, span), element_bits, major=major, swizzle=in_bits.swizzle)
 
 
 def _missing(major: str, kind: str, element_bits: int) -> tuple[str, str] | None:
@@ -94,31 +65,31 @@ def starts(scan: Scanner) -> bool:
     return name == "tile_to_shape" or _ATOM.fullmatch(name) is not None or "SmemLayoutAtomKind" in spelling
 
 
-def read(scan: Scanner, given: Given) -> SharedLayout:
+def read(scan: Scanner, given: Given) -> Layout:
     """An atom's name, or tile_to_shape(atom, shape[, order])."""
     tiled = last_name(scan.peek().spelling) == "tile_to_shape"
     if tiled:
         scan.take()
         scan.expect("(")
-    piece = _read_atom(scan, given)
+    piece = _read_atom(scan, given).with_start(given.start)
     shape: tuple[int, ...] | None = given.shape
     order: tuple[int, ...] | None = None
     if tiled:
         scan.expect(",")
-        shape = shape_of(scan.integers())
+        shape = _extents(scan.integers())
         if scan.accept(","):
-            order = shape_of(scan.integers())
+            order = _extents(scan.integers())
         scan.expect(")")
     scan.finished()
     if shape is None:
-        return SharedLayout(piece.modes, piece.element_bits, piece.swizzle, given.start)
+        return piece
     if order is not None and sorted(order) != list(range(1, len(shape) + 1)):
         raise refusal(f"the order {order}", f"each of 1 to {len(shape)} once", "Use Step<_1,_2>.")
-    modes = tile_to_shape(piece.modes, shape, order or tuple(range(1, len(shape) + 1)))
-    return SharedLayout(modes, piece.element_bits, piece.swizzle, given.start)
+    modes = strides_of(piece).repeated(shape, order or tuple(range(1, len(shape) + 1)))
+    return Layout.from_modes(modes, piece.element_bits, swizzle=piece.swizzle, start=given.start)
 
 
-def _read_atom(scan: Scanner, given: Given) -> SharedLayout:
+def _read_atom(scan: Scanner, given: Given) -> Layout:
     if "SmemLayoutAtomKind" in scan.peek().spelling:
         found = _ATOM_KIND.fullmatch(last_name(scan.peek().spelling))
         if found is None:
@@ -149,7 +120,7 @@ def _read_atom(scan: Scanner, given: Given) -> SharedLayout:
     return _existing(major, kind, given.bits(bits, "the atom"))
 
 
-def _existing(major: str, kind: str, element_bits: int) -> SharedLayout:
+def _existing(major: str, kind: str, element_bits: int) -> Layout:
     if missing := _missing(major, kind, element_bits):
         raise refusal(*missing, "Use an atom that CuTe defines.")
     return atom("K" if major == "K" else "MN", kind, element_bits)
@@ -170,7 +141,7 @@ def _read_type(scan: Scanner) -> int:
     return _TYPE_BITS[name]
 
 
-def spell(layout: SharedLayout) -> str:
+def spell(layout: Layout) -> str:
     """By the name of its GMMA or UMMA atom, tiled where it is larger.
 
     >>> print(spell(atom("K", "SW128", 16)))
@@ -190,13 +161,13 @@ def spell(layout: SharedLayout) -> str:
     if missing := _missing(major, kind, layout.element_bits):
         raise no_equivalent(*missing, "Spell it as cute.")
     piece = atom(major, kind, layout.element_bits)
-    wanted = layout.coalesced.modes
-    if piece.coalesced.modes == wanted:
+    if piece == layout:
         return spelled
     extents = ",".join(f"_{extent}" for extent in layout.shape)
     if not any(extent % step for extent, step in zip(layout.shape, piece.shape, strict=True)):
+        wanted, block = strides_of(layout).by_index(), strides_of(piece)
         for order, shown in (((1, 2), ""), ((2, 1), ", Step<_2,_1>{}")):
-            if tile_to_shape(piece.modes, layout.shape, order) == wanted:
+            if block.repeated(layout.shape, order) == wanted:
                 return f"tile_to_shape({spelled}{{}}, Shape<{extents}>{{}}{shown})"
     raise no_equivalent(
         f"{layout.modes} of {layout.element_bits} bits",
@@ -207,3 +178,8 @@ def spell(layout: SharedLayout) -> str:
 
 def _times(extents: tuple[int, ...]) -> str:
     return " x ".join(map(str, extents))
+
+
+def _extents(tree: IntTree) -> tuple[int, ...]:
+    """The extents of the outermost level of a nested shape."""
+    return tuple(part.size for part in Modes(tree, tree).parts)

@@ -8,12 +8,12 @@ S<3,4,3> o 0 o (8,64):(64,1)            says neither the bits nor what the swizz
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal
 
 from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.mma.canonical import Major
-from tilescope.notation.shared_layout import ELEMENT_BITS
-from tilescope.value import is_one_of
+from tilescope.layout import ELEMENT_BITS, Layout, Major
+from tilescope.reading import is_one_of
 
 Unit = Literal["bytes", "elements"]
 
@@ -78,6 +78,14 @@ class Given:
         """Which index is contiguous: said by the text, given beside it, or "K"."""
         self._agree("major", said, self.major, where)
         return said or self.major or "K"
+
+    def agrees_with(self, layout: Layout, where: str) -> None:
+        """Refuse a layout whose shape or majorness is not the one given beside its text."""
+        if len(layout.shape) > 1 or self.shape is not None:
+            mn, k = (*layout.shape, 1)[0], prod(layout.shape[1:])
+            self._agree("shape", (mn, k), self.shape, where)
+        if layout.major is not None and 1 not in layout.shape:
+            self._agree("major", layout.major, self.major, where)
 
     @staticmethod
     def _agree(argument: str, said: object, given: object, where: str) -> None:

@@ -15,9 +15,9 @@ from math import prod
 from typing import Any
 
 from tilescope.errors import RuleError
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.layout import Layout, Modes
+from tilescope.notation.equivalent import no_equivalent, pair_of, tile_of
 from tilescope.notation.given import Given
-from tilescope.notation.shared_layout import SharedLayout, joined, no_equivalent
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE
 
@@ -26,7 +26,7 @@ _MODES = {"kNoSwizzle": 16, "k32ByteSwizzle": 32, "k64ByteSwizzle": 64, "k128Byt
 _TILES = ("TileTransform", "TilingTransform")
 
 
-def read(text: str, given: Given) -> SharedLayout:
+def read(text: str, given: Given) -> Layout:
     """The layout of a buffer under a list of transforms.
 
     >>> layout = read("(TileTransform((8, 64)), SwizzleTransform(128))", Given(element_bits=16, shape=(16, 64)))
@@ -57,15 +57,15 @@ def read(text: str, given: Given) -> SharedLayout:
         )
     if given.start % swizzle.repeat_bytes:
         raise refusal(f"start {given.start:#x}", f"buffers start every {swizzle.repeat_bytes} bytes", "Align it.")
-    layout = SharedLayout(_strides(dims, len(shape)), bits, swizzle, given.start)
+    layout = Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=given.start)
     given.major_or(layout.major, "the order of the transforms")
     return layout
 
 
-def spell(layout: SharedLayout) -> str:
+def spell(layout: Layout) -> str:
     """The transforms that store a row-major buffer so.
 
-    >>> print(spell(SharedLayout(ShapeStride((16, 64), (64, 1)), 16, SWIZZLE["128B"])))
+    >>> print(spell(Layout((16, 64), 16, swizzle="128B")))
     (TileTransform((8, 64)), SwizzleTransform(128))
     """
     width = {name: width for width, name in _SWIZZLES.items()}.get(layout.swizzle.name)
@@ -73,13 +73,13 @@ def spell(layout: SharedLayout) -> str:
         raise no_equivalent(
             f"swizzle {layout.swizzle}", "SwizzleTransform takes 32, 64 or 128 bytes", "Use one of those modes."
         )
-    tile = layout.tile()
+    tile = tile_of(layout).tiling
     if tile.padding_bytes:
         raise no_equivalent(
             f"{tile.padding_bytes} bytes of padding a row", "tiles lie without gaps", "Drop the padding."
         )
     transforms = ["TransposeTransform((1, 0))"] if layout.major == "MN" else []
-    high, wide = tile.atom_grid
+    high, wide = tile.grid
     rows, columns = tile.atom
     if wide > 1 or (tile.atom_order == "column" and width != 16):
         rows = 8 if tile.atom_order == "column" and rows % 8 == 0 else rows
@@ -92,15 +92,15 @@ def spell(layout: SharedLayout) -> str:
     if width != 16:
         transforms.append(f"SwizzleTransform({width})")
     text = f"({', '.join(transforms)}{',' if len(transforms) == 1 else ''})"
-    given = Given(layout.element_bits, (layout.shape[0], layout.shape[1]), start=layout.start)
+    given = Given(layout.element_bits, pair_of(layout), start=layout.start)
     try:
         same = read(text, given).first_difference(layout) is None
     except RuleError as refused:
         raise no_equivalent(
-            f"{layout}: {refused.violations[0].found}", refused.violations[0].limit, "Spell it as cute."
+            f"{layout!r}: {refused.violations[0].found}", refused.violations[0].limit, "Spell it as cute."
         ) from None
     if not same:
-        raise no_equivalent(str(layout), "rows of a tile, then tiles by row or by column", "Spell it as cute.")
+        raise no_equivalent(repr(layout), "rows of a tile, then tiles by row or by column", "Spell it as cute.")
     return text
 
 
@@ -182,15 +182,15 @@ def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
     return [dims[place] for place in permutation]
 
 
-def _strides(dims: Dims, rank: int) -> ShapeStride:
+def _strides(dims: Dims, rank: int) -> Modes:
     """Row-major storage of `dims`, gathered by the index each of them came from."""
     strides = [prod(extent for _, extent, _ in dims[place + 1 :]) for place in range(len(dims))]
-    parts: list[ShapeStride] = []
+    parts: list[Modes] = []
     for source in range(rank):
         pieces: list[Any] = sorted(
             (weight, extent, stride)
             for (index, extent, weight), stride in zip(dims, strides, strict=True)
             if index == source
         )
-        parts.append(ShapeStride(tuple(extent for _, extent, _ in pieces), tuple(stride for _, _, stride in pieces)))
-    return joined(*parts)
+        parts.append(Modes.of_pairs((extent, stride) for _, extent, stride in pieces))
+    return Modes.joined(*parts).by_index()

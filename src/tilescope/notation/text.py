@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tilescope.errors import RuleError, broken, shortened
-from tilescope.mma.shape_stride import IntTree
+from tilescope.layout import IntTree
 
 CHARACTERS = 4000  # of one text; CuTe's longest layouts take some hundred
 NESTING = 16  # parentheses within parentheses

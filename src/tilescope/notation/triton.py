@@ -22,11 +22,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tilescope.layout import Layout
-from tilescope.mma.canonical import Major
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.layout import Layout, Major, oriented
+from tilescope.notation.equivalent import no_equivalent, pair_of, xor_swizzle
 from tilescope.notation.given import Given
-from tilescope.notation.shared_layout import SharedLayout, no_equivalent, xor_swizzle
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -36,6 +34,8 @@ _MEMDESC = re.compile(r"!(?:ttg|triton_gpu|tt)\.memdesc<((?:\d{1,7}x)+)([A-Za-z]
 _FLOAT_BITS = {"bf16": 16, "tf32": 32} | {f"f8E{e}": 8 for e in ("4M3", "5M2", "4M3FN", "8M0FNU", "4M3FNUZ", "5M2FNUZ")}
 _CLUSTER_KEYS = frozenset({"CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout"})
 _CLUSTER_ARGUMENTS = frozenset({"ctas_per_cga", "cta_split_num", "cta_order", "cga_layout"})
+_CLUSTER_SPLITS = ("CTASplitNum", "cta_split_num")
+_CLUSTER_BASES = ("CGALayout", "cga_layout")  # where each bit of a block's number moves the tile; all 0: nowhere
 _SWIZZLED = ("vec", "perPhase", "maxPhase", "order")
 _NVMMA = ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded")
 _GLUON_NAMES = {
@@ -47,7 +47,7 @@ _GLUON_NAMES = {
 }
 
 
-def read(text: str, given: Given) -> SharedLayout:
+def read(text: str, given: Given) -> Layout:
     """The layout of a tile in a Triton encoding.
 
     >>> read("#ttg.swizzled_shared<{vec = 8, perPhase = 2, maxPhase = 4, order = [1, 0]}>",
@@ -66,10 +66,10 @@ def read(text: str, given: Given) -> SharedLayout:
     return _nvmma(fields, shape, bits, given)
 
 
-def spell(layout: SharedLayout) -> str:
+def spell(layout: Layout) -> str:
     """The encoding as Triton's intermediate code prints it: nvmma_shared where it is one, else swizzled_shared.
 
-    >>> print(spell(SharedLayout(ShapeStride((8, 64), (64, 1)), 16, Swizzle.named("128B"))))
+    >>> print(spell(Layout((8, 64), 16, swizzle="128B")))
     #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
     """
     kind, fields = _encoding(layout)
@@ -83,10 +83,10 @@ def spell(layout: SharedLayout) -> str:
     return f"#ttg.swizzled_shared<{{{shown}}}>"
 
 
-def spell_gluon(layout: SharedLayout) -> str:
+def spell_gluon(layout: Layout) -> str:
     """The same encoding as Gluon's Python constructs it.
 
-    >>> print(spell_gluon(SharedLayout(ShapeStride((8, 64), (64, 1)), 16, Swizzle.named("128B"))))
+    >>> print(spell_gluon(Layout((8, 64), 16, swizzle="128B")))
     gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False)
     """
     kind, fields = _encoding(layout)
@@ -100,20 +100,19 @@ def spell_gluon(layout: SharedLayout) -> str:
     )
 
 
-def _encoding(layout: SharedLayout) -> tuple[str, dict[str, Any]]:
+def _encoding(layout: Layout) -> tuple[str, dict[str, Any]]:
     """The encoding whose addresses are the layout's, found by trying the few that could be."""
-    major = layout.major
-    if major is None or len(layout.shape) != 2:
-        raise no_equivalent(
-            f"{layout.modes}", "Triton's encodings have one contiguous index of two", "Spell it as cute."
-        )
+    shape, major = pair_of(layout), layout.major
+    if major is None:
+        limit = "a shared encoding of Triton stores a tile in which one of its two indices is contiguous"
+        raise no_equivalent(f"{layout!r}", limit, "Spell it as cute.")
     if layout.start % layout.swizzle.repeat_bytes:
         raise no_equivalent(
             f"start {layout.start:#x}, in the middle of the pattern of {layout.swizzle.repeat_bytes} bytes",
             "Triton swizzles offsets from an aligned buffer",
             "Align the start.",
         )
-    given = Given(element_bits=layout.element_bits, shape=(layout.shape[0], layout.shape[1]), start=layout.start)
+    given = Given(element_bits=layout.element_bits, shape=shape, start=layout.start)
     reasons = []
     for kind, fields in _candidates(layout, major):
         try:
@@ -124,21 +123,21 @@ def _encoding(layout: SharedLayout) -> tuple[str, dict[str, Any]]:
         if found.first_difference(layout) is None:
             return kind, fields
     raise no_equivalent(
-        f"{layout.modes} of {layout.element_bits} bits with swizzle {layout.swizzle}",
+        f"{layout!r}",
         "nvmma_shared stores spans of 32, 64 or 128 bytes column by column; swizzled_shared stores whole unpadded "
         "rows of a power of two with an XOR of row bits",
         "Change the atom order or drop the padding, or keep it in CuTe.",
     )
 
 
-def _candidates(layout: SharedLayout, major: Major) -> list[tuple[str, dict[str, Any]]]:
+def _candidates(layout: Layout, major: Major) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     width = {name: width for width, name in _WIDTHS.items()}.get(layout.swizzle.name)
     if width is not None and layout.element_bits >= 8:
         transposed = major == "MN" and width != 0
         found.append(("nvmma", {"swizzlingByteWidth": width, "transposed": transposed}))
     order = [1, 0] if major == "K" else [0, 1]
-    columns = layout.shape[1] if major == "K" else layout.shape[0]
+    columns = layout.as_rows().shape[1]
     row_bit = (columns * layout.element_bits // 8).bit_length() - 1  # the lowest address bit that counts rows
     swizzle = layout.swizzle
     if swizzle.bits == 0:
@@ -152,7 +151,7 @@ def _candidates(layout: SharedLayout, major: Major) -> list[tuple[str, dict[str,
 
 def _swizzled(
     fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given
-) -> SharedLayout:
+) -> Layout:
     vec, per_phase, max_phase = (_power(fields, key) for key in ("vec", "perPhase", "maxPhase"))
     order = fields.get("order")
     if order not in ([1, 0], [0, 1]):
@@ -161,26 +160,22 @@ def _swizzled(
     major: Major = "K" if order == [1, 0] else "MN"
     given.major_or(major, "order")
     if said_shape is None and given.shape is None and max_phase > 1:
-        atom = (per_phase * max_phase, vec * max_phase)
-        said_shape = atom if major == "K" else atom[::-1]
+        said_shape = oriented(major, per_phase * max_phase, vec * max_phase)
     shape = given.tile_shape(said_shape, "swizzled_shared")
-    rows, columns = shape if major == "K" else shape[::-1]
+    rows, columns = oriented(major, *shape)
     if not _is_power(rows) or not _is_power(columns):
         raise refusal(f"a tile of {rows} x {columns}", "Triton's tiles are powers of two", "Round it up.")
     width, piece = columns.bit_length() - 1, vec.bit_length() - 1
     swizzle_bits = max(0, min(max_phase.bit_length() - 1, width - piece))
-    strides = ShapeStride((rows, columns), (columns, 1)) if major == "K" else ShapeStride((columns, rows), (1, columns))
     to_bytes = bits.bit_length() - 4
     if swizzle_bits and (bits & (bits - 1) or piece + to_bytes < 0):
         raise refusal(f"vec = {vec} of {bits} bits", "pieces of whole bytes", "Use a larger vec.")
     shift = width + per_phase.bit_length() - 1 - piece
     swizzle = xor_swizzle(swizzle_bits, piece + to_bytes, shift) if swizzle_bits else SWIZZLE["none"]
-    return SharedLayout(strides, bits, swizzle, _aligned(given.start, swizzle))
+    return Layout(shape, bits, major=major, swizzle=swizzle, start=_aligned(given.start, swizzle))
 
 
-def _nvmma(
-    fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given
-) -> SharedLayout:
+def _nvmma(fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given) -> Layout:
     width, transposed = fields.get("swizzlingByteWidth"), fields.get("transposed", False)
     if width not in _WIDTHS or isinstance(width, bool):
         raise refusal(f"swizzlingByteWidth = {width}", "0, 32, 64 or 128", "Use one of them.")
@@ -201,25 +196,29 @@ def _nvmma(
         raise refusal(f"elementBitWidth = {bits}", "8, 16, 32 or 64", "Use one of them.")
     if width == 0 and transposed:
         raise refusal(
-            "swizzlingByteWidth = 0 with transposed = true", "Triton lays it out as if it were not", "Say false."
+            "swizzlingByteWidth = 0 with transposed = true",
+            "its meaning depends on the version: Triton up to 3.8 stores rows as if transposed were false, 3.9 "
+            "(triton-lang/triton#10453) stores the transposed tile",
+            "For 3.8 and before say transposed = false; for 3.9 give swizzled_shared with vec = 1, perPhase = 1, "
+            "maxPhase = 1, order = [0, 1].",
         )
+    major: Major = "MN" if transposed else "K"
     swizzle = SWIZZLE[_WIDTHS[width]]
     span = width * 8 // bits
     if said_shape is None and given.shape is None and width:
-        said_shape = (span, 8) if transposed else (8, span)
+        said_shape = oriented(major, 8, span)
     shape = given.tile_shape(said_shape, "nvmma_shared")
-    given.major_or("MN" if transposed else "K", "transposed")
-    rows, columns = shape[::-1] if transposed else shape
+    given.major_or(major, "transposed")
+    rows, columns = oriented(major, *shape)
     if not _is_power(rows) or not _is_power(columns) or (width and (rows < 8 or columns < span)):
         raise refusal(
             f"a tile of {rows} rows of {columns} elements", f"powers of two, at least 8 rows of {span}", "Enlarge it."
         )
     box = min(rows, BOX_ROWS), span if width else min(columns, BOX_ROWS)
-    layout = Layout(
-        (rows, columns), bits, atom=box, atom_order="column" if width and not transposed else "row",
+    return Layout(
+        shape, bits, atom=oriented(major, *box), atom_order="column" if width and not transposed else "row", major=major,
         swizzle=swizzle, start=_aligned(given.start, swizzle),
     )  # fmt: skip
-    return SharedLayout.from_tile(layout, "MN" if transposed else "K")
 
 
 def _aligned(start: int, swizzle: Swizzle) -> int:
@@ -264,9 +263,14 @@ def _read_fields(scan: Scanner) -> tuple[str, dict[str, Any]]:
 
 
 def _splits(value: Any, key: str) -> bool:
-    """Whether a cluster's fields cut the tile; the order of the blocks alone does not."""
-    members = value if isinstance(value, list) else []
-    return "rder" not in key and any(_splits(each, key) if isinstance(each, list) else each != 1 for each in members)
+    """Whether a cluster's fields cut the tile: a split other than 1, or a basis that moves. Blocks that share a tile do not."""
+    if key in _CLUSTER_SPLITS:
+        return value not in ([], [1] * len(value)) if isinstance(value, list) else value != 1
+    return key in _CLUSTER_BASES and any(_moves(each) for each in (value if isinstance(value, list) else [value]))
+
+
+def _moves(basis: Any) -> bool:
+    return any(map(_moves, basis)) if isinstance(basis, list) else basis != 0
 
 
 def _read_values(scan: Scanner, closing: str, positions: tuple[str, ...]) -> dict[str, Any]:

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
 from tilescope.errors import Violation
-from tilescope.layout import Layout
+from tilescope.layout import Layout, oriented
 from tilescope.planner.problem import Problem
 from tilescope.swizzle import SMEM_LINE_BYTES
-from tilescope.tensor_map import TensorMap
-from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
 
 LARGEST_BOX = 256  # elements of a box in one dimension
@@ -53,10 +51,7 @@ class Boxes(Value):
     @property
     def rows(self) -> int:
         """Rows of one box in shared memory."""
-        rows = 1
-        for extent in self.box[1:]:
-            rows *= extent
-        return rows
+        return prod(self.box[1:])
 
 
 def split(layout: Layout) -> tuple[Boxes, ...]:
@@ -75,19 +70,21 @@ def split(layout: Layout) -> tuple[Boxes, ...]:
     >>> split(Layout((296, 64), 16, atom=(8, 64), swizzle="128B"))[0].box  # at most 256 rows
     (64, 148)
     """
-    atom_rows, width = layout.atom
-    run = layout.shape[0] if layout.atom_order == "column" else atom_rows  # rows that follow each other
-    heights = _heights(run, layout.pitch_bytes)
+    tile = layout.as_rows().tiling
+    atom_rows, width = tile.atom
+    run = tile.shape[0] if tile.atom_order == "column" else atom_rows  # rows that follow each other
+    heights = _heights(run, tile.pitch_bytes)
     half = heights[0] // 2
-    starts_patterns = half * layout.pitch_bytes % layout.swizzle.repeat_bytes == 0
+    starts_patterns = half * tile.pitch_bytes % layout.swizzle.repeat_bytes == 0
     heights = [heights[0], half] if half in heights and half >= SMALLEST_BOX and starts_patterns else heights[:1]
     return tuple(Boxes((width, height), _grid(layout, width, height), folded=False) for height in heights)
 
 
 def _grid(layout: Layout, width: int, height: int) -> tuple[PlannedCopy, ...]:
     """The copies of all boxes, one column of the tile after the other."""
-    columns, rows = np.arange(0, layout.shape[1], width), np.arange(0, layout.shape[0], height)
-    offsets = (layout.logical(rows[None, :], columns[:, None]) - layout.start).reshape(-1).tolist()
+    tile = layout.as_rows()
+    columns, rows = np.arange(0, tile.shape[1], width), np.arange(0, tile.shape[0], height)
+    offsets = (tile.logical(rows[None, :], columns[:, None]) - layout.start).reshape(-1).tolist()
     corners = product(columns.tolist(), rows.tolist())
     return tuple(PlannedCopy(corner, offset) for corner, offset in zip(corners, offsets, strict=True))
 
@@ -109,10 +106,10 @@ def fold(layout: Layout) -> Boxes:
     >>> fold(Layout((64, 32), 16, atom=(8, 16), atom_order="row", swizzle="32B")).box
     (16, 8, 2, 8)
     """
-    rows, columns = layout.shape
-    atom_rows, width = layout.atom
+    tile = layout.as_rows().tiling
+    (rows, columns), (atom_rows, width) = tile.shape, tile.atom
     box: tuple[int, ...] = (width, rows, columns // width)
-    if layout.atom_order == "row":
+    if tile.atom_order == "row":
         box = (width, atom_rows, columns // width, rows // atom_rows)
     return Boxes(box, (PlannedCopy((0,) * len(box), 0),), folded=True)
 
@@ -126,9 +123,10 @@ def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
     """
     if not any(copy.smem_offset_bytes % SMEM_LINE_BYTES for copy in boxes.copies):
         return []
-    height, pitch = boxes.box[1], layout.pitch_bytes
+    tile = layout.as_rows().tiling
+    height, pitch = boxes.box[1], tile.pitch_bytes
     step = SMEM_LINE_BYTES // gcd(SMEM_LINE_BYTES, pitch)  # rows that fill whole lines
-    rows = layout.shape[0]
+    rows = tile.shape[0]
     fix = f"Use {-(-rows // step) * step} rows." if rows % step else f"Use {rows + step} rows."
     if layout.atom_order == "row":
         fix = "Use column order."
@@ -143,8 +141,7 @@ def map_arguments(
     problem: Problem, layout: Layout, boxes: Boxes, global_shape: tuple[int, int], strides_bytes: Any
 ) -> dict[str, Any]:
     """Arguments of the tensor map that these boxes are copied through."""
-    mn, k = global_shape
-    columns, rows = (k, mn) if problem.major == "K" else (mn, k)
+    rows, columns = oriented(problem.major, *global_shape)
     bits = problem.data_type.bits
     pitch = strides_bytes[0] if strides_bytes else columns * bits // 8
     arguments: dict[str, Any] = {
@@ -152,7 +149,7 @@ def map_arguments(
         "dims": (columns, rows), "strides_bytes": (pitch,),
     }  # fmt: skip
     if boxes.folded:
-        width, atom_rows = boxes.box[0], layout.atom[0]
+        width, atom_rows = boxes.box[0], layout.as_rows().tiling.atom[0]
         span = width * bits // 8
         if layout.atom_order == "column":
             arguments |= {"dims": (width, rows, columns // width), "strides_bytes": (pitch, span)}
@@ -166,22 +163,17 @@ def map_arguments(
 
 def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> list[Violation]:
     """Why a matrix of this shape cannot be seen as columns of spans."""
-    mn, k = global_shape
-    columns, rows = (k, mn) if problem.major == "K" else (mn, k)
+    rows, columns = oriented(problem.major, *global_shape)
+    atom_rows, width = layout.as_rows().tiling.atom
     problems = []
-    if columns % layout.atom[1]:
+    if columns % width:
         problems.append(Violation(
             "plan-fold", "error", "global_shape", f"{columns} contiguous elements",
-            f"a folded map sees them as columns of {layout.atom[1]}", "Pad the matrix, or use the plan that is not folded.",
+            f"a folded map sees them as columns of {width}", "Pad the matrix, or use the plan that is not folded.",
         ))  # fmt: skip
-    if layout.atom_order == "row" and rows % layout.atom[0]:
+    if layout.atom_order == "row" and rows % atom_rows:
         problems.append(Violation(
-            "plan-fold", "error", "global_shape", f"{rows} rows", f"a map folded in row order sees groups of {layout.atom[0]}",
+            "plan-fold", "error", "global_shape", f"{rows} rows", f"a map folded in row order sees groups of {atom_rows}",
             "Pad the matrix, or use column order.",
         ))  # fmt: skip
     return problems
-
-
-def built_map(arguments: dict[str, Any], address: int, l2_promotion: L2PromotionName) -> TensorMap:
-    """The tensor map of a plan at a device address."""
-    return TensorMap(**arguments, address=address, l2_promotion=l2_promotion)

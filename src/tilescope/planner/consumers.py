@@ -10,22 +10,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tilescope.arch import architectures_with
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.layout import AtomOrder, Layout
+from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
-from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.mma.tcgen05_loop import Tcgen05Loop
-from tilescope.mma.wgmma_loop import WgmmaLoop
 from tilescope.planner.problem import Operand, Problem
 from tilescope.smem.access import Access
 from tilescope.smem.op import SMEM_OP
 from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SWIZZLE, Swizzle
 
-LOOPS: dict[Any, type[DescriptorLoop]] = {"wgmma": WgmmaLoop, "tcgen05": Tcgen05Loop}
 SMALLEST_MN = 8
 LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
 
@@ -54,10 +50,10 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     """The tile's layout under a swizzle; RuleError where the consumer has no such layout."""
     if problem.for_tensor_core:
         canonical = canonical_layout(problem.major, swizzle, problem.data_type)
-        violations = _unreadable(problem, canonical)
+        violations = _unreadable(problem, canonical) or _torn_atoms(problem, canonical)
         if violations:
             raise RuleError(violations)
-        return canonical.tile(problem.tile, atom_order=atom_order).layout, canonical
+        return canonical.tile(problem.tile, atom_order=atom_order), canonical
     bits = problem.data_type.smem_bits
     width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
     if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
@@ -71,7 +67,7 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
 
     def refuse(rule: str, found: str, fix: str) -> None:
         limit = f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits"
-        refusals.append(Violation(rule, "error", "tile", found, limit, f"{fix}, or a smaller swizzle."))
+        refusals.append(Violation(rule, "error", "tile", found, limit, f"{fix}{_or_a_swizzle(problem)}."))
 
     if problem.columns % width:
         refuse("plan-span", f"{problem.columns} contiguous elements", f"Use {_up(problem.columns, width)}")
@@ -79,42 +75,53 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
         refuse("plan-rows", f"{problem.rows} rows in row order", f"Use {_up(problem.rows, rows)}")
     if refusals:
         raise RuleError(refusals)
-    layout = Layout((problem.rows, problem.columns), bits, atom=(rows, width), atom_order=atom_order, swizzle=swizzle)
+    layout = Layout(
+        problem.tile, bits, atom=oriented(problem.major, rows, width), atom_order=atom_order, major=problem.major,
+        swizzle=swizzle,
+    )  # fmt: skip
     return layout, None
 
 
 def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]:
     """Why the tensor core cannot read this tile in this layout."""
+    reader, row = CONSUMER[problem.consumer], problem.data_type
+    if reader.loop is not None:
+        problems = reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical)
+        missing = reader.missing_kind(problem.arch, row)
+        return problems + ([] if missing is None else [Violation("plan-type", "error", "data_type", *missing)])
     problems = []
-
-    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(Violation(rule, "error", argument, found, limit, fix))
-
-    row = problem.data_type
-    if problem.consumer != "ldmatrix":
-        problems += LOOPS[problem.consumer].unreadable(problem.tile, row, operand_of(problem), canonical)
-        if problem.consumer == "tcgen05" and not problem.arch.has(tcgen05_for(row).feature):
-            kind = tcgen05_for(row)
-            refuse(
-                "plan-type", "data_type", f"{row.name} on {problem.arch.name}",
-                f"kind {kind.name} exists on {', '.join(architectures_with(kind.feature))}", "Use another type or architecture.",
-            )  # fmt: skip
-        return problems
-    reader = "ldmatrix" if problem.major == "K" else "ldmatrix.trans"
-    if not any(each.instruction == reader for each in canonical.readers):
+    if not reader.reads(canonical, problem.major):
         narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-        refuse(
-            "plan-layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
+        problems.append(Violation(
+            "plan-layout", "error", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
             "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not" if narrow
             else "ldmatrix does not read this layout",
             "Use a K-major tile, or transpose while copying." if canonical.major == "MN" else "Use swizzle 128B, 64B, 32B or none.",
-        )  # fmt: skip
-    mn = problem.tile[0]
+        ))  # fmt: skip
+    mn, name = problem.tile[0], problem.extent_names[0]
     if mn % SMALLEST_MN:
-        refuse(
-            "plan-tile", "tile", f"mn = {mn}", "ldmatrix reads 8 rows at a time", f"Use mn = {_up(mn, SMALLEST_MN)}."
-        )
+        found, fix = f"{name} = {mn}", f"Use {name} = {_up(mn, SMALLEST_MN)}."
+        problems.append(Violation("plan-tile", "error", "tile", found, "ldmatrix reads 8 rows at a time", fix))
     return problems
+
+
+def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]:
+    """Why the tile is no whole number of the layout's atoms."""
+    (mn, k), (atom_mn, atom_k) = problem.tile, canonical.atom
+    if mn % atom_mn == 0 and k % atom_k == 0:
+        return []
+    names = " x ".join(problem.extent_names)
+    return [Violation(
+        "tile-atoms", "error", "tile", f"a tile of {mn} x {k} ({names})",
+        f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, "
+        "and a tile is a whole number of them",
+        f"Use {_up(mn, atom_mn)} x {_up(k, atom_k)} ({names}){_or_a_swizzle(problem)}.",
+    )]  # fmt: skip
+
+
+def _or_a_swizzle(problem: Problem) -> str:
+    """Advice for those who asked for a swizzle: where nobody did, all of them are tried."""
+    return "" if problem.swizzle is None else ", or a smaller swizzle"
 
 
 def _up(number: int, multiple: int) -> int:
@@ -127,7 +134,7 @@ def counted_access(problem: Problem) -> Access | None:
         return problem.consumer
     if problem.direction == "store":
         return epilogue_pattern(problem)
-    return ldmatrix_pattern(problem) if problem.consumer == "ldmatrix" else None
+    return None if problem.reads_by_descriptor else ldmatrix_pattern(problem)
 
 
 def wavefronts_on(layout: Layout, access: Access | None) -> Wavefronts:
@@ -180,7 +187,7 @@ def epilogue_pattern(problem: Problem) -> Access:
         return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed))
     if bits == 64:
         return Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed)
-    if problem.arch.has("tcgen05") and problem.consumer != "ldmatrix":
+    if problem.tensor_core is not None and problem.tensor_core.accumulators == "tensor memory":
         if transposed:
             return Access.rows(tile, bits, SMEM_OP[f"st.b{bits}"])
         return Access.columns(tile, bits, "st.b128")
@@ -202,19 +209,21 @@ def _widest(make: Any) -> Access:
 
 def operand_of(problem: Problem) -> Operand:
     """The operand a tile serves as: as asked, else A where its rows allow it."""
-    rows_of_a = LOOPS[problem.consumer].extents(problem.data_type).m[0]
+    rows_of_a = _loop(problem).extents(problem.data_type).m[0]
     return problem.operand or ("A" if problem.tile[0] % rows_of_a == 0 else "B")
 
 
-def descriptors_of(
-    problem: Problem, canonical: CanonicalLayout | None, atom_order: AtomOrder, smem_address: int
-) -> DescriptorLoop:
+def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
     """The descriptors with which a tensor core reads the problem's tile from shared memory."""
-    if canonical is None or problem.consumer == "ldmatrix":
-        consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
-        raise RuleError([Violation(
-            "plan-descriptors", "error", "consumer", f"consumer = {consumer}",
-            "wgmma and tcgen05 read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
-        )])  # fmt: skip
-    tile = canonical.tile(problem.tile, atom_order=atom_order, start=smem_address)
-    return LOOPS[problem.consumer](tile, operand_of(problem), problem.data_type)
+    return _loop(problem)(layout, operand_of(problem), problem.data_type)
+
+
+def _loop(problem: Problem) -> type[DescriptorLoop]:
+    if problem.reads_by_descriptor and problem.tensor_core is not None and problem.tensor_core.loop is not None:
+        return problem.tensor_core.loop
+    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
+    readers = " and ".join(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
+    raise broken(
+        "plan-descriptors", "consumer", f"consumer = {consumer} for a {problem.direction}",
+        f"{readers} read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
+    )  # fmt: skip

@@ -16,17 +16,20 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
+from tilescope.card import Card, CardName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, broken, in_number, printed
-from tilescope.mma.canonical import Major, major_named
+from tilescope.errors import PlanError, RuleError, Violation, broken, counted, printed
+from tilescope.layout import Major, major_named
+from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
 from tilescope.planner.gemm_reasons import gemm_reasons
 from tilescope.planner.gemm_tiles import (
-    H200_SMS,
+    FloorTerm,
     RankedTile,
     RefusedTile,
     TileCosts,
     behind,
+    floor_terms,
     rank,
     tile_costs,
     tile_grid,
@@ -34,8 +37,9 @@ from tilescope.planner.gemm_tiles import (
     tile_shapes,
 )
 from tilescope.planner.plans import Plan
-from tilescope.planner.problem import CONSUMERS, Operand, best_consumer
+from tilescope.planner.problem import Operand, Problem, resolved
 from tilescope.planner.product import (
+    EXTENTS,
     Product,
     Tile,
     is_exchanged,
@@ -44,11 +48,12 @@ from tilescope.planner.product import (
     product_problems,
     tile_problems,
 )
-from tilescope.planner.search import PlanReport, plan
-from tilescope.tensor_map.reading import integer
-from tilescope.value import is_one_of
+from tilescope.planner.reason import Reason
+from tilescope.planner.search import PlanReport
+from tilescope.planner.search import planned as planned_report
+from tilescope.reading import integer, is_one_of
 
-MOST_STAGES = 8  # that are chosen
+MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 LARGEST_STAGES = 1024  # that may be asked for
 FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
@@ -64,37 +69,42 @@ def plan_gemm(
     k: int,
     data_type: Any,
     *,
-    arch: ArchName | Arch = "sm_90",
+    arch: ArchName | Arch | None = None,
+    card: CardName | Card | None = None,
     consumer: str | None = None,
     a_major: Major = "K",
     b_major: Major = "K",
     output_type: Any = None,
     tile: tuple[int, int, int] | None = None,
     stages: int | None = None,
-    sms: int = H200_SMS,
+    sms: int | None = None,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
-    The consumer is the architecture's best (tcgen05, wgmma, ldmatrix) unless given, C of the operands' type (of b1: int32);
-    `sms` is the card's. PlanError says what of the product, or of a given tile, cannot be.
+    None: the card's architecture (sm_90 and an H200 where neither is given), its own consumer (tcgen05, wgmma, ldmatrix) and
+    its SMs; C of the operands' type (of b1: int32). Split K is not planned. PlanError says what of the product, or of a
+    given tile, cannot be.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile[0], low_batch.b.swizzle.name
     (64, '128B')
     """
-    if not 1 <= integer("sms", sms) <= MOST_SMS:
-        raise broken("gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Use 132 for an H200.")
+    if sms is not None and not 1 <= integer("sms", sms) <= MOST_SMS:
+        raise broken(
+            "gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Leave it out for the card's."
+        )
     if stages is not None and not 1 <= integer("stages", stages) <= LARGEST_STAGES:
         found, limit = f"stages = {stages}", f"1 to {LARGEST_STAGES}"
         raise broken("gemm-stages", "stages", found, limit, "Leave it out for as many as fit.")
-    row, target = DataType.named(data_type), Arch.named(arch)
+    row, (target, device) = DataType.named(data_type), resolved(arch, card)
     output = DataType.named(("s32" if row.name == "b1" else row) if output_type is None else output_type)
-    chosen = best_consumer(target) if consumer is None else consumer
-    if not is_one_of(chosen, CONSUMERS):
-        raise broken("gemm-consumer", "consumer", printed(consumer), ", ".join(CONSUMERS), "Use one of these, or none.")
+    chosen = consumers_of(target)[0] if consumer is None else consumer
+    if not is_one_of(chosen, CONSUMER):
+        raise broken("gemm-consumer", "consumer", printed(consumer), ", ".join(CONSUMER), "Use one of these, or none.")
     extents = _extent("m", m), _extent("n", n), _extent("k", k)
     majors = _major("a_major", a_major), _major("b_major", b_major)
-    product = Product(extents, row, output, target, chosen, *majors, sms)
+    available = sms if sms is not None or device is None else device.sms
+    product = Product(extents, row, output, target, device, chosen, *majors, available)
     given = None if tile is None else _given_tile(tile)
     problems = product_problems(product)
     if problems:
@@ -118,7 +128,8 @@ def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
             planned[shape] = found
         else:
             refused[shape] = found
-    costs = {shape: tile_costs(product, shape) for shape in shapes}
+    terms = {shape: _terms(product, shape, planned.get(shape)) for shape in shapes}
+    costs = {shape: tile_costs(product, shape, terms[shape]) for shape in shapes}
     lowest_us = min(costs[shape].floor_us for shape in planned or refused)
 
     def by_rank(shape: Tile) -> TileCosts:
@@ -129,11 +140,12 @@ def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
     first, *others = sorted(planned, key=by_rank)
 
     def ranked(shape: Tile) -> RankedTile:
-        behind_in, why = ("", "first") if shape == first else behind(costs[shape], costs[first], lowest_us)
         down, across = tile_grid(product.shape, shape)
         return RankedTile(
             tile=shape, stages=planned[shape].stages, tiles=down * across,
-            rounds=tile_rounds(product.shape, shape, product.sms), **costs[shape]._asdict(), behind_in=behind_in, why=why,
+            rounds=None if product.sms is None else tile_rounds(product.shape, shape, product.sms), terms=terms[shape],
+            busiest_bytes=costs[shape].busiest_bytes, instructions=costs[shape].instructions,
+            behind=Reason.of("first") if shape == first else behind(product, costs[shape], costs[first], lowest_us),
         )  # fmt: skip
 
     chosen = planned[first]
@@ -146,7 +158,7 @@ def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
             for shape in sorted(refused, key=by_rank)
         ),
     )  # fmt: skip
-    return replace(best, reasons=gemm_reasons(product, best, is_given=given is not None))
+    return replace(best, reasons=tuple(gemm_reasons(product, best, is_given=given is not None)))
 
 
 class _Planned(NamedTuple):
@@ -154,6 +166,12 @@ class _Planned(NamedTuple):
     a: Plan
     b: Plan
     epilogue: Plan | None
+
+
+def _terms(product: Product, shape: Tile, found: _Planned | None) -> tuple[FloorTerm, ...]:
+    return floor_terms(
+        product, shape, None if found is None else (found.a, found.b), 0 if found is None else found.stages
+    )
 
 
 class _Refused(NamedTuple):
@@ -165,7 +183,7 @@ class _Refused(NamedTuple):
 
 
 def _nearness(refused: _Refused) -> tuple[int, int, int]:
-    """What the reasons worth telling have most of: a tile that fails sooner also hides what comes later."""
+    """Sort key: the candidate that passed most checks gives the most useful reasons."""
     return refused.passed, refused.fitting, -len(refused.violations)
 
 
@@ -179,7 +197,7 @@ def _planned(
     a, b = operand_plan("A", (tile_m, tile_k)), operand_plan("B", (tile_n, tile_k))
     if isinstance(a, tuple) or isinstance(b, tuple):
         return _Refused(tuple(each for refusal in (a, b) if isinstance(refusal, tuple) for each in refusal), passed=1)
-    if product.consumer == "tcgen05":
+    if product.tensor_core.reads_by_descriptor:
         problems = narrow_instruction(product, tile, b.descriptors().block_mn)
         if problems:
             return _Refused(tuple(problems), passed=2)
@@ -199,42 +217,42 @@ def _planned(
 def _operand_plan(product: Product, matrix: Operand, tile: tuple[int, int]) -> PlanOrRefusal:
     """The best plan of A's or B's tile, or what stands against it."""
     is_a = matrix == "A"
-    options: dict[str, Any] = {
-        "major": product.a_major if is_a else product.b_major, "copy": "tma" if product.by_tma else "cp.async",
-        "global_shape": (product.shape[0 if is_a else 1], product.shape[2]),
-    }  # fmt: skip
-    try:
-        report = plan(
-            tile, product.data_type, operand=matrix, consumer=product.consumer, arch=product.arch, **options
-        )  # fmt: skip
-    except RuleError as error:
-        return of_matrix(matrix, error.violations)
-    return report.best if report.candidates else of_matrix(matrix, _nearest(report))
+    return _matrix_plan(
+        product, matrix, tile, product.data_type, operand=matrix, major=product.a_major if is_a else product.b_major,
+        global_shape=(product.shape[0 if is_a else 1], product.shape[2]), extent_names=EXTENTS[matrix],
+    )  # fmt: skip
 
 
-def _result_plan(product: Product, tile: tuple[int, int], exchanged: bool) -> PlanOrRefusal:
+def _result_plan(product: Product, tile: tuple[int, ...], exchanged: bool) -> PlanOrRefusal:
     """The best plan of a slice of C, or what stands against it.
 
     With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
-    shape, major = product.shape[:2], "K"
-    if exchanged:
-        tile, shape, major = (tile[1], tile[0]), (shape[1], shape[0]), "MN"
-    options: dict[str, Any] = {"major": major, "global_shape": shape}
-    try:
-        report = plan(
-            tile, product.output_type, direction="store", consumer=product.consumer, arch=product.arch, **options
-        )  # fmt: skip
-    except RuleError as error:
-        return of_matrix("C", error.violations, transposed=exchanged)
-    if report.candidates:
-        return report.best
-    span, n = _span(product.output_type), tile[0] if exchanged else tile[1]
-    in_slices = f"Use a smaller tile, or try n = {-(-n // span) * span}: C is then stored {span} columns at a time."
-    return tuple(
-        replace(each, fix=in_slices) if each.rule == "plan-smem" and n % span else each
-        for each in of_matrix("C", _nearest(report), transposed=exchanged)
+    order = slice(None, None, -1 if exchanged else 1)
+    found = _matrix_plan(
+        product, "C", tile[order], product.output_type, direction="store", major="MN" if exchanged else "K",
+        global_shape=product.shape[:2][order], extent_names=EXTENTS["C"][order],
+    )  # fmt: skip
+    span = _span(product.output_type)
+    if isinstance(found, Plan) or tile[1] % span == 0:
+        return found
+    in_slices = (
+        f"Use a smaller tile, or try n = {-(-tile[1] // span) * span}: C is then stored {span} columns at a time."
     )
+    return tuple(replace(each, fix=in_slices) if each.rule == "plan-smem" else each for each in found)
+
+
+def _matrix_plan(
+    product: Product, matrix: str, tile: tuple[int, ...], data_type: DataType, **options: Any
+) -> PlanOrRefusal:
+    try:
+        problem = Problem(
+            tile, data_type, consumer=product.consumer, arch=product.arch, card=product.card, **options  # type: ignore[arg-type]
+        )  # fmt: skip
+        report = planned_report(problem)
+    except RuleError as error:
+        return of_matrix(matrix, error.violations)
+    return report.best if report.candidates else of_matrix(matrix, _nearest(report))
 
 
 # What only another swizzle would cure: the search tries them all, and one of the others came nearer.
@@ -268,7 +286,10 @@ _Plans = tuple[Plan, Plan, Plan | None]
 
 def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:
     """How many stages fit, of as many as were asked for or as are ever chosen."""
-    most = MOST_STAGES if stages is None else stages
+    most = MAX_AUTO_STAGES if stages is None else stages
+    if stages is None and product.card is not None and product.card.tma is not None and product.by_tma:
+        stage_bytes = plans[0].transaction_bytes + plans[1].transaction_bytes
+        most = max(most, -(-product.card.tma.enough_in_flight_bytes // stage_bytes))
     fitting = 0
     while fitting < most and end_of(regions_of(*plans, fitting + 1)) <= product.arch.smem_per_block_bytes:
         fitting += 1
@@ -279,7 +300,7 @@ def _too_many_stages(product: Product, plans: _Plans, stages: int | None, fittin
     budget = product.arch.smem_per_block_bytes
     wanted = FEWEST_STAGES if stages is None else stages
     a, b, epilogue = plans
-    needed = f"{in_number(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
+    needed = f"{counted(wanted, 'stage')} of {a.stage_bytes} + {b.stage_bytes} bytes"
     needed += "" if epilogue is None else f" and an epilogue of {epilogue.stage_bytes}"
     limit = f"a block of {product.arch.name} has {budget} bytes"
     if stages is None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tilescope.arch import Arch
+from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, tile_grid, tile_rounds
-from tilescope.planner.plans import MBARRIER_BYTES, Plan
+from tilescope.planner.completion import MBARRIER_BYTES
+from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
+from tilescope.planner.plans import Plan
 from tilescope.planner.product import Tile
+from tilescope.planner.reason import Reason
 from tilescope.value import Value, row_field
 
 
@@ -49,8 +52,8 @@ class GemmPlan(Value):
     a: Plan
     b: Plan
     epilogue: Plan | None  # None: without TMA the accumulators are stored straight from registers
-    sms: int
-    reasons: tuple[str, ...]
+    sms: int | None  # None: neither given nor known of a card
+    reasons: tuple[Reason, ...]
     ranked: tuple[RankedTile, ...]  # this tile first
     refused: tuple[RefusedTile, ...]
 
@@ -60,14 +63,24 @@ class GemmPlan(Value):
         return self.a.problem.arch
 
     @property
+    def card(self) -> Card | None:
+        """The card whose rates it is weighed by; None where no card of the architecture is known."""
+        return self.a.problem.card
+
+    @property
     def others(self) -> tuple[RankedTile, ...]:
         """Tile shapes that come after this one, best first, each with the reason."""
         return self.ranked[1:]
 
     @property
-    def floor_us(self) -> float:
-        """Microseconds that no kernel with these tiles undercuts at an H200's rates."""
+    def floor_us(self) -> float | None:
+        """Microseconds that no kernel with these tiles undercuts by the card's rates; None where they are not known."""
         return self.ranked[0].floor_us
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of A and B that a block can have under way: all its stages."""
+        return self.stages * (self.a.transaction_bytes + self.b.transaction_bytes)
 
     @property
     def smem_bytes(self) -> int:
@@ -87,13 +100,12 @@ class GemmPlan(Value):
     @property
     def tiles(self) -> int:
         """Tiles of C."""
-        down, across = tile_grid(self.shape, self.tile)
-        return down * across
+        return self.ranked[0].tiles
 
     @property
-    def rounds(self) -> int:
-        """How often every SM takes a tile, the last round perhaps not full."""
-        return tile_rounds(self.shape, self.tile, self.sms)
+    def rounds(self) -> int | None:
+        """How often every SM takes a tile, the last round perhaps not full; None where their number is not known."""
+        return self.ranked[0].rounds
 
     @property
     def slices(self) -> int:
@@ -115,6 +127,17 @@ class GemmPlan(Value):
         ((65536, 98304, 131072, 163840), (212992, 213000))
         """
         return {region.name: region.starts for region in self.smem_regions()}
+
+    def kernel_facts(self) -> dict[str, Any]:
+        """What the plan leads to, as plain data: where everything lies, the maps, the descriptors of the first stage."""
+        starts, plans = self.smem_offsets(), {"a": self.a, "b": self.b, "c": self.epilogue}
+        maps = {name: plan.tensor_map(0) for name, plan in plans.items() if plan is not None and plan.boxes is not None}
+        readers = {name: plan for name, plan in (("a", self.a), ("b", self.b)) if plan.problem.reads_by_descriptor}
+        return {
+            "smem_offsets": starts,
+            "tensor_maps": {name: tensor_map.to_dict() for name, tensor_map in maps.items()},
+            "descriptors": {name: plan.descriptor_words(starts[name][0]) for name, plan in readers.items()},
+        }  # fmt: skip
 
 
 def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:

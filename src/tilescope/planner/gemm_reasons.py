@@ -1,21 +1,10 @@
-"""Why a GEMM is planned as it is: its numbers and choices, each in a sentence."""
+"""Why a GEMM is planned as it is: its numbers and choices."""
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
-from tilescope.mma.tcgen05_kind import tcgen05_for
+from collections.abc import Iterator
+
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_tiles import (
-    BYTES_PER_S,
-    FLOPS_16_BIT,
-    arithmetic_us,
-    flops_per_s,
-    in_mb,
-    in_us,
-    in_words,
-    memory_us,
-)
-from tilescope.planner.plans import MBARRIER_BYTES
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     EXTENTS,
@@ -23,127 +12,100 @@ from tilescope.planner.product import (
     TENSOR_MEMORY_COLUMNS,
     Product,
     accumulator_columns,
-    in_extents,
     is_exchanged,
 )
+from tilescope.planner.reason import Reason
+from tilescope.swizzle import CHUNK_BYTES
 
 
-def gemm_reasons(product: Product, best: GemmPlan, *, is_given: bool) -> tuple[str, ...]:
-    """The plan's numbers and choices, each in a sentence."""
-    full = f"{best.tiles / (best.rounds * best.sms):.0%}".replace("%", " %")
-    grid = f"{in_number(best.tiles, 'tile')} of C for {in_number(best.sms, 'SM')}, {in_number(best.rounds, 'round')}"
-    return (
-        f"Tile {in_words(best.tile)}: {grid}, {full} full.",
-        _floor_words(product, best),
-        *([] if is_given else _choice_words(best)),
-        _accumulator_words(product, best),
-        _stage_words(best),
-        *_row_words(best),
-        *_epilogue_words(best),
-        *_exchange_words(product, best),
-        *_scale_words(product),
-        *_edge_words(best),
+def gemm_reasons(product: Product, best: GemmPlan, *, is_given: bool) -> Iterator[Reason]:
+    """The plan's numbers and choices."""
+    full = None if best.rounds is None or best.sms is None else best.tiles / (best.rounds * best.sms)
+    yield Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
+    yield from _floor(product, best)
+    if not is_given:
+        yield from _choice(best)
+    exchanged = is_exchanged(product, best.tile)
+    idle = None if best.sms is None else max(0, best.sms - best.tiles)
+    options = ("split K",) if exchanged else ("split K", "swapped operands")
+    yield Reason.of("not-planned", options=options, idle=idle)
+    m, n, _ = best.tile
+    if product.tensor_core.accumulators == "tensor memory":
+        columns = accumulator_columns(best.tile)
+        yield Reason.of("tensor-memory", m=m, n=n, taken=columns, available=TENSOR_MEMORY_COLUMNS)
+    else:
+        yield Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
+    epilogue = best.epilogue
+    yield Reason.of(
+        "stages", stages=best.stages, a_bytes=best.a.stage_bytes, b_bytes=best.b.stage_bytes,
+        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
+        barriers=None if best.a.boxes is None else 2 * best.stages, smem_bytes=best.smem_bytes, budget_bytes=best.budget_bytes,
+    )  # fmt: skip
+    yield from _rows(best)
+    if epilogue is None:
+        yield Reason.of("no-epilogue")
+    else:
+        yield Reason.of(
+            "epilogue", columns=epilogue.problem.columns, slices=best.slices if best.slices > 1 else None,
+            access=epilogue.costs.access, swizzle=epilogue.swizzle.name,
+        )  # fmt: skip
+    if exchanged:
+        yield Reason.of("exchanged")
+    if product.tensor_core.is_scaled(product.data_type):
+        yield Reason.of("scale-factors", data_type=product.data_type.name)
+    edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
+    yield from (edges[name] for name in "mnk" if name in edges)
+
+
+def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
+    """The floor, whose rates it comes from, and what they do not know."""
+    card, terms = product.card, best.ranked[0].terms
+    if card is None:
+        yield Reason.of("no-card", arch=product.arch.name)
+        if product.sms is None:
+            yield Reason.of("no-sms")
+        return
+    yield Reason.of(
+        "floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=tuple(str(term) for term in terms)
     )
+    missing = {
+        "TFLOP/s of this type": card.tflops(product.data_type),
+        "the clock": card.clock_mhz,
+        "one SM's rate": card.tma or not product.by_tma,
+        "bytes in flight": card.tma or not product.by_tma,
+    }
+    cells = tuple(name for name, cell in missing.items() if not cell)
+    if cells:
+        yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
 
 
-def _floor_words(product: Product, best: GemmPlan) -> str:
-    m, n, k = product.shape
-    arithmetic, memory = arithmetic_us(product, best.tile), memory_us(product)
-    bound = "arithmetic" if arithmetic >= memory else "memory"
-    elsewhere = "" if product.arch.name == "sm_90" else f", not on {product.arch.name}"
-    scaled = "" if product.data_type.smem_bits == 16 else f", from {FLOPS_16_BIT / 1e12:.0f} of 16-bit types"
-    return (
-        f"Floor {in_us(best.floor_us)}, bound by {bound}: {2 * m * n * k / 1e9:.1f} GFLOP in {in_number(best.rounds, 'round')} take "
-        f"{in_us(arithmetic)} at {flops_per_s(product) / 1e12:.0f} TFLOP/s (cuBLAS{scaled}), all bytes once {in_us(memory)} at "
-        f"{BYTES_PER_S / 1e12:.2f} TB/s: rates measured on an H200{elsewhere}."
-    )
-
-
-def _choice_words(best: GemmPlan) -> list[str]:
-    words = [
-        f"{in_words(each.tile)} would come first, but: {each.violations[0].found}; {each.violations[0].limit}."
-        for each in [each for each in best.refused if each.would_lead][:2]
-    ]
+def _choice(best: GemmPlan) -> Iterator[Reason]:
+    for each in [each for each in best.refused if each.would_lead][:2]:
+        first = each.violations[0]
+        yield Reason.of("would-lead", tile=each.tile, found=first.found, limit=first.limit)
     near = [each for each in best.ranked if each.behind_in != "floor"]
     chosen = best.ranked[0]
-    if len(near) > 1:
-        sentence = (
-            f"Of {len(near)} tiles within a tenth of the lowest floor, none lets its busiest SM fetch less than "
-            f"{in_mb(chosen.busiest_bytes)}"
-        )
-        ties = [each for each in near[1:] if each.behind_in in ("instructions", "order")]
-        words.append(sentence + "".join(f"; {in_words(each.tile)} ties: {each.why}" for each in ties[:1]) + ".")
-    elif best.others:
-        words.append(f"No other tile's floor is within a tenth of it: {in_words(best.others[0].tile)} comes next.")
-    return words
+    if len(near) > 1 and chosen.terms:
+        tied = next((each for each in near[1:] if each.behind_in in ("instructions", "order")), None)
+        more = tied is not None and tied.behind_in == "instructions"
+        yield Reason.of(
+            "near-floors", near=len(near), busiest_bytes=chosen.busiest_bytes, tied=tied.tile if tied and more else None,
+            more=tied.instructions if tied else None, fewest=chosen.instructions, alike=tied.tile if tied and not more else None,
+        )  # fmt: skip
+    elif best.others and chosen.terms:
+        yield Reason.of("next-floor", next=best.others[0].tile)
 
 
-def _accumulator_words(product: Product, best: GemmPlan) -> str:
-    m, n, _ = best.tile
-    if product.consumer == "tcgen05":
-        where = f"{accumulator_columns(best.tile)} of {TENSOR_MEMORY_COLUMNS} columns of tensor memory"
-    else:
-        where = f"{m * n * ACCUMULATOR_BYTES} of the {REGISTER_FILE_BYTES} bytes of an SM's registers"
-    return f"Accumulators, {m} x {n} of {ACCUMULATOR_BYTES} bytes: {where}."
-
-
-def _stage_words(best: GemmPlan) -> str:
-    parts = [f"{in_number(best.stages, 'stage')} of {best.a.stage_bytes} + {best.b.stage_bytes} bytes"]
-    if best.epilogue is not None:
-        parts.append(f"an epilogue of {best.epilogue.stage_bytes}")
-    if best.a.boxes is not None:
-        parts.append(f"{2 * best.stages} mbarriers of {MBARRIER_BYTES}")
-    listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-    return f"{listed}: {best.smem_bytes} of {best.budget_bytes} bytes."
-
-
-def _row_words(best: GemmPlan) -> list[str]:
+def _rows(best: GemmPlan) -> Iterator[Reason]:
     """How wide the rows of A and B are in shared memory, and how the swizzle takes them."""
-    said: dict[str, list[str]] = {}
+    said: dict[tuple[tuple[str, object], ...], list[str]] = {}
     for matrix, each in (("A", best.a), ("B", best.b)):
-        name = EXTENTS[matrix][1 if each.problem.major == "K" else 0]
-        span = each.swizzle.span_bytes
-        whole = (
-            "core matrices of 8 x 16 bytes"
-            if span is None
-            else f"{in_number(each.problem.row_bytes // span, 'span')} of {each.swizzle.name}"
-        )
-        said.setdefault(
-            f"{each.problem.columns} {name} contiguous: {each.problem.row_bytes} bytes in shared memory, {whole}.", []
-        ).append(matrix)
-    return [f"Rows of {' and '.join(matrices)}, {words}" for words, matrices in said.items()]
-
-
-def _epilogue_words(best: GemmPlan) -> list[str]:
-    if best.epilogue is None:
-        return ["Without TMA the accumulators are stored straight from registers: no shared memory for C."]
-    width = best.epilogue.problem.columns
-    turns = f", {in_number(best.slices, 'slice')} in turn" if best.slices > 1 else ""
-    slices = f"Epilogue: {width} columns of C at a time{turns}, written by {best.epilogue.costs.access}"
-    return [f"{slices}, stored by TMA with swizzle {best.epilogue.swizzle.name}."]
-
-
-def _exchange_words(product: Product, best: GemmPlan) -> list[str]:
-    if not is_exchanged(product, best.tile):
-        return []
-    return [
-        "A and B are exchanged: mma takes 16 rows, here of B, and 8 columns, here of A; its accumulators hold the transpose of C."
-    ]
-
-
-def _scale_words(product: Product) -> list[str]:
-    by_tcgen05 = product.consumer == "tcgen05" and tcgen05_for(product.data_type).is_scaled
-    by_mma = product.consumer == "ldmatrix" and product.data_type.name in ("e2m1", "16u4_align8b")
-    if not by_tcgen05 and not by_mma:
-        return []
-    return [
-        f"{product.data_type.name} packed two to a byte is multiplied with scale factors: their memory is not planned here."
-    ]
-
-
-def _edge_words(best: GemmPlan) -> list[str]:
-    rows, columns = (
-        [in_extents(each, *EXTENTS[matrix]) for each in plan.edge()] for matrix, plan in (("A", best.a), ("B", best.b))
-    )
-    edges = dict.fromkeys(each for name in "mnk" for each in (*rows, *columns) if each.startswith(f"{name}:"))
-    return [f"Edge, {each}." for each in edges]
+        span, row_bytes = each.swizzle.span_bytes, each.problem.row_bytes
+        values = {
+            "columns": each.problem.columns, "extent": EXTENTS[matrix][each.problem.major == "K"], "row_bytes": row_bytes,
+            "spans": None if span is None else row_bytes // span, "swizzle": each.swizzle.name,
+            "chunk_bytes": CHUNK_BYTES if span is None else None,
+        }  # fmt: skip
+        said.setdefault(tuple(values.items()), []).append(matrix)
+    for pairs, matrices in said.items():
+        yield Reason.of("rows", matrices=tuple(matrices), **dict(pairs))

@@ -1,17 +1,20 @@
 """Which tile of C a block should compute: what each shape costs at least, and which comes first.
 
-    floor         the larger of two times, neither of which a kernel with these tiles undercuts:
-                  arithmetic   whole rounds of the card, each SM a tile a round, at 790 TFLOP/s for 16-bit types
-                  memory       A, B and C moved once, at 4.55 TB/s
-    bytes         operand bytes that the SM with the most tiles fetches
-    instructions  of the tensor core, for one K step of the tile
+The floor of a tile is the longest of four times, none of which a kernel with these tiles undercuts:
 
-Both rates were measured on one card, an H200 (cuBLAS; TMA boxes of 128-byte rows), and stand for every architecture: they
-weigh shapes against each other and promise nothing. Shapes whose floor is within a tenth of the lowest are compared by
-bytes, then by instructions; then the one with fewer rows comes first. So large matrices get large tiles, and where there
-is little work all SMs get some.
+    arithmetic            whole rounds of the card, each SM a tile a round, at the card's FLOP/s for the type
+    shared-memory reads   the operands of those rounds, 128 bytes a cycle. By descriptor every instruction reads its own: with
+                          64 rows of A and 8 of B, 32 bytes each, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
+                          (ldmatrix) read every row of the tile at least once
+    loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
+                          the bytes in flight (stages x bytes of a stage) in the time that a copy takes
+    memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
 
-4096 x 4096 x 4096 bf16, 132 SMs:
+A time whose rate the card's row does not have is left out. Shapes whose floor is within a tenth of the lowest are compared
+by the operand bytes that the busiest SM fetches, then by the tensor-core instructions of one K step; then the one with
+fewer rows comes first. So large matrices get large tiles, and where there is little work all SMs get some.
+
+4096 x 4096 x 4096 bf16 on an H200:
     tile           tiles   rounds   floor      busiest SM
     128 x 256        512        4   179.4 us   4 x (128 + 256) x 4096 x 2 bytes = 12.6 MB    2 wgmma a K step
     256 x 128        512        4   179.4 us   the same                                      4 wgmma
@@ -22,13 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from tilescope.arch import Basis
+from tilescope.card import REQUEST_BYTES
 from tilescope.errors import Violation
-from tilescope.mma.tcgen05_loop import Tcgen05Loop
-from tilescope.mma.wgmma_loop import WgmmaLoop
+from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile, mma_rows
+from tilescope.planner.reason import Reason, in_mb, in_us
 from tilescope.value import Value
 
 TILE_M = (64, 128, 256)
@@ -36,17 +41,28 @@ TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
 # elements: half the registers of an SM, so that two warpgroups keep as many for everything else; or half of
 # tensor memory, so that the next tile starts while this one is stored
 LARGEST_ACCUMULATOR = 128 * 256
-K_TILE_BYTES = 128  # of an element in shared memory, so that a K-major row is one span of the widest swizzle
-H200_SMS = 132
-FLOPS_16_BIT = 790e12  # bf16 through cuBLAS on an H200
-BYTES_PER_S = 4.55e12
+K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
 _NEAR = 1.1  # floors this close count as equal
+
+
+@dataclass(frozen=True, slots=True)
+class FloorTerm(Value):
+    """One of the times that no kernel undercuts, and the rate it comes from."""
+
+    name: str
+    us: float
+    rate: float
+    unit: str  # TFLOP/s or GB/s
+    basis: Basis
+
+    def __str__(self) -> str:
+        return f"{self.name} {in_us(self.us)} at {self.rate:.4g} {self.unit} ({self.basis})"
 
 
 class TileCosts(NamedTuple):
     """What shapes are compared by; smaller is better."""
 
-    floor_us: float
+    floor_us: float  # 0 where no rate is known
     busiest_bytes: int
     instructions: int
 
@@ -55,15 +71,31 @@ class TileCosts(NamedTuple):
 class RankedTile(Value):
     """A tile shape that can be computed, what it costs, and why it does not come first."""
 
+    _derived: ClassVar[tuple[str, ...]] = ("floor_us", "behind_in", "why")
+
     tile: Tile
     stages: int
     tiles: int  # of C
-    rounds: int
-    floor_us: float
-    busiest_bytes: int
-    instructions: int
-    behind_in: str  # the first term in which it is behind: floor, bytes, instructions, order; "" for the first
-    why: str
+    rounds: int | None  # None: how many SMs there are is not known
+    terms: tuple[FloorTerm, ...]  # the longest first
+    busiest_bytes: int  # of operands that the SM with the most tiles fetches; all of them where rounds is None
+    instructions: int  # of the tensor core, for one K step
+    behind: Reason
+
+    @property
+    def floor_us(self) -> float | None:
+        """Microseconds that no kernel with this tile undercuts; None where the card's rates are not known."""
+        return self.terms[0].us if self.terms else None
+
+    @property
+    def behind_in(self) -> str:
+        """The first term in which it is behind: floor, bytes, instructions, order; "" for the first."""
+        return "" if self.behind.name == "first" else self.behind.name.rpartition("-")[2]
+
+    @property
+    def why(self) -> str:
+        """Why it does not come first, in words."""
+        return self.behind.sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,48 +136,82 @@ def tile_rounds(shape: tuple[int, int, int], tile: Tile, sms: int) -> int:
     return -(-down * across // sms)
 
 
-def tile_costs(product: Product, tile: Tile) -> TileCosts:
+def tile_costs(product: Product, tile: Tile, terms: tuple[FloorTerm, ...]) -> TileCosts:
     """The terms of the ranking for one shape."""
+    busiest = sum(_fetched_bytes(product, tile))
+    blocks_m, blocks_n, _ = _instructions(product, tile)
+    return TileCosts(terms[0].us if terms else 0.0, busiest, blocks_m * blocks_n)
+
+
+def _fetched_bytes(product: Product, tile: Tile) -> tuple[int, int]:
+    """Bytes of A and of B that the busiest SM fetches: rows beyond the matrix are filled, not fetched."""
     m, n, k = product.shape
-    rounds = tile_rounds(product.shape, tile, product.sms)
-    fetched = min(m, tile[0]) + min(n, tile[1])  # rows beyond the matrix are filled, not fetched
-    busiest = rounds * fetched * k * product.data_type.bits // 8
-    return TileCosts(
-        max(arithmetic_us(product, tile), memory_us(product)), busiest, instructions_per_step(product, tile)
-    )
+    rounds = tile_rounds(product.shape, tile, product.sms or 1)
+    row_bytes = rounds * k * product.data_type.bits // 8
+    return min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes
 
 
-def arithmetic_us(product: Product, tile: Tile) -> float:
-    """Microseconds of whole rounds of multiplications."""
-    rounds = tile_rounds(product.shape, tile, product.sms)
-    per_sm = flops_per_s(product) / H200_SMS
-    return rounds * 2 * tile[0] * tile[1] * product.shape[2] / per_sm * 1e6
+def floor_terms(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> tuple[FloorTerm, ...]:
+    """The times that no kernel with this tile undercuts by the card's rates, the longest first.
+
+    `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
+    """
+    card, (m, n, k) = product.card, product.shape
+    if card is None:
+        return ()
+    bits, found = product.data_type.bits, []
+
+    def add(name: str, amount: float, rate: float, unit: str, basis: Basis | None) -> None:
+        found.append(
+            FloorTerm(name, amount / rate / (1e6 if unit == "TFLOP/s" else 1e3), rate, unit, basis or "documented")
+        )
+
+    rounds = tile_rounds(product.shape, tile, product.sms or card.sms)
+    tflops = card.tflops(product.data_type)
+    if tflops is not None:
+        add(
+            "arithmetic",
+            rounds * 2 * tile[0] * tile[1] * k * card.sms,
+            tflops,
+            "TFLOP/s",
+            card.basis(product.data_type.name),
+        )
+    if card.smem_gb_per_s is not None:
+        blocks_m, blocks_n, rows = _instructions(product, tile)
+        rows = blocks_m * blocks_n * rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
+        row_bytes = k * product.data_type.smem_bits // 8
+        add("shared-memory reads", rounds * rows * row_bytes, card.smem_gb_per_s, "GB/s", "documented")
+    memory, in_flight = float(card.memory_gb_per_s), None
+    if product.by_tma and card.tma is not None:
+        in_flight = None if operands is None else stages * sum(plan.transaction_bytes for plan in operands)
+        enough = card.tma.enough_in_flight_bytes if in_flight is None else in_flight
+        widths = [REQUEST_BYTES] * 2 if operands is None else [plan.gmem_request_bytes for plan in operands]
+        fetched = _fetched_bytes(product, tile)
+        alone = [card.tma.one_sm(width, enough) for width in widths]
+        took = sum(part / rate for part, rate in zip(fetched, alone, strict=True))
+        add("loads of one SM", sum(fetched), sum(fetched) / took, "GB/s", card.basis("tma"))
+        memory = card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight)
+    moved = (m + n) * k * bits / 8 + m * n * product.output_type.bits / 8
+    add("memory", moved, memory, "GB/s", card.basis("memory_gb_per_s"))
+    return tuple(sorted(found, key=lambda term: -term.us))
 
 
-def flops_per_s(product: Product) -> float:
-    """The H200's rate for the type: measured with 16 bits, in proportion to the width down to 8 bits."""
-    return FLOPS_16_BIT * 16 / max(product.data_type.smem_bits, 8)
-
-
-def memory_us(product: Product) -> float:
-    """Microseconds in which every byte of A, B and C moves once."""
-    m, n, k = product.shape
-    moved = (m + n) * k * product.data_type.bits / 8 + m * n * product.output_type.bits / 8
-    return moved / BYTES_PER_S * 1e6
-
-
-def instructions_per_step(product: Product, tile: Tile) -> int:
-    """Tensor-core instructions that one K step of the tile takes."""
-    if product.consumer == "ldmatrix":
-        return min(-(-tile[0] // row.m) * -(-tile[1] // row.n[0]) for row in mma_rows(product.arch, product.data_type))
-    loop = WgmmaLoop if product.consumer == "wgmma" else Tcgen05Loop
+def _instructions(product: Product, tile: Tile) -> tuple[int, int, int]:
+    """Instructions of one K step along m and along n, and the rows of A and B that one of them takes."""
+    loop = product.tensor_core.loop
+    if loop is None:
+        rows = min(
+            mma_rows(product.arch, product.data_type), key=lambda row: -(-tile[0] // row.m) * -(-tile[1] // row.n[0])
+        )
+        return -(-tile[0] // rows.m), -(-tile[1] // rows.n[0]), rows.m + rows.n[0]
     extents = loop.extents(product.data_type)
-    return _blocks(tile[0], extents.m) * _blocks(tile[1], extents.n)
+    m, n = _block(tile[0], extents.m), _block(tile[1], extents.n)
+    return -(-tile[0] // m), -(-tile[1] // n), m + n
 
 
-def _blocks(extent: int, known: tuple[int, ...]) -> int:
-    """Instructions along one extent, as large as divide it."""
-    return -(-extent // max((each for each in known if extent % each == 0), default=known[0]))
+def _block(extent: int, known: tuple[int, ...]) -> int:
+    """What one instruction takes of an extent: the most that divides it."""
+    return max((each for each in known if extent % each == 0), default=known[0])
 
 
 def rank(costs: TileCosts, lowest_us: float) -> TileCosts:
@@ -153,40 +219,15 @@ def rank(costs: TileCosts, lowest_us: float) -> TileCosts:
     return costs._replace(floor_us=max(costs.floor_us, _NEAR * lowest_us))
 
 
-def behind(costs: TileCosts, best: TileCosts, lowest_us: float) -> tuple[str, str]:
-    """The first term in which a shape is behind the best, by name and in words."""
+def behind(product: Product, costs: TileCosts, best: TileCosts, lowest_us: float) -> Reason:
+    """The first term in which a shape is behind the best."""
     ours, first = rank(costs, lowest_us), rank(best, lowest_us)
     if ours.floor_us > first.floor_us:
-        return "floor", f"floor {in_us(costs.floor_us)}, more than a tenth above the lowest, {in_us(lowest_us)}"
-    if ours.busiest_bytes > first.busiest_bytes:
-        here, there = in_mb(ours.busiest_bytes), in_mb(first.busiest_bytes)
-        if here == there:
-            here, there = f"{ours.busiest_bytes} bytes", str(first.busiest_bytes)
-        return "bytes", f"its busiest SM fetches {here}, not {there}"
+        return Reason.of("behind-floor", here=costs.floor_us, there=lowest_us)
+    here, there = ours.busiest_bytes, first.busiest_bytes
+    if here > there:
+        name = "behind-bytes" if in_mb(here) != in_mb(there) else "behind-few-bytes"
+        return Reason.of("behind-all-bytes" if product.sms is None else name, here=here, there=there)
     if ours.instructions > first.instructions:
-        return "instructions", f"{ours.instructions} instructions a K step, not {first.instructions}"
-    return "order", "equal in every term; fewer rows come first"
-
-
-def in_us(microseconds: float) -> str:
-    """A time with three digits or more.
-
-    >>> in_us(179.41), in_us(7.372), in_us(0.01234)
-    ('179.4 us', '7.37 us', '0.0123 us')
-    """
-    return f"{microseconds:.1f} us" if microseconds >= 100 else f"{microseconds:#.3g} us"
-
-
-def in_mb(count_bytes: float) -> str:
-    """Megabytes with three digits or more."""
-    megabytes = count_bytes / 1e6
-    return f"{megabytes:.1f} MB" if megabytes >= 100 else f"{megabytes:#.3g} MB"
-
-
-def in_words(tile: Tile) -> str:
-    """The shape as people write it.
-
-    >>> in_words((128, 256, 64))
-    '128 x 256 x 64'
-    """
-    return " x ".join(map(str, tile))
+        return Reason.of("behind-instructions", here=ours.instructions, there=first.instructions)
+    return Reason.of("behind-order")

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, in_number, printed
-from tilescope.layout import AtomOrder, Layout
+from tilescope.errors import RuleError, Violation, broken, counted
+from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.planner.boxes import Boxes, PlannedCopy, built_map, map_arguments, unfoldable
+from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
+from tilescope.planner.completion import Completion, barrier_bytes
 from tilescope.planner.consumers import descriptors_of
-from tilescope.planner.problem import Problem, pitch_given
+from tilescope.planner.problem import Problem, matrix_shape, pitch_given
+from tilescope.planner.reason import Reason
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
-from tilescope.tensor_map.reading import integers
 from tilescope.value import Value, row_field
 
 RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
-MBARRIER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,9 @@ class Costs(Value):
     read_ideal: int | None
     write_wavefronts: int | None  # where threads write; TMA has none
     write_ideal: int | None
-    bandwidth_share: float | None  # of the fastest boxes measured in this direction
-    gmem_cycles: int  # for which the tile keeps one SM's part of global memory busy, at an H200's rates
+    gb_per_s: float | None  # predicted, of the whole card; None: its rates are not known
+    bandwidth_share: float | None  # of the fastest boxes measured on the card in this direction
+    gmem_cycles: int | None  # for which the tile keeps one SM's part of global memory busy
     access: str  # what is counted: the consumer's reads, for a store the epilogue's writes; "" where nothing is
 
     @property
@@ -55,9 +56,9 @@ class Costs(Value):
         return self.wavefronts - (self.read_ideal or 0) - (self.write_ideal or 0)
 
     @property
-    def cycles(self) -> int:
+    def cycles(self) -> int | None:
         """What bounds a stream of such tiles: global and shared memory work side by side, the slower one counts."""
-        return max(self.gmem_cycles, self.wavefronts)
+        return None if self.gmem_cycles is None else max(self.gmem_cycles, self.wavefronts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class Plan(Value):
     ('128B', (64, 128), 1, 1024)
     """
 
+    _derived: ClassVar[tuple[str, ...]] = ("completion", "stage_bytes", "in_flight_bytes")
+
     problem: Problem
     swizzle: Swizzle = row_field(Swizzle.named)
     atom_order: AtomOrder
@@ -77,7 +80,7 @@ class Plan(Value):
     boxes: Boxes | None  # None: threads copy, not TMA
     l2_promotion: L2PromotionName
     costs: Costs
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     basis: Basis
     canonical: CanonicalLayout | None = field(default=None)  # None: no tensor core reads it
     warnings: tuple[Violation, ...] = ()  # what the rules say of a map that the driver takes all the same
@@ -123,9 +126,14 @@ class Plan(Value):
         return self.costs.gmem_request_bytes
 
     @property
+    def completion(self) -> Completion:
+        """How the copy ends, who waits, and which fence stands between writers and readers."""
+        return Completion.of(self.problem)
+
+    @property
     def stage_bytes(self) -> int:
         """From one stage to the next: the tile, rounded up to its alignment."""
-        return -(-self.smem_bytes // self.smem_alignment_bytes) * self.smem_alignment_bytes
+        return _stage_bytes(self.layout)
 
     @property
     def total_smem_bytes(self) -> int:
@@ -135,20 +143,22 @@ class Plan(Value):
     @property
     def barrier_bytes(self) -> int:
         """Shared memory of the mbarriers, one for each stage that TMA loads."""
-        return self.problem.stages * _barrier_bytes(self.problem)
+        return self.problem.stages * barrier_bytes(self.problem)
 
     @property
     def blocks_per_sm(self) -> int:
         """Blocks that fit an SM by their shared memory alone."""
-        arch = self.problem.arch
-        return min(
-            arch.blocks_per_sm, arch.smem_per_sm_bytes // (self.total_smem_bytes + self.barrier_bytes + RESERVED_BYTES)
-        )
+        return blocks_per_sm(self.problem, self.layout)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes that the copies of one SM can have under way: all stages of all its blocks."""
+        return self.blocks_per_sm * self.problem.stages * self.transaction_bytes
 
     def tensor_map(
         self, address: int, global_shape: tuple[int, int] | None = None, strides_bytes: Sequence[int] | None = None
     ) -> TensorMap:
-        """The tensor map for a matrix of `global_shape` (mn, k) at `address`.
+        """The tensor map for a matrix of `global_shape` (mn, k) at `address`; None: the problem's own, else the tile itself.
 
         >>> from tilescope.planner import plan
         >>> plan((128, 64), "bf16").best.tensor_map(0, (4096, 4096)).dims
@@ -162,16 +172,12 @@ class Plan(Value):
                 "only TMA reads a tensor map",
                 'Plan with copy="tma".',
             )
-        given = self.problem.global_shape if global_shape is None else global_shape
-        whole = _matrix_shape(given)
+        whole = self.problem.global_shape or self.problem.tile if global_shape is None else matrix_shape(global_shape)
         strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
-        if self.folded:
-            problems = unfoldable(self.problem, self.layout, whole)
-            if problems:
-                raise RuleError(problems)
-        return built_map(
-            map_arguments(self.problem, self.layout, self.boxes, whole, strides), address, self.l2_promotion
-        )
+        if self.folded and (problems := unfoldable(self.problem, self.layout, whole)):
+            raise RuleError(problems)
+        arguments = map_arguments(self.problem, self.layout, self.boxes, whole, strides)
+        return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
 
     def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:
         """Coordinates of a copy for the tile whose corner is element (mn, k) of the matrix.
@@ -181,26 +187,25 @@ class Plan(Value):
         >>> [wide.copy_coords(copy, 64, 256) for copy in wide.copies]
         [(256, 64), (320, 64)]
         """
-        column, row = (k, mn) if self.problem.major == "K" else (mn, k)
+        row, column = oriented(self.problem.major, mn, k)
+        rows, columns = self.layout.as_rows().tiling.atom
         if not self.folded:
             corner: tuple[int, ...] = (column, row)
-        elif column % self.layout.atom[1] or (self.atom_order == "row" and row % self.layout.atom[0]):
-            rows, columns = self.layout.atom
+        elif column % columns or (self.atom_order == "row" and row % rows):
             raise broken(
                 "plan-corner", "mn, k", f"(mn, k) = ({mn}, {k})",
                 f"a folded map sees columns of {columns}" + (f" and groups of {rows} rows" if self.atom_order == "row" else ""),
                 "Start tiles on whole ones, or use the plan that is not folded.",
             )  # fmt: skip
         elif self.atom_order == "column":
-            corner = (0, row, column // self.layout.atom[1])
+            corner = (0, row, column // columns)
         else:
-            corner = (0, 0, column // self.layout.atom[1], row // self.layout.atom[0])
+            corner = (0, 0, column // columns, row // rows)
         return tuple(a + b for a, b in zip(corner, copy.coords, strict=True))
 
     def address(self, mn: Any, k: Any, smem_address: int = 0) -> Any:
         """Physical shared address of element (mn, k) of the tile, whose stage starts at `smem_address`."""
-        placed = self.layout.with_start(smem_address)
-        return placed.address(mn, k) if self.problem.major == "K" else placed.address(k, mn)
+        return self.layout.with_start(smem_address).address(mn, k)
 
     def descriptors(self, smem_address: int = 0) -> Any:
         """The tensor core's descriptors for the tile at `smem_address`, indexed [mn_block][k_step].
@@ -209,7 +214,7 @@ class Plan(Value):
         >>> [hex(step.encode()) for step in plan((64, 64), "bf16").best.descriptors(0x400)[0]][:2]
         ['0x4000004000010040', '0x4000004000010042']
         """
-        return descriptors_of(self.problem, self.canonical, self.atom_order, smem_address)
+        return descriptors_of(self.problem, self.layout.with_start(smem_address))
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
@@ -221,10 +226,10 @@ class Plan(Value):
         >>> plan((8, 32), "bf16", consumer="ldmatrix", copy="cp.async", swizzle="64B").best.chunk_order[:2].tolist()
         [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 11, 10, 13, 12, 15, 14]]
         """
-        bits = self.layout.element_bits
-        rows, chunks = self.layout.shape[0], self.layout.shape[1] * bits // 8 // CHUNK_BYTES
+        bits, tile = self.layout.element_bits, self.layout.as_rows()
+        rows, chunks = tile.shape[0], tile.shape[1] * bits // 8 // CHUNK_BYTES
         columns = np.arange(chunks) * (CHUNK_BYTES * 8 // bits)
-        place = (self.layout.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
+        place = (tile.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
         order = np.full(-(-self.layout.size_bytes // SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
         order[place.reshape(-1)] = np.arange(rows * chunks)
         return order.reshape(-1, CHUNKS_PER_LINE)
@@ -239,59 +244,68 @@ class Plan(Value):
         """
         return self.layout.c_expression
 
-    def edge(self, global_shape: tuple[int, int] | None = None) -> tuple[str, ...]:
+    def kernel_facts(self) -> dict[str, Any]:
+        """What a kernel needs beyond the plan's own data, as plain data: map and descriptors of a stage at address 0."""
+        facts: dict[str, Any] = {
+            "c_expression": self.c_expression, "stage_bytes": self.stage_bytes, "total_smem_bytes": self.total_smem_bytes,
+            "barrier_bytes": self.barrier_bytes, "blocks_per_sm": self.blocks_per_sm,
+        }  # fmt: skip
+        if self.boxes is None:
+            facts["chunk_order"] = self.chunk_order.tolist()
+        else:
+            facts["tensor_map"] = self.tensor_map(0).to_dict()
+        return facts | ({"descriptors": self.descriptor_words()} if self.problem.reads_by_descriptor else {})
+
+    def descriptor_words(self, smem_address: int = 0) -> list[list[str]]:
+        """The descriptors of `descriptors`, encoded, in hexadecimal."""
+        return [[hex(step.encode()) for step in block] for block in self.descriptors(smem_address)]
+
+    def edge(self, global_shape: tuple[int, int] | None = None) -> tuple[Reason, ...]:
         """What becomes of the last tiles of a matrix: how much of them lies outside.
 
         >>> from tilescope.planner import plan
-        >>> plan((128, 64), "bf16").best.edge((1000, 4096))
-        ('mn: 8 tiles of 128, the last with 104 of 128: 24 filled',)
+        >>> print(*plan((128, 64), "bf16").best.edge((1000, 4096)))
+        Edge, mn: 8 tiles of 128, the last with 104 of 128: 24 filled.
         """
-        shape = self.problem.global_shape if global_shape is None else _matrix_shape(global_shape)
-        if shape is None:
-            return ()
-        fate = "filled"
-        if self.problem.direction == "store":
-            fate = "dropped"
-        elif self.boxes is None:
+        shape = self.problem.global_shape if global_shape is None else matrix_shape(global_shape)
+        fate = "dropped" if self.problem.direction == "store" else "filled"
+        if self.boxes is None:
             how = "cp.async with a smaller source size" if self.problem.copy == "cp.async" else "a predicate"
             fate = f"to be filled by the kernel ({how})"
-        found = []
-        for name, whole, part in zip(("mn", "k"), shape, self.problem.tile, strict=True):
-            last = whole % part
-            if last:
-                found.append(
-                    f"{name}: {in_number(-(-whole // part), 'tile')} of {part}, the last with {last} of {part}: {part - last} {fate}"
-                )
-        return tuple(found)
+        extents = zip(self.problem.extent_names, shape or (), self.problem.tile, strict=shape is not None)
+        return tuple(
+            Reason.of(
+                "edge", extent=name, tiles=-(-whole // part), part=part, last=whole % part, outside=part - whole % part, fate=fate
+            )
+            for name, whole, part in extents
+            if whole % part
+        )  # fmt: skip
 
 
-def _matrix_shape(given: Any) -> tuple[int, int]:
-    """(mn, k) of a whole matrix."""
-    shape = integers("global_shape", given)
-    if len(shape) != 2 or min(shape) < 1:
-        raise broken("plan-shape", "global_shape", printed(given), "(mn, k) of the whole matrix", "Give two extents.")
-    return shape[0], shape[1]
+def _stage_bytes(layout: Layout) -> int:
+    return -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
+
+
+def blocks_per_sm(problem: Problem, layout: Layout) -> int:
+    """Blocks that fit an SM by the shared memory of their stages and mbarriers."""
+    arch, stage = problem.arch, _stage_bytes(layout) + barrier_bytes(problem)
+    return min(arch.blocks_per_sm, arch.smem_per_sm_bytes // (problem.stages * stage + RESERVED_BYTES))
 
 
 def require_shared_memory(problem: Problem, layout: Layout) -> None:
-    """Refuse what all stages of a layout, and their mbarriers, do not fit into a block."""
-    arch = problem.arch
-    stage = -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
-    barrier = _barrier_bytes(problem)
+    """Refuse stages that exceed a block's shared memory."""
+    arch, barrier = problem.arch, barrier_bytes(problem)
+    stage = _stage_bytes(layout)
     needed = problem.stages * (stage + barrier)
     if needed > arch.smem_per_block_bytes:
         fit = arch.smem_per_block_bytes // (stage + barrier)
         barriers = " and their mbarriers" if barrier else ""
+        stages = f"{problem.stages} x {stage}{barriers} = " if problem.stages > 1 else ""
         raise broken(
-            "plan-smem", "stages" if fit else "tile", f"{problem.stages} x {stage}{barriers} = {needed} bytes",
+            "plan-smem", "stages" if fit else "tile", f"{stages}{needed} bytes",
             f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
-            f"Use {in_number(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
+            f"Use {counted(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
         )  # fmt: skip
-
-
-def _barrier_bytes(problem: Problem) -> int:
-    """Of one stage: TMA loads complete on an mbarrier, stores and threads by groups."""
-    return MBARRIER_BYTES if problem.copy == "tma" and problem.direction == "load" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,50 +8,83 @@ tile (mn, k)     128 x 64 bf16, K-major                     MN-major
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilescope.arch import Arch, ArchName, architectures_with
+from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
-from tilescope.layout import ATOM_ORDERS, AtomOrder
-from tilescope.mma.canonical import Major, major_named, tile_shape
+from tilescope.errors import PlanError, RuleError, Violation, broken, printed, unknown_name
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
+from tilescope.mma.canonical import tile_shape
+from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
+from tilescope.reading import integer, integers
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
-from tilescope.tensor_map.reading import integer, integers
 from tilescope.value import Value, row_field
 
 CopyName = Literal["tma", "cp.async", "ld.global"]
 Direction = Literal["load", "store"]
 Traffic = Literal["dense", "sparse"]
 Operand = Literal["A", "B"]
-CONSUMERS = ("wgmma", "tcgen05", "ldmatrix")
 COPIES: tuple[CopyName, ...] = ("tma", "cp.async", "ld.global")
 DIRECTIONS: tuple[Direction, ...] = ("load", "store")
 TRAFFICS: tuple[Traffic, ...] = ("dense", "sparse")
 OPERANDS: tuple[Operand, ...] = ("A", "B")
+DEFAULT_ARCH = "sm_90"  # where neither an architecture nor a card is named
+EXTENT_NAMES = {"load": ("mn", "k"), "store": ("m", "n")}  # of an operand, and of a result
 LARGEST_EXTENT = 1 << 20
+
+
+def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
+    """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
+
+    A card has its architecture; an architecture, or the name of a device given as one, has the card that stands for it.
+
+    >>> [row.name for row in resolved(None, "RTX 4090")], [row.name for row in resolved("RTX4090", None)]
+    (['sm_89', 'RTX 4090'], ['sm_89', 'RTX 4090'])
+    >>> resolved("sm_86", None)[1] is None
+    True
+    """
+    if card is not None:
+        row = Card.named(card)
+        if arch is not None and Arch.named(arch) is not row.arch:
+            found = f"card = {row.name} with arch = {Arch.named(arch).name}"
+            limit = f"a card has one architecture, and that of the {row.name} is {row.arch.name}"
+            raise broken("plan-card", "card", found, limit, "Leave arch out, or name a card of that architecture.")
+        return row.arch, row
+    target = Arch.named(DEFAULT_ARCH if arch is None else arch)
+    device = card_called(arch) if isinstance(arch, str) else None
+    return target, device or Card.of_arch(target)
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
 class Problem(Value):
-    """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left."""
+    """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left.
+
+    >>> problem = Problem((128, 64), "bf16", arch="sm_100")
+    >>> problem.consumer, problem.copy, problem.card.name, problem.row_bytes
+    ('tcgen05', 'tma', 'B200', 128)
+    """
 
     tile: tuple[int, int]
     data_type: DataType = row_field(DataType.named)
     major: Major = "K"
-    consumer: str | Access = "wgmma"
+    consumer: str | Access = None  # type: ignore[assignment]  # never None once constructed
     arch: Arch = row_field(Arch.named, default=None)
+    card: Card | None = row_field(Card.named, default=None)  # None: nothing is weighed by rates
     swizzle: Swizzle | None = row_field(Swizzle.named, default=None)
     atom_order: AtomOrder | None = None
     operand: Operand | None = None
     stages: int = 1
-    copy: CopyName = "tma"
+    copy: CopyName = None  # type: ignore[assignment]
     direction: Direction = "load"
     traffic: Traffic = "dense"
     fold: bool = False
     global_shape: tuple[int, int] | None = None
     strides_bytes: tuple[int, ...] | None = None
+    extent_names: tuple[str, str] = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -59,49 +92,84 @@ class Problem(Value):
         data_type: Any,
         *,
         major: Major = "K",
-        consumer: str | Access = "wgmma",
-        arch: ArchName | Arch = "sm_90",
+        consumer: str | Access | None = None,
+        arch: ArchName | Arch | None = None,
+        card: CardName | Card | None = None,
         swizzle: SwizzleName | Swizzle | None = None,
         atom_order: AtomOrder | None = None,
         operand: Operand | None = None,
         stages: int = 1,
-        copy: CopyName = "tma",
+        copy: CopyName | None = None,
         direction: Direction = "load",
         traffic: Traffic = "dense",
         fold: bool = False,
         global_shape: tuple[int, int] | None = None,
         strides_bytes: tuple[int, ...] | None = None,
+        extent_names: tuple[str, str] | None = None,
     ) -> None:
+        """As `plan`; None: the card's architecture (sm_90 and an H200 where neither is given), its tensor core, TMA if it exists.
+
+        `extent_names` are what sentences call the two extents of the tile.
+        """
         given = {name: value for name, value in locals().items() if name != "self"}
         problems: list[Violation] = []
-        for name, read in _READERS.items():
+        found: dict[str, Any] = {}
+        try:
+            found["arch"], found["card"] = resolved(given.pop("arch"), given.pop("card"))
+        except RuleError as error:
+            problems.extend(error.violations)
+        for name, value in given.items():
             try:
-                value = read(given[name])
+                found[name] = None if value is None and name in _OPTIONAL else _READERS[name](value)
             except RuleError as error:
                 problems.extend(error.violations)
-                value = None
-            object.__setattr__(self, name, value)
-        understood = not problems
-        if understood:
-            problems.extend(_contradictions(self))
-            object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
         if problems:
-            raise (PlanError if understood else RuleError)(problems)
+            raise RuleError(problems)
+        found["consumer"] = found["consumer"] or consumers_of(found["arch"])[0]
+        found["copy"] = found["copy"] or ("tma" if found["arch"].has("tma") else "cp.async")
+        found["extent_names"] = found["extent_names"] or EXTENT_NAMES[found["direction"]]
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        problems.extend(_contradictions(self))
+        object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
+        if problems:
+            raise PlanError(problems)
+
+    @property
+    def tensor_core(self) -> Consumer | None:
+        """The row of the tensor core's consumer; None where an access pattern reads."""
+        return CONSUMER.get(self.consumer) if isinstance(self.consumer, str) else None
+
+    @property
+    def reads_by_descriptor(self) -> bool:
+        """Whether a tensor core reads the loaded tile by descriptors."""
+        return self.for_tensor_core and self.tensor_core is not None and self.tensor_core.reads_by_descriptor
+
+    @property
+    def row_names(self) -> tuple[str, str]:
+        """What the strided and the contiguous extent are called."""
+        mn, k = self.extent_names
+        return oriented(self.major, mn, k)
 
     @property
     def rows(self) -> int:
         """Extent of the strided dimension: mn of a K-major tile, k of an MN-major one."""
-        return self.tile[0] if self.major == "K" else self.tile[1]
+        return oriented(self.major, *self.tile)[0]
 
     @property
     def columns(self) -> int:
         """Extent of the contiguous dimension."""
-        return self.tile[1] if self.major == "K" else self.tile[0]
+        return oriented(self.major, *self.tile)[1]
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of the tile in shared memory."""
         return self.columns * self.data_type.smem_bits // 8
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of one tile in global memory: what a copy moves and an mbarrier expects."""
+        return self.rows * self.columns * self.data_type.bits // 8
 
     @property
     def pitch_bytes(self) -> int:
@@ -117,15 +185,6 @@ class Problem(Value):
         return self.direction == "load" and isinstance(self.consumer, str)
 
 
-def best_consumer(arch: Arch) -> str:
-    """The architecture's own tensor-core instruction: wgmma, tcgen05, or mma fed by ldmatrix.
-
-    >>> [best_consumer(Arch.named(name)) for name in ("sm_90", "sm_100", "sm_120")]
-    ['wgmma', 'tcgen05', 'ldmatrix']
-    """
-    return next(name for name in CONSUMERS if arch.has(name))
-
-
 def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     """A consumer that is no tensor core is an access pattern, given as such or by its text.
 
@@ -133,12 +192,12 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     """
     consumer = problem.consumer
     if isinstance(consumer, str):
-        if consumer in CONSUMERS:
+        if consumer in CONSUMER:
             return consumer
         try:
             consumer = Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
         except RuleError as error:
-            known = (*CONSUMERS, "ldmatrix.x4", "ld.b128 columns")
+            known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
             if error.violations[0].rule == "unknown-name":
                 raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)]) from None
             problems.extend(error.violations)
@@ -154,87 +213,71 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
 
 
 def _contradictions(problem: Problem) -> list[Violation]:
-    problems = []
-    arch, consumer = problem.arch, problem.consumer
-    loads = problem.direction == "load"
-    if loads and isinstance(consumer, str) and consumer in CONSUMERS and not arch.has(consumer):
-        here = [name for name in CONSUMERS if arch.has(name)]
-        nearest = here[0]
-        problems.append(Violation(
-            "plan-consumer", "error", "consumer", f"consumer = {consumer} on {arch.name}",
-            f"{consumer} exists on {', '.join(architectures_with(consumer))}; {arch.name} has {', '.join(here)}",
-            f'Use consumer="{nearest}", or arch="{architectures_with(consumer)[0]}".',
-        ))  # fmt: skip
-    if problem.direction == "store" and not arch.has("tma"):
-        problems.append(Violation(
+    arch, element, row = problem.arch, problem.data_type, problem.tensor_core
+    missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
+    found = [] if missing is None else [Violation("plan-consumer", "error", "consumer", *missing)]
+    stores, by_tma, have_tma = problem.direction == "store", problem.copy == "tma", ", ".join(architectures_with("tma"))
+    columns, name, bits = problem.columns, problem.row_names[1], problem.columns * element.bits
+    step = 128 // element.bits if 128 % element.bits == 0 else 64
+    together = element.tma.bits // element.bits or 1
+    in_bytes = " x ".join(str(-(-extent // together) if each == name else extent) for each, extent in _extents(problem))
+    checks = (
+        (stores and not arch.has("tma"), Violation(
             "plan-copy", "error", "direction", f"a store on {arch.name}",
-            f"stores are planned through TMA, which exists on {', '.join(architectures_with('tma'))}",
+            f"stores are planned through TMA, which exists on {have_tma}",
             "Use one of these, or let each thread write its results to global memory.",
-        ))  # fmt: skip
-    elif problem.copy == "tma" and not arch.has("tma"):
-        problems.append(Violation(
-            "plan-copy", "error", "copy", f"copy = tma on {arch.name}",
-            f"TMA exists on {', '.join(architectures_with('tma'))}", 'Use copy="cp.async".',
-        ))  # fmt: skip
-    elif problem.direction == "store" and problem.copy != "tma":
-        problems.append(Violation(
+        )),
+        (not stores and by_tma and not arch.has("tma"), Violation(
+            "plan-copy", "error", "copy", f"copy = tma on {arch.name}", f"TMA exists on {have_tma}", 'Use copy="cp.async".',
+        )),
+        (stores and not by_tma and arch.has("tma"), Violation(
             "plan-copy", "error", "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
             'Use copy="tma".',
-        ))  # fmt: skip
-    if problem.copy != "tma":
-        problems += _beyond_threads(problem)
-    elif problem.data_type.tma.bits != problem.data_type.bits:
-        each = problem.data_type.tma.bits // problem.data_type.bits
-        mn, k = problem.tile
-        bytes_tile = (mn, -(-k // each)) if problem.major == "K" else (-(-mn // each), k)
-        problems.append(Violation(
-            "plan-type", "error", "data_type", f"{problem.data_type.name} by TMA",
-            f"TMA moves {each} elements of {problem.data_type.name} as one {problem.data_type.tma.name}",
-            f'Plan {bytes_tile[0]} x {bytes_tile[1]} of "{problem.data_type.tma.name}": the same bytes and descriptors.',
-        ))  # fmt: skip
-    bits = problem.columns * problem.data_type.bits
-    if bits % 128:
-        step = 128 // problem.data_type.bits if 128 % problem.data_type.bits == 0 else 64
-        up = -(-problem.columns // step) * step
-        name = "k" if problem.major == "K" else "mn"
-        problems.append(Violation(
-            "plan-row", "error", "tile",
-            f"{name} = {problem.columns} elements of {problem.data_type.bits} bits = {bits / 8:g} contiguous bytes",
-            "copies move multiples of 16 bytes", f"Use {name} = {up}.",
-        ))  # fmt: skip
-    return problems
+        )),
+        (by_tma and together > 1, Violation(
+            "plan-type", "error", "data_type", f"{element.name} by TMA",
+            f"TMA moves {together} elements of {element.name} as one {element.tma.name}",
+            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.',
+        )),
+        (bits % 128 > 0, Violation(
+            "plan-row", "error", "tile", f"{name} = {columns} elements of {element.bits} bits = {bits / 8:g} contiguous bytes",
+            "copies move multiples of 16 bytes", f"Use {name} = {-(-columns // step) * step}.",
+        )),
+    )  # fmt: skip
+    return [*found, *(each for broken, each in checks if broken), *([] if by_tma else _beyond_threads(problem))]
+
+
+def _extents(problem: Problem) -> Iterator[tuple[str, int]]:
+    return zip(problem.extent_names, problem.tile, strict=True)
 
 
 def _beyond_threads(problem: Problem) -> list[Violation]:
     """What TMA does on its way and threads that copy 16 bytes each cannot."""
-    problems = []
-    if problem.pitch_bytes % CHUNK_BYTES:
-        up = -(-problem.pitch_bytes // CHUNK_BYTES) * CHUNK_BYTES
-        argument = "strides_bytes[0]" if problem.strides_bytes is not None else "global_shape"
-        problems.append(Violation(
-            "plan-pitch", "error", argument, f"rows {problem.pitch_bytes} bytes apart",
-            f"a thread of {problem.copy} copies 16 aligned bytes", f"Pad the rows to {up} bytes.",
-        ))  # fmt: skip
-    if problem.data_type.smem_bits != problem.data_type.bits:
-        problems.append(Violation(
-            "plan-type", "error", "data_type", f"{problem.data_type.name} by {problem.copy}",
-            f"its values are {problem.data_type.bits} bits in global memory and {problem.data_type.smem_bits} in shared memory",
+    pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
+    swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
+    torn = swizzle.piece_bytes < CHUNK_BYTES
+    checks = (
+        (pitch % CHUNK_BYTES > 0, Violation(
+            "plan-pitch", "error", "global_shape" if problem.strides_bytes is None else "strides_bytes[0]",
+            f"rows {pitch} bytes apart", f"a thread of {copy} copies 16 aligned bytes",
+            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.",
+        )),
+        (element.smem_bits != element.bits, Violation(
+            "plan-type", "error", "data_type", f"{element.name} by {copy}",
+            f"its values are {element.bits} bits in global memory and {element.smem_bits} in shared memory",
             'Only TMA spreads them out: use copy="tma".',
-        ))  # fmt: skip
-    swizzle = problem.swizzle
-    if swizzle is not None and swizzle.piece_bytes < CHUNK_BYTES:
-        problems.append(Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} by {problem.copy}",
-            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}",
-            "Use another swizzle, or TMA.",
-        ))  # fmt: skip
-    elif swizzle is not None and problem.rows * problem.row_bytes % swizzle.block_bytes:
-        problems.append(Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} on a tile of {problem.rows * problem.row_bytes} bytes",
+        )),
+        (torn, Violation(
+            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} by {copy}",
+            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}", "Use another swizzle, or TMA.",
+        )),
+        (not torn and swizzle.bits > 0 and tile_bytes % swizzle.block_bytes > 0, Violation(
+            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} on a tile of {tile_bytes} bytes",
             f"it moves pieces within blocks of {swizzle.block_bytes} bytes, and they would leave the tile",
             "Use a larger tile, or a smaller swizzle.",
-        ))  # fmt: skip
-    return problems
+        )),
+    )  # fmt: skip
+    return [each for broken, each in checks if broken]
 
 
 def _one_of(argument: str, known: tuple[str, ...]) -> Any:
@@ -244,10 +287,6 @@ def _one_of(argument: str, known: tuple[str, ...]) -> Any:
         raise RuleError([unknown_name(argument, argument, given, known)])
 
     return read
-
-
-def _optional(read: Any) -> Any:
-    return lambda given: None if given is None else read(given)
 
 
 def _extent_pair(argument: str) -> Any:
@@ -287,7 +326,7 @@ def pitch_given(given: Any) -> tuple[int, ...]:
 def _consumer(given: Any) -> Any:
     if isinstance(given, str | Access):
         return given
-    raise RuleError([unknown_name("consumer", "consumer", given, CONSUMERS)])
+    raise RuleError([unknown_name("consumer", "consumer", given, CONSUMER)])
 
 
 def _flag(given: Any) -> bool:
@@ -296,20 +335,30 @@ def _flag(given: Any) -> bool:
     raise RuleError([Violation("argument-type", "error", "fold", printed(given), "True or False", "Use fold=True.")])
 
 
+def _names(given: Any) -> tuple[str, str]:
+    if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(name, str) for name in given):
+        return given[0], given[1]
+    raise broken("argument-type", "extent_names", printed(given), "two names", 'Give ("mn", "k").')
+
+
+matrix_shape = _extent_pair("global_shape")
+_OPTIONAL = frozenset({
+    "consumer", "swizzle", "atom_order", "operand", "copy", "global_shape", "strides_bytes", "extent_names",
+})  # fmt: skip
 _READERS: dict[str, Any] = {
     "tile": _extent_pair("tile"),
     "data_type": DataType.named,
     "major": major_named,
     "consumer": _consumer,
-    "arch": Arch.named,
-    "swizzle": _optional(Swizzle.named),
-    "atom_order": _optional(_one_of("atom_order", ATOM_ORDERS)),
-    "operand": _optional(_one_of("operand", OPERANDS)),
+    "swizzle": Swizzle.named,
+    "atom_order": _one_of("atom_order", ATOM_ORDERS),
+    "operand": _one_of("operand", OPERANDS),
     "stages": _stages,
     "copy": _one_of("copy", COPIES),
     "direction": _one_of("direction", DIRECTIONS),
     "traffic": _one_of("traffic", TRAFFICS),
     "fold": _flag,
-    "global_shape": _optional(_extent_pair("global_shape")),
-    "strides_bytes": _optional(pitch_given),
+    "global_shape": matrix_shape,
+    "strides_bytes": pitch_given,
+    "extent_names": _names,
 }

@@ -2,11 +2,9 @@
 
     C (m x n)  =  A (m x k)  x  B (n x k, the k x n matrix seen by its columns)
 
-    consumer    multiplies                                    keeps a tile's accumulators, 4 bytes each, in
-    wgmma       the types of its instructions                 registers: 65536 of 4 bytes an SM, 255 a thread
-    tcgen05     the types of its kinds                        tensor memory: 512 columns of 128 lanes x 4 bytes
-    ldmatrix    the types of mma on the architecture whose    registers
-                fragments lie in 32-bit registers
+    accumulators of a tile, 4 bytes each, lie in
+        registers          65536 of 4 bytes an SM, 255 a thread      wgmma, mma (ldmatrix)
+        tensor memory      512 columns of 128 lanes x 4 bytes        tcgen05
 
 Rows of a matrix in global memory start at multiples of 16 bytes, whoever copies them; rows of C only where TMA stores
 them.
@@ -14,23 +12,24 @@ them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from tilescope.arch import ARCH, Arch, architectures_with
+from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.canonical import READERS, Major
-from tilescope.mma.instruction import INSTRUCTIONS, Instruction, wgmma_for
+from tilescope.layout import Major
+from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
+from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.tensor_map import RULES
+from tilescope.rule import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 
 MATRICES = ("A", "B", "C")
-EXTENTS = {"A": ("m", "k"), "B": ("n", "k"), "C": ("m", "n")}  # what ts.plan calls mn and k
+EXTENTS = {"A": ("m", "k"), "B": ("n", "k"), "C": ("m", "n")}
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
 _TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer each
@@ -51,10 +50,16 @@ class Product(NamedTuple):
     data_type: DataType
     output_type: DataType
     arch: Arch
+    card: Card | None
     consumer: str
     a_major: Major
     b_major: Major
-    sms: int
+    sms: int | None
+
+    @property
+    def tensor_core(self) -> Consumer:
+        """The row of its consumer."""
+        return CONSUMER[self.consumer]
 
     @property
     def by_tma(self) -> bool:
@@ -73,39 +78,27 @@ def product_problems(product: Product) -> list[Violation]:
 
 
 def _missing_consumer(product: Product) -> list[Violation]:
-    arch, consumer = product.arch, product.consumer
-    if arch.has(consumer):
-        return []
-    here = [name for name in ("wgmma", "tcgen05", "ldmatrix") if arch.has(name)]
-    return [Violation(
-        "gemm-consumer", "error", "consumer", f"consumer = {consumer} on {arch.name}",
-        f"{consumer} exists on {', '.join(architectures_with(consumer))}; {arch.name} has {', '.join(here)}",
-        f'Use consumer="{here[0]}".',
-    )]  # fmt: skip
+    missing = missing_consumer(product.consumer, product.arch)
+    return [] if missing is None else [Violation("gemm-consumer", "error", "consumer", *missing)]
 
 
 def _unknown_type(product: Product) -> list[Violation]:
-    arch, row = product.arch, product.data_type
-    try:
-        if product.consumer == "wgmma":
-            wgmma_for(row)
-            return []
-        if product.consumer == "tcgen05":
-            kind = tcgen05_for(row)
-            if arch.has(kind.feature):
-                return []
-            limit = f"kind {kind.name} of tcgen05.mma exists on {', '.join(architectures_with(kind.feature))}"
-            return [_wrong_type(product, limit, f'Use consumer="ldmatrix", or arch="{_first_with(kind.feature)}".')]
-    except RuleError as error:
-        return list(error.violations)
+    arch, row, reader = product.arch, product.data_type, product.tensor_core
+    if reader.loop is not None:
+        try:
+            reader.loop.extents(row)
+            missing = reader.missing_kind(arch, row)
+        except RuleError as error:
+            return list(error.violations)
+        return [] if missing is None else [Violation("gemm-type", "error", "data_type", *missing)]
     if mma_rows(arch, row):
         return []
-    limit = f"mma on {arch.name}, fed by ldmatrix in 32-bit registers, multiplies {', '.join(mma_types(arch))}"
     elsewhere = [name for name, other in ARCH.items() if mma_rows(other, row)]
     fix = "Use one of these" + (f', or arch="{elsewhere[0]}".' if elsewhere else ".")
     if row.name in ("float32", "float32_ftz"):
         fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
-    return [_wrong_type(product, limit, fix)]
+    limit = f"mma on {arch.name}, fed by ldmatrix in 32-bit registers, multiplies {', '.join(mma_types(arch))}"
+    return [Violation("gemm-type", "error", "data_type", f"{row.name} on {arch.name}", limit, fix)]
 
 
 def _unmoved_types(product: Product) -> list[Violation]:
@@ -134,31 +127,20 @@ def _unmoved_types(product: Product) -> list[Violation]:
 
 
 def _unread_majors(product: Product) -> list[Violation]:
-    row, consumer = product.data_type, product.consumer
-    reader = "ldmatrix.trans" if consumer == "ldmatrix" else consumer
-    widths = sorted({bits for each in READERS if each[:2] == (reader, "MN") for bits in each.element_bits})
+    row, widths = product.data_type, product.tensor_core.mn_major_bits()
     if row.smem_bits in widths and not row.is_packed:
         return []
-    listed = (
-        " and ".join(map(str, widths)) if len(widths) < 3 else f"{', '.join(map(str, widths[:-1]))} and {widths[-1]}"
-    )
+    *first, last = map(str, widths)
+    listed = f"{', '.join(first)} and {last}" if first else last
     return [
         Violation(
             "gemm-major", "error", name, f"{matrix} MN-major, of {row.name}",
-            f"{reader} reads MN-major elements of {listed} bits", f'Use {name}="K": transpose {matrix} once, or while copying.',
-            {name: "K"},
+            f"{product.tensor_core.instruction['MN']} reads MN-major elements of {listed} bits",
+            f'Use {name}="K": transpose {matrix} once, or while copying.', {name: "K"},
         )
         for matrix, name, major in (("A", "a_major", product.a_major), ("B", "b_major", product.b_major))
         if major == "MN"
     ]  # fmt: skip
-
-
-def _wrong_type(product: Product, limit: str, fix: str) -> Violation:
-    return Violation("gemm-type", "error", "data_type", f"{product.data_type.name} on {product.arch.name}", limit, fix)
-
-
-def _first_with(feature: str) -> str:
-    return architectures_with(feature)[0]
 
 
 def mma_rows(arch: Arch, data_type: DataType) -> tuple[Instruction, ...]:
@@ -256,8 +238,8 @@ def _accumulators(product: Product, tile: Tile) -> list[Violation]:
     m, n, _ = tile
     total = m * n * ACCUMULATOR_BYTES
     found = f"{m} x {n} accumulators of {ACCUMULATOR_BYTES} bytes = {total} bytes"
-    if product.consumer == "tcgen05":
-        scaled = tcgen05_for(product.data_type).is_scaled
+    if product.tensor_core.accumulators == "tensor memory":
+        scaled = product.tensor_core.is_scaled(product.data_type)
         columns = accumulator_columns(tile)
         if columns < TENSOR_MEMORY_COLUMNS or (columns == TENSOR_MEMORY_COLUMNS and not scaled):
             return []
@@ -276,8 +258,8 @@ def _accumulators(product: Product, tile: Tile) -> list[Violation]:
 
 def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
     """Whole instructions: 16 rows of A and 8 columns of B, or A and B exchanged."""
-    if product.consumer != "ldmatrix":
-        return []  # the descriptors of wgmma and tcgen05 know their own shapes
+    if product.tensor_core.reads_by_descriptor:
+        return []  # descriptors know their own shapes
     rows = mma_rows(product.arch, product.data_type)
     either_way = (tile, (tile[1], tile[0], tile[2]))
     if any(_is_whole(each, row) for row in rows for each in either_way):
@@ -323,11 +305,11 @@ def is_exchanged(product: Product, tile: Tile) -> bool:
     """Whether mma takes B as its first operand and A as its second, because m has no 16 rows for it.
 
     >>> bf16, hopper = DataType.named("bf16"), Arch.named("sm_90")
-    >>> product = Product((8, 64, 64), bf16, bf16, hopper, "ldmatrix", "K", "K", 132)
+    >>> product = Product((8, 64, 64), bf16, bf16, hopper, None, "ldmatrix", "K", "K", 132)
     >>> is_exchanged(product, (8, 64, 64)), is_exchanged(product, (16, 64, 64))
     (True, False)
     """
-    rows = mma_rows(product.arch, product.data_type) if product.consumer == "ldmatrix" else ()
+    rows = () if product.tensor_core.reads_by_descriptor else mma_rows(product.arch, product.data_type)
     return bool(rows) and not any(_is_whole(tile, row) for row in rows)
 
 
@@ -345,7 +327,8 @@ def narrow_instruction(product: Product, tile: Tile, block_n: int) -> list[Viola
     PTX lists n in steps of 8. Older CUTLASS demands steps of 16 beside 128 rows, CUTLASS 4.2 still does where A lies in
     tensor memory, and no card has told us which is right: what all of them allow is planned.
     """
-    if product.consumer != "tcgen05" or tile[0] % TENSOR_MEMORY_LANES or block_n % 16 == 0:
+    in_registers = product.tensor_core.accumulators == "registers"
+    if in_registers or tile[0] % TENSOR_MEMORY_LANES or block_n % 16 == 0:
         return []
     kind = tcgen05_for(product.data_type)
     if kind.name not in _EVERY_16_WITH_128_ROWS:
@@ -363,32 +346,6 @@ def _largest_block(n: int) -> int:
     return max(each for each in range(8, 257, 8) if n % each == 0)
 
 
-def in_extents(text: str, mn: str, k: str) -> str:
-    """A sentence about a tile of (mn, k) in the extents of the product.
-
-    >>> in_extents("mn = 8; a tile of (mn, k)", *EXTENTS["B"]), in_extents("Use k = 16.", *EXTENTS["C"])
-    ('n = 8; a tile of (n, k)', 'Use n = 16.')
-    """
-    return re.sub(r"\b(mn|k)\b", lambda found: mn if found[1] == "mn" else k, text)
-
-
-def of_matrix(matrix: str, violations: Iterable[Violation], *, transposed: bool = False) -> tuple[Violation, ...]:
-    """Violations of a plan for one matrix, saying which it is, in the product's extents; a product has no swizzle to choose."""
-    mn, k = EXTENTS[matrix][::-1] if transposed else EXTENTS[matrix]
-
-    def fix_of(fix: str) -> str:
-        pair = re.sub(r"Use (\d+ x \d+)\b", rf"Use \1 ({mn} x {k})", in_extents(fix, mn, k))
-        return pair.replace(", or a smaller swizzle", "")
-
-    def found_of(found: str) -> str:
-        return in_extents(
-            re.sub(r"^1 x \d+( and their mbarriers)? = ", "", found), mn, k
-        )  # each is planned with one stage
-
-    return tuple(
-        replace(
-            each, found=f"{matrix}: {found_of(each.found)}", limit=in_extents(each.limit, mn, k), fix=fix_of(each.fix),
-            change=None,
-        )
-        for each in violations
-    )  # fmt: skip
+def of_matrix(matrix: str, violations: Iterable[Violation]) -> tuple[Violation, ...]:
+    """Violations of a plan for one matrix, saying which it is; what cures a tile is no argument of the product."""
+    return tuple(replace(each, found=f"{matrix}: {each.found}", change=None) for each in violations)

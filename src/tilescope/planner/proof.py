@@ -18,9 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import PlanError, Violation
-from tilescope.layout import Layout
-from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.packed import unpacked
+from tilescope.layout import Layout, oriented
 from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
@@ -28,6 +26,7 @@ from tilescope.planner.problem import Problem
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
+from tilescope.tma.packing import unpacked
 
 WORD_BYTES, WORD_SHIFT = 4, 2
 NOWHERE = 0xFFFFFFFF  # an index that no tile has
@@ -44,14 +43,14 @@ class Consumed(NamedTuple):
     misplaced: npt.NDArray[np.bool_]  # looked for at another byte of that word, or not looked at
 
     @classmethod
-    def of(cls, problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Consumed:
+    def of(cls, problem: Problem, layout: Layout) -> Consumed:
         """By descriptors where the consumer has them, else by the layout."""
         mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
-        row, column = (mn, k) if problem.major == "K" else (k, mn)
-        if canonical is not None and problem.consumer != "ldmatrix":
-            address = descriptors_of(problem, canonical, layout.atom_order, 0).addresses()
+        row, column = oriented(problem.major, mn, k)
+        if problem.reads_by_descriptor:
+            address = descriptors_of(problem, layout).addresses()
         else:
-            address = layout.address(row, column)
+            address = layout.address(mn, k)
         byte = row * _row_bytes(problem) + column * problem.data_type.bits // 8
         misplaced = ((address ^ byte) & (WORD_BYTES - 1)).astype(np.bool_)
         if _is_padded(problem):

@@ -1,12 +1,13 @@
-"""Why a plan is ranked where it is: the order of terms, and each term in words."""
+"""Why a plan is ranked where it is: the order of terms, and the reasons of a plan."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from tilescope.planner.bandwidth import BEST_GB_PER_S
-from tilescope.planner.consumers import LOOPS, reads_plain_rows_freely
+from tilescope.planner.consumers import reads_plain_rows_freely
 from tilescope.planner.plans import Plan
+from tilescope.planner.reason import Reason
 
 TERMS = ("time", "conflicts", "request", "copies", "unused bytes", "alignment")
 ALIKE = 1.05  # times whose ratio is less than this are taken for equal: no table is better
@@ -14,19 +15,19 @@ ALIKE = 1.05  # times whose ratio is less than this are taken for equal: no tabl
 
 def ranked(plans: list[Plan]) -> list[Plan]:
     """The plans, best first."""
-    fastest = min((plan.costs.cycles for plan in plans), default=0)
+    fastest = min((plan.costs.cycles or 0 for plan in plans), default=0)
     return sorted(plans, key=lambda plan: rank(plan, fastest))
 
 
 def rank(plan: Plan, fastest_cycles: int) -> tuple[int, ...]:
     """What plans are compared by, most important first; smaller is better.
 
-    time (the slower of global and shared memory; 0 where it is like the fastest plan's), then wavefronts lost to
-    conflicts, then bytes of a request, then copies, then shared memory wasted, then alignment.
+    time (the slower of global and shared memory; 0 where it is like the fastest plan's, or where no rates are known), then
+    wavefronts lost to conflicts, then bytes of a request, then copies, then shared memory wasted, then alignment.
     """
-    costs = plan.costs
+    costs, cycles = plan.costs, plan.costs.cycles or 0
     return (
-        0 if costs.cycles < ALIKE * fastest_cycles else costs.cycles, costs.excess_wavefronts, -costs.gmem_request_bytes,
+        0 if cycles < ALIKE * fastest_cycles else cycles, costs.excess_wavefronts, -costs.gmem_request_bytes,
         costs.tma_instructions, costs.waste_bytes, costs.smem_alignment_bytes,
     )  # fmt: skip
 
@@ -38,8 +39,8 @@ def decisive(plan: Plan, best: Plan) -> str | None:
     """
     costs = plan.costs
     slower = "request" if costs.bandwidth_share is None else "bandwidth"
-    time = "conflicts" if costs.wavefronts >= costs.gmem_cycles else slower
-    if costs.cycles >= ALIKE * best.costs.cycles:
+    time = "conflicts" if costs.wavefronts >= (costs.gmem_cycles or 0) else slower
+    if costs.cycles is not None and best.costs.cycles is not None and costs.cycles >= ALIKE * best.costs.cycles:
         return time
     for name, ours, theirs in zip(TERMS[1:], rank(plan, 0)[1:], rank(best, 0)[1:], strict=True):
         if ours != theirs:
@@ -47,7 +48,7 @@ def decisive(plan: Plan, best: Plan) -> str | None:
     return None
 
 
-def behind(plan: Plan, best: Plan) -> str:
+def behind(plan: Plan, best: Plan) -> Reason:
     """Why `plan` comes after `best`: the first term in which they differ.
 
     >>> from tilescope.planner import plan
@@ -56,133 +57,138 @@ def behind(plan: Plan, best: Plan) -> str:
     '44 % of the bandwidth, not 100 %'
     """
     term = decisive(plan, best)
-    if term is not None:
-        return _in_words(plan, best)[term]
-    return "first" if plan == best else "equal in every term"
+    if term is None:
+        return Reason.of("first" if plan == best else "equal")
+    field = {
+        "conflicts": "excess_wavefronts", "bandwidth": "bandwidth_share", "request": "gmem_request_bytes",
+        "copies": "tma_instructions", "unused bytes": "waste_bytes", "alignment": "smem_alignment_bytes",
+    }[term]  # fmt: skip
+    here, there = getattr(plan.costs, field), getattr(best.costs, field)
+    return Reason.of(f"behind-{term.replace(' ', '-')}", here=here, there=there)
 
 
-def _in_words(plan: Plan, best: Plan) -> dict[str, str]:
-    here, there = plan.costs, best.costs
-    share = [f"{costs.bandwidth_share or 0:.0%}".replace("%", " %") for costs in (here, there)]
-    return {
-        "conflicts": f"{here.excess_wavefronts} wavefronts lost to conflicts, not {there.excess_wavefronts}",
-        "bandwidth": f"{share[0]} of the bandwidth, not {share[1]}",
-        "request": f"requests of {here.gmem_request_bytes} bytes, not {there.gmem_request_bytes}",
-        "copies": f"{here.tma_instructions} copies, not {there.tma_instructions}",
-        "unused bytes": f"{here.waste_bytes} bytes of shared memory unused, not {there.waste_bytes}",
-        "alignment": f"needs {here.smem_alignment_bytes}-byte alignment, not {there.smem_alignment_bytes}",
-    }
+def explained(plan: Plan) -> Plan:
+    """The plan with its reasons, term by term."""
+    return replace(plan, reasons=tuple(_reasons(plan)))
 
 
-def explained(plan: Plan, best: Plan) -> Plan:
-    """The plan with its reasons written down, term by term."""
-    words = [_swizzle(plan)]
-    if plan.boxes is not None:
-        words += [_boxes(plan), _bandwidth(plan), _promotion(plan)]
-    else:
-        words += _by_threads(plan)
-    words += [*_wavefronts(plan), *_plain_rows(plan), _budget(plan), *_store(plan)]
-    words += [f"Edge: {each}." for each in plan.edge()]
-    words += [f"Warning, {each}" for each in plan.warnings]
-    if plan is not best and behind(plan, best) != "equal in every term":
-        words.append(f"Not first: {behind(plan, best)}.")
-    return replace(plan, reasons=tuple(words))
+def _reasons(plan: Plan) -> Iterator[Reason]:
+    yield _swizzle(plan)
+    yield from _copies(plan)
+    yield from _rate(plan)
+    yield from _wavefronts(plan)
+    yield from _plain_rows(plan)
+    yield Reason.of(
+        "budget", stages=plan.problem.stages if plan.problem.stages > 1 else None, stage_bytes=plan.stage_bytes,
+        total_bytes=plan.total_smem_bytes, barrier_bytes=plan.barrier_bytes, alignment_bytes=plan.smem_alignment_bytes,
+        blocks=plan.blocks_per_sm,
+    )  # fmt: skip
+    yield from _waits(plan)
+    yield from plan.edge()
+    for each in plan.warnings:
+        yield Reason.of("warning", rule=each.rule, found=each.found, limit=each.limit, fix=each.fix)
 
 
-def _swizzle(plan: Plan) -> str:
-    row_bytes, swizzle = plan.problem.row_bytes, plan.swizzle
-    if swizzle.span_bytes is None:
-        what = "none (core matrices of 8 x 16 bytes)" if plan.canonical is not None else "none (plain rows)"
-        what = what if swizzle.bits == 0 else swizzle.name
-        return f"Swizzle {what}: rows of {plan.layout.pitch_bytes} bytes."
-    share = "all" if swizzle.span_bytes == row_bytes else "a whole part"
-    return f"Swizzle {swizzle.name}: its span of {swizzle.span_bytes} bytes is {share} of a row's {row_bytes} bytes."
-
-
-def _boxes(plan: Plan) -> str:
-    assert plan.boxes is not None
-    box = " x ".join(map(str, plan.boxes.box))
-    one = plan.tma_instructions == 1
-    how = "folded: the map sees columns of spans, " if plan.folded else ""
-    order = "" if 1 in plan.layout.atom_grid else f" in {plan.atom_order} order"
-    return f"{plan.tma_instructions} {'copy' if one else 'copies'} of box {box}{order} ({how}{plan.gmem_request_bytes} bytes a request)."
-
-
-def _by_threads(plan: Plan) -> list[str]:
-    """Who moves what, and what a kernel must wait for before the consumer reads."""
-    copy, consumer = plan.problem.copy, plan.problem.consumer
-    words = [
-        f"{copy}: each thread moves 16 bytes, 8 threads a line of 128; requests of {plan.gmem_request_bytes} bytes."
-    ]
-    wait = "cp.async.commit_group and wait_group, then a barrier" if copy == "cp.async" else "a barrier"
-    if consumer in LOOPS:  # tensor cores read through the async proxy
-        wait = wait.replace("a barrier", "fence.proxy.async.shared::cta by every writer and a barrier")
-    words.append(f"Between the copy and the reads: {wait}.")
-    return words
-
-
-def _bandwidth(plan: Plan) -> str:
-    assert plan.costs.bandwidth_share is not None
-    share = f"{plan.costs.bandwidth_share:.0%}".replace("%", " %")
-    direction = plan.problem.direction
-    return (
-        f"Predicted {share} of the fastest {direction}s of boxes measured ({BEST_GB_PER_S[direction]} GB/s on an H200)."
+def _swizzle(plan: Plan) -> Reason:
+    row_bytes, name, span = plan.problem.row_bytes, plan.swizzle.name, plan.swizzle.span_bytes
+    if span is None:
+        in_atoms = plan.canonical is not None and plan.swizzle.bits == 0
+        return Reason.of(
+            "core-matrices" if in_atoms else "plain-rows",
+            swizzle=name,
+            row_bytes=plan.layout.as_rows().tiling.pitch_bytes,
+        )
+    spans = row_bytes // span
+    return Reason.of(
+        "row-of-spans" if spans > 1 else "row-is-a-span",
+        swizzle=name,
+        row_bytes=row_bytes,
+        spans=spans,
+        span_bytes=span,
     )
 
 
-def _promotion(plan: Plan) -> str:
-    if plan.problem.direction == "store":
-        return f"L2 promotion {plan.l2_promotion}: made no difference to stores."
-    if plan.l2_promotion == "none":
-        return "L2 promotion none: sparse traffic should not fetch neighbours."
-    return f"L2 promotion {plan.l2_promotion}: never slower than none or 256B in the measurements."
+def _copies(plan: Plan) -> Iterator[Reason]:
+    request, problem, costs = plan.gmem_request_bytes, plan.problem, plan.costs
+    if plan.boxes is None:
+        yield Reason.of("copied-by-threads", copy=problem.copy, request_bytes=request)
+        return
+    order = None if 1 in plan.layout.as_rows().tiling.grid else plan.atom_order
+    name = "folded-box" if plan.folded else "boxes"
+    yield Reason.of(name, copies=plan.tma_instructions, box=plan.boxes.box, order=order, request_bytes=request)
+    card = problem.card
+    if card is not None and card.tma is not None and costs.gmem_cycles is not None and card.clock_mhz is not None:
+        issue_us = card.tma.issue_ns["one thread"] * plan.tma_instructions / 1e3
+        memory_us = costs.gmem_cycles / card.clock_mhz
+        if plan.tma_instructions > 1 and issue_us > memory_us:
+            yield Reason.of("issue", copies=plan.tma_instructions, issue_us=issue_us, memory_us=memory_us)
 
 
-def _wavefronts(plan: Plan) -> list[str]:
-    costs, words = plan.costs, []
-    for what, taken, ideal in (
-        (f"reads ({costs.access})", costs.read_wavefronts, costs.read_ideal),
-        (f"writes ({costs.access if plan.boxes else 'st.b128'})", costs.write_wavefronts, costs.write_ideal),
+def _rate(plan: Plan) -> Iterator[Reason]:
+    """Whose rates the plan was weighed by, what they predict, and what they do not know."""
+    costs, problem, card = plan.costs, plan.problem, plan.problem.card
+    if card is None:
+        yield Reason.of("no-card", arch=problem.arch.name)
+    elif costs.gb_per_s is None or costs.gmem_cycles is None:
+        missing = [name for name, cell in (("TMA's rates", card.tma), ("the clock", card.clock_mhz)) if cell is None]
+        verb = "is" if missing == ["the clock"] else "are"
+        yield Reason.of("not-weighed", cells=tuple(missing), card=card.name, verb=verb)
+    elif card.tma is None or plan.boxes is None:
+        share = costs.gb_per_s / card.memory_gb_per_s
+        yield Reason.of(
+            "memory-rate", direction=problem.direction, gb_per_s=costs.gb_per_s, card=card.name,
+            basis=card.basis("memory_gb_per_s"), share=share if share < 1 else None, request_bytes=costs.gmem_request_bytes,
+        )  # fmt: skip
+    else:
+        assert costs.bandwidth_share is not None
+        loads = problem.direction == "load"
+        unhurried = not loads or card.tma.reached(plan.in_flight_bytes) >= 0.995
+        yield Reason.of(
+            "fastest-rate" if costs.bandwidth_share > 0.995 else "rate", direction=problem.direction,
+            gb_per_s=costs.gb_per_s, share=costs.bandwidth_share, card=card.name,
+            in_flight_bytes=None if unhurried else plan.in_flight_bytes,
+        )  # fmt: skip
+    if plan.boxes is not None:
+        name = "promotion-of-sparse-traffic" if plan.l2_promotion == "none" else "promotion"
+        name = "promotion-of-stores" if problem.direction == "store" else name
+        yield Reason.of(name, promotion=plan.l2_promotion)
+
+
+def _wavefronts(plan: Plan) -> Iterator[Reason]:
+    costs, counted = plan.costs, False
+    for what, access, taken, ideal in (
+        ("reads", costs.access, costs.read_wavefronts, costs.read_ideal),
+        ("writes", costs.access if plan.boxes else "st.b128", costs.write_wavefronts, costs.write_ideal),
     ):
         if taken is not None and ideal is not None:
-            lost = "no conflict" if taken == ideal else f"{taken - ideal} lost to bank conflicts"
-            if taken > ideal and costs.wavefronts <= costs.gmem_cycles:
-                lost += f", hidden behind {costs.gmem_cycles} cycles of global memory"
-            words.append(f"Shared-memory {what}: {taken} wavefronts, {lost}.")
-    if not words:
-        words.append("TMA writes and tensor-core reads have no counted wavefronts; canonical atoms are made for them.")
-    return words
+            counted = True
+            hidden = taken > ideal and costs.gmem_cycles is not None and costs.wavefronts <= costs.gmem_cycles
+            yield Reason.of(
+                "wavefronts" if taken > ideal else "no-conflict", what=what, access=access, taken=taken, lost=taken - ideal,
+                hidden_behind=costs.gmem_cycles if hidden else None,
+            )  # fmt: skip
+    if not counted:
+        yield Reason.of("uncounted")
 
 
-def _plain_rows(plan: Plan) -> list[str]:
+def _plain_rows(plan: Plan) -> Iterator[Reason]:
     """That rows of an odd number of chunks would do as they are: ldmatrix is planned for canonical atoms."""
     problem = plan.problem
-    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None and plan.layout.atom_grid[1] > 1
-    if problem.consumer != "ldmatrix" or not in_core_matrices or not reads_plain_rows_freely(problem):
-        return []
-    rows = f"Plain rows of {problem.row_bytes} bytes have no conflict either, and longer requests"
-    return [f'{rows}: plan for consumer="{plan.costs.access}".']
+    wide = plan.layout.as_rows().tiling.grid[1]
+    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None and wide > 1
+    if in_core_matrices and not problem.reads_by_descriptor and reads_plain_rows_freely(problem):
+        yield Reason.of("plain-rows-would-do", row_bytes=problem.row_bytes, access=plan.costs.access)
 
 
-def _budget(plan: Plan) -> str:
-    stages = plan.problem.stages
-    each = f"{stages} x {plan.stage_bytes} = " if stages > 1 else ""
-    barriers = f" and {plan.barrier_bytes} of mbarriers" if plan.barrier_bytes else ""
-    return (
-        f"Shared memory: {each}{plan.total_smem_bytes} bytes{barriers}, aligned to {plan.smem_alignment_bytes}; "
-        f"blocks that fit an SM: {plan.blocks_per_sm}."
-    )
-
-
-def _store(plan: Plan) -> list[str]:
-    if plan.problem.direction != "store":
-        return []
-    words = [
-        "Between the writes and the copy: fence.proxy.async.shared::cta by every writer, then a barrier; one thread stores."
-    ]
-    shape = plan.problem.global_shape or plan.problem.tile
-    contiguous = shape[1] if plan.problem.major == "K" else shape[0]
-    over = -(contiguous * plan.problem.data_type.bits // 8) % 16
-    if over:
-        words.append(f"A store overwrites {over} bytes behind each row: the tensor's end is rounded up to 16 bytes.")
-    return words
+def _waits(plan: Plan) -> Iterator[Reason]:
+    """What stands between writers and readers, where they are not ordered by an mbarrier."""
+    completion, problem = plan.completion, plan.problem
+    stores = problem.direction == "store"
+    if completion.barrier:
+        steps = [f"{completion.commit} and {completion.wait}"] if completion.commit and not stores else []
+        steps += [f"{completion.fence} by every writer"] if completion.fence else []
+        yield Reason.of("wait-of-store" if stores else "wait", steps=(*steps, "a barrier"))
+    contiguous = (problem.global_shape or problem.tile)[problem.major == "K"]
+    over = -(contiguous * problem.data_type.bits // 8) % 16
+    if stores and over:
+        yield Reason.of("overwrite", over_bytes=over)

@@ -15,20 +15,23 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName, Basis
+from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
 from tilescope.errors import IllegalInstructionError, PlanError, RuleError, Violation
-from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
-from tilescope.mma.canonical import CanonicalLayout, Major
+from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner import reasons
-from tilescope.planner.bandwidth import bandwidth_share, best_promotion, gmem_cycles, request_bytes, sector_share
 from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
 from tilescope.planner.consumers import UNCOUNTED, Wavefronts, counted_access, layout_for, swizzles_for, wavefronts_on
-from tilescope.planner.plans import Costs, Plan, Refusal, require_shared_memory
-from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
+from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
+from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
 from tilescope.planner.proof import Consumed, prove
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
+
+BEST_PROMOTION: dict[Traffic, L2PromotionName] = {"dense": "128B", "sparse": "none"}  # sparse: fetch no neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class PlanReport(Value):
 
     def why(self, candidate: Plan) -> str:
         """Why this candidate does not come first, in words, from the first term in which it differs."""
-        return reasons.behind(candidate, self.best)
+        return reasons.behind(candidate, self.best).sentence
 
 
 def plan(
@@ -62,13 +65,14 @@ def plan(
     data_type: Any,
     *,
     major: Major = "K",
-    consumer: str | Access = "wgmma",
-    arch: ArchName | Arch = "sm_90",
+    consumer: str | Access | None = None,
+    arch: ArchName | Arch | None = None,
+    card: CardName | Card | None = None,
     swizzle: SwizzleName | Swizzle | None = None,
     atom_order: AtomOrder | None = None,
     operand: Operand | None = None,
     stages: int = 1,
-    copy: CopyName = "tma",
+    copy: CopyName | None = None,
     direction: Direction = "load",
     traffic: Traffic = "dense",
     fold: bool = False,
@@ -77,16 +81,13 @@ def plan(
 ) -> PlanReport:
     """What to do with a tile of (mn, k) elements: every way to bring it to its consumer, proven and ranked.
 
+    None: the card's architecture (sm_90 and an H200 where neither is given), its own tensor core, TMA where it exists.
+
     >>> best = plan((128, 64), "bf16").best
     >>> best.swizzle.name, best.box, best.gmem_request_bytes
     ('128B', (64, 128), 128)
     """
-    problem = Problem(
-        tile, data_type, major=major, consumer=consumer, arch=arch, swizzle=swizzle, atom_order=atom_order,
-        operand=operand, stages=stages, copy=copy, direction=direction, traffic=traffic, fold=fold,
-        global_shape=global_shape, strides_bytes=strides_bytes,
-    )  # fmt: skip
-    return planned(problem)
+    return planned(Problem(**locals()))
 
 
 def planned(problem: Problem) -> PlanReport:
@@ -112,15 +113,15 @@ def planned(problem: Problem) -> PlanReport:
         for boxes in _ways(problem, placed.layout):
             candidate = _candidate(problem, placed, boxes)
             (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
-    kept = reasons.ranked(kept)
-    return PlanReport(problem, tuple(reasons.explained(each, kept[0]) for each in kept), tuple(refused))
+    return PlanReport(problem, tuple(map(reasons.explained, reasons.ranked(kept))), tuple(refused))
 
 
 def _in_tile_order(problem: Problem, found: Violation) -> Violation:
-    """What a pattern says of rows x columns, for a tile that is given as (mn, k)."""
-    if problem.major == "K" or found.argument != "tile":
+    """What a pattern says of rows x columns, with the names of these extents."""
+    as_given = problem.row_names == EXTENT_NAMES[problem.direction]
+    if as_given or found.argument != "tile":
         return found
-    return replace(found, found=f"{found.found} (k x mn)", fix=f"{found.fix.removesuffix('.')} (k x mn).")
+    return replace(found, found=f"{found.found} ({' x '.join(problem.row_names)})")
 
 
 class _Placed(NamedTuple):
@@ -136,13 +137,13 @@ class _Placed(NamedTuple):
 def _placed(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder, access: Access | None) -> _Placed | None:
     """The tile under a swizzle; None where it is the same as in column order and nobody asked for this one."""
     layout, canonical = layout_for(problem, swizzle, atom_order)
-    if atom_order == "row" and 1 in layout.atom_grid:  # one atom wide or high
+    if atom_order == "row" and 1 in layout.as_rows().tiling.grid:  # one atom wide or high
         if problem.atom_order is None:
             return None
         layout, canonical = layout_for(problem, swizzle, "column")
     require_shared_memory(problem, layout)
     counted = wavefronts_on(layout, access)
-    return _Placed(layout, canonical, access.name if access else "", counted, Consumed.of(problem, layout, canonical))
+    return _Placed(layout, canonical, access.name if access else "", counted, Consumed.of(problem, layout))
 
 
 def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
@@ -157,15 +158,13 @@ def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
 
 
 def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan | Refusal:
-    layout, canonical = placed.layout, placed.canonical
+    layout, canonical, tile = placed.layout, placed.canonical, placed.layout.as_rows().tiling
     folded = boxes is not None and boxes.folded
 
     def refused(violations: Iterable[Violation]) -> Refusal:
-        return Refusal(
-            swizzle=layout.swizzle, atom_order=layout.atom_order, folded=folded, violations=tuple(violations)
-        )
+        return Refusal(swizzle=layout.swizzle, atom_order=tile.atom_order, folded=folded, violations=tuple(violations))
 
-    promotion = best_promotion(problem.traffic)
+    promotion = BEST_PROMOTION[problem.traffic]
     warnings: tuple[Violation, ...] = ()
     if boxes is not None:
         shape = problem.global_shape or problem.tile
@@ -181,23 +180,19 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
     read, written = placed.counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
         read, written = UNCOUNTED, placed.counted
-    row_bytes = layout.atom[1] * problem.data_type.bits // 8
-    moved_bytes = problem.rows * problem.columns * problem.data_type.bits // 8
-    share = None if boxes is None else bandwidth_share(problem.direction, row_bytes, boxes.rows, promotion)
     costs = Costs(
         tma_instructions=0 if boxes is None else len(boxes.copies),
-        gmem_request_bytes=request_bytes(row_bytes),
+        gmem_request_bytes=min(tile.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES),
         smem_bytes=layout.size_bytes,
         waste_bytes=layout.size_bytes - problem.rows * problem.row_bytes,
         smem_alignment_bytes=layout.alignment_bytes,
-        transaction_bytes=moved_bytes,
+        transaction_bytes=problem.moved_bytes,
         read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
-        bandwidth_share=share,
-        gmem_cycles=gmem_cycles(problem.direction, moved_bytes, share or sector_share(request_bytes(row_bytes))),
+        **_rates(problem, layout, boxes, promotion)._asdict(),
         access=placed.access,
     )  # fmt: skip
     candidate = Plan(
-        problem=problem, swizzle=layout.swizzle, atom_order=layout.atom_order, layout=layout, boxes=boxes,
+        problem=problem, swizzle=layout.swizzle, atom_order=tile.atom_order, layout=layout, boxes=boxes,
         l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
         warnings=warnings,
     )  # fmt: skip
@@ -211,11 +206,38 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
 def _thread_writes(layout: Layout) -> Wavefronts:
     """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
     lines = Layout((-(-layout.size_bytes // SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
-    return wavefronts_on(lines, Access.rows(lines.shape, 8, "st.b128"))
+    return wavefronts_on(lines, Access.rows(lines.as_rows().shape, 8, "st.b128"))
+
+
+class _Rates(NamedTuple):
+    """What the card's table says of a candidate's copies; None: nothing."""
+
+    gb_per_s: float | None = None
+    bandwidth_share: float | None = None
+    gmem_cycles: int | None = None
+
+
+def _rates(problem: Problem, layout: Layout, boxes: Boxes | None, promotion: L2PromotionName) -> _Rates:
+    row_elements = layout.as_rows().tiling.atom[1]
+    card, request = problem.card, min(row_elements * problem.data_type.bits // 8, REQUEST_BYTES)
+    share = None
+    if card is None or (boxes is not None and card.tma is None):
+        return _Rates()
+    if boxes is None or card.tma is None:
+        rate = card.memory_gb_per_s * sector_share(request)
+    elif problem.direction == "store":
+        rate = card.tma.store(request)
+        share = rate / card.tma.fastest("store")
+    else:
+        in_flight = blocks_per_sm(problem, layout) * problem.stages * problem.moved_bytes
+        rate = card.tma.load(request, boxes.rows, promotion, in_flight)
+        share = rate / card.tma.fastest("load")
+    bytes_per_cycle = None if card.clock_mhz is None else rate * 1e3 / card.sms / card.clock_mhz
+    return _Rates(rate, share, None if bytes_per_cycle is None else round(problem.moved_bytes / bytes_per_cycle))
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:
     rows = [problem.arch.basis, layout.swizzle.basis]
-    if canonical is not None and problem.consumer != "ldmatrix":
-        rows.append(canonical.basis)
+    if problem.tensor_core is not None:
+        rows.append(problem.tensor_core.basis(canonical))
     return "measured" if all(each == "measured" for each in rows) else "documented"

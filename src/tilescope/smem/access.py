@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
-from tilescope.layout import Layout
+from tilescope.layout import Layout, Modes, as_modes
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
 from tilescope.smem import pattern
@@ -162,6 +162,24 @@ class Access(Value):
         return cls(row, *offsets, f"{row.name} {fragment.instruction} {fragment.operand}{trans}")
 
     @classmethod
+    def thread_values(
+        cls, tv: Modes | tuple[Any, Any], layout: Layout, op: SmemOpName | str | SmemOp | None = None
+    ) -> Access:
+        """A thread-value layout on a tile, as CuTe composes them: (thread, value) → index of the tile → address.
+
+        The index runs through the tile's first index fastest. Without `op`, the widest load that every thread's
+        neighbouring values allow.
+
+        >>> tile = Layout((32, 32), 32, swizzle="xor:5,2,5")
+        >>> rows = Access.thread_values(((32, 32), (1, 32)), tile)  # thread t reads row t, value by value
+        >>> rows.name, rows.instructions
+        ('ld.b32 (32,32):(1,32)', 32)
+        """
+        modes = tv if isinstance(tv, Modes) else as_modes(tv)
+        row, lanes = pattern.thread_values(modes, _layout(layout), None if op is None else SmemOp.named(op))
+        return cls(row, *lanes, f"{row.name} {modes}", layout=layout)
+
+    @classmethod
     def expression(cls, text: str, op: SmemOpName | SmemOp = "ld.b32", active: Any = None) -> Access:
         """Lane addresses from an expression of `lane`, in C or Python style (see expression.py).
 
@@ -210,11 +228,7 @@ class Access(Value):
         >>> Access.columns((64, 64), 16).on(Layout((64, 64), 16, swizzle="128B")).lane_address[0, :4]
         array([  0, 144, 288, 432])
         """
-        if not isinstance(layout, Layout):
-            raise broken(
-                "layout", "layout", f"a {type(layout).__name__}", "a pattern is placed on a Layout",
-                "Use Layout((rows, columns), element_bits, swizzle=...).",
-            )  # fmt: skip
+        _layout(layout)
         if self.layout is not None:
             raise broken(
                 "placed-twice", "access", f"{self.name} is already placed", "a pattern is placed once, from the plain tile",
@@ -273,10 +287,11 @@ _PATTERNS = (
 def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDArray[np.int64]:
     """Physical addresses of offsets in the plain tile; a RuleError where the layout has no such place.
 
-    A lane's bytes must stay together: inside one row of an atom, and inside what the swizzle moves whole.
+    A lane's bytes must stay together: inside what lies together in a row, and inside what the swizzle moves whole.
     """
-    rows, columns = layout.shape
-    row_bytes, atom_row_bytes = columns * layout.element_bits // 8, layout.atom[1] * layout.element_bits // 8
+    tile = layout.as_rows()
+    rows, columns = tile.shape
+    row_bytes, run_bytes = (max(1, count * layout.element_bits // 8) for count in (columns, tile.run_elements))
     row = offset // row_bytes  # np.divmod takes far longer
     byte = offset - row * row_bytes
     last = int(offset.max()) + op.access_bytes if offset.size else 0
@@ -292,9 +307,12 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
             f"the tile has {rows} rows of {row_bytes} bytes, {rows * row_bytes} in all",
             "Use the tile that the pattern was made for.",
         )  # fmt: skip
-    elif offset.size and int((byte - byte // atom_row_bytes * atom_row_bytes).max()) + op.access_bytes > atom_row_bytes:
+    elif offset.size and (
+        tile.run_elements * layout.element_bits % 8
+        or int((byte - byte // run_bytes * run_bytes).max()) + op.access_bytes > run_bytes
+    ):
         refuse(
-            "access-torn", "layout", f"{op.access_bytes} bytes a lane across rows of {atom_row_bytes} bytes",
+            "access-torn", "layout", f"{op.access_bytes} bytes a lane across rows of {run_bytes} bytes",
             "a lane's bytes lie beside each other", "Use wider atoms or a narrower access.",
         )  # fmt: skip
     if layout.swizzle.bits and whole_bytes < op.access_bytes:
@@ -305,11 +323,17 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
         )  # fmt: skip
     if problems:
         raise RuleError(problems)
-    in_bytes = Layout(
-        (rows, row_bytes), 8, atom=(layout.atom[0], atom_row_bytes), atom_order=layout.atom_order,
-        padding_bytes=layout.padding_bytes, swizzle=layout.swizzle, start=layout.start,
-    )  # fmt: skip
-    return in_bytes.address(row, byte)
+    addresses: npt.NDArray[np.int64] = tile.byte_address(row, byte)
+    return addresses
+
+
+def _layout(given: Any) -> Layout:
+    if not isinstance(given, Layout):
+        raise broken(
+            "layout", "layout", f"a {type(given).__name__}", "a pattern is placed on a Layout",
+            "Use Layout((mn, k), element_bits, swizzle=...).",
+        )  # fmt: skip
+    return given
 
 
 def _trans(transpose: Any) -> str:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tilescope.arch import ARCH
 from tilescope.errors import RuleError, Violation, broken
-from tilescope.layout import Layout
+from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.smem.op import WARP_LANES, SmemOp
 from tilescope.swizzle import CHUNK_BYTES
@@ -138,6 +138,40 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     return op, (warps.swapaxes(2, 3).reshape(-1, WARP_LANES), None)
 
 
+def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp, Offsets]:
+    """Physical addresses of (thread, value) → index of the tile, the first index of the tile fastest.
+
+    >>> op, (address, _) = thread_values(Modes((32, 8), (1, 32)), Layout((32, 8), 16), None)  # a row of 16 bytes each
+    >>> op.name, address[0, :3].tolist()
+    ('ld.b128', [0, 16, 32])
+    """
+    index = tv.offsets() if tv.size <= MAX_TILE_BYTES * 8 else np.array([-1])
+    if index.ndim != 2 or index.min() < 0 or index.max() >= layout.elements:
+        raise broken(
+            "thread-values", "tv", f"{tv}, {index.ndim} indices, offsets up to {index.max()}",
+            f"two indices, thread and value, and offsets within the {layout.elements} elements of the tile",
+            "Give the thread-value layout of this tile.",
+        )  # fmt: skip
+    coord = np.unravel_index(index, layout.shape, order="F")
+    bits = layout.element_bits
+    element = (layout.address(*coord) * 8 + (layout.bit_offsets()[coord] % 8 if bits < 8 else 0)) // bits
+    widest = _widest(element[None], bits, 128, "ld" if op is None or op.is_load else "st")
+    if op is not None and op.access_bytes > widest.access_bytes:
+        raise broken(
+            "access-torn", "op", f"{op.name} of {tv}", f"a thread's neighbouring values allow {widest.access_bytes} bytes",
+            f"Use {widest.name}.",
+        )  # fmt: skip
+    op = op or widest
+    first = element[:, :: max(1, op.access_bytes * 8 // bits)] * bits // 8
+    idle = -len(first) % WARP_LANES
+    lanes = np.concatenate([first, np.zeros((idle, first.shape[1]), np.int64)]).reshape(-1, WARP_LANES, first.shape[1])
+    active = np.broadcast_to(
+        (np.arange(lanes.shape[0] * WARP_LANES) < len(first)).reshape(-1, WARP_LANES, 1), lanes.shape
+    )
+    mask = active.swapaxes(1, 2).reshape(-1, WARP_LANES) if idle else None
+    return op, (lanes.swapaxes(1, 2).reshape(-1, WARP_LANES), mask)
+
+
 def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: str) -> SmemOp:
     """The widest access whose elements are neighbours in every thread, and that is aligned in every row."""
     for width in (128, 64, 32, 16, 8):
@@ -156,12 +190,13 @@ def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: 
 def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
     """Rows, and bytes of a row, of a plain tile (rows, columns) of elements that fits shared memory."""
     plain = Layout(tile, element_bits)
+    rows, row_bytes = plain.shape[0], plain.size_bytes // plain.shape[0]
     if plain.size_bytes > MAX_TILE_BYTES:
         raise broken(
-            "tile-size", "tile", f"{plain.shape[0]} rows of {plain.pitch_bytes} bytes, {plain.size_bytes} in all",
+            "tile-size", "tile", f"{rows} rows of {row_bytes} bytes, {plain.size_bytes} in all",
             f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory", "Use a smaller tile.",
         )  # fmt: skip
-    return plain.shape[0], plain.pitch_bytes
+    return rows, row_bytes
 
 
 def _warps(offset: npt.NDArray[np.int64]) -> Offsets:

@@ -48,7 +48,8 @@ class FoundLayout(Value):
     @property
     def extra_bytes(self) -> int:
         """Shared memory that the padding takes."""
-        return self.layout.shape[0] * self.layout.padding_bytes
+        tile = self.layout.as_rows().tiling
+        return tile.shape[0] * tile.padding_bytes
 
     @property
     def label(self) -> str:
@@ -61,7 +62,7 @@ class FoundLayout(Value):
             return "plain rows"
         if self.family == "padding":
             return f"pad rows by {self.layout.padding_bytes} bytes"
-        across = self.layout.atom_grid[1]
+        across = self.layout.as_rows().tiling.grid[1]
         return f"swizzle {self.layout.swizzle.name}" + (f" in {across} columns of atoms" if across > 1 else "")
 
 
@@ -125,7 +126,7 @@ def find_layouts(
     """
     patterns = access_list(accesses)
     plain = Layout(tile, element_bits)
-    tile_bytes(tile, element_bits)
+    rows, row_bytes = tile_bytes(tile, element_bits)
     if not isinstance(max_padding_bytes, int) or not 0 <= max_padding_bytes <= _MOST_PADDING_BYTES:
         raise broken(
             "padding", "max_padding_bytes", printed(max_padding_bytes), f"an integer from 0 to {_MOST_PADDING_BYTES}",
@@ -133,14 +134,15 @@ def find_layouts(
         )  # fmt: skip
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
-    candidates = _candidates(plain, max(access.op.access_bytes for access in patterns), max_padding_bytes)
+    widest_bytes = max(access.op.access_bytes for access in patterns)
+    candidates = _candidates(plain, row_bytes, widest_bytes, max_padding_bytes)
     ideal = []
     counts = {family: np.zeros((len(layouts), len(patterns)), np.int64) for family, layouts in candidates.items()}
     for number, access in enumerate(patterns):
         address, mask = access.flat()
         ideal.append(int(count_ideal(access.op, address, mask).sum()))
         for family, layouts in candidates.items():
-            counts[family][:, number] = _family_counts(family, access.op, address, mask, layouts)
+            counts[family][:, number] = _family_counts(family, access.op, address, mask, layouts, row_bytes)
     everything = [
         FoundLayout(family, layout, tuple(map(int, each)), int(each.sum()) - sum(ideal))
         for family, layouts in candidates.items()
@@ -148,7 +150,7 @@ def find_layouts(
     ]
     least = min(found.excess for found in everything)
     return LayoutSearch(
-        tile=plain.shape,
+        tile=(rows, plain.shape[1]),
         element_bits=element_bits,
         max_padding_bytes=max_padding_bytes,
         patterns=tuple(access.name for access in patterns),
@@ -158,10 +160,11 @@ def find_layouts(
     )
 
 
-def _candidates(plain: Layout, widest_bytes: int, max_padding_bytes: int) -> dict[Family, list[Layout]]:
+def _candidates(plain: Layout, row_bytes: int, widest_bytes: int, max_padding_bytes: int) -> dict[Family, list[Layout]]:
     """Every layout to try that keeps accesses of `widest_bytes` whole."""
-    tile, bits = plain.shape, plain.element_bits
-    modes = [mode for mode in SWIZZLE.values() if _fits(plain, mode, widest_bytes)]
+    (rows, columns), bits = plain.shape, plain.element_bits
+    tile = rows, columns
+    modes = [mode for mode in SWIZZLE.values() if _fits(plain, row_bytes, mode, widest_bytes)]
     modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA has it; widest first
     hardware = [Layout(tile, bits, atom=(tile[0], (mode.span_bytes or 0) * 8 // bits), swizzle=mode) for mode in modes]
     known = {_triple(layout.swizzle) for layout in hardware if layout.atom == tile}
@@ -173,16 +176,16 @@ def _candidates(plain: Layout, widest_bytes: int, max_padding_bytes: int) -> dic
         "padding": [
             Layout(tile, bits, padding_bytes=padding)
             for padding in range(1, max_padding_bytes + 1)
-            if (plain.pitch_bytes + padding) % widest_bytes == 0 and padding * 8 % bits == 0
+            if (row_bytes + padding) % widest_bytes == 0 and padding * 8 % bits == 0
         ],
     }
 
 
-def _fits(plain: Layout, mode: Swizzle, widest_bytes: int) -> bool:
+def _fits(plain: Layout, row_bytes: int, mode: Swizzle, widest_bytes: int) -> bool:
     """Whether the tile is cut into columns of the mode's span, and the mode leaves an access whole."""
     return (
         mode.span_bytes is not None
-        and plain.pitch_bytes % mode.span_bytes == 0
+        and row_bytes % mode.span_bytes == 0
         and mode.span_bytes * 8 % plain.element_bits == 0
         and plain.size_bytes % mode.block_bytes == 0
         and widest_bytes <= (mode.flip_bytes or mode.atom_bytes)
@@ -204,24 +207,24 @@ def _triple(swizzle: Swizzle) -> tuple[int, int, int, int]:
 
 
 def _family_counts(
-    family: Family, op: SmemOp, address: Addresses, mask: Mask | None, layouts: list[Layout]
+    family: Family, op: SmemOp, address: Addresses, mask: Mask | None, layouts: list[Layout], row_bytes: int
 ) -> Addresses:
     """Wavefronts of all the pattern's instructions together, on each layout."""
-    index, weight = _kinds(family, address, mask, layouts)
+    index, weight = _kinds(family, address, mask, row_bytes) if layouts else (np.arange(0), np.arange(0))
     kinds = address[index]
     batch = max(1, _BATCH_ACCESSES // max(1, len(kinds)))
     totals = [np.zeros(0, np.int64)]
     for first in range(0, len(layouts), batch):
         here = layouts[first : first + batch]
-        physical = np.concatenate([_moved(family, op, kinds, layout) for layout in here])
+        physical = np.concatenate([_moved(family, op, kinds, layout, row_bytes) for layout in here])
         counts = count_wavefronts(op, physical, None if mask is None else np.tile(mask[index], (len(here), 1)))
         totals.append(counts.reshape(len(here), len(kinds)) @ weight)
     return np.concatenate(totals)
 
 
-def _kinds(family: Family, address: Addresses, mask: Mask | None, layouts: list[Layout]) -> tuple[Addresses, Addresses]:
+def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int) -> tuple[Addresses, Addresses]:
     """One instruction of each kind that the family's layouts tell apart, and how often the kind occurs."""
-    if family in ("plain", "hardware") or not layouts:
+    if family in ("plain", "hardware"):
         return np.arange(len(address)), np.ones(len(address), np.int64)
     used = np.ones(address.shape, np.bool_) if mask is None else mask
     first = used.argmax(axis=1)[:, None]
@@ -229,7 +232,7 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, layouts: list[
         key = np.where(used, address ^ np.take_along_axis(address, first, axis=1), _UNUSED)
     else:
         parts = []
-        for place in np.divmod(address, layouts[0].pitch_bytes - layouts[0].padding_bytes):  # row, byte in it
+        for place in np.divmod(address, row_bytes):  # row, byte in it
             start = np.take_along_axis(place, first, axis=1)
             parts += [np.where(used, place - start, _UNUSED), start % BANK_BYTES]  # moved by whole words for any pitch
         key = np.concatenate(parts, axis=1)
@@ -239,11 +242,10 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, layouts: list[
     return np.array([each[0] for each in occurrences.values()]), np.array([len(each) for each in occurrences.values()])
 
 
-def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout) -> Addresses:
+def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:
     """The offsets placed on one of the family's layouts; swizzled or padded plain tiles need no more than this."""
     if family == "xor":
         return layout.swizzle.apply(offset).astype(np.int64, copy=False)
     if family == "padding":
-        row_bytes = layout.pitch_bytes - layout.padding_bytes
-        return offset + offset // row_bytes * layout.padding_bytes
+        return offset + offset // row_bytes * (layout.padding_bytes or 0)
     return placed(op, offset, layout)

@@ -99,7 +99,8 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
 
 
 def _cost(access: Access, layout: Layout | None) -> AccessCost:
-    here = access if layout is None else access.on(layout)
+    placed = isinstance(layout, Layout) and access.layout is not None and access.layout == layout
+    here = access if layout is None or placed else access.on(layout)
     address, mask = here.flat()
     counts = count_wavefronts(here.op, address, mask)
     worst = None

@@ -28,9 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis, architectures_with
-from tilescope.errors import RuleError, broken, printed, shortened, unknown_name
+from tilescope.errors import RuleError, argument_range, argument_type, printed, shortened, unknown_name
+from tilescope.reading import integer, integer_array, plain_int
+from tilescope.rule import rule
 from tilescope.swizzle.permutation import permuted
-from tilescope.value import Row, integer_array, plain_int
+from tilescope.value import Row
 
 SwizzleName = Literal[
     "none", "32B", "64B", "96B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"
@@ -41,6 +43,36 @@ CHUNKS_PER_LINE = SMEM_LINE_BYTES // CHUNK_BYTES
 _ADDRESS_BITS = 32  # widest XOR swizzle worth describing
 
 Addresses = npt.NDArray[np.integer[Any]]
+
+XOR_SWIZZLE = rule(
+    "xor-swizzle",
+    "An XOR swizzle has bits and a base of at least 0 within a 32-bit address, and a shift of at least its bits.",
+    source="CuTe, Swizzle<bits, base, shift>",
+    passing="ts.Swizzle.xor(3, 4, 3)",
+    failing="ts.Swizzle.xor(3, 4, 2)",
+)
+PTX_SWIZZLE_PAIR = rule(
+    "ptx-swizzle-pair",
+    "PTX takes a swizzle atomicity only with the swizzle modes of its table of valid combinations.",
+    source='PTX ISA, "Swizzling Modes"',
+    passing='ts.Swizzle.from_ptx("128B", "32B")',
+    failing='ts.Swizzle.from_ptx("64B", "32B")',
+)
+SWIZZLE_CHUNKS = rule(
+    "swizzle-chunks",
+    "A table of chunks exists for swizzles that move 16-byte chunks within their 128-byte line.",
+    source="the definition of a chunk",
+    passing="ts.Swizzle.xor(3, 4, 3).pattern()",
+    failing="ts.Swizzle.xor(5, 2, 5).pattern()",
+)
+SMEM_ALIGNMENT = rule(
+    "smem-alignment",
+    "A tile that TMA writes starts at a shared address that is a multiple of 128 bytes, swizzled or not.",
+    source="measured on an H200",
+    basis="measured",
+    passing='ts.Swizzle.named("128B").chunk_in_row(1, 0, address=0x480)',
+    failing='ts.Swizzle.named("128B").chunk_in_row(1, 0, address=0x440)',
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +124,8 @@ class Swizzle(Row):
             raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
         triple = re.fullmatch(r"\s*(\d{1,4})\s*,\s*(\d{1,4})\s*,\s*(-?\d{1,4})\s*[)>]?\s*", name[bracket.end() :])
         if triple is None:
-            raise broken(
-                "xor-swizzle", "swizzle", f"swizzle {shortened(name, 40)}", "three integers: bits, base, shift",
+            raise XOR_SWIZZLE.error(
+                "swizzle", f"swizzle {shortened(name, 40)}", "three integers: bits, base, shift",
                 "Write such as xor:3,4,3.",
             )  # fmt: skip
         return cls.xor(*map(int, triple.groups()))
@@ -106,24 +138,19 @@ class Swizzle(Row):
         >>> transpose.apply(1 * 128 + 0 * 4)
         132
         """
-        numbers = [number for number in map(plain_int, (bits, base, shift)) if number is not None]
-        if len(numbers) < 3:
-            raise broken(
-                "xor-swizzle", "bits, base, shift", shortened(f"({printed(bits)}, {printed(base)}, {printed(shift)})"), "three integers",
-                "Give bits, base and shift as integers.",
-            )  # fmt: skip
-        bits, base, shift = numbers
+        bits, base, shift = integer("bits", bits), integer("base", base), integer("shift", shift)
         top = base + abs(shift) + bits - 1
         if bits < 0 or base < 0 or top >= _ADDRESS_BITS:
-            raise broken(
-                "xor-swizzle", "bits, base, shift",
+            raise XOR_SWIZZLE.error(
+                "bits, base, shift",
                 f"xor:{printed(bits)},{printed(base)},{printed(shift)} uses address bits {printed(base)} to {printed(top)}",
                 f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
                 "Choose bits >= 0, base >= 0 and a shift that stays among them.",
             )  # fmt: skip
         if abs(shift) < bits:
-            raise broken(
-                "xor-swizzle", "shift", f"shift = {shift} with bits = {bits}",
+            raise XOR_SWIZZLE.error(
+                "shift",
+                f"shift = {shift} with bits = {bits}",
                 "the changed bits must not overlap the bits that change them, or the map is not its own inverse",
                 f"Use a shift of at least {bits} or at most {-bits}.",
             )  # fmt: skip
@@ -149,8 +176,9 @@ class Swizzle(Row):
             + next((f" with {name}" for name, code in _PTX_ATOMICITY.items() if code == row.ptx_atomicity), " alone")
             for row in SWIZZLE.values()
         )
-        raise broken(
-            "ptx-swizzle-pair", "mode, atomicity", f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
+        raise PTX_SWIZZLE_PAIR.error(
+            "mode, atomicity",
+            f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
             f"PTX's table of valid combinations has {valid}",
             "Use one of these pairs: only the 128B mode has a choice of atoms.",
         )  # fmt: skip
@@ -270,7 +298,7 @@ class Swizzle(Row):
         2
         """
         self._require_whole_chunks()
-        line, chunk = _counted("line", line), _counted("chunk", chunk, CHUNKS_PER_LINE)
+        line, chunk = integer("line", line, least=0), integer("chunk", chunk, 0, CHUNKS_PER_LINE - 1)
         return self.apply(line * SMEM_LINE_BYTES + chunk * CHUNK_BYTES) % SMEM_LINE_BYTES // CHUNK_BYTES
 
     def chunk_in_row(self, row: int, chunk: int, address: int = 0) -> int:
@@ -289,11 +317,11 @@ class Swizzle(Row):
         """
         self._require_whole_chunks()
         span_bytes = self.span_bytes or SMEM_LINE_BYTES
-        row, chunk = _counted("row", row), _counted("chunk", chunk, span_bytes // CHUNK_BYTES)
-        start = _checked_address(address)
+        row, chunk = integer("row", row, least=0), integer("chunk", chunk, 0, span_bytes // CHUNK_BYTES - 1)
+        start = integer("address", address, least=0)
         if start % SMEM_LINE_BYTES:
-            raise broken(
-                "smem-alignment", "address", f"a box at {start:#x}", "TMA writes boxes at multiples of 128 bytes",
+            raise SMEM_ALIGNMENT.error(
+                "address", f"a box at {start:#x}", "TMA writes boxes at multiples of 128 bytes",
                 f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.",
             )  # fmt: skip
         start += row * span_bytes
@@ -315,7 +343,7 @@ class Swizzle(Row):
         >>> Swizzle.named("128B").base_offset(0x480)
         1
         """
-        return _checked_address(address) // SMEM_LINE_BYTES % self.period_lines
+        return integer("address", address, least=0) // SMEM_LINE_BYTES % self.period_lines
 
     def swizzle(self, data: Any, address: int = 0, *, out: Any = None, threads: int = 1) -> Any:
         r"""Logical bytes as they lie in shared memory from `address` on.
@@ -345,8 +373,8 @@ class Swizzle(Row):
 
     def _require_whole_chunks(self) -> None:
         if self.bits and (self.base < 4 or self.block_bytes > SMEM_LINE_BYTES):
-            raise broken(
-                "swizzle-chunks", "swizzle",
+            raise SWIZZLE_CHUNKS.error(
+                "swizzle",
                 f"{self.name} moves pieces of {self.atom_bytes} bytes within blocks of {self.block_bytes}",
                 "chunk tables show 16-byte chunks that stay within their 128-byte line",
                 "Use apply() on byte addresses.",
@@ -364,27 +392,10 @@ def _ptx_code(codes: dict[str, int], given: object) -> int:
     return -1 if code is None else code
 
 
-def _counted(what: str, given: object, count: int | None = None) -> int:
-    """A number of a line, row or chunk: 0 or more, and below `count`."""
-    number = plain_int(given)
-    if number is None or number < 0 or (count is not None and number >= count):
-        limit = "an integer of at least 0" if count is None else f"an integer from 0 to {count - 1}"
-        raise broken(what, what, f"{what} {printed(given)}", limit, f"Count {what}s from 0.")
-    return number
-
-
-def _checked_address(given: object) -> int:
-    address = plain_int(given)
-    if address is None or address < 0:
-        raise _not_an_address(given)
-    return address
-
-
-def _not_an_address(found: object) -> RuleError:
-    shown = printed(found) if isinstance(found, int | float | str | None) else f"a {type(found).__name__}"
-    return broken(
-        "address", "address", shown, "an integer of at least 0, or an integer array of such", "Give a byte address."
-    )
+def _not_an_address(given: object) -> RuleError:
+    if plain_int(given) is not None:
+        return RuleError([argument_range("address", given, "at least 0", "Give a byte address.")])
+    return RuleError([argument_type("address", given, "an integer, or an array of integers, of at least 0")])
 
 
 _PTX_MODE = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}

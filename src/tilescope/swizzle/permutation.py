@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.value import plain_int, read_only
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div
+from tilescope.reading import attempted, integer
+from tilescope.rule import rule
+from tilescope.value import read_only
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +44,23 @@ _PIECES: dict[int, type[np.generic]] = {
 _SHORTEST_GROUP_BYTES = 1 << 10  # a row of np.take that is worth its call
 _LONGEST_GROUP_BYTES = 1 << 16  # a longer order does not stay in the cache beside the data
 _SHARE_BYTES = 1 << 20  # what is worth a thread of its own
+
+
+OUT_ARRAY = rule(
+    "out-array",
+    "An array for a result has the result's size, is C-contiguous and can be written.",
+    source="the bytes of the result",
+    passing='ts.Swizzle.named("128B").swizzle(bytes(1024), out=np.empty(1024, "u1"))',
+    failing='ts.Swizzle.named("128B").swizzle(bytes(1024), out=np.empty(512, "u1"))',
+)
+SWIZZLE_CLOSURE = rule(
+    "swizzle-closure",
+    "A buffer is swizzled in place only where the swizzle sends none of its bytes outside it.",
+    source="the blocks that each mode permutes within themselves",
+    basis="measured",
+    passing='ts.Swizzle.named("128B").swizzle(bytes(128))',
+    failing='ts.Swizzle.named("128B").swizzle(bytes(120))',
+)
 
 
 class AddressMap(Hashable, Protocol):
@@ -74,17 +93,11 @@ def permuted(address_map: AddressMap, data: Any, address: Any, *, out: Any, thre
     """
     source = _contiguous(data)
     problems = [] if out is None else _out_problems(out, source.nbytes)
-    workers = plain_int(threads)
-    if workers is None or workers < 1:
-        given = printed(threads)
-        problems.append(Violation("threads", "error", "threads", given, "an integer of at least 1", "Use threads=1."))
-    start = plain_int(address)
-    if start is None or start < 0:
-        given = printed(address)
-        problems.append(Violation("address", "error", "address", given, "an integer of at least 0", "Use address=0."))
-    else:
+    workers = attempted(problems, 1, integer, "threads", threads, 1)
+    start = attempted(problems, None, integer, "address", address, 0)
+    if start is not None:
         problems += _closure_problems(address_map, start, source.nbytes)
-    if problems or start is None or workers is None:
+    if problems or start is None:
         raise RuleError(problems)
     target = np.empty_like(source) if out is None else out
     if source.nbytes:
@@ -98,12 +111,10 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
         return np.frombuffer(bytes(data) if isinstance(data, memoryview) else data, np.uint8)
     try:
         array = np.asarray(data, order="C")
-    except Exception:  # noqa: BLE001  ragged lists, whatever else is no array, and objects that raise what they like
+    except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
         array = np.asarray(None)
     if array.dtype.hasobject or array.dtype.kind == "U":
-        raise broken(
-            "buffer", "data", f"a {type(data).__name__}", "bytes, or an array of numbers", "Give bytes or an array."
-        )
+        raise RuleError([argument_type("data", data, "bytes, or an array of numbers")])
     return array
 
 
@@ -122,7 +133,7 @@ def _out_problems(out: Any, length_bytes: int) -> list[Violation]:
     if problem is None:
         return []
     limit = f"a writeable C-contiguous array of {length_bytes} bytes"
-    return [Violation("out-array", "error", "out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
+    return [OUT_ARRAY.violation("out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
 
 
 def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) -> list[Violation]:
@@ -134,16 +145,17 @@ def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) 
     leaving = _first_leaving(address_map, address, end)
     if leaving is not None:
         found += f": logical byte {leaving:#x} would leave to {address_map.apply(leaving):#x}"
-    start, stop = address // block * block, -(-end // block) * block
+    start, stop = address // block * block, ceil_div(end, block) * block
     limit = f"swizzle {address_map.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
-    return [Violation("swizzle-closure", "error", "data", found, limit, fix)]
+    values = {"address": address, "bytes": length_bytes, "block_bytes": block}
+    return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, values=values)]
 
 
 def _first_leaving(address_map: AddressMap, address: int, end: int) -> int | None:
     """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
     block = address_map.block_bytes
-    head_end = min(end, -(-address // block) * block)
+    head_end = min(end, ceil_div(address, block) * block)
     tail_start = max(head_end, end // block * block)
     far = address // address_map.repeat_bytes * address_map.repeat_bytes  # the same there; numpy counts to 2^63
     for low, high in ((address - far, head_end - far), (tail_start - far, end - far)):
@@ -176,7 +188,7 @@ def _permute(
             begin = -flat_target.ctypes.data % streaming.LINE_BYTES
     end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
     copy.gather(0, begin)
-    _in_shares(work, begin, end, unit_bytes, threads)
+    in_shares(work, begin, end, unit_bytes, threads)
     copy.gather(end, len(flat))
 
 
@@ -237,15 +249,20 @@ def _group_order(address_map: AddressMap, address: int, group_bytes: int) -> np.
     return read_only(_offsets(address_map, address, group_bytes) // address_map.piece_bytes)
 
 
-def _in_shares(work: Callable[[int, int], object], begin: int, end: int, unit_bytes: int, threads: int) -> None:
-    """Run `work` on [begin, end), cut into one share of whole units for each thread that is worth starting."""
-    units = (end - begin) // unit_bytes
-    shares = min(threads, (end - begin) // _SHARE_BYTES, units)
+def in_shares(
+    work: Callable[[int, int], object], begin: int, end: int, unit: int, threads: int, unit_bytes: int | None = None
+) -> None:
+    """Run `work` on [begin, end), cut into one share of whole units for each thread that is worth starting.
+
+    A unit moves as many bytes as it is long, or `unit_bytes`.
+    """
+    units = (end - begin) // unit
+    shares = min(threads, units * (unit_bytes or unit) // _SHARE_BYTES, units)
     if shares < 2:
         if units:
             work(begin, end)
         return
-    edges = [begin + units * share // shares * unit_bytes for share in range(shares + 1)]
+    edges = [begin + units * share // shares * unit for share in range(shares + 1)]
     others = [_pool(shares - 1).submit(work, low, high) for low, high in itertools.pairwise(edges[:-1])]
     work(edges[-2], edges[-1])  # the caller's own share, while the others run
     for done in others:

@@ -7,40 +7,123 @@ arguments ── readers ──▶ fields ── rules ──▶ a map, with its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from inspect import signature
-from typing import Any, ClassVar, Self
+from inspect import Signature, signature
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self
 
-from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
-from tilescope.tensor_map import reading
+from tilescope.arch import Arch
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
+from tilescope.reading import integer, integers, known_name
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import encoded
 from tilescope.tensor_map.geometry import Geometry
+from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.replacement import replacement_fields
-from tilescope.tensor_map.rule import RULES
 from tilescope.tensor_map.rules import MAP_CHECKS
+from tilescope.tensor_map.rules.samples import CUDA_H, MATRIX
+from tilescope.tensor_map.rules.tensor import rank_check
 from tilescope.value import Row
 
-COMMON_READERS: dict[str, reading.Reader] = {
-    "data_type": reading.tma_type,
-    "dims": reading.integers,
-    "strides_bytes": reading.integers,
-    "element_strides": reading.optional_integers,
-    "interleave": reading.interleave,
-    "swizzle": reading.hardware_swizzle,
-    "l2_promotion": reading.l2_promotion,
-    "oob_fill": reading.oob_fill,
-    "address": reading.integer,
-    "arch": reading.arch,
+Arguments = ParamSpec("Arguments")  # of a constructor
+Reader = Callable[[str, Any], Any]
+WIDE_MODES = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
+
+argument_length = map_rule(
+    "argument-length",
+    "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
+    source=CUDA_H,
+    passing=MATRIX | {"strides_bytes": (8192,)},
+    failing=MATRIX | {"strides_bytes": (2, 8192)},
+)
+
+
+def _tma_type(_: str, given: Any) -> DataType:
+    """The driver's type as which TMA moves the given one."""
+    return DataType.named(given).tma
+
+
+def _hardware_swizzle(argument: str, given: Any) -> Swizzle:
+    """A swizzle that TMA knows: one of the table, no software swizzle."""
+    row = Swizzle.named(given)
+    if row.feature is None:
+        raise RuleError([unknown_name("swizzle of TMA", argument, row.name, SWIZZLE)])
+    return row
+
+
+def _row(table: type[Row]) -> Reader:
+    return lambda _, given: table.named(given)
+
+
+_COMMON_READERS: dict[str, Reader] = {
+    "data_type": _tma_type,
+    "dims": integers,
+    "strides_bytes": integers,
+    "element_strides": lambda argument, given: None if given is None else integers(argument, given),
+    "interleave": _row(Interleave),
+    "swizzle": _hardware_swizzle,
+    "l2_promotion": _row(L2Promotion),
+    "oob_fill": _row(OobFill),
+    "address": integer,
+    "arch": _row(Arch),
 }
+_OTHER_READERS: dict[str, Reader] = {
+    "box": integers,
+    "lower_corner": integers,
+    "upper_corner": integers,
+    "lower_width": integer,
+    "upper_width": integer,
+    "channels_per_pixel": integer,
+    "pixels_per_column": integer,
+    "mode": lambda argument, given: known_name(argument, given, WIDE_MODES, "im2col-wide mode"),
+}
+# How many entries a sequence has less than the tensor has dimensions, and which it leaves out.
+_LENGTHS: dict[str, dict[str, int]] = {
+    "tiled": {"strides_bytes": 1, "box": 0, "element_strides": 0},
+    "im2col": {"strides_bytes": 1, "element_strides": 0, "lower_corner": 2, "upper_corner": 2},
+    "wide": {"strides_bytes": 1, "element_strides": 0},
+}
+_ENTRIES = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")
+
+
+def readers_of(*others: str) -> dict[str, Reader]:
+    """The readers of all arguments of a map: the common ones, and these."""
+    return _COMMON_READERS | {name: _OTHER_READERS[name] for name in others}
+
+
+def check_of(
+    construct: Callable[Concatenate[Any, Arguments], None],
+) -> classmethod[AnyMap, Arguments, tuple[Violation, ...]]:
+    """The class method `check`, which takes the arguments of a constructor."""
+
+    def check(cls: type[AnyMap], /, *given: Arguments.args, **named: Arguments.kwargs) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
+        ['address-alignment', 'box-range', 'store-overrun']
+        """
+        checked = object.__new__(cls)
+        try:
+            construct(checked, *given, **named)
+        except TensorMapError as error:
+            return error.violations
+        return checked.findings
+
+    own, *arguments = signature(construct).parameters.values()
+    check.__signature__ = Signature(  # type: ignore[attr-defined]
+        [own.replace(name="cls"), *arguments], return_annotation="tuple[Violation, ...]"
+    )
+    return classmethod(check)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
 class AnyMap(Geometry):
     """A sound tensor map of whatever kind; `findings` are the warnings and notes of the rules."""
 
-    readers: ClassVar[Mapping[str, reading.Reader]]  # of every constructor argument
-    lengths: ClassVar[Mapping[str, int]]  # how many entries less than dims a sequence has
+    readers: ClassVar[Mapping[str, Reader]]  # of every constructor argument
 
     def _construct(self, given: Mapping[str, Any]) -> None:
         """Read the arguments into this map; raise when an error is among what the rules find."""
@@ -49,10 +132,6 @@ class AnyMap(Geometry):
             if each.severity == "error":
                 raise TensorMapError(violations)
         object.__setattr__(self, "findings", violations)
-
-    @classmethod
-    def _checked(cls, given: Mapping[str, Any]) -> tuple[Violation, ...]:
-        return _filled(object.__new__(cls), given)
 
     def __repr__(self) -> str:
         """The constructor call that makes this map, defaults left out."""
@@ -112,18 +191,33 @@ def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ..
         rank = len(tensor_map.dims)
         if given["element_strides"] is None:
             place(tensor_map, "element_strides", (1,) * rank)
-        for name, fewer in tensor_map.lengths.items():
+        lengths = _LENGTHS[tensor_map.subject]
+        for name, fewer in lengths.items():
             if name not in unreadable and len(getattr(tensor_map, name)) != max(0, rank - fewer):
-                violations.append(reading.wrong_length(name, len(getattr(tensor_map, name)), rank, fewer))
+                violations.append(_wrong_length(name, len(getattr(tensor_map, name)), rank, fewer))
                 unreadable.add(name)
         if rank == 0:  # no rule but one can speak of a tensor without dimensions
-            violations.extend(RULES["rank"].broken_by(tensor_map))
-            unreadable.update(tensor_map.lengths, ["dims"])
+            violations.extend(rank_check.violations(tensor_map))
+            unreadable.update(lengths, ["dims"])
     elif given["element_strides"] is None:
         unreadable.add("element_strides")
-    for each, check in MAP_CHECKS[tensor_map.subject]:
-        if not unreadable or unreadable.isdisjoint(each.reads):
-            breaches = check(tensor_map)
+    for row, reads, run in MAP_CHECKS[tensor_map.subject]:
+        if not unreadable or unreadable.isdisjoint(reads):
+            breaches = run(tensor_map)
             if breaches:
-                violations.extend(each.violation(*breach) for breach in breaches)
+                violations.extend(row.violation(*breach) for breach in breaches)
     return tuple(violations)
+
+
+def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation:
+    wanted = max(0, rank - fewer)
+    fix = f"Give {counted(wanted, 'entry', 'entries')}, innermost first."
+    if argument == "strides_bytes" and count == rank:
+        fix = "strides_bytes leaves out dim 0: drop the first entry."
+    return argument_length.violation(
+        argument,
+        f"{counted(count, 'entry', 'entries')} for rank {rank}",
+        f"{counted(wanted, 'entry', 'entries')}: {_ENTRIES[fewer]}",
+        fix,
+        values={"entries": count, "rank": rank},
+    )

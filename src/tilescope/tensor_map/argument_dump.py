@@ -10,9 +10,12 @@
     boxDim         (64,128,1,1,1)
     …
 
+    Error: Failed to initialize the TMA descriptor 1
+
 All print the driver's numbers, innermost first; names such as CU_TENSOR_MAP_SWIZZLE_128B may stand for them. They differ
 in the strides: CUTLASS prints five, TileLang one for each dimension, and both begin with the innermost, which the driver
-is not told; Triton prints what it passes.
+is not told; Triton prints what it passes. `TMA Desc Addr` is where the map itself lies; the number behind the error is
+the driver's answer, a CUresult (Triton spells it).
 """
 
 from __future__ import annotations
@@ -20,21 +23,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.driver_answer import INVALID_VALUE, DriverAnswer
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.rule import noticed
 
 _SAMPLE = (
     "Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument\n"
     "elemType=6 rank=2 global_address=0x7f5a20000000 elemSize=2 swizzle=3 padding=0\n"
     "shape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128] elementStrides=[1, 1] fill=0\n"
 )
-argument_dump = noticed(
+argument_dump = map_rule(
     "argument-dump",
     "A dump of arguments names at least the type and the extents of the tensor.",
     source="what CUTLASS, TileLang and Triton print",
@@ -69,6 +74,10 @@ _TABLES: dict[str, dict[str, Any]] = {
     "l2_promotion": L2_PROMOTION,
     "oob_fill": OOB_FILL,
 }
+_AT = re.compile(r"TMA Desc Addr:?\s+0x([0-9a-fA-F]{1,16})\b")
+_RESULT = re.compile(
+    r"(?:Failed to initialize the TMA descriptor\s+(\d{1,4})\b|tensor map descriptor: invalid argument())"
+)
 _LISTS = ("dims", "all_strides", "strides_bytes", "box", "element_strides", "lower_corner", "upper_corner")
 _START = re.compile(r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b")
 _PAIR = re.compile(
@@ -89,9 +98,11 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     ends = [*starts[1:], len(text)]
     found: list[MapArguments] = []
     for start, end in zip(starts, ends, strict=True):
-        arguments = _arguments(_PAIR.findall(text[start:end]))
-        if arguments is not None and arguments not in found:
-            found.append(arguments)
+        given = _arguments(_PAIR.findall(text[start:end]))
+        if given is not None:
+            asked = replace(MapArguments.of(given), answer=_answer(text[start:end]))
+            if asked not in found:
+                found.append(asked)
     if not found:
         limit = "the arguments that CUTLASS, TileLang or Triton print, or JSON"
         fix = "Paste the lines with globalDim or shape, or give options such as --dims."
@@ -99,7 +110,13 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     return tuple(found)
 
 
-def _arguments(pairs: Iterable[tuple[str, str]]) -> MapArguments | None:
+def _answer(text: str) -> DriverAnswer:
+    at, result = _AT.search(text), _RESULT.search(text)
+    answered = None if result is None else int(result[1]) if result[1] else INVALID_VALUE
+    return DriverAnswer(None if at is None else int(at[1], 16), answered)
+
+
+def _arguments(pairs: Iterable[tuple[str, str]]) -> dict[str, Any] | None:
     """The arguments of one dump; the first mention of a name counts."""
     given: dict[str, Any] = {}
     is_triton = False
@@ -123,7 +140,7 @@ def _arguments(pairs: Iterable[tuple[str, str]]) -> MapArguments | None:
         given.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
     if is_triton:
         given.setdefault("l2_promotion", "128B")  # what Triton always passes, and does not print
-    return MapArguments.of(given)
+    return given
 
 
 def _row_name(table: dict[str, Any], given: int | str) -> str:

@@ -10,22 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import Any
 
+from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
+from tilescope.reading import integers
 from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.driver_answer import DRIVER_RESULT, DriverAnswer
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
-from tilescope.tensor_map.rule import noticed
+from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.rules.samples import MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 
 MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
 
-argument_missing = noticed(
+argument_missing = map_rule(
     "argument-missing",
     "Every argument that has no default is given.",
     source="cuda.h, cuTensorMapEncodeTiled",
@@ -33,7 +37,7 @@ argument_missing = noticed(
     failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
 )
 
-argument_json = noticed(
+argument_json = map_rule(
     "argument-json",
     "Arguments in JSON are one object, by name.",
     source="RFC 8259",
@@ -63,6 +67,7 @@ class MapArguments:
 
     map_class: type[AnyMap]
     given: Mapping[str, Any]
+    answer: DriverAnswer = field(default=DriverAnswer(), compare=False)  # what a dump says beside them
 
     @classmethod
     def of(cls, given: Any) -> MapArguments:
@@ -97,7 +102,11 @@ class MapArguments:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise RuleError(
-                [argument_json.violation("json", f"no JSON: {error}", "one object", "Correct it.")]
+                [
+                    argument_json.violation(
+                        "json", f"no JSON: {error}", "one object", "Give what to_dict() of a map prints."
+                    )
+                ]
             ) from None
         nested = found.get("tensor_map") if isinstance(found, dict) else None
         if not isinstance(found, dict):
@@ -105,9 +114,27 @@ class MapArguments:
             raise RuleError([argument_json.violation("json", f"a {type(found).__name__}", "one object", fix)])
         return cls.of(nested if isinstance(nested, dict) else found)
 
-    def with_given(self, others: Mapping[str, Any]) -> MapArguments:
-        """The same with some arguments replaced."""
-        return MapArguments(self.map_class, dict(self.given) | dict(others))
+    def completed(self, base: MapArguments | None = None) -> MapArguments:
+        """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.
+
+        The strides of `base` hold for as many dims as it has:
+
+        >>> base = MapArguments.of({"data_type": "bf16", "dims": (100, 8), "strides_bytes": (256,), "box": (8, 8)})
+        >>> MapArguments.of({"dims": (64, 8)}).completed(base).given["strides_bytes"]
+        (256,)
+        >>> MapArguments.of({"dims": (64, 4, 2)}).completed(base).given["strides_bytes"]
+        (128, 512)
+        """
+        given = dict(self.given)
+        if base is not None:
+            known = {"kind": base.map_class.kind} | dict(base.given)
+            if "dims" in given and len(given["dims"]) != len(known.get("dims", ())):
+                known.pop("strides_bytes", None)
+            given = known | given
+        if {"dims", "data_type"} <= given.keys() and "strides_bytes" not in given:
+            given["strides_bytes"] = _dense_strides(given)
+        kept = base is None or set(self.given) <= {"arch"}  # of other arguments the driver was not asked
+        return replace(MapArguments.of(given), answer=(base or self).answer if kept else DriverAnswer())
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""
@@ -115,14 +142,13 @@ class MapArguments:
         if wrong:
             return wrong
         found: tuple[Violation, ...] = self.map_class.check(**self.given)  # type: ignore[attr-defined]
-        return found
+        return *found, *self.answer.violations(found, self.given.get("address"))
 
     def report(self) -> MapReport:
         """What the rules say, and the map if they accept it."""
         violations = self.check()
-        if any(each.severity == "error" for each in violations):
-            return MapReport(False, violations, None)
-        return MapReport(True, violations, self.tensor_map())
+        refused = [each.rule for each in violations if each.severity == "error"]
+        return MapReport(not refused, violations, self.tensor_map() if set(refused) <= {DRIVER_RESULT.name} else None)
 
     def tensor_map(self) -> AnyMap:
         """The map, or TensorMapError with every violation."""
@@ -141,3 +167,14 @@ class MapArguments:
                 limit = f"a {self.map_class.subject} map needs {needed}"
                 wrong.append(argument_missing.violation(name, f"no {name}", limit, f"Give {name}."))
         return tuple(wrong)
+
+
+def _dense_strides(given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Strides without padding."""
+    slice_bytes = Interleave.named(given.get("interleave", "none")).slice_bytes
+    step_bits = slice_bytes * 8 if slice_bytes else DataType.named(given.get("data_type")).tma.bits
+    strides = []
+    for extent in integers("dims", given["dims"])[:-1]:
+        step_bits *= extent
+        strides.append(step_bits // 8)
+    return tuple(strides)

@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilescope.data_type import DataType
+from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, shortened
-from tilescope.tensor_map import reading
+from tilescope.reading import integers
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import rounded_up
-from tilescope.tensor_map.rule import RULES, noticed
+from tilescope.tensor_map.rules.tensor import rank_check
 
 _ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)}
-array_interface = noticed(
+array_interface = map_rule(
     "array-interface",
     "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
     source="the array protocols",
@@ -30,15 +31,7 @@ array_interface = noticed(
     passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64)}},
 )
-array_type = noticed(
-    "array-type",
-    "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
-    source="cuda.h, CUtensorMapDataType",
-    subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"array": {"shape": (128, 64), "typestr": "<c8"}},
-)
-array_strides = noticed(
+array_strides = map_rule(
     "array-strides",
     "The last axis of an array steps one element, and no axis steps backwards.",
     source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
@@ -46,7 +39,7 @@ array_strides = noticed(
     passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64), "strides": (2, 256), "typestr": "<f2"}},
 )
-array_box = noticed(
+array_box = map_rule(
     "array-box",
     "box_shape has one entry for each axis of the array, in its order.",
     source="cuda.h, cuTensorMapEncodeTiled",
@@ -77,9 +70,9 @@ def described(array: Any, box_shape: Any, address: int | None, options: Mapping[
     """Arguments of TensorMap for the array, and every reason why it cannot be described."""
     found = metadata(array)
     options = dict(options)
-    data_type = reading.tma_type("data_type", options.pop("data_type", found.data_type))
+    data_type = DataType.named(options.pop("data_type", found.data_type)).tma
     problems = _undescribable(found, data_type)
-    box = reading.integers("box_shape", box_shape)
+    box = integers("box_shape", box_shape)
     if len(box) != len(found.shape):
         which = f"{len(box)} entries for an array of {len(found.shape)} dimensions"
         fix = "Give the box in the array's own order."
@@ -211,14 +204,14 @@ def _element(dtype: Any) -> DataType:
     try:
         return DataType.named(dtype)
     except RuleError as error:
-        if error.violations[0].rule == array_type.name:
+        if error.violations[0].rule == ARRAY_TYPE.name:
             raise TensorMapError(error.violations) from None
         raise _untyped(shortened(str(dtype))) from None
 
 
 def _untyped(what: str) -> TensorMapError:
     fix = "View it as an unsigned integer of the same size, such as uint8 or uint64."
-    return TensorMapError([array_type.violation("array", f"elements of {what}", "a type that TMA can move", fix)])
+    return TensorMapError([ARRAY_TYPE.violation("array", f"elements of {what}", "a type that TMA can move", fix)])
 
 
 def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
@@ -226,11 +219,11 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
     problems = []
     if not found.shape:
         fix = "Use array.reshape(1)."
-        problems.append(RULES["rank"].violation("array", "0 dimensions", "a tiled map has 1 to 5", fix))
+        problems.append(rank_check.rule.violation("array", "0 dimensions", "a tiled map has 1 to 5", fix))
     elif len(found.shape) > 5:
         fix = "Merge contiguous axes with reshape, or index the leading ones away."
         which = f"{len(found.shape)} dimensions"
-        problems.append(RULES["rank"].violation("array", which, "a tiled map has at most 5", fix))
+        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
         which, limit = f"strides {found.strides_bytes} bytes", "strides of at least 0"
         fix = "Use np.ascontiguousarray, or flip the coordinates instead of the array."
@@ -245,9 +238,9 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
         which = f"an array of {found.data_type.name}, which numpy keeps in a byte each"
         limit = f"{data_type.name} wants its values packed together"
         fix = 'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".'
-        problems.append(array_type.violation("array", which, limit, fix))
+        problems.append(ARRAY_TYPE.violation("array", which, limit, fix))
     elif found.shape and found.shape[-1] * found.element_bytes * 8 % data_type.bits:
         which = f"rows of {found.shape[-1] * found.element_bytes} bytes"
         limit = f"whole elements of {data_type.name}, {data_type.bits} bits each"
-        problems.append(array_type.violation("array", which, limit, "Give the array's own type."))
+        problems.append(ARRAY_TYPE.violation("array", which, limit, "Give the array's own type."))
     return problems

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError
-from tilescope.tensor_map import reading
-from tilescope.tensor_map.rule import noticed
+from tilescope.reading import integer, integers
+from tilescope.tensor_map.checking import map_rule
 
 MOST_TAPS = 256  # the offsets of a rank-4 map are below 256
 _IMAGE = {"n": 1, "h": 16, "w": 16, "c": 64, "data_type": "f16", "channels_per_pixel": 64, "pixels_per_column": 64}
-extents = noticed(
+extents = map_rule(
     "convolution-extents",
     "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
     source="the arithmetic of a convolution",
@@ -80,7 +80,7 @@ def walk_of(
 
 
 def _pair(argument: str, given: Any, least: int) -> tuple[int, int]:
-    both = reading.integers(argument, given if isinstance(given, list | tuple) else (given, given))
+    both = integers(argument, given if isinstance(given, list | tuple) else (given, given))
     if len(both) != 2 or min(both) < least:
         limit = f"one or two integers of at least {least}"
         fix = "Give one number, or (height, width)."
@@ -89,7 +89,7 @@ def _pair(argument: str, given: Any, least: int) -> tuple[int, int]:
 
 
 def _positive(argument: str, given: Any, most: int | None = None) -> int:
-    number = reading.integer(argument, given)
+    number = integer(argument, given)
     if number < 1:
         fix = "Give a positive extent."
         raise TensorMapError([extents.violation(argument, f"{argument} = {number}", "at least 1", fix)])

@@ -1,6 +1,6 @@
 """Running the examples of a rule: what tilescope says to the one within the limit, and to the one beyond it.
 
-Every rule of RULES is shown by two examples that run. What an example is depends on what the rule speaks of:
+What an example is depends on what the rule speaks of; of anything but tensor maps it is an expression:
 
     a map           the arguments of the map
     instruction     a map, and the copy that uses it
@@ -14,22 +14,25 @@ Every rule of RULES is shown by two examples that run. What an example is depend
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from tilescope.errors import RuleError, Violation
+from tilescope.rule import Example, Rule
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.paste import descriptor_bytes
-from tilescope.tensor_map.rule import Rule
 from tilescope.tensor_map.rules.instruction import Copy, broken_by
 from tilescope.tensor_map.tiled import TensorMap
 
 
-def demonstrated(rule: Rule, example: Mapping[str, Any]) -> tuple[Violation, ...]:
+def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
     """Violations of `rule` that the example causes: none for its passing example, some for its failing one.
 
     >>> box_range = Rule.named("box-range")
@@ -38,12 +41,16 @@ def demonstrated(rule: Rule, example: Mapping[str, Any]) -> tuple[Violation, ...
     >>> demonstrated(box_range, box_range.failing)[0].fix
     'Use 256 and more copies.'
     """
-    run = _RUN.get(rule.subjects[0], _run_map)
+    found: Any = ()
     try:
-        found = run(dict(example))
+        if isinstance(example, str):  # of our own source, like any other code
+            found = eval(example, {"ts": import_module("tilescope"), "np": np})  # noqa: S307
+        elif example is not None:
+            found = _RUN.get(rule.subjects[0], _run_map)(dict(example))
     except RuleError as error:
         found = error.violations
-    return tuple(each for each in found if each.rule == rule.name)
+    listed = found if isinstance(found, tuple | list) else ()
+    return tuple(each for each in listed if isinstance(each, Violation) and each.rule == rule.name)
 
 
 def _run_map(example: dict[str, Any]) -> tuple[Violation, ...]:
@@ -90,9 +97,8 @@ def _run_paste(example: dict[str, Any]) -> tuple[Violation, ...]:
         "dump": dumped_arguments,
         "json": MapArguments.from_json,
     }
-    for name, text in example.items():
-        read[name](text)
-    return ()
+    found = [read[name](text) for name, text in example.items()]
+    return tuple(each for asked in found if isinstance(asked, tuple) for each in asked[0].check())
 
 
 _RUN: dict[str, Callable[[dict[str, Any]], tuple[Violation, ...]]] = {

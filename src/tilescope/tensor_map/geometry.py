@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Literal
 
 from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
+from tilescope.errors import Violation, ceil_div
 from tilescope.swizzle import Swizzle
+from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
-from tilescope.tensor_map.rule import Subject
 from tilescope.value import Value, hex_field, row_field
 
 WideMode = Literal["W", "W128"]
@@ -128,6 +128,33 @@ class Geometry(Value):
         return self.rows * self.inner_elements * self.data_type.bits // 8
 
     @property
+    def reach_bytes(self) -> int:
+        """Bytes of global memory from the tensor's first byte to behind its last."""
+        return self._row_bytes + sum(
+            max(0, (n - 1) * step) for n, step in zip(self.dims[1:], self.strides_bytes, strict=True)
+        )
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements fill their memory without gaps, and none lies on another.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> [TensorMap("u8", (16, 4), (step,), (16, 4)).is_dense for step in (0, 16, 32)]
+        [False, True, False]
+        """
+        filled = self._row_bytes
+        for step, extent in sorted(zip(self.strides_bytes, self.dims[1:], strict=True)):
+            if extent > 1 and step != filled:
+                return False
+            filled *= extent
+        return True
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of dim 0 in global memory."""
+        return self.dims[0] * (self.interleave.slice_bytes or 0) or self.dims[0] * self.data_type.bits // 8
+
+    @property
     def basis(self) -> Basis:
         """Whether what tilescope says of this map was "measured" on a card or rests on documents."""
         measured = self.arch.basis == self.swizzle.basis == "measured" and not self.data_type.is_packed
@@ -155,7 +182,7 @@ class TiledGeometry(Geometry):
     @property
     def visited_elements(self) -> tuple[int, ...]:
         """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
-        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        visited = [ceil_div(extent, stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
         if self.interleave.slice_bytes:
             visited[-2] = 1
         else:
@@ -248,4 +275,4 @@ def rounded_up(number: int, multiple: int) -> int:
     >>> rounded_up(100, 16)
     112
     """
-    return -(-number // multiple) * multiple
+    return ceil_div(number, multiple) * multiple

@@ -8,10 +8,8 @@ from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.tensor_map import reading
-from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap
+from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
 from tilescope.tensor_map.convolution import walk_of
 from tilescope.tensor_map.geometry import Im2colGeometry
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
@@ -31,18 +29,9 @@ class Im2colMap(AnyMap, Im2colGeometry):
     (1024, 1024)
     """
 
-    readers: ClassVar[Mapping[str, reading.Reader]] = COMMON_READERS | {
-        "lower_corner": reading.integers,
-        "upper_corner": reading.integers,
-        "channels_per_pixel": reading.integer,
-        "pixels_per_column": reading.integer,
-    }
-    lengths: ClassVar[Mapping[str, int]] = {
-        "strides_bytes": 1,
-        "element_strides": 0,
-        "lower_corner": 2,
-        "upper_corner": 2,
-    }
+    readers: ClassVar[Mapping[str, Reader]] = readers_of(
+        "lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column"
+    )
 
     def __init__(
         self,
@@ -64,27 +53,7 @@ class Im2colMap(AnyMap, Im2colGeometry):
     ) -> None:
         self._construct(locals())
 
-    @classmethod
-    def check(
-        cls,
-        data_type: DataType | str | Any,
-        dims: tuple[int, ...],
-        strides_bytes: tuple[int, ...],
-        *,
-        lower_corner: tuple[int, ...],
-        upper_corner: tuple[int, ...],
-        channels_per_pixel: int,
-        pixels_per_column: int,
-        element_strides: tuple[int, ...] | None = None,
-        interleave: InterleaveName | Interleave = "none",
-        swizzle: SwizzleName | Swizzle = "none",
-        l2_promotion: L2PromotionName | L2Promotion = "none",
-        oob_fill: OobFillName | OobFill = "zero",
-        address: int = 0,
-        arch: ArchName | Arch = "sm_90",
-    ) -> tuple[Violation, ...]:
-        """Every rule that these arguments break, and the advice; empty for a sound map. Never raises."""
-        return cls._checked(locals())
+    check = check_of(__init__)
 
     @classmethod
     def for_convolution(
@@ -113,7 +82,7 @@ class Im2colMap(AnyMap, Im2colGeometry):
         >>> three.tensor_map.lower_corner, three.tensor_map.upper_corner, three.offsets[2][1]
         ((-1, -1), (-1, -1), (1, 2))
         """
-        walk = walk_of((n, h, w, c), (r, s), pad, stride, dilation, reading.tma_type("data_type", data_type))
+        walk = walk_of((n, h, w, c), (r, s), pad, stride, dilation, DataType.named(data_type).tma)
         column = {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
         tensor_map = cls(**walk.arguments | {"data_type": data_type} | column | options)
         return Convolution(tensor_map, walk.offsets, walk.output_shape, walk.stride)

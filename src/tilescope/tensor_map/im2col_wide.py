@@ -14,10 +14,8 @@ from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.tensor_map import reading
-from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap
+from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
 from tilescope.tensor_map.geometry import WideGeometry, WideMode
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 
@@ -32,14 +30,9 @@ class Im2colWideMap(AnyMap, WideGeometry):
     (4096, 'documented')
     """
 
-    readers: ClassVar[Mapping[str, reading.Reader]] = COMMON_READERS | {
-        "lower_width": reading.integer,
-        "upper_width": reading.integer,
-        "channels_per_pixel": reading.integer,
-        "pixels_per_column": reading.integer,
-        "mode": reading.wide_mode,
-    }
-    lengths: ClassVar[Mapping[str, int]] = {"strides_bytes": 1, "element_strides": 0}
+    readers: ClassVar[Mapping[str, Reader]] = readers_of(
+        "lower_width", "upper_width", "channels_per_pixel", "pixels_per_column", "mode"
+    )
 
     def __init__(
         self,
@@ -62,25 +55,4 @@ class Im2colWideMap(AnyMap, WideGeometry):
     ) -> None:
         self._construct(locals())
 
-    @classmethod
-    def check(
-        cls,
-        data_type: DataType | str | Any,
-        dims: tuple[int, ...],
-        strides_bytes: tuple[int, ...],
-        *,
-        lower_width: int,
-        upper_width: int,
-        channels_per_pixel: int,
-        pixels_per_column: int,
-        mode: WideMode = "W",
-        element_strides: tuple[int, ...] | None = None,
-        interleave: InterleaveName | Interleave = "none",
-        swizzle: SwizzleName | Swizzle = "128B",
-        l2_promotion: L2PromotionName | L2Promotion = "none",
-        oob_fill: OobFillName | OobFill = "zero",
-        address: int = 0,
-        arch: ArchName | Arch = "sm_100",
-    ) -> tuple[Violation, ...]:
-        """Every rule that these arguments break, and the advice; empty for a sound map. Never raises."""
-        return cls._checked(locals())
+    check = check_of(__init__)

@@ -24,6 +24,7 @@ class Option(Row):
 
     table: ClassVar[dict[str, Self]]
     argument: ClassVar[str]
+    driver_prefix: ClassVar[str]
 
     name: str
     driver_code: int
@@ -31,10 +32,12 @@ class Option(Row):
 
     @classmethod
     def named(cls, name: object) -> Self:
-        """The row called `name`, whatever its case, or as cuda.h calls it.
+        """The row called `name`, whatever its case, or as cuda.h calls it, in full or by the last words.
 
         >>> OobFill.named("NaN").name, L2Promotion.named("CU_TENSOR_MAP_L2_PROMOTION_L2_128B").name
         ('nan', '128B')
+        >>> OobFill.named("NONE").name  # CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE fills with zeros
+        'zero'
         """
         row = cls.table.get(name) if isinstance(name, str) else name
         if isinstance(row, cls):
@@ -42,9 +45,14 @@ class Option(Row):
         if isinstance(name, str):
             given = name.strip().casefold()
             for each in cls.table.values():
-                if given in (each.name.casefold(), each.driver_name.casefold()):
+                if given in (each.name.casefold(), each.driver_name.casefold(), each.short_driver_name):
                     return each
         raise RuleError([unknown_name(cls.argument.replace("_", " "), cls.argument, name, cls.table)])
+
+    @property
+    def short_driver_name(self) -> str:
+        """The driver's name without what all names of its enumeration begin with."""
+        return self.driver_name.removeprefix(self.driver_prefix).casefold()
 
     def __str__(self) -> str:
         return self.name
@@ -55,6 +63,7 @@ class Interleave(Option):
     """How channels lie in global memory; `slice_bytes` of one pixel stand together."""
 
     argument: ClassVar[str] = "interleave"
+    driver_prefix: ClassVar[str] = "CU_TENSOR_MAP_INTERLEAVE_"
     slice_bytes: int | None = None  # None: channels are simply the innermost dimension
 
 
@@ -63,6 +72,7 @@ class L2Promotion(Option):
     """How many bytes of DRAM a miss fetches into L2."""
 
     argument: ClassVar[str] = "l2_promotion"
+    driver_prefix: ClassVar[str] = "CU_TENSOR_MAP_L2_PROMOTION_"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +80,7 @@ class OobFill(Option):
     """What a load writes for elements outside the tensor."""
 
     argument: ClassVar[str] = "oob_fill"
+    driver_prefix: ClassVar[str] = "CU_TENSOR_MAP_FLOAT_OOB_FILL_"
 
 
 # fmt: off

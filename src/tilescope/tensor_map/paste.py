@@ -17,14 +17,14 @@ import re
 from collections.abc import Iterator
 
 from tilescope.errors import RuleError
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
-from tilescope.tensor_map.rule import noticed
 
 LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with labels take a few thousand
 HEX_DIGITS = DESCRIPTOR_BYTES * 2
 
-pasted_descriptor = noticed(
+pasted_descriptor = map_rule(
     "pasted-descriptor",
     "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",

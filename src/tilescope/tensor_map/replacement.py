@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.errors import TensorMapError, unknown_name
+from tilescope.reading import attempted, integers
+from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import Geometry
-from tilescope.tensor_map.rule import noticed
 from tilescope.tensor_map.rules.samples import MATRIX, PTX_REPLACE
 
 
@@ -53,7 +54,7 @@ PUBLISHING = (
 )
 
 
-replace_field = noticed(
+replace_field = map_rule(
     "replace-field",
     "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
     "cuTensorMapReplaceAddress an address alone.",
@@ -83,8 +84,8 @@ def replacement_fields(a: Geometry, known: Iterable[str], fields: Mapping[str, A
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
         limit, fix = "tensormap.replace needs sm_90a or later", "Replace the address alone, on the host."
         problems.append(replace_field.violation("arch", f"arch = {a.arch.name}", limit, fix))
-    dims = fields.get("dims", ())
-    if isinstance(dims, list | tuple) and any(extent == 1 << 32 for extent in dims):
+    none: tuple[int, ...] = ()
+    if 1 << 32 in attempted([], none, integers, "dims", fields.get("dims", none)):
         limit, fix = "global_dim is written with 32 bits", "Use 2^32 - 1, or encode another map."
         problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix))
     if problems:

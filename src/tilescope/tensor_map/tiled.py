@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import TensorMapError, Violation
+from tilescope.errors import TensorMapError
+from tilescope.reading import integers
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.tensor_map import reading
-from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap
+from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
 from tilescope.tensor_map.array import described
 from tilescope.tensor_map.geometry import TiledGeometry
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
@@ -37,8 +37,7 @@ class TensorMap(AnyMap, TiledGeometry):
     'Use box[0] <= 64 and one box per span.'
     """
 
-    readers: ClassVar[Mapping[str, reading.Reader]] = COMMON_READERS | {"box": reading.integers}
-    lengths: ClassVar[Mapping[str, int]] = {"strides_bytes": 1, "box": 0, "element_strides": 0}
+    readers: ClassVar[Mapping[str, Reader]] = readers_of("box")
 
     def __init__(
         self,
@@ -57,28 +56,7 @@ class TensorMap(AnyMap, TiledGeometry):
     ) -> None:
         self._construct(locals())
 
-    @classmethod
-    def check(
-        cls,
-        data_type: DataType | str | Any,
-        dims: tuple[int, ...],
-        strides_bytes: tuple[int, ...],
-        box: tuple[int, ...],
-        *,
-        element_strides: tuple[int, ...] | None = None,
-        interleave: InterleaveName | Interleave = "none",
-        swizzle: SwizzleName | Swizzle = "none",
-        l2_promotion: L2PromotionName | L2Promotion = "none",
-        oob_fill: OobFillName | OobFill = "zero",
-        address: int = 0,
-        arch: ArchName | Arch = "sm_90",
-    ) -> tuple[Violation, ...]:
-        """Every rule that these arguments break, and the advice; empty for a sound map. Never raises.
-
-        >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
-        ['address-alignment', 'box-range', 'store-overrun']
-        """
-        return cls._checked(locals())
+    check = check_of(__init__)
 
     @classmethod
     def from_array(
@@ -106,4 +84,4 @@ class TensorMap(AnyMap, TiledGeometry):
         >>> TensorMap("bf16", (64, 128), (128,), (64, 8)).coords(16, 0)  # row 16, column 0
         (0, 16)
         """
-        return reading.integers("index", index)[::-1]
+        return integers("index", index)[::-1]

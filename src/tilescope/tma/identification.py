@@ -24,9 +24,8 @@ import numpy.typing as npt
 
 from tilescope.errors import broken
 from tilescope.layout import ATOM_ORDERS, Layout
+from tilescope.reading import integer, readable
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.tensor_map.reading import integer
-from tilescope.tma.buffers import readable
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
@@ -58,8 +57,8 @@ class Identification(Value):
     (True, '128B', 0, 'rows')
     """
 
-    # Of the tile, or of its transpose; starts where the pattern does. Larger where boxes are aligned or reach beyond
-    # the tile, which then is its first rows and columns.
+    # Of the tile as it was given; starts where the pattern does. Larger where boxes are aligned or reach beyond the
+    # tile, which then is its first rows and columns.
     layout: Layout
     transposed: bool
     wrong_bytes: int
@@ -85,17 +84,21 @@ class Identification(Value):
     @property
     def order(self) -> Order:
         """Rows one after another, boxes as high as the tile, or atoms: down a column of them first, or across a row."""
-        if self.layout.atom == self.layout.shape:
+        tile = self.layout.as_rows().tiling
+        if tile.atom == tile.shape:
             return "rows"
-        if self.layout.atom[0] == self.layout.shape[0]:
+        if tile.atom[0] == tile.shape[0]:
             return "boxes side by side"
         return "atoms down" if self.layout.atom_order == "column" else "atoms across"
 
     def __str__(self) -> str:
-        layout = self.layout
-        atoms = "" if self.order == "rows" else f" of {layout.atom[0]} x {layout.atom[1]} elements"
-        pitch = f" {layout.pitch_bytes} bytes apart" if self.order == "rows" else ""
-        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {self.order}{atoms}{pitch}"
+        tile = self.layout.as_rows().tiling
+        parts = f"{tile.atom[0]} x {tile.atom[1]} elements"
+        order = {
+            "rows": f"rows {tile.pitch_bytes} bytes apart", "boxes side by side": f"boxes of {parts} side by side",
+            "atoms down": f"atoms of {parts}, column after column", "atoms across": f"atoms of {parts}, row after row",
+        }[self.order]  # fmt: skip
+        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {order}"
         what += " of the transposed tile" if self.transposed else ""
         if self.first_wrong is None:
             return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")
@@ -209,7 +212,10 @@ def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> It
     rows, columns = shape
     row_bytes = columns * element_bytes
     span = swizzle.span_bytes or CHUNK_BYTES
-    options: dict[str, Any] = {"element_bits": element_bytes * 8, "swizzle": swizzle}
+    options: dict[str, Any] = {
+        "element_bits": element_bytes * 8,
+        "swizzle": swizzle,
+    }  # rows of the tile or its transpose
     paddings = {0} if swizzle.span_bytes is None or row_bytes >= span else {0, span - row_bytes}
     for padding in sorted(paddings, reverse=True):  # TMA's own pitch first
         yield Layout((rows, columns), padding_bytes=padding, **options)
@@ -241,8 +247,8 @@ def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
 def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDArray[Any]) -> int | None:
     """How many elements are not where the layout has them; None where it ends behind the dump."""
     rows, columns = wanted.shape
-    size = wanted.itemsize
-    aligned = all(each % _WORD_BYTES == 0 for each in (columns * size, layout.pitch_bytes, layout.atom[1] * size))
+    size, tile = wanted.itemsize, layout.as_rows().tiling
+    aligned = all(each % _WORD_BYTES == 0 for each in (columns * size, tile.pitch_bytes, tile.atom[1] * size))
     word_bytes = _WORD_BYTES if aligned else size
     places = _places(layout, rows, np.arange(0, columns, word_bytes // size))
     if places.min() < 0 or places.max() + word_bytes > len(dump):
@@ -272,6 +278,8 @@ def _identified(
     size = matrix.itemsize
     differ = (np.ascontiguousarray(found).view(np.uint8) != wanted.view(np.uint8)).reshape(*wanted.shape, size)
     wrong = int(differ.sum())
+    if transposed:
+        layout = _of_the_tile(layout)
     if not wrong:
         return Identification(layout, transposed, 0, None, equally_good, matrix.nbytes)
     where = np.argwhere(differ)
@@ -283,3 +291,12 @@ def _identified(
         int(dump[addresses[first]]), int(addresses[first]),
     )  # fmt: skip
     return Identification(layout, transposed, wrong, first_wrong, equally_good, matrix.nbytes)
+
+
+def _of_the_tile(layout: Layout) -> Layout:
+    """The layout of a tile whose transpose has this one."""
+    tile = layout.as_rows().tiling
+    return Layout(
+        tile.shape[::-1], tile.element_bits, atom=tile.atom[::-1], atom_order=tile.atom_order, major="MN",
+        padding_bytes=tile.padding_bytes, swizzle=layout.swizzle, start=layout.start,
+    )  # fmt: skip

@@ -13,6 +13,8 @@ has bits 6 i to 6 i + 5, counted from the lowest bit of the first byte.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,13 +33,23 @@ def dense_bytes(data_type: DataType) -> int:
     return CHUNK_BYTES * data_type.bits // data_type.smem_bits
 
 
-def packed_six_bit(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """(…, 16) bytes, of which the low 6 bits count, as (…, 12) dense bytes.
+def unpacked(dense: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """(…, n) dense bytes as (…, 8 n / bits) bytes, a value in the low bits of each.
 
-    >>> packed_six_bit(np.array([1, 0xFF, 0, 0] * 4, np.uint8)).tolist()
-    [193, 15, 0, 193, 15, 0, 193, 15, 0, 193, 15, 0]
+    >>> unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
+    [1, 2, 3, 4]
     """
-    four = (values & 0x3F).astype(np.uint32).reshape(*values.shape[:-1], 4, 4)
-    word = four[..., 0] | four[..., 1] << 6 | four[..., 2] << 12 | four[..., 3] << 18
-    dense = np.stack([word & 0xFF, word >> 8 & 0xFF, word >> 16], axis=-1).astype(np.uint8)
-    return dense.reshape(*values.shape[:-1], 12)
+    single = np.unpackbits(dense, axis=-1, bitorder="little").reshape(*dense.shape[:-1], -1, bits)
+    values: npt.NDArray[np.uint8] = np.packbits(single, axis=-1, bitorder="little")[..., 0]
+    return values
+
+
+def packed(values: npt.NDArray[Any], bits: int) -> npt.NDArray[np.uint8]:
+    """(…, m) values, of which the low bits count, as (…, m bits / 8) dense bytes: the inverse of `unpacked`.
+
+    >>> packed(np.array([1, 2, 3, 4], np.uint8), 4).tolist()
+    [33, 67]
+    """
+    single = np.unpackbits(values.view(np.uint8)[..., None], axis=-1, count=bits, bitorder="little")
+    dense: npt.NDArray[np.uint8] = np.packbits(single.reshape(*values.shape[:-1], -1), axis=-1, bitorder="little")
+    return dense

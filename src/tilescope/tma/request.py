@@ -1,22 +1,40 @@
 """Reading the arguments of a copy, and asking whether the chip would execute it.
 
 Two kinds of refusal: what is no instruction at all (a coordinate that is no 32-bit number, a store in a mode that
-only loads) is a RuleError; what the chip answers with an illegal instruction is an IllegalInstructionError.
+only loads) is a RuleError; what faults on the chip is a FaultError, with the code of the fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
+from tilescope.reading import attempted, integer, integers, is_one_of
+from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colMap, Im2colWideMap, require_legal
-from tilescope.tensor_map.reading import integer, integers
 from tilescope.tensor_map.rules.instruction import Direction
 
-Read = TypeVar("Read")
 _COORD_END = 1 << 31  # coordinates are signed 32-bit numbers
 _ADDRESS_END = 1 << 32  # and shared addresses unsigned ones
+
+COORDS_RANGE = rule(
+    "coords-range",
+    "A coordinate is a signed 32-bit number.",
+    source='PTX ISA, "cp.async.bulk.tensor": tensorCoords are of type .s32',
+    passing='ts.trace(ts.TensorMap("u8", (64,), (), (16,)), ((1 << 31) - 16,))',
+    failing='ts.trace(ts.TensorMap("u8", (64,), (), (16,)), (1 << 31,))',
+)
+_WIDE = (
+    'ts.trace(ts.Im2colWideMap("f16", (64, 32, 32, 8), (128, 4096, 131072), lower_width=0, upper_width=0, '
+    'channels_per_pixel=64, pixels_per_column=32), (0, 0, 0, 0), operation="{operation}")'
+)
+WIDE_STORE = rule(
+    "wide-store",
+    "The im2col::w modes only load.",
+    source='PTX ISA, "cp.async.bulk.tensor"',
+    passing=_WIDE.format(operation="load"),
+    failing=_WIDE.format(operation="store"),
+)
 
 
 def requested(
@@ -37,15 +55,14 @@ def requested(
     (0, 8)
     """
     if not isinstance(tensor_map, AnyMap):
-        raise broken(
-            "argument-type", "tensor_map", f"a {type(tensor_map).__name__}", "a TensorMap, Im2colMap or Im2colWideMap",
-            "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…).",
-        )  # fmt: skip
+        wanted = "a TensorMap, Im2colMap or Im2colWideMap"
+        fix = "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…)."
+        raise RuleError([argument_type("tensor_map", tensor_map, wanted, fix)])
     problems: list[Violation] = []
     none: tuple[int, ...] = ()
-    place = _read(integers, "coords", coords, none, problems)
-    address = _read(integer, "smem_address", smem_address, 0, problems)
-    taps = _read(integers, "offsets", offsets, none, problems)
+    place = attempted(problems, none, integers, "coords", coords)
+    address = attempted(problems, 0, integer, "smem_address", smem_address)
+    taps = attempted(problems, none, integers, "offsets", offsets)
     problems += _inexpressible(tensor_map, direction, place, address, reduce)
     if problems:
         raise RuleError(problems)
@@ -54,16 +71,6 @@ def requested(
     copy = Copy(tensor_map, "reduce" if reduce else direction, place, address, taps, reduce, rows4, cluster)
     require_legal(copy)
     return copy
-
-
-def _read(
-    reader: Callable[[str, Any], Read], argument: str, given: Any, otherwise: Read, problems: list[Violation]
-) -> Read:
-    try:
-        return reader(argument, given)
-    except RuleError as error:
-        problems += error.violations
-        return otherwise
 
 
 def _offset_count(tensor_map: AnyMap) -> int:
@@ -75,25 +82,17 @@ def _offset_count(tensor_map: AnyMap) -> int:
 def _inexpressible(
     tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...], smem_address: int, reduce: Any
 ) -> list[Violation]:
-    problems = []
-
-    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(Violation(rule, "error", argument, found, limit, fix))
-
-    for axis, place in enumerate(coords):
-        if not -_COORD_END <= place < _COORD_END:
-            refuse(
-                "coords-range", f"coords[{axis}]", f"coords[{axis}] = {place}", "a coordinate is a signed 32-bit number",
-                "Start the tensor nearer to the box.",
-            )  # fmt: skip
+    limit, fix = "a coordinate is a signed 32-bit number", "Start the tensor nearer to the box."
+    problems = [
+        COORDS_RANGE.violation(f"coords[{axis}]", f"coords[{axis}] = {place}", limit, fix, values={"coord": place})
+        for axis, place in enumerate(coords)
+        if not -_COORD_END <= place < _COORD_END
+    ]
     if not 0 <= smem_address < _ADDRESS_END:
-        found = f"smem_address = {smem_address}"
-        refuse("address", "smem_address", found, "0 to 2^32 - 1", "Give a shared-memory address.")
-    if reduce is not None and not (isinstance(reduce, str) and reduce in REDUCTIONS):
+        problems.append(argument_range("smem_address", smem_address, "0 to 2^32 - 1", "Give a shared-memory address."))
+    if reduce is not None and not is_one_of(reduce, REDUCTIONS):
         problems.append(unknown_name("reduction", "reduce", reduce, REDUCTIONS))
     if direction != "load" and isinstance(tensor_map, Im2colWideMap):
-        refuse(
-            "wide-store", "tensor_map", "a store through an Im2colWideMap", "the im2col::w modes only load",
-            "Store through a tiled map.",
-        )  # fmt: skip
+        found, limit = "a store through an Im2colWideMap", "the im2col::w modes only load"
+        problems.append(WIDE_STORE.violation("tensor_map", found, limit, "Store through a tiled map."))
     return problems

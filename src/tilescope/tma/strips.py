@@ -9,7 +9,6 @@ Three ways, which leave the same bytes:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,13 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
+from tilescope.reading import Bytes
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.swizzle.permutation import STREAMED_BYTES
-from tilescope.tma.buffers import Bytes
+from tilescope.swizzle.permutation import STREAMED_BYTES, in_shares
 from tilescope.tma.rounding import TF32_TYPES, delivered
 
 _BATCH_PIECES = 1 << 13  # of one np.take: its indices stay in the cache
-_SHARE_BYTES = 1 << 20  # what is worth a thread of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +44,7 @@ class Strips:
 
     def fill(self, threads: int) -> None:
         """Write all tiles, on as many threads as are worth it."""
-        work = self._work()
-        count = len(self.source_begins)
-        shares = min(threads, count, max(1, count * self.tiles * self.tile_bytes // _SHARE_BYTES))
-        if shares == 1:
-            work(0, count)
-            return
-        from concurrent.futures import ThreadPoolExecutor
-
-        edges = [count * share // shares for share in range(shares + 1)]
-        with ThreadPoolExecutor(shares) as pool:
-            for done in [pool.submit(work, low, high) for low, high in itertools.pairwise(edges)]:
-                done.result()
+        in_shares(self._work(), 0, len(self.source_begins), 1, threads, self.tiles * self.tile_bytes)
 
     def _work(self) -> Callable[[int, int], None]:
         gapless = len(self.places) * self.piece_bytes == self.tile_bytes

@@ -21,15 +21,32 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import broken, printed
+from tilescope.errors import ceil_div
+from tilescope.reading import Bytes, integer, readable, writeable
+from tilescope.rule import rule
+from tilescope.swizzle.permutation import OUT_ARRAY
 from tilescope.tensor_map import TensorMap
-from tilescope.tma.buffers import Bytes, readable, writeable
 from tilescope.tma.placement import Placement, placement
 from tilescope.tma.request import requested
 from tilescope.tma.strips import Strips
 from tilescope.tma.transfer import deliver, require_memory
 from tilescope.tma.walk import source_offset, walk
-from tilescope.value import plain_int
+
+TILES_MAP = rule(
+    "tiles-map",
+    "Tiles are cut by a tiled map, whose grid steps by the box.",
+    source="the definition of load_tiles",
+    passing='ts.load_tiles(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"))',
+    failing='ts.load_tiles(ts.Im2colMap.for_convolution(1, 8, 8, 64, 3, 3, data_type="f16", channels_per_pixel=64, '
+    'pixels_per_column=16).tensor_map, np.zeros(8192, "u1"))',
+)
+TILES_EXTENT = rule(
+    "tiles-extent",
+    "All tiles together fit into memory.",
+    source="the array that load_tiles returns",
+    passing='ts.load_tiles(ts.TensorMap("u8", (16, 4), (16,), (16, 1)), np.zeros(64, "u1"))',
+    failing='ts.load_tiles(ts.TensorMap("u8", (16, 1 << 31, 1 << 31), (0, 0), (16, 1, 1)), np.zeros(16, "u1"))',
+)
 
 
 def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: int = 1) -> Any:
@@ -48,13 +65,11 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
     ((2, 3, 8192), True)
     """
     if not isinstance(tensor_map, TensorMap):
-        raise broken(
-            "tiles-map", "tensor_map", f"a {type(tensor_map).__name__}", "a tiled map, whose grid steps by the box",
+        raise TILES_MAP.error(
+            "tensor_map", f"a {type(tensor_map).__name__}", "a tiled map, whose grid steps by the box",
             "Call load for each column of an im2col map.",
         )  # fmt: skip
-    workers = plain_int(threads)
-    if workers is None or workers < 1:
-        raise broken("threads", "threads", printed(threads), "an integer of at least 1", "Use threads=1.")
+    workers = integer("threads", threads, least=1)
     source = readable("memory", memory)
     tiling = _Tiling.of(tensor_map)
     tiling.require_memory(source)
@@ -62,8 +77,8 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
         out = tiling.zeros()
     target = writeable("out", out)
     if len(target) != prod(tiling.shape):
-        raise broken(
-            "out-array", "out", f"an array of {len(target)} bytes", f"{prod(tiling.shape)} bytes: {tiling.shape}",
+        raise OUT_ARRAY.error(
+            "out", f"an array of {len(target)} bytes", f"{prod(tiling.shape)} bytes: {tiling.shape}",
             f"Use np.empty({tiling.shape}, np.uint8).",
         )  # fmt: skip
     if tiling.strips:
@@ -93,7 +108,7 @@ class _Tiling:
             steps[-2] = 1
         else:
             reach[0] = a.box[0] - 1
-        grid = tuple(-(-extent // step) for extent, step in zip(a.dims, steps, strict=True))
+        grid = tuple(ceil_div(extent, step) for extent, step in zip(a.dims, steps, strict=True))
         whole = tuple(
             max(0, (extent - 1 - last) // step + 1) for extent, step, last in zip(a.dims, steps, reach, strict=True)
         )
@@ -118,8 +133,8 @@ class _Tiling:
         try:
             return np.zeros(self.shape, np.uint8)
         except (MemoryError, ValueError):
-            raise broken(
-                "tiles-extent", "tensor_map", f"{prod(self.grid)} tiles of {self.tile_bytes} bytes",
+            raise TILES_EXTENT.error(
+                "tensor_map", f"{prod(self.grid)} tiles of {self.tile_bytes} bytes",
                 "an array that fits in memory", "Load the tiles one by one.",
             ) from None  # fmt: skip
 

@@ -19,16 +19,25 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, broken, unknown_name
+from tilescope.errors import RuleError, argument_range
+from tilescope.reading import integer, integer_array, integers, known_name
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy, Im2colWideMap
-from tilescope.tensor_map.reading import integer, integers
 from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.placement import placement
 from tilescope.tma.request import requested
 from tilescope.tma.walk import FAR_BYTES, Walk, row_coords, source_offset, walk
-from tilescope.value import Value, hex_field, integer_array, is_one_of, read_only
+from tilescope.value import Value, hex_field, read_only
 
+TRACE_EXTENT = rule(
+    "trace-extent",
+    "The bytes of the tensor that a traced copy reads or writes lie before byte 2^62; no memory is larger.",
+    source="global addresses are below 2^57",
+    basis="measured",
+    passing='ts.trace(ts.TensorMap("u8", (16, 1 << 32), ((1 << 40) - 16,), (16, 1)), (0, 1 << 20))',
+    failing='ts.trace(ts.TensorMap("u8", (16, 1 << 32), ((1 << 40) - 16,), (16, 1)), (0, 1 << 30))',
+)
 Operation = Literal["load", "store", "gather4", "scatter4"]
 OPERATIONS: tuple[Operation, ...] = ("load", "store", "gather4", "scatter4")
 Holds = Literal["element", "overrun", "fill", "gap"]
@@ -90,8 +99,7 @@ class Trace(Value):
     source_offset: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not is_one_of(self.operation, OPERATIONS):
-            raise RuleError([unknown_name("operation", "operation", self.operation, OPERATIONS)])
+        known_name("operation", self.operation, OPERATIONS)
         copy = requested(
             self.tensor_map,
             "load" if self.operation in ("load", "gather4") else "store",
@@ -211,10 +219,9 @@ class Trace(Value):
         wanted = integers("coords", coords)
         a = self.tensor_map
         if len(wanted) != a.rank:
-            raise broken(
-                "coords-count", "coords", f"{len(wanted)} coordinates", f"{a.rank} for rank {a.rank}, innermost first",
-                f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
-            )  # fmt: skip
+            limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
+            fix = f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
+            raise RuleError([argument_range("coords", wanted, limit, fix)])
         rows = self._row_coords
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))
@@ -329,10 +336,10 @@ def _require_near(copy: Copy, found: Walk) -> None:
         return
     row = int(np.flatnonzero(found.inside & (found.starts >= FAR_BYTES))[0])
     start = source_offset(copy.tensor_map, tuple(row_coords(copy)[row].tolist()))
-    raise broken(
-        "trace-extent", "coords", f"row {row} at byte {start:#x} of the tensor",
+    raise TRACE_EXTENT.error(
+        "coords", f"row {row} at byte {start:#x} of the tensor",
         "a trace counts up to byte 2^62; a global address is below 2^57",
-        "Start the box nearer to the tensor's first byte, or check strides_bytes.",
+        "Start the box nearer to the tensor's first byte, or check strides_bytes.", values={"row": row, "byte": start},
     )  # fmt: skip
 
 

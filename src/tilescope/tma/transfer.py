@@ -16,22 +16,47 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, broken, printed, shortened
+from tilescope.errors import RuleError, printed, shortened
+from tilescope.reading import Bytes, entries, integer, integers, readable, writeable
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
-from tilescope.tensor_map.reading import integer, integers
-from tilescope.tma.buffers import Bytes, readable, require_smem, writeable
-from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed_six_bit
+from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed
 from tilescope.tma.placement import Placement, placement
 from tilescope.tma.reduction import combined, word_type
 from tilescope.tma.request import requested
 from tilescope.tma.rounding import delivered
 from tilescope.tma.walk import Walk, row_coords, source_offset, walk
-from tilescope.value import entries
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
 _MOST_CTAS = 16  # of a cluster: bits of the multicast mask
+_EXAMPLE = 'ts.load(ts.TensorMap("u8", (64,), (), (16,)), np.zeros({memory}, "u1"), (48,), smem=np.zeros({smem}, "u1"))'
+_CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"), (0,), [np.zeros(16, "u1")], cta_mask={mask})'
+
+MEMORY_EXTENT = rule(
+    "memory-extent",
+    "The array holds, from the tensor's first byte on, all that the copy touches.",
+    source="the bytes of the tensor that the copy reads or writes",
+    basis="measured",
+    passing=_EXAMPLE.format(memory=64, smem=16),
+    failing=_EXAMPLE.format(memory=63, smem=16),
+)
+SMEM_EXTENT = rule(
+    "smem-extent",
+    "The array for shared memory holds the whole box, gaps included.",
+    source="the bytes of shared memory that the copy covers",
+    basis="measured",
+    passing=_EXAMPLE.format(memory=64, smem=16),
+    failing=_EXAMPLE.format(memory=64, smem=15),
+)
+CTA_MASK = rule(
+    "cta-mask",
+    "The mask of a multicast has a bit for each block of the cluster, and at least one of them is set.",
+    source='PTX ISA, "cp.async.bulk.tensor", .multicast::cluster: ctaMask has 16 bits',
+    passing=_CAST.format(mask=1),
+    failing=_CAST.format(mask=2),
+)
 
 
 def load(
@@ -154,7 +179,7 @@ def load_multicast(
     if blocks is None or len(blocks) > _MOST_CTAS:
         which = printed(smems) if blocks is None else f"more than {_MOST_CTAS} blocks"
         limit = f"a sequence of at most {_MOST_CTAS} arrays, one for each block of the cluster"
-        raise broken("array", "smems", which, limit, "Give a list of arrays.")
+        raise RuleError([ARGUMENT_TYPE.violation("smems", which, limit, "Give a list of arrays.")])
     source = readable("memory", memory)
     found = walk(copy)
     placed = placement(tensor_map, found.rows, copy.smem_address)
@@ -169,12 +194,21 @@ def load_multicast(
     return tuple(blocks)
 
 
+def require_smem(argument: str, found: Bytes, needed_bytes: int) -> None:
+    """Refuse shared memory that is shorter than the box of a copy."""
+    if len(found) < needed_bytes:
+        raise SMEM_EXTENT.error(
+            argument, f"{len(found)} bytes", f"the box in shared memory takes {needed_bytes} bytes",
+            f"Give an array of at least {needed_bytes} bytes.", values={"bytes": len(found), "needed_bytes": needed_bytes},
+        )  # fmt: skip
+
+
 def _receivers(cta_mask: Any, block_count: int) -> list[int]:
     mask = integer("cta_mask", cta_mask)
     most = min(block_count, _MOST_CTAS)
     if not 0 < mask < 1 << most:
-        raise broken(
-            "cta-mask", "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {block_count} blocks",
+        raise CTA_MASK.error(
+            "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {block_count} blocks",
             f"one bit for each block of the cluster, at most {_MOST_CTAS}, and at least one of them set",
             f"Use bits 0 to {most - 1}." if most else "Give the blocks' shared memories in smems.",
         )  # fmt: skip
@@ -246,7 +280,7 @@ def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
     pieces, dense = _shared_pieces(tensor_map, placed, source)
     found = pieces.take(placed.places, mode="clip").view(np.uint8)
     if tensor_map.data_type.name == SIX_BIT_TYPE:
-        found = packed_six_bit(found.reshape(-1, CHUNK_BYTES))
+        found = packed(found.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
     elif dense != placed.piece_bytes:
         found = found.reshape(-1, CHUNK_BYTES)[:, :dense]
     return np.ascontiguousarray(found).reshape(-1)
@@ -311,9 +345,10 @@ def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int)
     needed = max(
         source_offset(tensor_map, tuple(each)) for each in all_coords[found.inside].tolist()
     ) + reach_bytes  # fmt: skip
-    raise RuleError([Violation(
-        "memory-extent", "error", "memory",
+    raise MEMORY_EXTENT.error(
+        "memory",
         f"byte {missing:#x} of the tensor (coordinates {coords}{behind}) in an array of {memory_bytes} bytes",
         "the array, from the tensor's first byte on, holds all that the copy touches",
         f"Give at least {needed} bytes, or move the box; elements outside the tensor need none.",
-    )])  # fmt: skip
+        values={"byte": missing, "bytes": memory_bytes, "needed_bytes": needed},
+    )  # fmt: skip

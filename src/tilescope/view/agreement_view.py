@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tilescope.bits import Inspection
+from tilescope.layout import Major
 from tilescope.mma.agreement import Agreement
-from tilescope.mma.canonical import Major
-from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
+from tilescope.mma.descriptor_word import inspect_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.view.descriptor_view import word_ruler
 from tilescope.view.drawing import Drawing
@@ -34,12 +35,12 @@ def draw_agreement(found: Agreement) -> Drawing:
     return Drawing(title, (said, _facts(found), *(rulers if wrong else rulers[:1])))
 
 
-def _word(descriptor: OperandDescriptor, major: Major, element_bits: int) -> DescriptorWord:
+def _word(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
     instruction = descriptor.form.instruction
     return inspect_descriptor(descriptor.encode(), major=major, element_bits=element_bits, instruction=instruction)
 
 
-def _differing(given: DescriptorWord, right: DescriptorWord) -> tuple[str, ...]:
+def _differing(given: Inspection, right: Inspection) -> tuple[str, ...]:
     """The fields in which the two differ and that are looked at."""
     pairs = zip(given.fields, right.fields, strict=True)
     return tuple(one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored)

@@ -94,7 +94,7 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
     headings = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     table = Table(
         tuple((each.label, *map(str, each.wavefronts), str(each.excess), _how(each)) for each in shown),
-        ("layout", *headings, "excess", "how"),
+        ("layout", *headings, "excess", "made by"),
         align="l" + "r" * (len(headings) + 1) + "l",
         title="Wavefronts of each pattern",
         notes=(f"As good, but not listed: {', '.join(more)}.",) if more else (),
@@ -215,19 +215,22 @@ def _how(found: FoundLayout) -> str:
         case "plain":
             return "as it is"
         case "hardware":
-            return "every TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
+            return "TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
         case "xor":
             return f"`{swizzle.c_expression}`"
         case "padding":
-            return f"pitch {found.layout.pitch_bytes} B, +{found.extra_bytes} B"
+            return f"pitch {found.layout.as_rows().tiling.pitch_bytes} B, +{found.extra_bytes} B"
 
 
 def _described(layout: Layout) -> str:
-    rows, columns = layout.shape
-    words = [f"{rows} x {columns} elements of {layout.element_bits} bits"]
+    words = [f"{' x '.join(map(str, layout.shape))} elements of {layout.element_bits} bits"]
+    if layout.atom is None:
+        words.append(f"strides {layout.modes or layout.bit_modes}")
+    elif layout.major == "MN":
+        words.append("MN-major")
     if layout.swizzle.bits:
         words.append(f"swizzle {layout.swizzle.name}")
-    if layout.atom != layout.shape:
+    if layout.atom is not None and layout.atom != layout.shape:
         words.append(f"atoms of {layout.atom[0]} x {layout.atom[1]}")
     if layout.padding_bytes:
         words.append(f"rows padded by {layout.padding_bytes} bytes")

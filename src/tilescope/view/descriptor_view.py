@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tilescope.bits import Inspection
 from tilescope.errors import Violation
-from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.descriptor_word import DescriptorWord, inspect_descriptor
+from tilescope.mma.descriptor_word import inspect_descriptor
+from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.instruction_word import InstructionWord, inspect_instruction_descriptor
+from tilescope.mma.instruction_word import inspect_instruction_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
-from tilescope.mma.readings import INSTRUCTION_BITS, WordReadings
+from tilescope.mma.readings import WordReadings
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
+from tilescope.view.tensor_map_view import draw_descriptor
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
 _MOST_STEPS = 64  # descriptors listed of a loop
@@ -52,18 +55,19 @@ def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
     >>> draw_operand_descriptor(descriptor).title
     'wgmma descriptor 0x4000004000010040'
     """
-    return draw_descriptor_word(inspect_descriptor(descriptor.encode(), instruction=descriptor.form.instruction))
+    return draw_inspection(inspect_descriptor(descriptor.encode(), instruction=descriptor.form.instruction))
 
 
 def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
     """The descriptor as a word of its kind."""
-    return draw_descriptor_word(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
+    return draw_inspection(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
 
 
-def draw_descriptor_word(word: DescriptorWord | InstructionWord, rows: int | None = None) -> Drawing:
+def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
-    bits = INSTRUCTION_BITS if isinstance(word, InstructionWord) else 64
-    return Drawing(f"{word.name} {word.word:#0{bits // 4 + 2}x}", tuple(_word_parts(word, rows)))
+    if word.bits == DESCRIPTOR_BYTES * 8:
+        return draw_descriptor(word)
+    return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", tuple(_word_parts(word, rows)))
 
 
 def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
@@ -90,32 +94,31 @@ def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
     return Drawing(f"{found.word:#x}: {title}", tuple(parts))
 
 
-def _verdict(reading: DescriptorWord | InstructionWord) -> str:
-    return str(reading.descriptor) if reading.sound else f"{reading.findings[0].found}; {reading.findings[0].limit}"
+def _verdict(reading: Inspection) -> str:
+    return str(reading.descriptor) if reading.sound else f"{reading.violations[0].found}; {reading.violations[0].limit}"
 
 
-def _word_parts(word: DescriptorWord | InstructionWord, rows: int | None) -> list[Part]:
+def _word_parts(word: Inspection, rows: int | None) -> list[Part]:
     parts: list[Part] = []
     if not word.sound:
         parts.append(Paragraph(f"Not a {word.name}. As one, it would say:"))
-    elif isinstance(word, DescriptorWord):
+    elif word.major is not None:
         said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
         parts.append(Paragraph(said))
     elif word.descriptor is not None:
         parts.append(Paragraph(f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."))
     parts.append(word_ruler(word))
-    if word.findings:
-        parts.append(_findings(word.findings))
-    if rows is not None and isinstance(word, DescriptorWord) and word.descriptor is not None:
+    if word.violations:
+        parts.append(_findings(word.violations))
+    if rows is not None and word.major is not None and word.descriptor is not None:
         parts += _addresses(word.descriptor, word, rows)
     return parts
 
 
 def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     """What leading and stride connect, the first descriptor, and the start of every other."""
-    tile = loop.tile
+    tile, layout = loop.layout, loop.canonical
     mn, k = tile.shape
-    layout = tile.canonical
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     sentence = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
     first = inspect_descriptor(
@@ -131,9 +134,8 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     )
 
 
-def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:
+def word_ruler(word: Inspection, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:
     """The fields of a word to scale; those named in `wrong` are marked."""
-    bits = INSTRUCTION_BITS if isinstance(word, InstructionWord) else 64
     fields = [
         BitField(
             field.bit,
@@ -146,15 +148,15 @@ def word_ruler(word: DescriptorWord | InstructionWord, title: str = "", wrong: t
         )
         for number, field in enumerate(word.fields)
     ]
-    covered = {bit for field in fields for bit in range(field.low, field.high + 1)}
-    reserved = [bit for bit in range(bits) if word.word >> bit & 1 and bit not in covered]
-    fields += [BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in reserved]
+    fields += [
+        BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in word.unknown_bits
+    ]
     scaled = (
         "N is stored divided by 8, M by 16 or 128"
-        if bits == INSTRUCTION_BITS
+        if word.major is None
         else "Start, leading and stride are stored divided by 16"
     )
-    return BitRuler(title, tuple(fields), bits=bits, row_bits=bits, notes=(f"{scaled}; unnamed bits are 0.",))
+    return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(f"{scaled}; unnamed bits are 0.",))
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:
@@ -162,11 +164,13 @@ def _findings(findings: tuple[Violation, ...]) -> Table:
     return Table(rows, title="What to look at")
 
 
-def _addresses(descriptor: OperandDescriptor, word: DescriptorWord, rows: int) -> list[Part]:
-    layout = CanonicalLayout(word.major, descriptor.swizzle, word.element_bits)
-    k = 32 * 8 // word.element_bits
-    addresses = descriptor.addresses(word.major, rows, k, word.element_bits)
-    per_chunk = CHUNK_BYTES * 8 // word.element_bits
+def _addresses(descriptor: OperandDescriptor, word: Inspection, rows: int) -> list[Part]:
+    assert word.major is not None
+    assert word.element_bits is not None  # an operand's word
+    layout, bits = descriptor.layout(word.major, word.element_bits), word.element_bits
+    k = K_STEP_BYTES * 8 // bits
+    addresses = descriptor.addresses(word.major, rows, k, bits)
+    per_chunk = CHUNK_BYTES * 8 // bits
     drawn = addresses if layout.major == "K" else addresses.T
     chunk_addresses = drawn[:, ::per_chunk].tolist()
     names = ("mn", "k") if layout.major == "K" else ("k", "mn")
@@ -181,7 +185,7 @@ def _addresses(descriptor: OperandDescriptor, word: DescriptorWord, rows: int) -
             lines.append(Row((str(number),), cells, ruled=number % layout.atom_rows == 0 and number > first))
         grids.append(Grid("", (Tier(names[1], headers),), tuple(lines), (names[0],)))
     said = (
-        f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * word.element_bits // 8} bytes: "
+        f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
     )
     return [Paragraph(said), Beside(tuple(grids)) if len(grids) > 1 else grids[0]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
-from tilescope.planner.gemm_tiles import RankedTile, in_mb, in_us, in_words, tile_grid
+from tilescope.planner.gemm_tiles import RankedTile, tile_grid
 from tilescope.planner.plans import Plan
+from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.parts import Beside, Paragraph, Part, Table
@@ -24,9 +25,9 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
         _facts(gemm),
         *_maps(gemm),
         _reading(gemm),
-        Beside((_operand_grid("A", gemm.a, "m"), _operand_grid("B", gemm.b, "n"), *_result_grids(gemm))),
+        Beside((_operand_grid("A", gemm.a), _operand_grid("B", gemm.b), *_result_grids(gemm))),
         _smem_grid(gemm),
-        Table(tuple((str(place), reason) for place, reason in enumerate(gemm.reasons, 1)), title="Why"),
+        Table(tuple((str(place), str(reason)) for place, reason in enumerate(gemm.reasons, 1)), title="Why"),
     ]
     if gemm.others:
         parts.append(_ranking(gemm.ranked if why else gemm.ranked[:_SHOWN_TILES], len(gemm.ranked)))
@@ -39,18 +40,27 @@ def _facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
     steps = -(-gemm.shape[2] // gemm.tile[2])
     moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
-    tiles = f"{down} x {across} = {gemm.tiles}, in {in_number(gemm.rounds, 'round')} of {in_number(gemm.sms, 'SM')}"
+    tiles = f"{down} x {across} = {gemm.tiles}"
+    if gemm.rounds is not None and gemm.sms is not None:
+        tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
     rows = [
-        ("tile", f"{in_words(gemm.tile)} (m x n x k)"),
-        ("tiles of C", f"{tiles}; {in_number(steps, 'k tile')} each"),
-        ("floor", f"{in_us(gemm.floor_us)} at an H200's rates"),
-        ("stages", f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"),
+        ("tile", f"{_by(gemm.tile)} (m x n x k)"),
+        ("tiles of C", f"{tiles}; {counted(steps, 'k tile')} each"),
+        ("floor", _floor(gemm)),
+        ("stages", f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes, {gemm.in_flight_bytes} bytes in flight"),
         ("mbarrier expects", f"{moved} bytes a stage")
         if gemm.a.boxes is not None
         else ("a stage", f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group"),
         ("shared memory", f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes, aligned to {gemm.smem_alignment_bytes}"),
     ]  # fmt: skip
     return Table(tuple(rows), title="The plan")
+
+
+def _floor(gemm: GemmPlan) -> str:
+    if gemm.card is None or gemm.floor_us is None:
+        return f"not known: no card of {gemm.arch.name} is"
+    term = gemm.ranked[0].terms[0]
+    return f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
 
 
 def _maps(gemm: GemmPlan) -> list[Table]:
@@ -74,33 +84,38 @@ def _maps(gemm: GemmPlan) -> list[Table]:
 def _reading(gemm: GemmPlan) -> Table:
     """How the tensor core reads A and B: by descriptor, or by the addresses that lanes give to ldmatrix."""
     starts = gemm.smem_offsets()
-    if gemm.a.problem.consumer == "ldmatrix":
-        rows = []
-        for name, plan, extents in (("A", gemm.a, "m, k"), ("B", gemm.b, "n, k")):
-            strided, contiguous = extents.split(", ") if plan.problem.major == "K" else reversed(extents.split(", "))
-            address = plan.c_expression.replace(", a ^", ",` `a ^")  # a line may end there
-            rows.append((name, f"({strided}, {contiguous}) = (r, c)", f"`{address}`"))
-        return Table(tuple(rows), ("", "element", "shared address"), title="Read by ldmatrix")
+    if not gemm.a.problem.reads_by_descriptor:
+        rows = tuple(
+            (name, f"({', '.join(plan.problem.extent_names)})", _address(plan))
+            for name, plan in (("A", gemm.a), ("B", gemm.b))
+        )
+        return Table(rows, ("", "element", "a, and the shared address"), title="Read by ldmatrix")
     found = []
-    for name, plan, mn in (("A", gemm.a, "m"), ("B", gemm.b, "n")):
+    for name, plan in (("A", gemm.a), ("B", gemm.b)):
         loop = plan.descriptors(starts[name.lower()][0])
         first = loop[0][0]
         advance = ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or "-"
         found.append((
             name, f"`{first.encode():#018x}`", str(first.leading_bytes), str(first.stride_bytes), str(len(loop[0])), advance,
-            f"{len(loop)} of {mn}{loop.block_mn}",
+            f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}",
         ))  # fmt: skip
     headings = ("", "first of stage 0", "leading", "stride", "K steps", "each adds", "blocks")
     return Table(tuple(found), headings, title="Descriptors (bytes)", align="llrrrrl")
 
 
-def _operand_grid(name: str, plan: Plan, mn: str) -> Grid:
+def _address(plan: Plan) -> str:
+    """C for the address of an element before the swizzle, and after it; a line may end between them."""
+    return f"`{plan.layout.terms(*plan.problem.extent_names).logical_c}`, `{plan.swizzle.c_expression}`"
+
+
+def _operand_grid(name: str, plan: Plan) -> Grid:
     """Which copy brings what of an operand; without TMA, where its columns of atoms start in shared memory."""
-    rows, columns = (mn, "k") if plan.problem.major == "K" else ("k", mn)
+    rows, columns = plan.problem.row_names
     title = f"{name}, {plan.problem.rows} {rows} x {plan.problem.columns} {columns}"
     if plan.boxes is None:
-        width = plan.layout.atom[1]
-        offsets = [plan.layout.logical(0, column) for column in range(0, plan.problem.columns, width)]
+        tile = plan.layout.as_rows()
+        width = tile.tiling.atom[1]
+        offsets = [tile.logical(0, column) for column in range(0, plan.problem.columns, width)]
         cells = [[Cell(f"+{offset:#x}", _COLOURS[name]) for offset in offsets]]
         return _cut(f"{title}: where it lies", cells, width, plan.problem.rows, (rows, columns))
     width, height = plan.boxes.box
@@ -173,7 +188,8 @@ def _ranking(shown: tuple[RankedTile, ...], count: int) -> Table:
     headings = ("", "tile", "tiles", "rounds", "stages", "floor", "busiest SM", "behind in")
     rows = tuple(
         (
-            str(place), in_words(each.tile), str(each.tiles), str(each.rounds), str(each.stages), in_us(each.floor_us),
+            str(place), _by(each.tile), str(each.tiles), str(each.rounds or "-"), str(each.stages),
+            "-" if each.floor_us is None else in_us(each.floor_us),
             in_mb(each.busiest_bytes), each.behind_in,
         )
         for place, each in enumerate(shown, 1)
@@ -186,8 +202,8 @@ def _refusals(gemm: GemmPlan, *, why: bool) -> Part:
     if not why:
         leading = sum(each.would_lead for each in gemm.refused)
         better = f", {leading} of which would rank before this one" if leading else ""
-        return Paragraph(f"{in_number(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
-    rows = tuple((in_words(each.tile), "; ".join(map(str, each.violations))) for each in gemm.refused)
+        return Paragraph(f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
+    rows = tuple((_by(each.tile), "; ".join(map(str, each.violations))) for each in gemm.refused)
     return Table(rows, title="Refused")
 
 

@@ -1,4 +1,4 @@
-"""The drawing of a conversion: the same tile as each of the two texts lays it out, side by side.
+"""The drawings of layouts as notations write them: a tile in shared memory, two texts side by side, a thread-value layout.
 
 cute                          triton
 k      0  8 16 24 …           k      0  8 16 24 …       a row of the tile, cut into 16-byte pieces;
@@ -13,14 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.notation import Conversion, SharedLayout
+from tilescope.layout import Layout, Modes
+from tilescope.mma.canonical import CanonicalLayout
+from tilescope.notation import Conversion
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.operand_view import Element, draw_operand
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 
 _MOST_ROWS = 16  # a drawing of more shows the first ones and says so
 _MOST_COLUMNS = 16
+_MOST_THREADS = 32
 _BANK_BYTES = 4
 
 
@@ -50,7 +54,6 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
         ("unsaid there", said or "nothing: the text says all"),
         ("tile", _described(conversion.layout)),
         ("compared", f"{conversion.compared} addresses of both texts, all equal"),
-        ("basis", conversion.basis),
     ]
     parts: list[Part] = []
     if picture:
@@ -62,32 +65,93 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     return Drawing(f"The same layout in {conversion.notation}", (*parts, Table(tuple(facts))))
 
 
-def draw_shared_layout(layout: SharedLayout) -> Drawing:
-    """Where each piece of the tile lies in shared memory.
+def draw_layout(layout: Layout, element: Element | None = None) -> Drawing:
+    """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
     >>> from tilescope.notation import parse_layout
-    >>> draw_shared_layout(parse_layout("GMMA::Layout_K_SW32_Atom<half_t>")).title
-    'A tile of 8 x 16 elements of 16 bits: mn x k, k contiguous'
+    >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
+    'A tile of 128 x 4 elements of 8 bits: mn x k, k contiguous'
     """
-    facts = Table(
-        (
-            ("strides", f"`{layout.modes}` in elements"),
-            ("swizzle", f"{layout.swizzle}"),
-            ("start", f"{layout.start:#x}"),
-        )
+    canonical = CanonicalLayout.of(layout)
+    if canonical is not None:
+        return draw_operand(canonical, layout, element)
+    facts = [("strides", f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits")]
+    facts += [("swizzle", f"{layout.swizzle}"), ("start", f"{layout.start:#x}"), ("size", f"{layout.size_bytes} bytes")]
+    if element is not None:
+        facts.append((f"element {', '.join(map(str, element))}", f"address {layout.address(*element):#x}"))
+    facts.append(("address", f"`{layout.terms().c}`"))
+    grid = _grid("The tile in shared memory", layout)
+    return Drawing(f"A tile of {_described(layout)}", (grid, Paragraph(_key(layout)), Table(tuple(facts))))
+
+
+def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
+    """A thread-value layout: which index each thread holds, or with `shape`, which thread holds each element.
+
+    >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
+    'Thread-value layout of 32 threads x 2 values'
+    """
+    parts = (
+        modes.parts if len(modes.parts) == 2 else (*modes.parts[:1], Modes.joined(*modes.parts[1:] or (Modes(1, 0),)))
     )
-    return Drawing(
-        f"A tile of {_described(layout)}", (_grid("The tile in shared memory", layout), Paragraph(_key(layout)), facts)
+    threads, values = (part.size for part in parts)
+    held = _held_grid(Modes.joined(*parts))
+    grids = (held,) if shape is None else (Beside((_holder_grid(Modes.joined(*parts), shape), held)),)
+    facts = Table((("layout", f"`{modes}`"), ("offsets", f"0 to {modes.cosize - 1}")))
+    return Drawing(f"Thread-value layout of {threads} threads x {values} values", (*grids, facts))
+
+
+def _held_grid(modes: Modes) -> Grid:
+    """The index of the tile that each value of each thread is."""
+    index = modes.offsets()
+    shown = index[:_MOST_THREADS, :_MOST_COLUMNS]
+    rows = tuple(
+        Row((f"T{thread}",), tuple(Cell(str(at), thread % 8, title=f"thread {thread}, value {value}: index {at}")
+                                   for value, at in enumerate(line)))
+        for thread, line in enumerate(shown.tolist())
+    )  # fmt: skip
+    tier = Tier.of("value", [f"V{value}" for value in range(shown.shape[1])])
+    return Grid(
+        "What each thread holds", (tier,), rows, ("thread",), _cut(shown.shape, index.shape, ("threads", "values"))
     )
 
 
-def _described(layout: SharedLayout) -> str:
+def _holder_grid(modes: Modes, shape: tuple[int, int]) -> Grid:
+    """The thread and value that holds each element of the tile, whose first index runs fastest."""
+    index, (rows, columns) = modes.offsets(), shape
+    holder: dict[int, list[tuple[int, int]]] = {}
+    for (thread, value), at in np.ndenumerate(index):
+        holder.setdefault(int(at), []).append((thread, value))
+    lines = []
+    for row in range(min(rows, _MOST_THREADS)):
+        cells = []
+        for column in range(min(columns, _MOST_COLUMNS)):
+            held = holder.get(row + column * rows, [])
+            said = f"({row}, {column}): " + (", ".join(f"thread {t} value {v}" for t, v in held[:4]) or "nobody")
+            first = f"T{held[0][0]} V{held[0][1]}" + ("+" if held[1:] else "") if held else ""
+            cells.append(Cell(first, held[0][0] % 8 if held else "unused", title=said))
+        lines.append(Row((str(row),), tuple(cells)))
+    tier = Tier.of("column", range(min(columns, _MOST_COLUMNS)))
+    drawn = len(lines), min(columns, _MOST_COLUMNS)
+    return Grid("Who holds each element", (tier,), tuple(lines), ("row",), _cut(drawn, shape, ("rows", "columns")))
+
+
+def _cut(shown: tuple[int, ...], whole: tuple[int, ...], names: tuple[str, str]) -> tuple[str, ...]:
+    """What of a large grid is drawn."""
+    cut = [
+        f"{drawn} of {all_of_them} {what}"
+        for drawn, all_of_them, what in zip(shown, whole, names, strict=True)
+        if drawn < all_of_them
+    ]
+    return (f"The first {' and '.join(cut)}.",) if cut else ()
+
+
+def _described(layout: Layout) -> str:
     extents = " x ".join(map(str, layout.shape))
     contiguous = {"K": ": mn x k, k contiguous", "MN": ": mn x k, mn contiguous", None: ""}[layout.major]
     return f"{extents} elements of {layout.element_bits} bits{contiguous}"
 
 
-def _key(layout: SharedLayout) -> str:
+def _key(layout: Layout) -> str:
     pieces = _pieces(layout)
     return (
         f"A cell is {_elements(pieces.piece_elements)} of the tile ({pieces.piece_bytes} bytes); its number is the "
@@ -99,16 +163,11 @@ def _elements(count: int) -> str:
     return "one element" if count == 1 else f"{count} elements"
 
 
-def _pieces(layout: SharedLayout) -> _Pieces:
+def _pieces(layout: Layout) -> _Pieces:
     """The widest pieces, up to 16 bytes, that no row's swizzle takes apart."""
-    addresses = layout.addresses()
-    if addresses.ndim == 2 and layout.major is not None:
-        row_name, column_name = "mn", "k"
-        if layout.major == "MN":
-            addresses, row_name, column_name = addresses.T, "k", "mn"
-    else:
-        addresses = addresses.reshape(len(addresses), -1, order="F") if addresses.ndim > 1 else addresses[None, :]
-        row_name, column_name = "index 0", "the rest"
+    rows = layout.as_rows()
+    addresses = np.asarray(rows.address(*np.ix_(*map(np.arange, rows.shape))))
+    row_name, column_name = rows.names
     count = max(1, CHUNK_BYTES * 8 // layout.element_bits)
     while count > 1 and not _whole(addresses, count, layout.element_bits):
         count //= 2
@@ -126,7 +185,7 @@ def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> b
     return bool((runs == expected).all() and (runs[:, :, 0] % length == 0).all())
 
 
-def _grid(title: str, layout: SharedLayout) -> Grid:
+def _grid(title: str, layout: Layout) -> Grid:
     pieces = _pieces(layout)
     rows, columns = pieces.addresses.shape
     shown = pieces.addresses[:_MOST_ROWS, :_MOST_COLUMNS]
@@ -137,14 +196,9 @@ def _grid(title: str, layout: SharedLayout) -> Grid:
             _cell(pieces, number, first, address) for first, address in zip(first_elements, line, strict=True)
         )
         grid_rows.append(Row((str(number),), cells))
-    cut = [
-        f"{drawn} of {all_of_them} {what}"
-        for drawn, all_of_them, what in zip(shown.shape, (rows, columns), ("rows", "columns"), strict=True)
-        if drawn < all_of_them
-    ]
-    notes = (f"The first {' and '.join(cut)}.",) if cut else ()
     tier = Tier.of(pieces.column_name, first_elements)
-    return Grid(title, (tier,), tuple(grid_rows), (pieces.row_name,), notes)
+    cut = _cut(shown.shape, (rows, columns), ("rows", "columns"))
+    return Grid(title, (tier,), tuple(grid_rows), (pieces.row_name,), cut)
 
 
 def _cell(pieces: _Pieces, row: int, first: int, address: int) -> Cell:

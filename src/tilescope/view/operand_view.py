@@ -11,7 +11,8 @@ matrix it belongs to: a column of one colour on one side fans out over all eight
 
 from __future__ import annotations
 
-from tilescope.mma.canonical import CanonicalLayout, OperandTile
+from tilescope.layout import Layout, oriented
+from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import neighbours_in_words
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
@@ -24,68 +25,56 @@ _MOST_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut ar
 Element = tuple[int, int]
 
 
-def draw_canonical_layout(layout: CanonicalLayout) -> Drawing:
+def draw_canonical_layout(canonical: CanonicalLayout) -> Drawing:
     """One atom of a layout.
 
     >>> draw_canonical_layout(CanonicalLayout("K", "32B")).title
     'K-major 32B: one atom of 8 x 16 (mn x k), 16-bit elements'
     """
-    mn, k = layout.atom
-    title = f"{layout.major}-major {layout.mode}: one atom of {mn} x {k} (mn x k), {layout.element_bits}-bit elements"
-    tile = layout.tile(layout.atom)
-    return Drawing(
-        title, (Paragraph(_atom_sentence(layout)), Beside(_atom_both_ways(tile, (0, 0), None)), _facts(tile))
-    )
+    mn, k = canonical.atom
+    title = f"{canonical.major}-major {canonical.mode}: one atom of {mn} x {k} (mn x k), {canonical.element_bits}-bit elements"
+    operand = _Operand(canonical, canonical.tile(canonical.atom), None)
+    return Drawing(title, (Paragraph(_atom_sentence(canonical)), Beside(operand.atom_both_ways()), operand.facts()))
 
 
-def draw_operand_tile(tile: OperandTile, element: Element | None = None) -> Drawing:
+def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> Drawing:
     """A whole operand: the map of its atoms, the first one in full (or the one that holds `element`), and the facts.
 
-    >>> print(draw_operand_tile(CanonicalLayout("K", "128B").tile((128, 64))).text(80).splitlines()[0])
+    >>> canonical = CanonicalLayout("K", "128B")
+    >>> print(draw_operand(canonical, canonical.tile((128, 64))).text(80).splitlines()[0])
     Operand 128 x 64 (mn x k), 16-bit elements, K-major 128B
     """
-    layout = tile.canonical
-    mn, k = tile.shape
+    mn, k = layout.shape
     if element is not None:
-        tile.address(*element)  # refuses what lies outside
-    title = f"Operand {mn} x {k} (mn x k), {layout.element_bits}-bit elements, {layout.major}-major {layout.mode}"
-    if tile.start:
-        title += f", at shared address {tile.start:#x}"
+        layout.address(*element)  # refuses what lies outside
+    title = (
+        f"Operand {mn} x {k} (mn x k), {canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}"
+    )
+    if layout.start:
+        title += f", at shared address {layout.start:#x}"
+    operand = _Operand(canonical, layout, element)
+    order = layout.atom_order if 1 in operand.grid else "row" if operand.down > operand.right else "column"
     follow = {
         "column": "atoms along the strided dimension follow each other in shared memory",
         "row": "atoms along the contiguous dimension follow each other in shared memory",
-    }[tile.atom_order]
-    sentence = f"{_atom_sentence(layout)} Order `{tile.atom_order}`: {follow}."
-    corner = _corner(element or (0, 0), layout)
-    starts, atom = _atom_map(tile, corner), _atom_both_ways(tile, corner, element)
+    }[order or "column"]
+    sentence = f"{_atom_sentence(canonical)} Order `{order}`: {follow}."
+    starts, atom = operand.atom_map(), operand.atom_both_ways()
     grids = (Beside((starts, *atom)),) if starts.columns <= _NARROW_MAP else (starts, Beside(atom))
-    return Drawing(title, (Paragraph(sentence), *grids, _facts(tile, element)))
+    return Drawing(title, (Paragraph(sentence), *grids, operand.facts()))
 
 
-def _atom_sentence(layout: CanonicalLayout) -> str:
-    mn, k = layout.atom
-    contiguous, strided = ("k", "mn") if layout.major == "K" else ("mn", "k")
-    if layout.swizzle.bits == 0:
+def _atom_sentence(canonical: CanonicalLayout) -> str:
+    mn, k = canonical.atom
+    strided, contiguous = oriented(canonical.major, "mn", "k")
+    if canonical.swizzle.bits == 0:
         moved = "nothing is permuted, but this is not a tile of plain rows: a core matrix is 128 contiguous bytes"
     else:
-        moved = (
-            f"the {layout.swizzle.name} swizzle then moves pieces of {layout.swizzle.atom_bytes} bytes by their address"
-        )
+        moved = f"the {canonical.swizzle.name} swizzle then moves pieces of {canonical.swizzle.atom_bytes} bytes by their address"
     return (
-        f"{contiguous} is contiguous. An atom of {mn} x {k} (mn x k) elements is stored whole in {layout.atom_bytes} bytes, "
-        f"{layout.atom_rows} rows along {strided} of {layout.span_bytes} bytes each; {moved}."
+        f"{contiguous} is contiguous. An atom of {mn} x {k} (mn x k) elements is stored whole in {canonical.atom_bytes} bytes, "
+        f"{canonical.atom_rows} rows along {strided} of {canonical.span_bytes} bytes each; {moved}."
     )
-
-
-def _corner(element: Element, layout: CanonicalLayout) -> Element:
-    """The first element of the atom that holds `element`."""
-    (mn, k), (atom_mn, atom_k) = element, layout.atom
-    return mn // atom_mn * atom_mn, k // atom_k * atom_k
-
-
-def _drawn(layout: CanonicalLayout, mn: int, k: int) -> tuple[int, int]:
-    """(mn, k) as (row, column) of a drawing, in which the contiguous dimension runs left to right."""
-    return (mn, k) if layout.major == "K" else (k, mn)
 
 
 def _window(count: int, around: int) -> range:
@@ -97,140 +86,128 @@ def _extent(first: int, length: int) -> str:
     return f"{first}-{first + length - 1}" if length > 1 else str(first)
 
 
-def _atom_map(tile: OperandTile, corner: Element) -> Grid:
-    layout = tile.canonical
-    rows_per_atom, columns_per_atom = _drawn(layout, *layout.atom)
-    high, wide = _drawn(layout, *tile.atom_grid)
-    focus_row, focus_column = _drawn(layout, *corner)
-    down, across = _window(high, focus_row // rows_per_atom), _window(wide, focus_column // columns_per_atom)
-    row_name, column_name = _drawn_names(layout)
-    rows = []
-    for down_number in down:
-        cells = []
-        for across_number in across:
-            row, column = down_number * rows_per_atom, across_number * columns_per_atom
-            mn, k = _drawn(layout, row, column)
-            start = tile.logical(mn, k)
-            number = (start - tile.start) // layout.atom_bytes
-            title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + layout.atom_bytes - 1:#x}"
-            cells.append(Cell(f"{start:#06x}", number, "focus" if (mn, k) == corner else "", title))
-        rows.append(Row((_extent(down_number * rows_per_atom, rows_per_atom),), tuple(cells)))
-    headers = tuple(Header(_extent(number * columns_per_atom, columns_per_atom)) for number in across)
-    notes = []
-    if len(down) < high or len(across) < wide:
-        notes.append(
-            f"Drawn: {len(down)} x {len(across)} of {high} x {wide} atoms; the others continue in equal steps."
+class _Operand:
+    """A tile of atoms as rows and columns, and the element that is asked for."""
+
+    def __init__(self, canonical: CanonicalLayout, layout: Layout, element: Element | None) -> None:
+        self.canonical, self.layout, self.element = canonical, layout, element
+        self.tile = layout.as_rows()
+        self.atom = oriented(canonical.major, *canonical.atom)
+        self.grid = self.tile.shape[0] // self.atom[0], self.tile.shape[1] // self.atom[1]
+        self.per_chunk = CHUNK_BYTES * 8 // canonical.element_bits
+        self.at = None if element is None else oriented(canonical.major, *element)  # row, column
+        row, column = self.at or (0, 0)
+        self.corner = (
+            row // self.atom[0] * self.atom[0],
+            column // self.atom[1] * self.atom[1],
+        )  # of the atom drawn in full
+        self.offsets = canonical.offsets(layout)
+        first = self.tile.logical(0, 0)
+        self.down, self.right = (
+            self.tile.logical(*place) - first if inside else 0
+            for place, inside in (((self.atom[0], 0), self.grid[0] > 1), ((0, self.atom[1]), self.grid[1] > 1))
         )
-    step_down, step_right = tile.layout.atom_strides_bytes
-    if high > 1:
-        notes.append(f"One atom down ({rows_per_atom} {row_name}): {step_down} bytes.")
-    if wide > 1:
-        notes.append(f"One atom to the right ({columns_per_atom} {column_name}): {step_right} bytes.")
-    notes.append("The marked atom is drawn in full.")
-    return Grid(
-        "Where each atom starts",
-        (Tier(column_name, headers),),
-        tuple(rows),
-        (row_name,),
-        tuple(notes),
-    )
 
-
-def _drawn_names(layout: CanonicalLayout) -> tuple[str, str]:
-    return ("mn", "k") if layout.major == "K" else ("k", "mn")
-
-
-def _atom_both_ways(tile: OperandTile, corner: Element, element: Element | None) -> tuple[Grid, Grid]:
-    return _by_element(tile, corner, element), _by_memory(tile, corner, element)
-
-
-def _chunks(tile: OperandTile, corner: Element) -> list[list[Element]]:
-    """The first element of every 16-byte chunk of an atom, by rows of the drawing."""
-    layout = tile.canonical
-    per_chunk = CHUNK_BYTES * 8 // layout.element_bits
-    first_row, first_column = _drawn(layout, *corner)
-    rows, columns = _drawn(layout, *layout.atom)
-    return [
-        [_drawn(layout, row, column) for column in range(first_column, first_column + columns, per_chunk)]
-        for row in range(first_row, first_row + rows)
-    ]
-
-
-def _holds(tile: OperandTile, chunk: Element, element: Element | None) -> bool:
-    if element is None:
-        return False
-    layout = tile.canonical
-    per_chunk = CHUNK_BYTES * 8 // layout.element_bits
-    (row, column), (at_row, at_column) = _drawn(layout, *chunk), _drawn(layout, *element)
-    return row == at_row and column <= at_column < column + per_chunk
-
-
-def _by_element(tile: OperandTile, corner: Element, element: Element | None) -> Grid:
-    layout = tile.canonical
-    per_chunk = CHUNK_BYTES * 8 // layout.element_bits
-    row_name, column_name = _drawn_names(layout)
-    rows = []
-    for chunks in _chunks(tile, corner):
-        cells = []
-        for mn, k in chunks:
-            address = tile.address(mn, k)
-            place = address % SMEM_LINE_BYTES // CHUNK_BYTES
-            title = f"mn {mn}, k {k}: bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
-            mark: Mark = "focus" if _holds(tile, (mn, k), element) else ""
-            cells.append(Cell(f"{address:#05x}", place, mark, title))
-        rows.append(Row((str(_drawn(layout, *chunks[0])[0]),), tuple(cells)))
-    first_columns = [_drawn(layout, *chunk)[1] for chunk in _chunks(tile, corner)[0]]
-    tier = Tier(column_name, tuple(Header(_extent(first, per_chunk), short=str(first)) for first in first_columns))
-    note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
-    return Grid("One atom, by element", (tier,), tuple(rows), (row_name,), (note,))
-
-
-def _by_memory(tile: OperandTile, corner: Element, element: Element | None) -> Grid:
-    layout = tile.canonical
-    held = {}
-    for chunks in _chunks(tile, corner):
-        for number, chunk in enumerate(chunks):
-            held[tile.address(*chunk)] = chunk, number * CHUNK_BYTES // layout.swizzle.atom_bytes
-    first, last = min(held) // SMEM_LINE_BYTES, max(held) // SMEM_LINE_BYTES
-    rows = []
-    for line in range(first, last + 1):
-        cells = []
-        for place in range(CHUNKS_PER_LINE):
-            address = line * SMEM_LINE_BYTES + place * CHUNK_BYTES
-            if address not in held:
-                cells.append(Cell("", "unused", title=f"{address:#x}: not of this atom"))
-                continue
-            (mn, k), core_matrix = held[address]
-            title = (
-                f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}: from mn {mn}, k {k}; core matrix {core_matrix}"
+    def atom_map(self) -> Grid:
+        """Where each atom starts."""
+        (rows_per_atom, columns_per_atom), (high, wide) = self.atom, self.grid
+        down, across = (
+            _window(count, at // step) for count, at, step in zip(self.grid, self.corner, self.atom, strict=True)
+        )
+        row_name, column_name = self.tile.names
+        rows = []
+        for down_number in down:
+            cells = tuple(self._atom_cell(down_number * rows_per_atom, number * columns_per_atom) for number in across)
+            rows.append(Row((_extent(down_number * rows_per_atom, rows_per_atom),), cells))
+        headers = tuple(Header(_extent(number * columns_per_atom, columns_per_atom)) for number in across)
+        notes = []
+        if len(down) < high or len(across) < wide:
+            notes.append(
+                f"Drawn: {len(down)} x {len(across)} of {high} x {wide} atoms; the others continue in equal steps."
             )
-            mark: Mark = "focus" if _holds(tile, (mn, k), element) else ""
-            cells.append(Cell(f"{mn},{k}", core_matrix, mark, title))
-        rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), tuple(cells)))
-    banks = tuple(Header(f"{4 * place}-{4 * place + 3}", short=str(4 * place)) for place in range(CHUNKS_PER_LINE))
-    note = "A cell names the mn,k that its chunk starts with. Colour: the core matrix, a column of chunks."
-    return Grid("The same atom, by shared memory", (Tier("bank", banks),), tuple(rows), ("byte",), (note,))
+        if high > 1:
+            notes.append(f"One atom down ({rows_per_atom} {row_name}): {self.down} bytes.")
+        if wide > 1:
+            notes.append(f"One atom to the right ({columns_per_atom} {column_name}): {self.right} bytes.")
+        notes.append("The marked atom is drawn in full.")
+        return Grid("Where each atom starts", (Tier(column_name, headers),), tuple(rows), (row_name,), tuple(notes))
 
+    def _atom_cell(self, row: int, column: int) -> Cell:
+        mn, k = oriented(self.canonical.major, row, column)
+        start, atom_bytes = self.tile.logical(row, column), self.canonical.atom_bytes
+        number = (start - self.layout.start) // atom_bytes
+        title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + atom_bytes - 1:#x}"
+        return Cell(f"{start:#06x}", number, "focus" if (row, column) == self.corner else "", title)
 
-def _facts(tile: OperandTile, element: Element | None = None) -> Table:
-    layout = tile.canonical
-    mn, k = layout.core_matrix
-    rows = []
-    if element is not None:
-        address = tile.address(*element)
-        line, byte = divmod(address, SMEM_LINE_BYTES)
-        said = f"address {address:#x}: line {line}, byte {byte} of it, bank {address // 4 % 32}"
-        rows.append((f"element {element[0]},{element[1]}", said))
-    readers = (
-        ", ".join(reader.instruction for reader in layout.readers) or "no instruction, with elements of this width"
-    )
-    rows += [
-        ("size", f"{tile.size_bytes} bytes; {tile.atom_grid[0]} x {tile.atom_grid[1]} atoms (mn x k)"),
-        ("core matrix", f"{mn} x {k} (mn x k), {layout.core_matrices} side by side in an atom"),
-        ("leading", f"{tile.leading_bytes} bytes {neighbours_in_words(layout, 'leading_bytes')}"),
-        ("stride", f"{tile.stride_bytes} bytes {neighbours_in_words(layout, 'stride_bytes')}"),
-        ("alignment", f"{tile.alignment_bytes} bytes, for base offset 0"),
-        ("read by", readers),
-        ("basis", layout.basis),
-    ]
-    return Table(tuple(rows))
+    def atom_both_ways(self) -> tuple[Grid, Grid]:
+        """One atom by element, and by shared memory."""
+        first_row, first_column = self.corner
+        chunks = [
+            [(row, column) for column in range(first_column, first_column + self.atom[1], self.per_chunk)]
+            for row in range(first_row, first_row + self.atom[0])
+        ]
+        return self._by_element(chunks), self._by_memory(chunks)
+
+    def _mark(self, row: int, column: int) -> Mark:
+        """Whether the chunk that starts here holds the element."""
+        if self.at is None:
+            return ""
+        return "focus" if row == self.at[0] and column <= self.at[1] < column + self.per_chunk else ""
+
+    def _by_element(self, chunks: list[list[Element]]) -> Grid:
+        row_name, column_name = self.tile.names
+        rows = []
+        for line in chunks:
+            cells = []
+            for row, column in line:
+                mn, k = oriented(self.canonical.major, row, column)
+                address = self.tile.address(row, column)
+                place = address % SMEM_LINE_BYTES // CHUNK_BYTES
+                title = f"mn {mn}, k {k}: bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
+                cells.append(Cell(f"{address:#05x}", place, self._mark(row, column), title))
+            rows.append(Row((str(line[0][0]),), tuple(cells)))
+        headers = (Header(_extent(column, self.per_chunk), short=str(column)) for _, column in chunks[0])
+        note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
+        return Grid("One atom, by element", (Tier(column_name, tuple(headers)),), tuple(rows), (row_name,), (note,))
+
+    def _by_memory(self, chunks: list[list[Element]]) -> Grid:
+        held = {self.tile.address(*chunk): (chunk, number) for line in chunks for number, chunk in enumerate(line)}
+        rows = []
+        for line in range(min(held) // SMEM_LINE_BYTES, max(held) // SMEM_LINE_BYTES + 1):
+            cells = []
+            for place in range(CHUNKS_PER_LINE):
+                address = line * SMEM_LINE_BYTES + place * CHUNK_BYTES
+                if address not in held:
+                    cells.append(Cell("", "unused", title=f"{address:#x}: not of this atom"))
+                    continue
+                (row, column), number = held[address]
+                mn, k = oriented(self.canonical.major, row, column)
+                core_matrix = number * CHUNK_BYTES // self.canonical.swizzle.atom_bytes
+                title = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}: from mn {mn}, k {k}; core matrix {core_matrix}"
+                cells.append(Cell(f"{mn},{k}", core_matrix, self._mark(row, column), title))
+            rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), tuple(cells)))
+        banks = tuple(Header(f"{4 * place}-{4 * place + 3}", short=str(4 * place)) for place in range(CHUNKS_PER_LINE))
+        note = "A cell names the mn,k that its chunk starts with. Colour: the core matrix, a column of chunks."
+        return Grid("The same atom, by shared memory", (Tier("bank", banks),), tuple(rows), ("byte",), (note,))
+
+    def facts(self) -> Table:
+        """Size, core matrix, descriptor fields, readers."""
+        canonical, rows = self.canonical, []
+        if self.element is not None:
+            address = self.layout.address(*self.element)
+            line, byte = divmod(address, SMEM_LINE_BYTES)
+            said = f"address {address:#x}: line {line}, byte {byte} of it, bank {address // 4 % 32}"
+            rows.append((f"element {self.element[0]},{self.element[1]}", said))
+        readers = ", ".join(reader.instruction for reader in canonical.readers)
+        (mn, k), (mn_atoms, k_atoms) = canonical.core_matrix, oriented(canonical.major, *self.grid)
+        leading, stride = self.offsets
+        rows += [
+            ("size", f"{self.layout.size_bytes} bytes; {mn_atoms} x {k_atoms} atoms (mn x k)"),
+            ("core matrix", f"{mn} x {k} (mn x k), {canonical.core_matrices} side by side in an atom"),
+            ("leading", f"{leading} bytes {neighbours_in_words(canonical, 'leading_bytes')}"),
+            ("stride", f"{stride} bytes {neighbours_in_words(canonical, 'stride_bytes')}"),
+            ("alignment", f"{self.layout.alignment_bytes} bytes, for base offset 0"),
+            ("read by", readers or "no instruction, with elements of this width"),
+            ("basis", canonical.basis),
+        ]
+        return Table(tuple(rows))

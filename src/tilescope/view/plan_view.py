@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.planner.plans import Plan, Unplanned
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
@@ -36,7 +36,7 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
         parts.append(
             _refusals(report)
             if why
-            else Paragraph(f"{len(report.refused)} candidates refused; `--why` names their reasons.")
+            else Paragraph(f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons.")
         )
     return Drawing(_title(best), tuple(parts))
 
@@ -63,41 +63,32 @@ def _plan_parts(plan: Plan) -> list[Part]:
     return [
         _facts(plan),
         Beside((_tile_grid(plan), _smem_grid(plan))),
-        Table(tuple((str(place), reason) for place, reason in enumerate(plan.reasons, 1)), title="Why"),
+        Table(tuple((str(place), str(reason)) for place, reason in enumerate(plan.reasons, 1)), title="Why"),
     ]
 
 
 def _facts(plan: Plan) -> Table:
     rows = [("swizzle", f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})")]
-    if plan.boxes is not None:
-        box = " x ".join(map(str, plan.boxes.box))
-        rows += [
-            ("TMA", f"{plan.tma_instructions} x box {box} (innermost first), L2 promotion {plan.l2_promotion}"),
-            _completion(plan),
-            ("copies", _copies(plan)),
-        ]
+    if plan.boxes is None:
+        rows.append(("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"))
     else:
-        rows += [
-            ("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"),
-            _completion(plan),
-        ]
+        box = " x ".join(map(str, plan.boxes.box))
+        rows.append(("TMA", f"{plan.tma_instructions} x box {box} (innermost first), L2 promotion {plan.l2_promotion}"))
+        rows.append(("copies", _copies(plan)))
+    rows.append(_completion(plan))
     rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
-    names = "(mn, k)" if plan.problem.major == "K" else "(k, mn)"
-    rows.append((f"{names} = (r, c) at", f"`{plan.c_expression}`"))
-    if plan.canonical is not None and plan.problem.consumer != "ldmatrix":
+    names = plan.problem.extent_names
+    rows.append((f"({', '.join(names)}) at", f"`{plan.layout.terms(*names).c}`"))
+    if plan.problem.reads_by_descriptor:
         rows += _descriptor_facts(plan)
     return Table(tuple(rows), title="The plan")
 
 
 def _completion(plan: Plan) -> tuple[str, str]:
-    if plan.problem.direction == "store":
-        return "completes by", "cp.async.bulk.commit_group and wait_group"
-    if plan.boxes is None:
-        return (
-            "completes by",
-            "cp.async.commit_group and wait_group" if plan.problem.copy == "cp.async" else "a barrier",
-        )
-    return "mbarrier expects", f"{plan.transaction_bytes} bytes a tile"
+    completion = plan.completion
+    if completion.expected_bytes is not None:
+        return "mbarrier expects", f"{completion.expected_bytes} bytes a tile"
+    return "completes by", f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
 
 
 def _copies(plan: Plan) -> str:
@@ -111,20 +102,20 @@ def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
     first = loop[0][0]
     advances = [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
-    steps = f"{in_number(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
-    blocks = f"{in_number(len(loop), 'block')} of {loop.block_mn}"
+    steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
+    blocks = f"{counted(len(loop), 'block')} of {loop.block_mn}"
     if len(loop) > 1:
         blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
     return [
         ("descriptor", f"`{first.encode():#018x}` at address 0: leading {first.leading_bytes}, stride {first.stride_bytes} bytes"),
         ("K loop", steps),
-        ("along mn", blocks),
+        (f"along {plan.problem.extent_names[0]}", blocks),
     ]  # fmt: skip
 
 
 def _tile_grid(plan: Plan) -> Grid:
     """Which copy brings which atoms: one cell for each column of atoms and band of rows."""
-    layout = plan.layout
+    layout = plan.layout.as_rows().tiling
     width = layout.atom[1]
     across = layout.shape[1] // width
     band = layout.atom[0] if layout.atom[0] < layout.shape[0] else min(layout.shape[0], 8)
@@ -137,7 +128,7 @@ def _tile_grid(plan: Plan) -> Grid:
         cells = tuple(_tile_cell(plan, place * band, column * width) for column in range(across))
         rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
     notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
-    name = "k" if plan.problem.major == "K" else "mn"
+    name = plan.problem.row_names[1]
     verb = "takes" if plan.problem.direction == "store" else "brings"
     tier = Tier.of(name, [column * width for column in range(across)])
     title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
@@ -145,9 +136,10 @@ def _tile_grid(plan: Plan) -> Grid:
 
 
 def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
-    offset = plan.layout.logical(row, column) - plan.layout.start
+    tile = plan.layout.as_rows()
+    offset = tile.logical(row, column) - tile.start
     if plan.boxes is None:
-        return Cell(f"{offset:#x}", offset // plan.layout.atom_bytes, title=f"starts at +{offset:#x}")
+        return Cell(f"{offset:#x}", offset // tile.tiling.atom_bytes, title=f"starts at +{offset:#x}")
     if plan.folded:
         return Cell("0", 0, title=f"copy 0, atom at +{offset:#x}")
     numbers = [number for number, copy in enumerate(plan.copies) if copy.smem_offset_bytes <= offset]
@@ -176,18 +168,18 @@ def _chunk_cell(number: int, chunks: int) -> Cell:
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
-    headings = ("", "swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
+    headings = ("swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
     rows = []
     for each in plans:
         costs = each.costs
         taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
         rows.append((
-            str(report.candidates.index(each) + 1), each.swizzle.name, each.atom_order,
+            each.swizzle.name, each.atom_order,
             "-" if each.box is None else "x".join(map(str, each.box)), "-" if each.box is None else str(each.tma_instructions),
             f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
             "-" if taken is None else str(taken), decisive(each, report.best) or "",
         ))  # fmt: skip
-    return Table(tuple(rows), headings, title=title, align="rlllrrrrl")
+    return Table(tuple(rows), headings, title=title, align="lllrrrrl")
 
 
 def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
@@ -200,15 +192,15 @@ def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
 
 
 def _refusals(report: PlanReport) -> Table:
-    """Candidates with the same reasons stand together."""
-    by_reason: dict[str, list[str]] = {}
+    """Each reason with the candidates that it refuses: a swizzle alone where both orders are refused."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
     for each in report.refused:
         reason = "; ".join(str(found) for found in each.violations)
-        name = f"{each.swizzle.name} {each.atom_order}" + (" folded" if each.folded else "")
-        names = by_reason.setdefault(reason, [])
-        if name not in names:
-            names.append(name)
-    rows = tuple(
-        (str(place), f"{', '.join(names)}: {reason}") for place, (reason, names) in enumerate(by_reason.items(), 1)
-    )
-    return Table(rows, title="Refused")
+        name = each.swizzle.name + (" folded" if each.folded else "")
+        orders = by_reason.setdefault(reason, {}).setdefault(name, [])
+        orders += [each.atom_order] if each.atom_order not in orders else []
+    rows: list[tuple[str, str]] = []
+    for reason, orders_of in by_reason.items():
+        names = [name if len(orders) > 1 else f"{name} {orders[0]}" for name, orders in orders_of.items()]
+        rows.append((str(len(rows) + 1), f"{reason} Swizzles: {', '.join(names)}."))
+    return Table(tuple(rows), title="Refused")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilescope.errors import Violation
+from tilescope.bits import Inspection
+from tilescope.errors import Violation, by, ceil_div, counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
-from tilescope.tensor_map.decoding import Inspection
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
+from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.geometry import Im2colGeometry, TiledGeometry, WideGeometry
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
@@ -34,24 +35,30 @@ def draw_map(tensor_map: Map) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    parts: list[Part] = [Paragraph(in_words(tensor_map)), _dimensions(tensor_map), _facts(tensor_map)]
-    return Drawing(_title(tensor_map), (*parts, *findings(tensor_map.findings)))
+    return Drawing(_title(tensor_map), _map_parts(tensor_map, tensor_map.findings))
+
+
+def _map_parts(tensor_map: AnyMap, violations: Iterable[Violation]) -> tuple[Part, ...]:
+    return Paragraph(in_words(tensor_map)), _dimensions(tensor_map), _facts(tensor_map), *findings(violations)
 
 
 def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -> Drawing:
     """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused."""
     if report.tensor_map is not None:
-        drawn = draw_map(report.tensor_map)  # type: ignore[arg-type]  # one of the three kinds
-        return Drawing(f"Accepted. {drawn.title}", drawn.parts)
-    errors = sum(each.severity == "error" for each in report.violations)
+        drawn = _map_parts(report.tensor_map, report.violations)
+        if not report.accepted:
+            drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
+        verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
+        return Drawing(f"{verdict} {_title(report.tensor_map)}", drawn)
+    errors = sum(each.severity == "error" and each.rule != DRIVER_RESULT.name for each in report.violations)
     parts: list[Part] = [*findings(report.violations)]
     if asked:
         rows = tuple((name, _plain(name, value)) for name, value in asked.items())
         parts.append(Table(rows, title="The arguments"))
-    return Drawing(f"Refused: {errors} broken rule{'s' if errors > 1 else ''}", tuple(parts))
+    return Drawing(f"Refused: {counted(errors, 'broken rule')}", tuple(parts))
 
 
-def draw_inspection(found: Inspection) -> Drawing:
+def draw_descriptor(found: Inspection) -> Drawing:
     """Every field of 128 bytes as a bit ruler, what they mean, and what is wrong with them."""
     ruler = BitRuler(
         "The descriptor", _bit_fields(found), bits=DESCRIPTOR_BYTES * 8, notes=("Bits without a name are zero.",)
@@ -83,10 +90,10 @@ def in_words(tensor_map: AnyMap) -> str:
     'A tensor of 256 uint8 elements at 0x0'
     """
     a = tensor_map
-    where = f"A tensor of {_by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
+    where = f"A tensor of {by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
     if a.interleave.slice_bytes:
         where = (
-            f"A tensor of {_by(a.dims)} pixels (W to N, slices last but one) at {a.address:#x}, "
+            f"A tensor of {by(a.dims)} pixels (W to N, slices last but one) at {a.address:#x}, "
             f"{a.interleave.slice_bytes} bytes of {a.data_type.name} a pixel and slice."
         )
     sentences = [where, _copy_in_words(a), _smem_in_words(a)]
@@ -106,7 +113,7 @@ def _copy_in_words(a: AnyMap) -> str:
         ]
         if steps and steps[0].endswith("dim 0") and not a.interleave.slice_bytes:
             steps = steps[1:]  # dim 0 ignores its element stride
-        return f"One copy brings a box of {_by(a.box)}{': ' + ', '.join(steps) if steps else ''}."
+        return f"One copy brings a box of {by(a.box)}{': ' + ', '.join(steps) if steps else ''}."
     if isinstance(a, Im2colGeometry):
         spans = ", ".join(
             f"{name} {low} to {extent - 1 + high}"
@@ -124,7 +131,7 @@ def _copy_in_words(a: AnyMap) -> str:
 
 def _smem_in_words(a: AnyMap) -> str:
     row_bytes = a.interleave.slice_bytes or a.inner_bytes
-    rows = f"{a.rows} row{'s' if a.rows > 1 else ''} of {row_bytes} bytes"
+    rows = f"{counted(a.rows, 'row')} of {row_bytes} bytes"
     if a.pitch_bytes > row_bytes:
         rows += f", {a.pitch_bytes} bytes apart (the gaps keep their old content)"
     swizzled = f", swizzled {a.swizzle.name}" if a.swizzle.bits else ""
@@ -146,10 +153,10 @@ def findings(violations: Iterable[Violation]) -> tuple[Table, ...]:
 
 def _title(a: AnyMap) -> str:
     if isinstance(a, TiledGeometry):
-        copy = f"box {_by(a.box)}"
+        copy = f"box {by(a.box)}"
     else:
         copy = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
-    parts = [f"{_KIND[a.subject]}: {_by(a.dims)} {a.data_type.name}", copy]
+    parts = [f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}", copy]
     if a.interleave.slice_bytes:
         parts.append(f"interleave {a.interleave.name}")
     if a.swizzle.bits:
@@ -169,7 +176,7 @@ def _dimensions(a: AnyMap) -> Table:
     if isinstance(a, TiledGeometry):
         columns += [("box", list(map(str, a.box))), ("element stride", list(map(str, a.element_strides)))]
         columns.append(("visited", list(map(str, a.visited_elements))))
-        boxes = [-(-extent // box) for extent, box in zip(a.dims, a.box, strict=True)]
+        boxes = [ceil_div(extent, box) for extent, box in zip(a.dims, a.box, strict=True)]
         columns.append(("boxes", list(map(str, boxes))))
     else:
         columns.append(("element stride", list(map(str, a.element_strides))))
@@ -228,10 +235,6 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
 def _differences(differences: tuple[MapDifference, ...], title: str) -> Table:
     rows = tuple((each.name, f"`{each.one}`", f"`{each.other}`") for each in differences)
     return Table(rows, ("", "one", "other"), title)
-
-
-def _by(extents: Iterable[int]) -> str:
-    return " x ".join(map(str, extents))
 
 
 def _plain(name: str, value: Any) -> str:

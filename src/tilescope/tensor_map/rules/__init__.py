@@ -1,4 +1,4 @@
-"""The rules, idea by idea; importing this package enters all of them into RULES, in the order of a report.
+"""The rules, idea by idea; importing this package enters all of them into the rule book, in the order of a report.
 
 arch         what an architecture can make at all
 packed       the limits of the packed 4- and 6-bit types
@@ -9,7 +9,7 @@ advice       what the driver accepts and a careful engineer would want to know
 instruction  what a copy demands of its map, its coordinates and its shared address
 """
 
-from tilescope.tensor_map.rule import MAPS, RULES, Check, Rule, Subject
+from tilescope.tensor_map.checking import CHECKS, MAPS, Check, Subject
 
 # isort: off
 from tilescope.tensor_map.rules import arch
@@ -22,9 +22,8 @@ from tilescope.tensor_map.rules import instruction
 # isort: on
 
 # What is checked of each kind of map, in the order of a report.
-MAP_CHECKS: dict[Subject, tuple[tuple[Rule, Check], ...]] = {
-    subject: tuple((each, each.check) for each in RULES.values() if subject in each.subjects and each.check)
-    for subject in MAPS
+MAP_CHECKS: dict[Subject, tuple[Check, ...]] = {
+    subject: tuple(each for each in CHECKS if subject in each.rule.subjects) for subject in MAPS
 }
 
 __all__ = ["MAP_CHECKS", "advice", "arch", "box", "im2col", "instruction", "packed", "tensor"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilescope.arch import architectures_with
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, TiledGeometry, rounded_up
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.box import LARGEST_EXTENT, ROW_BITS
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 
 
-@rule(
+@checked(
     "smem-capacity",
     "The shared memory of one copy fits the largest that a block can have.",
     severity="warning",
@@ -46,7 +47,7 @@ def _smem_capacity(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "box-larger",
     "A box is no larger than the tensor, beyond whose end it is filled.",
     severity="note",
@@ -81,7 +82,7 @@ def _box_larger(a: TiledGeometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "store-overrun",
     "Rows of the tensor end on a multiple of 16 bytes, if it is ever stored to.",
     severity="note",
@@ -105,7 +106,7 @@ def _store_overrun(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "address-128",
     "Under a swizzle the global address is a multiple of 128 bytes.",
     severity="note",
@@ -128,9 +129,44 @@ def _address_128(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+SMALL_TENSOR_BYTES = 128 * 1024
+CLEAR_SIZE_FLAG = "((uint64_t*)&map)[1] &= ~(1ull << 21)"
+_BLACKWELL = architectures_with("packed_types")
+_PADDED_ROWS = {"data_type": "bf16", "dims": (64, 64), "strides_bytes": (256,), "box": (64, 64), "arch": "sm_100"}
+
+
+@checked(
+    "descriptor-size-flag",
+    "On Blackwell, bit 21 of word 1 is clear in the descriptor of a tensor that is not dense and whose memory is less than "
+    "128 KiB.",
+    severity="warning",
+    source="NVIDIA, release notes of driver 595.71.05, known issues (quoted in triton-lang/triton#10442); CUTLASS and Triton "
+    "clear the bit",
+    basis="documented",
+    reads=("strides_bytes", "dims", "data_type", "interleave", "arch"),
+    architectures=_BLACKWELL,
+    passing=_PADDED_ROWS | {"strides_bytes": (128,)},
+    failing=_PADDED_ROWS,
+)
+def size_flag_check(a: Geometry) -> Sequence[Breach]:
+    """What drivers up to 595.71.05 may write wrongly for this tensor."""
+    if a.arch.name not in _BLACKWELL or a.reach_bytes >= SMALL_TENSOR_BYTES or a.is_dense:
+        return ()
+    return (
+        Breach(
+            "strides_bytes",
+            f"a tensor that is not dense, {a.reach_bytes} bytes from its first to its last",
+            "where its memory is less than 128 KiB, drivers up to 595.71.05 wrongly set bit 21 of word 1: sporadic illegal "
+            "accesses",
+            f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}.",
+            values={"reach_bytes": a.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES},
+        ),
+    )
+
+
+@checked(
     "l2-256B",
-    "L2 promotion is at most 128B.",
+    "Prefer L2 promotion 128B: 256B was never faster.",
     severity="note",
     source=f"{H200}: 256B never won",
     reads=("l2_promotion",),

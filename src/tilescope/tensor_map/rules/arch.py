@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from tilescope.arch import architectures_with
 from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, WideGeometry
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.samples import CUDA_H, H200, MATRIX, PADDED, PTX_COPY, PTX_REPLACE, SLICES, WIDE
 
 
-@rule(
+@checked(
     "arch-tma",
     "The architecture has TMA and can make this kind of map: sm_90 on, im2col-wide from sm_100 on.",
     source="cuda.h; ptxas",
@@ -29,7 +29,7 @@ def _arch_tma(a: Geometry) -> Sequence[Breach]:
     return (Breach("arch", f"arch = {a.arch.name}", limit, f'Use arch="{known[0]}".', {"arch": known[0]}),)
 
 
-@rule(
+@checked(
     "arch-data-type",
     "The packed 4- and 6-bit types exist from sm_100 on.",
     source=f"{CUDA_H}; {H200}",
@@ -46,7 +46,7 @@ def _arch_data_type(a: Geometry) -> Sequence[Breach]:
     return (Breach("data_type", f"data_type = {a.data_type.name} on {a.arch.name}", limit, fix, {"arch": "sm_100"}),)
 
 
-@rule(
+@checked(
     "arch-swizzle",
     "128B atom modes exist from sm_100 on, 96B on sm_103 alone.",
     source=f"{PTX_REPLACE}; {H200}",
@@ -71,7 +71,7 @@ def _arch_swizzle(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "wide-mode",
     "Mode W128 needs an architecture with im2col::w::128.",
     source=f"ptxas; {PTX_COPY}, im2col::w::128",
@@ -89,7 +89,7 @@ def _wide_mode(a: WideGeometry) -> Sequence[Breach]:
     return (Breach("mode", f"mode = W128 on {a.arch.name}", limit, 'Use mode="W".', {"mode": "W"}),)
 
 
-@rule(
+@checked(
     "swizzle-96B-interleave",
     "Swizzle 96B takes no interleave.",
     source=PTX_COPY,
@@ -108,7 +108,7 @@ def _swizzle_96_interleave(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "swizzle-96B",
     "No driver call makes a 96B map; tensormap.replace does.",
     severity="warning",
@@ -141,7 +141,7 @@ def kept_from_clusters(a: Geometry) -> list[tuple[str, str]]:
     return reasons
 
 
-@rule(
+@checked(
     "cluster-load",
     "On sm_120, maps of packed types and atom modes, and im2col-wide maps, are loaded to .shared::cta, not to "
     ".shared::cluster.",

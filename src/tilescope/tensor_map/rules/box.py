@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, TiledGeometry, floor_product, rounded_up
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.samples import BYTES, CUDA_H, H200, MATRIX, SLICES
 
 LARGEST_BOX_BYTES = 228 * 1024  # what the driver compares box_bytes with
@@ -16,7 +16,7 @@ MOST_PIXELS = 1024
 ROW_BITS = 128  # rows are multiples of 16 bytes
 
 
-@rule(
+@checked(
     "box-range",
     "Every box extent is 1 to 256 elements.",
     source=f"{CUDA_H}; {H200}",
@@ -42,7 +42,7 @@ def _box_range(a: TiledGeometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "inner-multiple",
     "A row of the box is a multiple of 16 bytes, in every interleave mode.",
     source=f"{CUDA_H} (there for interleave none only); {H200}",
@@ -67,7 +67,7 @@ def _inner_multiple(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "swizzle-span",
     "Without interleave, a row of the box is at most the swizzle's span.",
     source=f"{CUDA_H}; {H200}",
@@ -91,7 +91,7 @@ def _swizzle_span(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "element-stride-range",
     "Every element stride is 1 to 8, that of dim 0 too.",
     source=f"{CUDA_H}; {H200}",
@@ -117,7 +117,7 @@ def _element_stride_range(a: Geometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "box-bytes",
     "The box is at most 233,472 bytes: element bytes x the product of floor(box / element stride).",
     source=H200,
@@ -163,7 +163,7 @@ def _fewer_pixels(a: Any) -> tuple[int, int]:
     return channels, max(1, min(a.pixels_per_column, MOST_PIXELS, pixels))
 
 
-@rule(
+@checked(
     "nan-fill",
     "NaN fill is for floating-point types.",
     source=f"{CUDA_H}; {H200}",
@@ -179,7 +179,7 @@ def _nan_fill(a: Geometry) -> Sequence[Breach]:
     return (Breach("oob_fill", found, limit, fix, {"oob_fill": "zero"}),)
 
 
-@rule(
+@checked(
     "interleave-swizzle",
     "Interleave 32B goes with swizzle 32B.",
     severity="warning",

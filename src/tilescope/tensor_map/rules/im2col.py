@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilescope.arch import architectures_with
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Im2colGeometry, WideGeometry
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.box import LARGEST_EXTENT, MOST_PIXELS
 from tilescope.tensor_map.rules.samples import CUDA_H_IM2COL, CUDA_H_WIDE, H200, IMAGES, WIDE
 
@@ -45,7 +45,7 @@ def _opened(extent: int, lower: int, upper: int, limits: tuple[int, int]) -> tup
     return (lowered, raised) if pixels_between(extent, lowered, raised) >= 1 else None
 
 
-@rule(
+@checked(
     "corner-range",
     "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.",
     source=f"{CUDA_H_IM2COL}; {H200}",
@@ -74,7 +74,7 @@ def _corner_range(a: Im2colGeometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "bounding-box",
     "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
     source=f"{CUDA_H_IM2COL}; computed in signed 32 bits ({H200})",
@@ -110,7 +110,7 @@ def _bounding_box(a: Im2colGeometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "channels-range",
     "channels_per_pixel is 1 to 256.",
     source=f"{CUDA_H_IM2COL}; {H200}",
@@ -127,7 +127,7 @@ def _channels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
     return (Breach("channels_per_pixel", found, "1 to 256", f"Use {nearest}.", {"channels_per_pixel": nearest}),)
 
 
-@rule(
+@checked(
     "pixels-range",
     "pixels_per_column is 1 to 1024.",
     source=f"{CUDA_H_IM2COL}; {H200}",
@@ -145,7 +145,7 @@ def _pixels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
     return (Breach("pixels_per_column", found, "1 to 1024", fix, {"pixels_per_column": nearest}),)
 
 
-@rule(
+@checked(
     "wide-corner",
     "The width corners fit 16 signed bits.",
     source=CUDA_H_WIDE,
@@ -167,7 +167,7 @@ def _wide_corner(a: WideGeometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "wide-bounding-box",
     "The bounding box holds at least one pixel along W: dims[1] + upper - lower >= 1.",
     source=CUDA_H_WIDE,
@@ -190,7 +190,7 @@ def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
     return (Breach("upper_width", found, "at least 1 pixel", "Raise upper_width or lower lower_width.", change),)
 
 
-@rule(
+@checked(
     "wide-swizzle",
     "An im2col-wide map is swizzled 64B, 128B or 128B_ATOM_32B, or in mode W 96B.",
     source=CUDA_H_WIDE,
@@ -209,7 +209,7 @@ def _wide_swizzle(a: WideGeometry) -> Sequence[Breach]:
     return (Breach("swizzle", found, limit, 'Use swizzle="128B".', {"swizzle": "128B"}),)
 
 
-@rule(
+@checked(
     "wide-interleave",
     "An im2col-wide map is not interleaved.",
     source='PTX ISA, "Interleave layout"',

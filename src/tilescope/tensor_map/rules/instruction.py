@@ -1,6 +1,7 @@
-"""What a copy instruction demands although the map was accepted; each broken rule kills the context.
+"""What a copy instruction demands although the driver accepted the map; most broken rules kill the context.
 
-map accepted by the driver ──▶ cp.async.bulk.tensor … ──▶ "illegal instruction" when one of these is broken
+map accepted by the driver ──▶ cp.async.bulk.tensor … ──▶ 715, illegal instruction    coordinates, negative stores, reductions
+                                                      ──▶ 716, misaligned address     shared address off 128 bytes
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import architectures_with
-from tilescope.errors import IllegalInstructionError, RuleError, Violation, unknown_name
-from tilescope.tensor_map.rule import RULES, Breach, Subject, rule
+from tilescope.errors import FAULTS, RuleError, Violation, unknown_name
+from tilescope.tensor_map.checking import CHECKS, Breach, Subject, checked
 from tilescope.tensor_map.rules.arch import kept_from_clusters
 from tilescope.tensor_map.rules.packed import (
     PACKED_ARCHITECTURES,
@@ -78,30 +79,30 @@ def broken_by(copy: Copy) -> tuple[Violation, ...]:
     found: list[Violation] = []
     if copy.direction == "reduce" and copy.reduce not in REDUCTIONS:
         found.append(unknown_name("reduction", "reduce", copy.reduce, REDUCTIONS))
-    for each in _RULES:
-        if each.check is not None and (breaches := each.check(copy)):  # asked for every copy: no list for nothing
-            found += [each.violation(*breach) for breach in breaches]
+    for row, _, run in _CHECKS:
+        if breaches := run(copy):  # asked for every copy: no list for nothing
+            found += [row.violation(*breach) for breach in breaches]
     return tuple(found)
 
 
 def require_legal(copy: Copy) -> None:
-    """Raise IllegalInstructionError where the chip answers with an illegal instruction.
+    """Raise the FaultError of what the chip answers; 715 where several faults apply, as on an H200.
 
-    Where it would rather do something else than was asked, a RuleError.
+    A RuleError where no fault is known: the copy does something else than was asked, or no assembler lets it pass.
     """
     violations = broken_by(copy)
     if not violations:
         return
-    if all(each.rule in _HARMLESS for each in violations):
-        raise RuleError(violations)
-    raise IllegalInstructionError(violations)
+    codes = [_CODES[each.rule] for each in violations if each.rule in _CODES]
+    raise (FAULTS[min(codes)] if codes else RuleError)(violations)
 
 
-@rule(
+@checked(
     "smem-address",
     "The shared address of a tensor copy is a multiple of 128 bytes.",
-    source=H200,
+    source=f"{H200}: 360 random copies; where a rule of error 715 is broken too, the chip answers 715",
     subjects=_COPY,
+    code=716,
     passing=MATRIX | {"copy": {"direction": "load", "coords": (0, 0), "smem_address": 128}},
     failing=MATRIX | {"copy": {"direction": "load", "coords": (0, 0), "smem_address": 64}},
 )
@@ -124,7 +125,7 @@ def _smem_address(copy: Copy) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "coords-rank",
     "A copy has one coordinate for each dimension; gather4 and scatter4 have a column and four rows.",
     source=PTX_COPY,
@@ -146,12 +147,13 @@ def _coords_rank(copy: Copy) -> Sequence[Breach]:
     return (Breach("coords", f"{count} coordinates", f"a map of rank {wanted} takes {wanted}", fix),)
 
 
-@rule(
+@checked(
     "inner-coordinate",
     "Without interleave, the inner coordinate lands on a multiple of 16 bytes of the row; for padded packed types on "
     "a multiple of 128 values (64 for stores on sm_103).",
     source=f"{H200}; {PTX_COPY} for packed types",
     subjects=_COPY,
+    code=715,
     passing=MATRIX | {"copy": {"direction": "load", "coords": (-8, 0)}},
     failing=MATRIX | {"copy": {"direction": "load", "coords": (4, 0)}},
 )
@@ -174,11 +176,12 @@ def _inner_coordinate(copy: Copy) -> Sequence[Breach]:
     return (Breach("coords[0]", found, limit, f"Use {below} or {below + step}.", change),)
 
 
-@rule(
+@checked(
     "store-coords",
     "Stores and reductions have no negative coordinate.",
     source=H200,
     subjects=_COPY,
+    code=715,
     passing=MATRIX | {"copy": {"direction": "store", "coords": (0, 0)}},
     failing=MATRIX | {"copy": {"direction": "store", "coords": (0, -1)}},
 )
@@ -199,11 +202,12 @@ def _store_coords(copy: Copy) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "reduce-type",
     "The reduction takes the map's data type.",
     source=f'PTX ISA, "cp.reduce.async.bulk.tensor"; {H200}',
     subjects=_COPY,
+    code=715,
     passing=MATRIX | {"copy": {"direction": "reduce", "coords": (0, 0), "reduce": "add"}},
     failing=MATRIX | {"copy": {"direction": "reduce", "coords": (0, 0), "reduce": "xor"}},
 )
@@ -217,12 +221,13 @@ def _reduce_type(copy: Copy) -> Sequence[Breach]:
     return (Breach("reduce", f"{copy.reduce} on {name}", f"{copy.reduce} takes {', '.join(taken)}", fix),)
 
 
-@rule(
+@checked(
     "packed-store",
     "16u4_align16b cannot be stored.",
     source=PTX_COPY,
     basis="documented",
     subjects=_COPY,
+    code=715,
     architectures=PACKED_ARCHITECTURES,
     passing=PADDED | {"copy": {"direction": "load", "coords": (0, 0)}},
     failing=PADDED | {"copy": {"direction": "store", "coords": (0, 0)}},
@@ -234,12 +239,13 @@ def _packed_store(copy: Copy) -> Sequence[Breach]:
     return (Breach("data_type", "a store of 16u4_align16b", limit, fix),)
 
 
-@rule(
+@checked(
     "packed-load",
     "A 16u6_align16b map that serves stores alone is not loaded through.",
     source=PTX_COPY,
     basis="documented",
     subjects=_COPY,
+    code=715,
     architectures=PACKED_ARCHITECTURES,
     passing=SIX_BITS | {"copy": {"direction": "load", "coords": (0, 0)}},
     failing=SIX_BITS | {"swizzle": "128B_ATOM_64B", "copy": {"direction": "load", "coords": (0, 0)}},
@@ -255,12 +261,13 @@ def _packed_load(copy: Copy) -> Sequence[Breach]:
     return (Breach("data_type", f"a load with {' and '.join(reasons)}", limit, "Encode another map for loads."),)
 
 
-@rule(
+@checked(
     "gather-map",
     "gather4 and scatter4 take a tiled map of rank 2, one box row, no interleave, and an architecture that has them.",
     source=f"{PTX_COPY}, tile::gather4",
     basis="documented",
     subjects=_COPY,
+    code=715,
     architectures=architectures_with("gather4"),
     passing=MATRIX
     | {"box": (64, 1), "arch": "sm_100", "copy": {"direction": "load", "coords": (0, 5, 3, 9, 7), "rows4": True}},
@@ -288,7 +295,7 @@ def _gather_map(copy: Copy) -> Sequence[Breach]:
     return found
 
 
-@rule(
+@checked(
     "cluster-copy",
     "On sm_120, packed types, atom modes, im2col::w and gather4 are loaded to .shared::cta alone: a multicast, which goes to "
     ".shared::cluster, has none of them.",
@@ -309,7 +316,7 @@ def _cluster_copy(copy: Copy) -> Sequence[Breach]:
     return [Breach(argument, f"{what} to .shared::cluster on {a.arch.name}", limit, fix) for argument, what in reasons]
 
 
-@rule(
+@checked(
     "offsets-range",
     "im2col offsets are 0 to 65535, 255, 31 for rank 3, 4, 5, one for each of W, H, D; an im2col-wide halo is below 512 "
     "(32 in mode W128), its offset below 32. Stores and tiled copies have none.",
@@ -345,11 +352,12 @@ def _offsets_range(copy: Copy) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "im2col-store",
     "An im2col store has lower corners of at least 0 and upper corners of at most 0.",
     source=f"{PTX_COPY}, im2col_no_offs; {H200}",
     subjects=_COPY,
+    code=715,
     passing=IMAGES
     | {"lower_corner": (0, 0), "upper_corner": (0, 0), "copy": {"direction": "store", "coords": (0, 0, 0, 0)}},
     failing=IMAGES | {"copy": {"direction": "store", "coords": (0, 0, 0, 0)}},
@@ -365,11 +373,12 @@ def _im2col_store(copy: Copy) -> Sequence[Breach]:
     return (Breach("lower_corner", found, limit, "Encode a map without padding for the store."),)
 
 
-@rule(
+@checked(
     "im2col-base",
     "The base pixel of an im2col copy lies inside the bounding box; N may lie outside the tensor.",
     source=H200,
     subjects=_COPY,
+    code=715,
     passing=IMAGES | {"copy": {"direction": "load", "coords": (0, -1, -1, 99)}},
     failing=IMAGES | {"copy": {"direction": "load", "coords": (0, -2, 0, 0)}},
 )
@@ -389,12 +398,13 @@ def _im2col_base(copy: Copy) -> Sequence[Breach]:
     return found
 
 
-@rule(
+@checked(
     "wide-base",
     "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
     source='PTX ISA, "im2col::w and im2col::w::128 modes"',
     basis="documented",
     subjects=_COPY,
+    code=715,
     architectures=architectures_with("im2col_wide"),
     passing=WIDE | {"copy": {"direction": "load", "coords": (0, -9, 0, 0)}},
     failing=WIDE | {"copy": {"direction": "load", "coords": (0, 31, 0, 0)}},
@@ -411,7 +421,7 @@ def _wide_base(copy: Copy) -> Sequence[Breach]:
     return (Breach("coords[1]", f"coords[1] = {place}", limit, f"Use {highest} or less.", change),)
 
 
-@rule(
+@checked(
     "transaction-limit",
     "One copy adds less than 2^20 bytes to its mbarrier.",
     source='PTX ISA, "mbarrier": tx-count range',
@@ -429,6 +439,5 @@ def _transaction_limit(copy: Copy) -> Sequence[Breach]:
     return (Breach("box", found, limit, "Use a smaller box and more copies."),)
 
 
-# Executed, or nowhere said to kill the context, or no assembler lets them pass.
-_HARMLESS = ("coords-rank", "cluster-copy", "offsets-range", "transaction-limit")
-_RULES = tuple(each for each in RULES.values() if each.subjects == _COPY)
+_CHECKS = tuple(each for each in CHECKS if each.rule.subjects == _COPY)
+_CODES = {each.rule.name: each.rule.code for each in _CHECKS if each.rule.code is not None}

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilescope.arch import architectures_with
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, rounded_up
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.samples import CUDA_H, PADDED, PTX_COPY, SIX_BITS
 
 PADDED_ROW_ELEMENTS = 128
@@ -32,7 +32,7 @@ def padded_row_elements(a: Geometry) -> int:
     return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(a) else PADDED_ROW_ELEMENTS
 
 
-@rule(
+@checked(
     "packed-dim",
     "dims[0] is a multiple of 128 for the padded packed types (64 for stores on sm_103), of 2 for 16u4_align8b.",
     source=f"{CUDA_H}; {PTX_COPY}",
@@ -54,7 +54,7 @@ def _packed_dim(a: Geometry) -> Sequence[Breach]:
     return (Breach("dims[0]", f"dims[0] = {a.dims[0]} values", limit, f"Pad the rows to {padded} values.", change),)
 
 
-@rule(
+@checked(
     "packed-row",
     "The padded packed types take rows of exactly 128 values (stores of 16u6_align16b on sm_103 also 64).",
     source=f"{CUDA_H}; {PTX_COPY}",
@@ -81,7 +81,7 @@ def _packed_row(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "packed-interleave",
     "16u6_align16b takes no interleave.",
     source=CUDA_H,
@@ -99,7 +99,7 @@ def _packed_interleave(a: Geometry) -> Sequence[Breach]:
     return (Breach("interleave", found, limit, fix, {"interleave": "none"}),)
 
 
-@rule(
+@checked(
     "packed-interleave-unknown",
     "Whether 16u4_align16b takes an interleave is nowhere written.",
     severity="warning",
@@ -118,7 +118,7 @@ def _packed_interleave_unknown(a: Geometry) -> Sequence[Breach]:
     return (Breach("interleave", found, limit, fix, {"interleave": "none"}),)
 
 
-@rule(
+@checked(
     "packed-swizzle",
     "The padded packed types take swizzle none, 128B, 128B_ATOM_32B; stores of 16u6_align16b also 128B_ATOM_64B, "
     "and on sm_103 64B.",
@@ -156,7 +156,7 @@ def store_only_reasons(a: Geometry) -> list[str]:
     return [reason for reason, holds in reasons.items() if holds]
 
 
-@rule(
+@checked(
     "packed-store-only",
     "A 16u6_align16b map that is loaded through keeps the limits of loads: rows of 128 values, 32-byte alignment, "
     "swizzle none, 128B or 128B_ATOM_32B.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, rounded_up
-from tilescope.tensor_map.rule import Breach, rule
 from tilescope.tensor_map.rules.packed import takes_half_rows
 from tilescope.tensor_map.rules.samples import CUDA_H, H200, IMAGES, MATRIX, SLICES
 
@@ -14,7 +14,7 @@ STRIDE_END_BYTES = 1 << 40
 LARGEST_DIM = 1 << 32
 
 
-@rule(
+@checked(
     "rank",
     "A tiled map has 1 to 5 dimensions, an im2col map 3 to 5.",
     source=f"{CUDA_H}; {H200}",
@@ -22,7 +22,8 @@ LARGEST_DIM = 1 << 32
     passing=MATRIX,
     failing={"data_type": "u8", "dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6},
 )
-def _rank(a: Geometry) -> Sequence[Breach]:
+def rank_check(a: Geometry) -> Sequence[Breach]:
+    """The one check that can speak of a tensor without dimensions."""
     least = 1 if a.subject == "tiled" else 3
     if least <= a.rank <= 5:
         return ()
@@ -34,7 +35,7 @@ def _rank(a: Geometry) -> Sequence[Breach]:
     return (Breach("dims", f"{a.rank} dimensions", limit, fix),)
 
 
-@rule(
+@checked(
     "interleave-rank",
     "An interleaved map has at least 3 dimensions: W, channel slices, N.",
     source=f"{CUDA_H}; {H200}",
@@ -60,7 +61,12 @@ def _alignment(a: Geometry) -> tuple[int, str]:
     return 16, "multiples of 16 bytes"
 
 
-@rule(
+def _any_multiple(axis: int, multiple: int) -> str:
+    """The fix for a stride that no copy takes, because its dimension has one index (flashinfer#2150, flashinfer#2232)."""
+    return f"dims[{axis + 1}] is 1, so no copy takes this step: any multiple of {multiple} does, such as {multiple}."
+
+
+@checked(
     "address-alignment",
     "The address is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
     source=f"{CUDA_H}; {H200}",
@@ -87,7 +93,7 @@ def _address_alignment(a: Geometry) -> Sequence[Breach]:
     )
 
 
-@rule(
+@checked(
     "address-range",
     "The address is 0 to 2^57 - 1; 0 is accepted.",
     source=H200,
@@ -102,7 +108,7 @@ def _address_range(a: Geometry) -> Sequence[Breach]:
     return (Breach("address", f"address = {a.address:#x}", limit, fix, {"address": a.address % ADDRESS_END}),)
 
 
-@rule(
+@checked(
     "dim-range",
     "Every dim is 1 to 2^32 elements.",
     source=f"{CUDA_H}; {H200}",
@@ -127,11 +133,11 @@ def _dim_range(a: Geometry) -> Sequence[Breach]:
     ]
 
 
-@rule(
+@checked(
     "stride-alignment",
     "Every stride is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
     source=f"{CUDA_H}; {H200}",
-    reads=("strides_bytes", "interleave", "data_type", "arch"),
+    reads=("strides_bytes", "dims", "interleave", "data_type", "arch"),
     passing=MATRIX | {"strides_bytes": (8208,)},
     failing=MATRIX | {"strides_bytes": (8200,)},
 )
@@ -148,19 +154,22 @@ def _stride_alignment(a: Geometry) -> Sequence[Breach]:
             f"strides_bytes[{axis}]",
             f"strides_bytes[{axis}] = {stride} bytes",
             f"strides are {limit}",
-            f"Pad dimension {axis} so that the next one steps {padded[axis]} bytes.",
+            _any_multiple(axis, multiple)
+            if a.dims[axis + 1] == 1
+            else f"Pad dimension {axis} so that the next one steps {padded[axis]} bytes.",
             {"strides_bytes": padded},
+            {"stride_bytes": stride, "multiple_bytes": multiple},
         )
         for axis, stride in enumerate(a.strides_bytes)
         if stride != padded[axis]
     ]
 
 
-@rule(
+@checked(
     "stride-range",
     "Every stride is 0 to 2^40 - 1 bytes.",
     source=f"{CUDA_H}; {H200}",
-    reads=("strides_bytes",),
+    reads=("strides_bytes", "dims"),
     passing=MATRIX | {"strides_bytes": ((1 << 40) - 16,)},
     failing=MATRIX | {"strides_bytes": (1 << 40,)},
 )
@@ -176,15 +185,20 @@ def _stride_range(a: Geometry) -> Sequence[Breach]:
             f"strides_bytes[{axis}]",
             f"strides_bytes[{axis}] = {stride} bytes",
             "0 to 2^40 - 1 bytes",
-            "A negative stride needs a flipped copy." if stride < 0 else "Split the tensor.",
+            _any_multiple(axis, 16)
+            if a.dims[axis + 1] == 1
+            else "A negative stride needs a flipped copy."
+            if stride < 0
+            else "Split the tensor.",
             {"strides_bytes": nearest},
+            {"stride_bytes": stride},
         )
         for axis, stride in enumerate(a.strides_bytes)
         if stride != nearest[axis]
     ]
 
 
-@rule(
+@checked(
     "stride-overlap",
     "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
     severity="warning",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.layout import Modes
 
 LEAF = st.tuples(st.integers(1, 6), st.sampled_from([0, 1, 2, 3, 4, 6, 8, 12, 24, 64]))
 TREE = st.recursive(
@@ -23,7 +23,7 @@ def unzipped(tree):
     return shapes, strides
 
 
-LAYOUTS = TREE.map(lambda tree: ShapeStride(*unzipped(tree)))
+LAYOUTS = TREE.map(lambda tree: Modes(*unzipped(tree)))
 
 
 def values(layout):
@@ -54,7 +54,7 @@ def test_right_inverse_is_pycutes(layout):
 @given(LAYOUTS)
 def test_coalesced_is_the_same_function(layout):
     assert values(layout.coalesced()) == values(layout)
-    assert len(layout.coalesced().modes) <= len(layout.modes)
+    assert len(layout.coalesced().pairs) <= len(layout.pairs)
 
 
 @given(
@@ -62,14 +62,14 @@ def test_coalesced_is_the_same_function(layout):
 )
 def test_grouping_keeps_the_function(order, extents):
     shape = tuple(extent for extent, _ in order)
-    layout = ShapeStride(shape, tuple(3**place for place, _ in enumerate(shape)))
+    layout = Modes(shape, tuple(3**place for place, _ in enumerate(shape)))
     grouped = layout.grouped(*extents)
     assert values(grouped) == values(layout)
     assert tuple(part.size for part in grouped.parts) == extents
 
 
 def test_at_takes_one_index_per_outermost_mode():
-    layout = ShapeStride(((4, 8), (2, 2)), ((32, 1), (16, 8)))
+    layout = Modes(((4, 8), (2, 2)), ((32, 1), (16, 8)))
     other = twin(layout)
     for lane in range(32):
         for value in range(4):
@@ -87,11 +87,11 @@ def test_survives_plain_data(layout):
 )
 def test_refuses_what_is_no_layout(shape, stride):
     with pytest.raises(ts.RuleError, match="nested alike"):
-        ShapeStride(shape, stride)
+        Modes(shape, stride)
 
 
 def test_refuses_what_does_not_fit():
-    layout = ShapeStride((4, 6), (1, 4))
+    layout = Modes((4, 6), (1, 4))
     with pytest.raises(ts.RuleError, match="2 outermost modes"):
         layout.at(1)
     with pytest.raises(ts.RuleError, match="product of the modes"):

@@ -1,24 +1,20 @@
-"""Swizzle modes by name, the driver's enumeration, PTX's pair of fields, and tilescope's own `Layout(...)`.
+"""Swizzle modes by name, the driver's enumeration and PTX's pair of fields.
 
     128B_ATOM_32B
     CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B
     .swizzle_mode = 128B, .swizzle_atomicity = 32B             (in numbers: 3 and 1)
 
-A mode says how TMA stores boxes that are one span wide: a tile is a column of boxes after the other.
-    Layout((64, 128), 16, atom=(64, 64), swizzle="128B")       says all of it, mn and k apart:
-    Layout((64, 128), 16, swizzle="128B").addresses().T        has mn, the first index, contiguous
+A mode says how TMA stores boxes that are one span wide: a tile is one column of boxes after the other.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from tilescope.layout import Layout
-from tilescope.mma.shape_stride import ShapeStride
+from tilescope.layout import Layout, oriented
+from tilescope.notation.equivalent import no_equivalent, pair_of, tile_of
 from tilescope.notation.given import Given
-from tilescope.notation.shared_layout import SharedLayout, no_equivalent
-from tilescope.notation.text import Scanner, refusal
+from tilescope.notation.text import refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 
 DRIVER_PREFIX = "CU_TENSOR_MAP_SWIZZLE_"
@@ -27,10 +23,9 @@ _PTX_ATOMS = {0: "16B", 1: "32B", 2: "32B+8B-flip", 3: "64B"}
 _PTX_FIELD = re.compile(
     r"\.?swizzle_(mode|atomicity)(?:\.\S+)?\s*[=:,]?\s*(?:\[\w+\]\s*,)?\s*\.?([0-9A-Za-z+\-]+)\s*[,;]?\s*"
 )
-_ARGUMENTS = ("atom", "atom_order", "padding_bytes", "swizzle", "start")
 
 
-def read_mode(text: str, given: Given) -> SharedLayout:
+def read_mode(text: str, given: Given) -> Layout:
     """The tile that TMA stores with a mode given by its own or the driver's name.
 
     >>> str(read_mode("CU_TENSOR_MAP_SWIZZLE_64B", Given(element_bits=16)).modes)
@@ -39,7 +34,7 @@ def read_mode(text: str, given: Given) -> SharedLayout:
     return _boxes(Swizzle.named(text), given, text)
 
 
-def read_ptx(text: str, given: Given) -> SharedLayout:
+def read_ptx(text: str, given: Given) -> Layout:
     """The tile that TMA stores with PTX's swizzle mode and atomicity.
 
     >>> read_ptx(".swizzle_mode = 3, .swizzle_atomicity = 1", Given(element_bits=32)).swizzle.name
@@ -62,63 +57,7 @@ def read_ptx(text: str, given: Given) -> SharedLayout:
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), given, "the PTX fields")
 
 
-def read_layout(text: str, given: Given) -> SharedLayout:
-    """A `Layout(...)` as Python writes it; `.addresses().T` or `.T` after it exchanges the two indices.
-
-    >>> str(read_layout('Layout((16, 64), 16, swizzle="128B")', Given()).modes)
-    '(16,64):(64,1)'
-    """
-    scan = Scanner(text)
-    scan.name()
-    scan.expect("(")
-    scan.accept("shape", "=")
-    shape = scan.integers()
-    scan.expect(",")
-    scan.accept("element_bits", "=")
-    if scan.at("("):
-        modes = ShapeStride(shape, scan.integers())  # the way pycute and tensor-layouts write a layout of strides
-        scan.expect(")")
-        scan.finished()
-        return SharedLayout(modes, given.bits(None, "the layout"), start=given.start)
-    bits = scan.integer()
-    arguments: dict[str, Any] = {}
-    while scan.accept(","):
-        key = scan.peek().spelling
-        if key not in _ARGUMENTS or key in arguments:
-            scan.refuse("one of " + ", ".join(_ARGUMENTS) + ", once")
-        scan.take()
-        scan.expect("=")
-        arguments[key] = _read_quoted(scan) if key in ("atom_order", "swizzle") else scan.integers()
-    scan.expect(")")
-    turned = (
-        scan.accept(".", "addresses", "(", ")", ".", "T") or scan.accept(".", "T") or scan.accept(".", "addresses.T")
-    )
-    scan.finished()
-    layout = Layout(shape, given.bits(bits, "the Layout"), **({"start": given.start} | arguments))  # type: ignore[arg-type]
-    major = given.major_or("MN" if turned else "K", "the Layout")
-    found = SharedLayout.from_tile(layout, major)
-    if given.shape is not None and given.shape != found.shape:
-        given.tile_shape((found.shape[0], found.shape[1]), "the Layout")
-    return found
-
-
-def spell_layout(layout: SharedLayout) -> str:
-    """The tile as tilescope constructs it.
-
-    >>> print(spell_layout(read_mode("128B", Given(element_bits=16, shape=(64, 128)))))
-    Layout((64, 128), 16, atom=(64, 64), swizzle="128B")
-    """
-    tile = layout.tile()
-    said = [f"{tile.shape}", f"{tile.element_bits}"]
-    said += [f"atom={tile.atom}"] if tile.atom != tile.shape else []
-    said += [f'atom_order="{tile.atom_order}"'] if tile.atom_order != "column" else []
-    said += [f"padding_bytes={tile.padding_bytes}"] if tile.padding_bytes else []
-    said += [f'swizzle="{tile.swizzle.name}"'] if tile.swizzle.name != "none" else []
-    said += [f"start={tile.start:#x}"] if tile.start else []
-    return f"Layout({', '.join(said)})" + (".addresses().T" if layout.major == "MN" else "")
-
-
-def spell_driver(layout: SharedLayout) -> str:
+def spell_driver(layout: Layout) -> str:
     """The driver's enumerator for the tensor map that stores the tile.
 
     >>> spell_driver(read_mode("128B_ATOM_64B", Given(element_bits=16)))
@@ -130,7 +69,7 @@ def spell_driver(layout: SharedLayout) -> str:
     return DRIVER_PREFIX + swizzle.name.upper()
 
 
-def spell_ptx(layout: SharedLayout) -> str:
+def spell_ptx(layout: Layout) -> str:
     """PTX's fields of tensormap.replace for the tensor map that stores the tile.
 
     >>> spell_ptx(read_mode("64B", Given(element_bits=16)))
@@ -145,7 +84,7 @@ def spell_ptx(layout: SharedLayout) -> str:
     )
 
 
-def _boxes(swizzle: Swizzle, given: Given, where: str) -> SharedLayout:
+def _boxes(swizzle: Swizzle, given: Given, where: str) -> Layout:
     """A tile in boxes one span wide, each a column of rows after the other; without a swizzle, one box."""
     bits = given.bits(None, where)
     major = given.major_or(None, where)
@@ -154,9 +93,9 @@ def _boxes(swizzle: Swizzle, given: Given, where: str) -> SharedLayout:
         if swizzle.span_bytes * 8 % bits:
             raise refusal(f"{bits}-bit elements", f"whole ones in {swizzle.span_bytes} bytes", "Use 8 bits.")
         span = swizzle.span_bytes * 8 // bits
-        said = (8, span) if major == "K" else (span, 8)
+        said = oriented(major, 8, span)
     shape = given.tile_shape(said if given.shape is None else None, where)
-    rows, columns = shape if major == "K" else shape[::-1]
+    rows, columns = oriented(major, *shape)
     if columns * bits % (CHUNK_BYTES * 8) or (said is not None and columns % span):
         span_bytes = CHUNK_BYTES if swizzle.span_bytes is None else swizzle.span_bytes
         raise refusal(
@@ -164,20 +103,18 @@ def _boxes(swizzle: Swizzle, given: Given, where: str) -> SharedLayout:
             f"with swizzle {swizzle} TMA stores rows in multiples of {span_bytes} bytes",
             f"Use a multiple of {span_bytes * 8 // bits} elements.",
         )
-    layout = Layout(
-        (rows, columns), bits, atom=(rows, columns if said is None else span), swizzle=swizzle, start=given.start
-    )
-    return SharedLayout.from_tile(layout, major)
+    atom = oriented(major, rows, columns if said is None else span)
+    return Layout(shape, bits, atom=atom, major=major, swizzle=swizzle, start=given.start)
 
 
-def _tensor_map_swizzle(layout: SharedLayout) -> Swizzle:
+def _tensor_map_swizzle(layout: Layout) -> Swizzle:
     """The swizzle, when boxes one span wide store the tile so."""
-    tile, swizzle = layout.tile(), layout.swizzle
+    tile, swizzle = tile_of(layout).tiling, layout.swizzle
     if swizzle.feature is None:
         raise no_equivalent(
             f"swizzle {swizzle}", f"TMA knows {', '.join(SWIZZLE)}", "Store it with software, or use one of those."
         )
-    given = Given(layout.element_bits, (layout.shape[0], layout.shape[1]), layout.major, start=layout.start)
+    given = Given(layout.element_bits, pair_of(layout), layout.major, start=layout.start)
     try:
         stored = _boxes(swizzle, given, "the tensor map")
     except ValueError as refused:
@@ -192,21 +129,3 @@ def _tensor_map_swizzle(layout: SharedLayout) -> Swizzle:
             "Copy atom by atom, each with a box and an address of its own.",
         )
     return swizzle
-
-
-def _read_quoted(scan: Scanner) -> str:
-    """A string in quotes: a mode's or an order's name."""
-    quote = scan.peek().spelling
-    if quote not in ('"', "'"):
-        scan.refuse('a name in quotes, such as "128B"')
-    scan.take()
-    said = ""
-    while not scan.at(quote) and scan.peek().kind != "end":
-        said += scan.take().spelling
-    scan.expect(quote)
-    return said
-
-
-def looks_like_layout(text: str) -> bool:
-    """Whether the text constructs a `Layout` in Python."""
-    return re.match(r"(?:\w+\.)*Layout\s*\(", text) is not None

@@ -1,0 +1,251 @@
+"""Words made of bit fields: one table gives the encoder, the decoder and the explanation.
+
+    wgmma descriptor, bits 63 .. 0          a field holds (its value - first) / unit
+
+    63 62 │ 61 … 52 │ 51 … 49 │ 48 … 46 │ 45 … 32 │ 31 30 │ 29 … 16 │ 15 14 │ 13 … 0
+     mode │    0    │  base   │    0    │ SBO/16  │   0   │ LBO/16  │   0   │ start/16
+
+A tensor map is such a word of 1024 bits, a tensor core's descriptor one of 64, an instruction descriptor one of 32. Bits that
+no field covers must be zero. `Inspection` is what a word says, sound or not, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed_hex, unknown_name
+from tilescope.rule import rule
+from tilescope.value import Value, hex_field
+
+_WORD = "ts.WgmmaDescriptor({start}, leading_bytes=16, stride_bytes=1024, swizzle='128B')"
+DESCRIPTOR_FIELD = rule(
+    "descriptor-field",
+    "A field of a descriptor holds what its bits can: an address or offset in units of 16 bytes.",
+    source='PTX ISA, "Matrix Descriptor Format" of wgmma and "Shared memory descriptor" of tcgen05',
+    passing=_WORD.format(start=0x400),
+    failing=_WORD.format(start=0x408),
+)
+DESCRIPTOR_WORD = rule(
+    "descriptor-word",
+    "A descriptor is an integer of at most 64 bits, an instruction descriptor of 32.",
+    source='PTX ISA, "Matrix Descriptor Format" of wgmma and "Instruction descriptor" of tcgen05',
+    passing="ts.inspect_descriptor(0x4000004000010040)",
+    failing="ts.inspect_descriptor(1 << 64)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WordField:
+    """Bits `low` to `high` of a word: value = first + unit x number, where a signed number is two's complement.
+
+    >>> start = WordField("start_address", 0, 13, 16)
+    >>> start.limit, start.extract(0x4000004000010040)
+    (262128, 1024)
+    >>> box = WordField("box[0]", 4, 11, first=1)
+    >>> box.place(64) == 63 << 4, box.extract(63 << 4)
+    (True, 64)
+    """
+
+    name: str
+    low: int
+    high: int
+    unit: int = 1
+    first: int = 0  # the value that a number of 0 stands for
+    signed: bool = False
+    says: Callable[[int], str] = str  # the value in words
+
+    @property
+    def width_bits(self) -> int:
+        """How many bits it has."""
+        return self.high - self.low + 1
+
+    @property
+    def mask(self) -> int:
+        """The field's bits, in place."""
+        return (1 << self.high + 1) - (1 << self.low)
+
+    @property
+    def limit(self) -> int:
+        """The largest value that fits."""
+        return self.first + ((1 << self.width_bits - self.signed) - 1) * self.unit
+
+    def extract(self, word: int) -> int:
+        """The value that the field holds in `word`."""
+        number = (word & self.mask) >> self.low
+        if self.signed and number >> self.width_bits - 1:
+            number -= 1 << self.width_bits
+        return self.first + number * self.unit
+
+    def place(self, value: int) -> int:
+        """The word in which the field alone holds `value`; what does not fit is cut off."""
+        return (value - self.first) // self.unit << self.low & self.mask
+
+    def problems(self, value: Any) -> list[Violation]:
+        """Why the field cannot hold `value`; empty when it can."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return [argument_type(self.name, value, "an integer")]
+        if not 0 <= value <= self.limit:
+            found, fix = printed_hex(value), f"Stay between 0 and {self.limit:#x}."
+        elif value % self.unit:
+            below, above = value // self.unit * self.unit, ceil_div(value, self.unit) * self.unit
+            found, fix = f"{value:#x}", f"Use {below:#x} or {above:#x}."
+        else:
+            return []
+        multiples = f"multiples of {self.unit} " if self.unit > 1 else ""
+        limit = f"bits {self.low}-{self.high} hold {multiples}from 0 to {self.limit:#x}"
+        return [DESCRIPTOR_FIELD.violation(self.name, f"{self.name} = {found}", limit, fix)]
+
+
+@dataclass(frozen=True)
+class WordFormat:
+    """A word of `bits` bits, made of `fields`.
+
+    >>> form = WordFormat("sample", 16, (WordField("low", 0, 3), WordField("high", 8, 15, 16)))
+    >>> hex(form.encode({"low": 5, "high": 0x120}))
+    '0x1205'
+    >>> form.decode(0x1205)
+    {'low': 5, 'high': 288}
+    """
+
+    name: str
+    bits: int
+    fields: tuple[WordField, ...]
+
+    def field(self, name: str) -> WordField:
+        """The field of that name."""
+        return next(field for field in self.fields if field.name == name)
+
+    def encode(self, values: Mapping[str, int]) -> int:
+        """The word; the values must have passed `problems`."""
+        word = 0
+        for name, low, unit, first, mask in self._rows:
+            word |= (values[name] - first) // unit << low & mask
+        return word
+
+    def decode(self, word: int) -> dict[str, int]:
+        """The value of every field, whatever the reserved bits are."""
+        return {field.name: field.extract(word) for field in self.fields}
+
+    def problems(self, values: Mapping[str, Any]) -> list[Violation]:
+        """All fields that cannot hold their value."""
+        return [problem for field in self.fields for problem in field.problems(values[field.name])]
+
+    def word_problems(self, word: int) -> list[Violation]:
+        """Why `word` is no such word at all: too long, or negative."""
+        if 0 <= word < 1 << self.bits:
+            return []
+        limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
+        return [DESCRIPTOR_WORD.violation("word", printed_hex(word), limit, f"Give one {self.bits}-bit word.")]
+
+    def reserved_ones(self, word: int) -> tuple[int, ...]:
+        """The bits that are set in `word` although no field covers them.
+
+        >>> WordFormat("sample", 8, (WordField("low", 0, 3),)).reserved_ones(0b1010_0001)
+        (5, 7)
+        """
+        return ones(word & ~self.covered)
+
+    def described(self, word: int, meanings: Mapping[str, str] | None = None) -> tuple[DescriptorField, ...]:
+        """Every field of the word in the order of its bits, in words: those of `meanings`, else its own."""
+        return tuple(
+            DescriptorField(
+                each.name, each.low, each.width_bits, (word & each.mask) >> each.low,
+                each.says(each.extract(word)) if meanings is None else meanings[each.name],
+            )
+            for each in sorted(self.fields, key=lambda each: each.low)
+        )  # fmt: skip
+
+    @cached_property
+    def covered(self) -> int:
+        """The bits of all fields."""
+        return sum(field.mask for field in self.fields)
+
+    @cached_property
+    def _rows(self) -> tuple[tuple[str, int, int, int, int], ...]:
+        """What `encode` needs of each field."""
+        return tuple((each.name, each.low, each.unit, each.first, each.mask) for each in self.fields)
+
+
+def ones(word: int) -> tuple[int, ...]:
+    """The bits that are set.
+
+    >>> ones(0b1010)
+    (1, 3)
+    """
+    return tuple(bit for bit in range(word.bit_length()) if word >> bit & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorField(Value):
+    """One field of a descriptor: where it is, what it holds, and what that means.
+
+    >>> DescriptorField("rank", 68, 3, 1, "2 dimensions").word
+    1
+    """
+
+    name: str
+    bit: int  # first bit, counted through all words
+    width_bits: int
+    raw: int = hex_field()
+    meaning: str = ""
+
+    @property
+    def word(self) -> int:
+        """The 64-bit word that holds it."""
+        return self.bit // 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection(Value):
+    """What a word says as a descriptor of some kind: every field, what is wrong with it, and the value if it is one.
+
+    >>> import tilescope as ts
+    >>> found = ts.inspect_tensor_map(ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").encode())
+    >>> found.field("swizzle").meaning, found.field("box[1]").meaning, found.violations
+    ('128B', '8 elements', ())
+    >>> word = ts.inspect_descriptor(0x4000004000010040)
+    >>> word.name, word.descriptor == ts.WgmmaDescriptor.decode(0x4000004000010040), word.ignored
+    ('wgmma descriptor', True, ('leading_bytes',))
+    """
+
+    _derived: ClassVar[tuple[str, ...]] = ("unknown_bits",)
+
+    name: str  # what the word is read as
+    bits: int
+    word: int = hex_field()
+    fields: tuple[DescriptorField, ...]
+    violations: tuple[Violation, ...]
+    described: Value | None  # the tensor map or the descriptor; None where the word is none
+    ignored: tuple[str, ...] = ()  # fields that the hardware does not look at
+    major: Literal["K", "MN"] | None = None  # of an operand, which the instruction says and the word does not
+    element_bits: int | None = None
+
+    @property
+    def unknown_bits(self) -> tuple[int, ...]:
+        """Bits that are set, and part of no field."""
+        return ones(self.word & ~sum((1 << each.width_bits) - 1 << each.bit for each in self.fields))
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is such a descriptor."""
+        return self.described is not None
+
+    @property
+    def tensor_map(self) -> Any:
+        """The tensor map that the word is; None where it is none."""
+        return self.described
+
+    @property
+    def descriptor(self) -> Any:
+        """The tensor core's descriptor that the word is; None where it is none."""
+        return self.described
+
+    def field(self, name: str) -> DescriptorField:
+        """The field called `name`."""
+        for each in self.fields:
+            if each.name == name:
+                return each
+        raise RuleError([unknown_name("field", "name", name, [each.name for each in self.fields])])

@@ -1,0 +1,267 @@
+"""One table of cards: how many SMs, how fast its memory, its TMA and its tensor cores are, and what each number rests on.
+
+    cell                 H200, measured                                          other cards, from their datasheets
+    memory_gb_per_s      4559, the fastest loads by TMA                          the memory's own peak
+    tflop_per_s          790 for 16-bit floats                                   dense peak, sums in 32 bits
+    tma                  GB/s by row bytes, box rows, L2 promotion, bytes in     None: nobody measured it
+                         flight; one SM's GB/s; nanoseconds to issue a copy
+
+A cell is None where neither a measurement nor a datasheet fills it. Whoever uses it says what could not be weighed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Literal
+
+from tilescope.arch import ARCH, Arch, Basis
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, missing_fields, unknown_name
+from tilescope.value import Row, Value
+
+CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
+GbPerS = Mapping[int, int]
+
+SECTOR_BYTES = 32  # the least that global memory delivers
+REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
+ROW_BYTES = (128, 64, 32, 16)  # of the boxes that were measured
+
+
+def sector_share(request_bytes: int) -> float:
+    """The part of the delivered bytes that a request of contiguous bytes uses.
+
+    >>> sector_share(16), sector_share(64), sector_share(48)
+    (0.5, 1.0, 0.75)
+    """
+    return request_bytes / (-(-request_bytes // SECTOR_BYTES) * SECTOR_BYTES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TmaRates(Value):
+    """How fast TMA moves tiles on a card, in GB/s of the whole card, from or to its memory.
+
+    >>> h200 = Card.named("H200").tma
+    >>> h200.load(128), h200.load(16), h200.store(16), round(h200.load(16, box_rows=8))
+    (4559.0, 2554.0, 886.0, 1990)
+    >>> round(h200.load(128, in_flight_bytes=8192)), h200.one_sm(64, 1 << 20)
+    (1457, 124.0)
+    """
+
+    loads: Mapping[str, GbPerS] = field(hash=False)  # by L2 promotion and bytes of a box row; boxes of 64 rows
+    loads_by_rows: Mapping[int, GbPerS] = field(hash=False)  # by rows of a box; promotion 128B, another run
+    stores: GbPerS = field(hash=False)  # by bytes of a box row; promotion and height made no difference
+    in_flight: GbPerS = field(hash=False)  # by bytes in flight on each SM; boxes of 128-byte rows, another run
+    sm_loads: GbPerS = field(hash=False)  # one SM alone, from memory or L2, by bytes of a box row
+    latency_us: float  # from issue to arrival
+    issue_ns: Mapping[str, int] = field(hash=False)  # between two copies
+
+    def load(
+        self, row_bytes: int, box_rows: int = 64, l2_promotion: str = "128B", in_flight_bytes: int | None = None
+    ) -> float:
+        """Loads of such boxes by every SM; `in_flight_bytes` are those of one SM, None: enough."""
+        width, rows = _at_most(row_bytes, ROW_BYTES), _at_most(box_rows, self.loads_by_rows)
+        lost_to_height = min(1.0, self.loads_by_rows[rows][width] / self.loads_by_rows[64][width])
+        reached = 1.0 if in_flight_bytes is None else self.reached(in_flight_bytes)
+        return self.loads[l2_promotion][width] * lost_to_height * reached
+
+    def reached(self, in_flight_bytes: int) -> float:
+        """The share of the full rate that so many bytes in flight on every SM reach, straight lines between measurements."""
+        for (fewer, slower), (more, faster) in pairwise([(0, 0), *self.in_flight.items()]):
+            if in_flight_bytes < more:
+                gained = max(0, faster - slower) * (in_flight_bytes - fewer) / (more - fewer)
+                return (slower + gained) / max(self.in_flight.values())
+        return 1.0
+
+    def store(self, row_bytes: int) -> float:
+        """Stores of boxes with such rows by every SM."""
+        return float(self.stores[_at_most(row_bytes, ROW_BYTES)])
+
+    def one_sm(self, row_bytes: int, in_flight_bytes: int) -> float:
+        """Loads by one SM: a box row a cycle at most, and what is in flight once in the time that a copy takes."""
+        return min(float(self.sm_loads[_at_most(row_bytes, ROW_BYTES)]), in_flight_bytes / self.latency_us / 1e3)
+
+    def fastest(self, direction: str) -> int:
+        """The fastest loads, or stores, that were measured."""
+        tables = self.loads.values() if direction == "load" else (self.stores,)
+        return max(rate for table in tables for rate in table.values())
+
+    @property
+    def enough_in_flight_bytes(self) -> int:
+        """Bytes in flight with which one SM reaches its own limit.
+
+        >>> Card.named("H200").tma.enough_in_flight_bytes  # 210 GB/s x 0.75 us
+        157500
+        """
+        return round(max(self.sm_loads.values()) * self.latency_us * 1e3)
+
+
+def _at_most(number: int, known: Collection[int]) -> int:
+    """The largest measured one that is no larger, or the smallest of all."""
+    return max((each for each in known if each <= number), default=min(known))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Card(Row):
+    """One card: its architecture, its rates, and what each of them rests on.
+
+    >>> h200 = Card.named("H200")
+    >>> h200.arch.name, h200.sms, h200.memory_gb_per_s, h200.basis("memory_gb_per_s")
+    ('sm_90', 132, 4559, 'measured')
+    >>> b200 = Card.named("nvidia b200")
+    >>> b200.clock_mhz is None, b200.tma is None, b200.basis("sms")
+    (True, True, 'documented')
+    """
+
+    name: str
+    arch: Arch
+    sms: int
+    clock_mhz: int | None  # the highest
+    l2_bytes: int | None
+    memory_gb_per_s: int
+    tflop_per_s: Mapping[str, float] = field(repr=False, hash=False)  # dense, by data type, summed in 32 bits
+    tma: TmaRates | None = field(repr=False)
+    measured: frozenset[str] = field(repr=False)  # cells, and data types of tflop_per_s; others are documented
+    source: str
+
+    @classmethod
+    def named(cls, name: object) -> Card:
+        """The row called `name`, however it is spaced and capitalised; H100 is the SXM card.
+
+        >>> Card.named("rtx4090").name, Card.named("H100").name, Card.named("NVIDIA GeForce RTX 5090").name
+        ('RTX 4090', 'H100 SXM', 'RTX 5090')
+        """
+        if isinstance(name, Card):
+            return name
+        row = card_called(name) if isinstance(name, str) else None
+        if row is None:
+            raise RuleError([unknown_name("card", "card", name, CARD)])
+        return row
+
+    @classmethod
+    def of_arch(cls, arch: Arch) -> Card | None:
+        """The card that stands for an architecture where none is named; None where no card of it is known.
+
+        >>> Card.of_arch(Arch.named("sm_90")).name, Card.of_arch(Arch.named("sm_86"))
+        ('H200', None)
+        """
+        return next((row for row in CARD.values() if row.arch is arch), None)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Card:
+        """The row that `to_dict` described."""
+        if "name" not in data:
+            raise missing_fields("card", ["name"])
+        return cls.named(data["name"])
+
+    def basis(self, cell: str) -> Basis | None:
+        """What a cell rests on: "measured" or "documented"; None where it is empty. A cell of `tflop_per_s` is its type.
+
+        >>> Card.named("H200").basis("bfloat16"), Card.named("H200").basis("e4m3"), Card.named("L40S").basis("l2_bytes")
+        ('measured', 'documented', None)
+        """
+        found = self.tflop_per_s.get(cell) if cell not in self.__slots__ else getattr(self, cell)
+        if found is None:
+            return None
+        return "measured" if cell in self.measured else "documented"
+
+    def tflops(self, data_type: DataType) -> float | None:
+        """Dense TFLOP/s of the tensor cores for a type."""
+        return self.tflop_per_s.get(data_type.name)
+
+    @property
+    def smem_gb_per_s(self) -> float | None:
+        """What one SM's shared memory delivers at its highest clock: 32 banks of 4 bytes a cycle."""
+        return None if self.clock_mhz is None else 128 * self.clock_mhz / 1e3
+
+
+def card_called(name: str) -> Card | None:
+    """The card that people call so, or None.
+
+    >>> card_called("h100-pcie").name, card_called("sm_90")
+    ('H100 PCIe', None)
+    """
+    plain = re.sub(r"nvidia|geforce|tesla|[\s_-]", "", name.casefold())
+    return _BY_PLAIN_NAME.get(plain)
+
+
+def _by_row_bytes(*gb_per_s: int) -> GbPerS:
+    return MappingProxyType(dict(zip(ROW_BYTES, gb_per_s, strict=True)))
+
+
+# 64 x 64 fp16 tiles under driver 580.159.04; loads by 3 blocks an SM of 8 stages, stores of 512 MiB.
+# fmt: off
+_H200_TMA = TmaRates(
+    #                                     row bytes:  128    64    32    16
+    loads=MappingProxyType({
+        "none":                        _by_row_bytes(4552, 4042, 3480, 2461),
+        "128B":                        _by_row_bytes(4559, 4519, 3970, 2554),
+        "256B":                        _by_row_bytes(4231, 4036, 3467, 2385),
+    }),
+    loads_by_rows=MappingProxyType({
+        64:                            _by_row_bytes(4411, 4373, 3863, 2498),
+        32:                            _by_row_bytes(4460, 4391, 3894, 2440),
+        16:                            _by_row_bytes(4422, 4376, 3801, 2384),
+        8:                             _by_row_bytes(4434, 4370, 3443, 1946),
+    }),
+    stores=                            _by_row_bytes(4190, 4319, 3060,  886),
+    sm_loads=                          _by_row_bytes( 210,  124,   62,   31),
+    in_flight=MappingProxyType({
+        8 << 10: 1386, 16 << 10: 2477, 24 << 10: 3384, 32 << 10: 3925, 48 << 10: 4248, 64 << 10: 4316, 96 << 10: 4336,
+        192 << 10: 4334,
+    }),
+    latency_us=0.75,
+    issue_ns=MappingProxyType({"one thread": 46, "one thread that waits for each": 93, "four warps": 14}),
+)
+
+_FLOAT_TYPES = {
+    "tf32": ("tfloat32", "tfloat32_ftz"), "half": ("float16", "bfloat16"), "fp8": ("e4m3", "e5m2"),
+    "fp6": ("e2m3", "e3m2", "16u6_align16b"), "fp4": ("e2m1", "16u4_align8b", "16u4_align16b"),
+    "int8": ("int8", "uint8"), "int4": ("int4", "uint4"), "b1": ("b1",),
+}
+# fmt: on
+
+
+def _tflops(**by_width: float) -> Mapping[str, float]:
+    return MappingProxyType({name: rate for width, rate in by_width.items() for name in _FLOAT_TYPES[width]})
+
+
+_NONE: frozenset[str] = frozenset()
+_H200_MEASURED = frozenset({
+    "name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma", "float16", "bfloat16",
+})  # fmt: skip
+
+# Of an architecture's cards, the first stands for it. Peaks with sparsity are halved; where a datasheet tells them apart,
+# TFLOP/s are those with 32-bit sums.
+# fmt: off
+CARD: dict[str, Card] = {row.name: row for row in (
+    #    name        arch             SMs  MHz   L2         GB/s  TFLOP/s
+    Card("H200",      ARCH["sm_90"],  132, 1980, 60 << 20,  4559, _tflops(half=790, tf32=494.5, fp8=1979, int8=1979),
+         _H200_TMA, _H200_MEASURED,
+         "measured under driver 580.159.04, cuBLAS reaching 0.87 of the 790 TFLOP/s; other types: H200 datasheet"),
+    Card("H100 SXM",  ARCH["sm_90"],  132, 1980, 50 << 20,  3350, _tflops(half=989.5, tf32=494.5, fp8=1979, int8=1979),
+         None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
+    Card("H100 PCIe", ARCH["sm_90"],  114, 1755, 50 << 20,  2000, _tflops(half=756.5, tf32=378, fp8=1513, int8=1513),
+         None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
+    Card("A100",      ARCH["sm_80"],  108, 1410, 40 << 20,  2039, _tflops(half=312, tf32=156, int8=624, int4=1248, b1=4992),
+         None, _NONE, "A100 architecture white paper and datasheet, SXM with 80 GB"),
+    Card("L40S",      ARCH["sm_89"],  142, 2520, None,       864, _tflops(half=362, tf32=183, fp8=733, int8=733),
+         None, _NONE, "L40S datasheet"),
+    Card("RTX 4090",  ARCH["sm_89"],  128, 2520, 72 << 20,  1008, _tflops(half=165.2, tf32=82.6, fp8=330.3, int8=660.6, int4=1321.2),
+         None, _NONE, "Ada architecture white paper"),
+    Card("RTX 5090",  ARCH["sm_120"], 170, 2407, 96 << 20,  1792, _tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
+         None, _NONE, "RTX Blackwell architecture white paper"),
+    Card("B200",      ARCH["sm_100"], 148, None, None,      8000, _tflops(half=2250, tf32=1125, fp8=4500, fp6=4500, fp4=9000, int8=4500),
+         None, _NONE, "HGX B200 datasheet, an eighth of eight cards"),
+)}
+# fmt: on
+_BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()}
+_BY_PLAIN_NAME |= {
+    "h100": CARD["H100 SXM"],
+    "h200sxm": CARD["H200"],
+    "a100sxm": CARD["A100"],
+    "h100sxm5": CARD["H100 SXM"],
+}

@@ -1,0 +1,42 @@
+"""Where each element lies in shared memory: one value for every tile, however it is written down.
+
+pairs.py    strides of one index
+modes.py    nested shape:stride and its algebra
+tiling.py   the modes that are a grid of equal atoms
+layout.py   Layout: modes in bits, a swizzle of byte addresses, a start
+rows.py     a tile as it is drawn and as threads read it
+terms.py    the address as data, printed in C, Python and PTX
+"""
+
+from tilescope.layout.layout import Layout
+from tilescope.layout.modes import IntTree, Modes, as_modes
+from tilescope.layout.rows import Rows
+from tilescope.layout.terms import AddressTerms, Term
+from tilescope.layout.tiling import (
+    ATOM_ORDERS,
+    ELEMENT_BITS,
+    MAJORS,
+    AtomOrder,
+    Major,
+    Tiling,
+    major_named,
+    oriented,
+)
+
+__all__ = [
+    "ATOM_ORDERS",
+    "ELEMENT_BITS",
+    "MAJORS",
+    "AddressTerms",
+    "AtomOrder",
+    "IntTree",
+    "Layout",
+    "Major",
+    "Modes",
+    "Rows",
+    "Term",
+    "Tiling",
+    "as_modes",
+    "major_named",
+    "oriented",
+]

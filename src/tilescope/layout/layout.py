@@ -1,0 +1,400 @@
+"""The byte address of every element of a tile in shared memory, and the element at every address.
+
+    address = swizzle( start + (sum over the indices of digit * stride) / 8 )          strides in bits
+
+    Layout((64, 128), 16, atom=(8, 64), swizzle="128B")            (mn, k), k contiguous
+
+    mn  →  64:128 bytes                 one column of atoms after the other
+    k   →  (64, 2):(2, 8192) bytes      64 elements of an atom's row, then the next column of atoms
+
+A tile is made of equal atoms (tiling.py), or of any nested modes (modes.py), as CuTe prints them. Its first index is mn
+(rows of A, columns of B), its second k. Rows and columns, with the contiguous index left to right, exist where a tile is
+drawn or read by threads: `as_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from math import prod
+from typing import Any, ClassVar, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, broken, printed
+from tilescope.layout.checks import checked_modes, checked_tiling, start_problems
+from tilescope.layout.modes import Modes
+from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
+from tilescope.layout.rows import Rows
+from tilescope.layout.terms import AddressTerms
+from tilescope.layout.tiling import AtomOrder, Major, Tiling, find_tiling, major_named, oriented
+from tilescope.reading import plain_int
+from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
+from tilescope.value import Value, hex_field, row_field
+
+MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
+Addresses = npt.NDArray[np.int64]
+_TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major")
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Layout(Value):
+    """A tile of `shape` (mn, k) elements in shared memory; k is contiguous, with `major="MN"` mn.
+
+    >>> tile = Layout((64, 64), 16, swizzle="128B", start=0x400)
+    >>> hex(tile.address(1, 0)), hex(tile.address(0, 8)), tile.locate(0x490)
+    ('0x490', '0x410', (1, 0))
+    >>> Layout((128, 16), 16, atom=(64, 8), swizzle="128B", major="MN").address(1, 0)  # mn 1 follows mn 0
+    2
+
+    Two layouts are equal when every address is, however they were written down:
+
+    >>> Layout((64, 64), 16, atom=(8, 64)) == Layout.from_modes(((64, 64), (64, 1)), 16)
+    True
+    """
+
+    shape: tuple[int, ...]  # extent of each index in elements
+    element_bits: int
+    atom: tuple[int, int] | None  # mn x k elements that are stored whole; None: the modes are no grid of atoms
+    atom_order: AtomOrder | None
+    padding_bytes: int | None  # after each row of an atom
+    major: Major | None  # the contiguous index of two; None: neither is, or there are more
+    swizzle: Swizzle = row_field(Swizzle.named)
+    start: int = hex_field()  # absolute shared address of the first logical byte
+    nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for each index
+    pairs: tuple[Pairs, ...] = field(init=False, repr=False)  # (extent, stride in bits) of each index, the fewest
+
+    unit_bits: ClassVar[int] = 8  # what an address counts
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        element_bits: int,
+        *,
+        atom: tuple[int, int] | None = None,
+        atom_order: AtomOrder = "column",
+        padding_bytes: int = 0,
+        major: Major = "K",
+        swizzle: SwizzleName | str | Swizzle = "none",
+        start: int = 0,
+    ) -> None:
+        row, major = Swizzle.named(swizzle), major_named(major)
+        tiling, first = checked_tiling(shape, element_bits, atom, atom_order, padding_bytes, start, major)
+        self._fill(oriented(major, *tiling.pairs()), tiling, tiling.element_bits, major, row, first, None)
+
+    @classmethod
+    def from_modes(
+        cls,
+        modes: Modes | tuple[Any, Any],
+        element_bits: int,
+        *,
+        unit_bits: int | None = None,
+        swizzle: SwizzleName | str | Swizzle = "none",
+        start: int = 0,
+    ) -> Layout:
+        """Any nested modes, (shape, stride) as CuTe writes them; strides count elements, or `unit_bits`.
+
+        >>> scales = Layout.from_modes((((32, 4), 4), ((16, 4), 1)), 8)  # scale factors of a block-scaled operand
+        >>> scales.shape, scales.address(33, 2), scales.locate(22), scales.size_bytes
+        ((128, 4), 22, (33, 2), 512)
+        """
+        row = Swizzle.named(swizzle)
+        in_bits, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
+        pairs = tuple(coalesced(*part.pairs) for part in in_bits.parts)
+        major = _contiguous(pairs, bits)
+        tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
+        made = object.__new__(cls)
+        made._fill(pairs, tiling, bits, major, row, plain_int(start) or 0, in_bits)
+        return made
+
+    def _fill(
+        self, pairs: tuple[Pairs, ...], tiling: Tiling | None, element_bits: int, major: Major | None, swizzle: Swizzle,
+        start: int, nesting: Modes | None,
+    ) -> None:  # fmt: skip
+        shape = tuple(prod(extent for extent, _ in index) for index in pairs)
+        atom = order = padding = None
+        if tiling is not None:
+            atom, order, padding = oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes
+        if nesting is not None and tiling is not None and nesting == _nested(pairs):
+            nesting = None
+        for name, value in (
+            ("shape", shape), ("element_bits", element_bits), ("atom", atom), ("atom_order", order),
+            ("padding_bytes", padding), ("major", major), ("swizzle", swizzle), ("start", start), ("nesting", nesting),
+            ("pairs", pairs),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The layout that `to_dict` described."""
+        read = Value.from_dict.__func__  # type: ignore[attr-defined]
+        nesting = data.get("nesting") if isinstance(data, Mapping) else None
+        if nesting is not None:  # says shape, atom and the rest
+            told = {name: data[name] for name in data if name not in ("nesting", *_TOLD_BY_MODES)}
+            rest, modes = read(cls, told | {"shape": (8, 8)}), Modes.from_dict(nesting)
+            return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)  # type: ignore[return-value]
+        return read(cls, {k: v for k, v in data.items() if k != "nesting"} if isinstance(data, Mapping) else data)  # type: ignore[no-any-return]
+
+    @property
+    def bit_modes(self) -> Modes:
+        """The nested modes with strides in bits."""
+        return _nested(self.pairs) if self.nesting is None else self.nesting
+
+    @property
+    def modes(self) -> Modes | None:
+        """The nested modes with strides in elements; None where one is no whole number of them.
+
+        >>> print(Layout((16, 128), 16, atom=(8, 64)).modes)
+        (16,(64,2)):(64,(1,1024))
+        """
+        return self.bit_modes.scaled(1, self.element_bits)
+
+    @property
+    def elements(self) -> int:
+        """How many elements the tile has."""
+        return prod(self.shape)
+
+    @property
+    def tiling(self) -> Tiling | None:
+        """The tile as a grid of atoms in rows and columns; None where the modes are none."""
+        if self.atom is None or self.atom_order is None or self.padding_bytes is None:
+            return None
+        shape, atom = oriented(self.major, *self.shape), oriented(self.major, *self.atom)
+        return Tiling(shape, self.element_bits, atom, self.atom_order, self.padding_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """Shared memory from the first logical byte to the end of the last element (or atom, with its padding)."""
+        if (tiling := self.tiling) is not None:
+            return tiling.size_bytes
+        last = sum((extent - 1) * stride for extent, stride in chain(*self.pairs))
+        return -(-(last + self.element_bits) // self.unit_bits)
+
+    @property
+    def alignment_bytes(self) -> int:
+        """Alignment of `start` at which the swizzle pattern starts at its first line."""
+        return max(self.swizzle.repeat_bytes, SMEM_LINE_BYTES)
+
+    def with_start(self, start: int) -> Layout:
+        """The same tile at another shared address."""
+        if problems := start_problems(self.element_bits, start):
+            raise RuleError(problems)
+        moved = copy(self)
+        object.__setattr__(moved, "start", plain_int(start))
+        return moved
+
+    @overload
+    def logical(self, *coord: int) -> int: ...
+    @overload
+    def logical(self, *coord: npt.ArrayLike) -> Addresses: ...
+    def logical(self, *coord: Any) -> Any:
+        """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
+        return summed(self.pairs, self._indices(coord), self.start, self.unit_bits)
+
+    @overload
+    def address(self, *coord: int) -> int: ...
+    @overload
+    def address(self, *coord: npt.ArrayLike) -> Addresses: ...
+    def address(self, *coord: Any) -> Any:
+        """Physical byte address of element (mn, k); arrays broadcast."""
+        return self.swizzle.apply(self.logical(*coord))
+
+    def addresses(self) -> Addresses:
+        """Physical byte address of every element, as an array of the tile's shape."""
+        addresses: Addresses = self.address(*self._grid())
+        return addresses
+
+    def locate(self, address: int) -> tuple[int, ...] | None:
+        """The element at a physical shared address; None for padding and bytes outside the tile.
+
+        Where elements are narrower than a byte or not a whole number of them, the one with the byte's first bit.
+
+        >>> Layout((2, 64), 16, padding_bytes=16).locate(0x80) is None
+        True
+        """
+        place = plain_int(address)
+        if place is None or place < 0:
+            found = printed(address)
+            raise broken("address", "address", found, "an integer of at least 0", "Give a byte address.")
+        bit = (self.swizzle.apply(place) - self.start) * self.unit_bits
+        if not 0 <= bit < self.size_bytes * self.unit_bits:
+            return None
+        coord, rest, steps = [0] * len(self.shape), bit, [step for step in steps_of(self.pairs) if step[0]]
+        for stride, extent, index, weight in reversed(steps):
+            digit = min(rest // stride, extent - 1)
+            coord[index] += digit * weight
+            rest -= digit * stride
+        if rest < self.element_bits:
+            return tuple(coord)
+        reach = list(accumulate(((extent - 1) * stride for stride, extent, _, _ in steps), initial=self.element_bits))
+        if all(stride >= reached for (stride, *_), reached in zip(steps, reach, strict=False)):
+            return None  # no step reaches into another: what was not found is not there
+        offset = self.bit_offsets()
+        found_at = np.argwhere((offset <= bit) & (bit < offset + self.element_bits))
+        return tuple(found_at[0].tolist()) if len(found_at) else None
+
+    def first_difference(self, other: Layout) -> tuple[int, ...] | None:
+        """The first index whose element lies elsewhere in `other`; None when every address is equal.
+
+        Elements below a byte are compared to the bit.
+
+        >>> Layout((8, 64), 16, swizzle="128B").first_difference(Layout((8, 64), 16, swizzle="64B"))
+        (4, 0)
+        """
+        if self == other:
+            return None
+        if self.shape != other.shape or self.element_bits != other.element_bits:
+            return (0,) * len(self.shape)
+        differ = self.addresses() != other.addresses()
+        if self.element_bits % self.unit_bits:
+            differ |= (self.bit_offsets() - other.bit_offsets()) % self.unit_bits != 0
+        found = np.argwhere(differ)
+        return tuple(found[0].tolist()) if len(found) else None
+
+    def terms(self, *names: str) -> AddressTerms:
+        """The address as data that prints as C, Python or PTX; `names` are those of the indices.
+
+        >>> Layout((16, 128), 16, atom=(8, 64), atom_order="row").terms().c
+        'base + mn / 8 * 2048 + mn % 8 * 128 + k / 64 * 1024 + k % 64 * 2'
+        """
+        return AddressTerms.of(self.pairs, names or self.names, self.swizzle)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the indices are called: mn and k where there are two."""
+        return ("mn", "k") if len(self.shape) == 2 else tuple(f"i{place}" for place in range(len(self.shape)))
+
+    @property
+    def c_expression(self) -> str:
+        """The physical address in C, with `unsigned a` declared: r is the strided index of two, c the contiguous one.
+
+        >>> Layout((64, 64), 16, swizzle="128B").c_expression
+        '(a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))'
+        >>> Layout((8, 33), 32, padding_bytes=4).c_expression
+        'base + r * 136 + c * 4'
+        """
+        if len(self.shape) != 2:
+            return self.terms().c
+        return AddressTerms.of(oriented(self.major, *self.pairs), ("r", "c"), self.swizzle).c
+
+    def as_rows(self) -> Rows:
+        """The tile as rows and columns, its contiguous index left to right; further indices are rows below.
+
+        >>> rows = Layout((128, 16), 16, atom=(64, 8), swizzle="128B", major="MN").as_rows()
+        >>> rows.shape, rows.names, rows.address(1, 0)
+        ((16, 128), ('k', 'mn'), 144)
+        """
+        first, second, *further = self._two_indices()
+        names = self.names if len(self.shape) == 2 else ("mn", "k") if len(self.shape) > 2 else ("", "i0")
+        major = self.major or ("MN" if first[0][1] == self.element_bits != second[0][1] else "K")
+        (rows, row_name), (columns, column_name) = oriented(major, (first, names[0]), (second, names[1]))
+        rows = coalesced(*chain(rows, *further)) if further else rows
+        names = row_name, column_name
+        return Rows((rows, columns), names, self.element_bits, self.swizzle, self.start, self.unit_bits, self.tiling)
+
+    def stage(self) -> Layout | None:
+        """The tile of mn x k that further indices repeat; None where the first indices are no such tile.
+
+        >>> Layout.from_modes((((128, 16), 1, 4, 2), ((64, 1), 0, 16, 8192)), 16, swizzle="128B").stage()
+        Layout((128, 64), 16, swizzle="128B")
+        """
+        first = _nested(self._two_indices()[:2])
+        tile = Layout.from_modes(first, self.element_bits, unit_bits=1, swizzle=self.swizzle, start=self.start)
+        return None if tile.atom is None else tile
+
+    def _two_indices(self) -> tuple[Pairs, ...]:
+        """The strides of mn, of k, and of whatever comes on top: CuTe's ((mma mn, mma k), mn, k, stages) by mn and k."""
+        rank = len(self.pairs)
+        if rank < 3:
+            return self.pairs if rank == 2 else (((1, 0),), *self.pairs)
+        blocks = self.bit_modes.parts[0].parts
+        if rank == 5 or len(blocks) != 2:
+            return self.pairs
+        major = _contiguous(self.pairs[:2], self.element_bits) if rank == 3 else None
+        plain = find_tiling(*oriented(major, *self.pairs[:2]), self.element_bits) if major else None
+        if plain is not None and not plain.padding_bytes:  # (mn, k, stages)
+            return self.pairs
+        inner = [coalesced(*block.pairs, *outer) for block, outer in zip(blocks, self.pairs[1:3], strict=True)]
+        return (*inner, *self.pairs[3:])
+
+    def _grid(self) -> tuple[Any, ...]:
+        """Indices of all elements, which broadcast to the tile's shape."""
+        if self.elements > MAX_ELEMENTS:
+            raise broken(
+                "layout-size", "layout", f"{self.elements} elements", f"address maps of at most {MAX_ELEMENTS}",
+                "Shared memory holds fewer: use the tile of one block.",
+            )  # fmt: skip
+        return np.ix_(*map(np.arange, self.shape))
+
+    def bit_offsets(self) -> Addresses:
+        """Bits from the start to every element before the swizzle, as an array of the tile's shape."""
+        return np.asarray(summed(self.pairs, self._grid(), 0, 1), np.int64)
+
+    def _indices(self, coord: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Indices as integers, or as integer arrays that broadcast with each other, all inside the tile."""
+        if len(coord) != len(self.shape):
+            raise self._outside(f"{len(coord)} indices")
+        if all(isinstance(index, int) for index in coord):
+            if not all(0 <= index < extent for index, extent in zip(coord, self.shape, strict=True)):
+                raise self._outside(f"({', '.join(map(printed, coord))}) outside the tile")
+            return coord
+        try:
+            arrays = [np.asarray(index) for index in coord]
+            np.broadcast_shapes(*(index.shape for index in arrays))
+        except Exception:  # noqa: BLE001  ragged lists, shapes that do not meet, objects that raise what they like
+            raise self._outside("indices that make no array") from None
+        for index, extent in zip(arrays, self.shape, strict=True) if all(index.size for index in arrays) else ():
+            if index.dtype.kind not in "iu":
+                raise self._outside(f"indices of {index.dtype}")
+            if index.min() < 0 or index.max() >= extent:
+                raise self._outside(f"indices from {index.min()} to {index.max()}")
+        return tuple(index.astype(np.int64) for index in arrays)
+
+    def _outside(self, found: str) -> RuleError:
+        ranges = (f"{name} 0..{extent - 1}" for name, extent in zip(self.names, self.shape, strict=True))
+        limit = f"integer {', '.join(ranges)}"
+        return broken("tile-index", ", ".join(self.names), found, limit, "Index inside the tile.")
+
+    def _map(self) -> tuple[Any, ...]:
+        """What makes two layouts equal: every address."""
+        moved = (self.swizzle.base, self.swizzle.shift, self.swizzle.flip_bytes) if self.swizzle.bits else ()
+        return self.pairs, self.element_bits, self.start, self.swizzle.bits, moved
+
+    def __eq__(self, other: object) -> bool:
+        return self._map() == other._map() if isinstance(other, Layout) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._map())
+
+    def __repr__(self) -> str:
+        """The call that makes it; `parse_layout` reads it too."""
+        said = [f"{self.shape}", f"{self.element_bits}"]
+        if self.atom is None:
+            modes = self.modes
+            said[0] = repr(modes or self.bit_modes).removeprefix("Modes")
+            said += [] if modes else ["unit_bits=1"]
+        else:
+            said += [f"atom={self.atom}"] if self.atom != self.shape else []
+            said += [f'atom_order="{self.atom_order}"'] if self.atom_order != "column" else []
+            said += [f"padding_bytes={self.padding_bytes}"] if self.padding_bytes else []
+            said += ['major="MN"'] if self.major == "MN" else []
+        said += [f'swizzle="{self.swizzle.name}"'] if self.swizzle.name != "none" else []
+        said += [f"start={self.start:#x}"] if self.start else []
+        return f"Layout{'.from_modes' if self.atom is None else ''}({', '.join(said)})"
+
+
+def _contiguous(pairs: tuple[Pairs, ...], element_bits: int) -> Major | None:
+    """Which of two indices is contiguous: "K" the second, "MN" the first."""
+    if len(pairs) != 2:
+        return None
+    (first_extent, first_stride), (second_extent, second_stride) = (index[0] for index in pairs)
+    if element_bits in (first_stride, second_stride):
+        return "K" if second_stride == element_bits else "MN"
+    return "K" if second_extent == 1 else "MN" if first_extent == 1 else None
+
+
+def _nested(pairs: tuple[Pairs, ...]) -> Modes:
+    return Modes.joined(*map(Modes.of_pairs, pairs))

@@ -1,0 +1,63 @@
+"""A tile as rows and columns: how it is drawn, and how threads read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilescope.errors import broken
+from tilescope.layout.pairs import Pairs, summed
+from tilescope.layout.tiling import Tiling
+from tilescope.swizzle import Swizzle
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows and columns of a tile, its contiguous index left to right; made by `Layout.as_rows`."""
+
+    pairs: tuple[Pairs, Pairs]  # (extent, stride in bits) of rows and of columns
+    names: tuple[str, str]  # of the index that counts rows, and of the one that counts columns
+    element_bits: int
+    swizzle: Swizzle
+    start: int
+    unit_bits: int  # what an address counts
+    atoms: Tiling | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = (prod(extent for extent, _ in index) for index in self.pairs)
+        return rows, columns
+
+    @property
+    def tiling(self) -> Tiling:
+        """The tile as a grid of atoms; RuleError where it is none."""
+        if self.atoms is None:
+            found = f"rows {self.pairs[0]}, columns {self.pairs[1]}, (extent, stride in bits)"
+            limit = "rows of one pitch in equal atoms that follow each other by column or by row"
+            raise broken(
+                "layout-atoms", "layout", found, limit, "Use a tile such as Layout((64, 64), 16, atom=(8, 64))."
+            )
+        return self.atoms
+
+    @property
+    def run_elements(self) -> int:
+        """Elements of a row that lie beside each other before the swizzle."""
+        extent, stride = self.pairs[1][0]
+        return extent if stride == self.element_bits else 1
+
+    def logical(self, row: Any, column: Any) -> Any:
+        """Address before the swizzle, of indices inside the tile."""
+        return summed(self.pairs, (row, column), self.start, self.unit_bits)
+
+    def address(self, row: Any, column: Any) -> Any:
+        """Physical byte address, of indices inside the tile."""
+        return self.swizzle.apply(self.logical(row, column))
+
+    def byte_address(self, row: Any, byte: Any) -> Any:
+        """Physical address of byte `byte` of a row, as if the row lay in one piece."""
+        rows, columns = self.pairs
+        further = columns[1:] if columns[0][1] == self.element_bits else columns
+        pairs = rows, ((self.run_elements * self.element_bits // 8, 8), *further)
+        return self.swizzle.apply(summed(pairs, (row, byte), self.start, self.unit_bits))

@@ -1,0 +1,59 @@
+"""What a layout must be to have a text: a tile of two indices, strides of whole elements, a swizzle with a name."""
+
+from __future__ import annotations
+
+from tilescope.errors import RuleError, broken
+from tilescope.layout import Layout, Modes, Rows
+from tilescope.swizzle import SWIZZLE, Swizzle
+
+
+def no_equivalent(found: str, limit: str, fix: str) -> RuleError:
+    """The error for a layout that a notation cannot say."""
+    return broken("no-equivalent", "layout", found, limit, fix)
+
+
+def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
+    """The swizzle of byte addresses with these three numbers: TMA's own row where it has one.
+
+    >>> xor_swizzle(3, 4, 3).name, xor_swizzle(0, 4, 3).name, xor_swizzle(2, 3, 3).name
+    ('128B', 'none', 'xor:2,3,3')
+    """
+    swizzle = Swizzle.xor(bits, base, shift) if bits else SWIZZLE["none"]
+    return swizzle.hardware_mode or swizzle
+
+
+def strides_of(layout: Layout) -> Modes:
+    """The modes with strides in elements."""
+    if layout.modes is None:
+        raise no_equivalent(f"{layout!r}", "strides count whole elements", "Pad by whole elements.")
+    return layout.modes
+
+
+def pair_of(layout: Layout) -> tuple[int, int]:
+    """The tile's (mn, k); refused where there are other indices, with the tile of one stage where that is one.
+
+    >>> pair_of(Layout((64, 32), 16))
+    (64, 32)
+    """
+    if len(layout.shape) == 2:
+        return layout.shape[0], layout.shape[1]
+    stage = layout.stage()
+    fix = "tilescope draw shows it; CuTe alone has a text for it."
+    if stage is not None:
+        fix = f"One stage of it is a tile: {stage.modes}."
+    raise no_equivalent(f"{layout.modes or layout!r} has {len(layout.shape)} indices", "a tile has two, mn and k", fix)
+
+
+def tile_of(layout: Layout) -> Rows:
+    """The tile as rows of equal atoms; refused with the reason where it is none."""
+    pair_of(layout)
+    if layout.major is None:
+        limit = "in a tile mn or k is contiguous"
+        raise no_equivalent(f"{layout.modes} has no index of stride 1", limit, "Write the tile as it lies in memory.")
+    if layout.atom is None:
+        raise no_equivalent(
+            f"{layout.modes or layout!r}",
+            "a tile is a grid of equal atoms that follow each other by column or by row",
+            "tilescope draw shows it; CuTe alone has a text for it.",
+        )
+    return layout.as_rows()

@@ -1,0 +1,212 @@
+"""Arguments into integers, sequences, names, flags and arrays; what cannot be read is refused by name.
+
+    integer("rows", np.int64(64))              64
+    integer("rows", 64.0)                      argument-type    rows = 64.0 (float); rows is an integer
+    integer("stages", 0, least=1)              argument-range   stages = 0; at least 1
+    known_name("operand", "D", ("A", "B"))     unknown-name     operand D; known: A, B
+    readable("memory", [1, 2])                 argument-type    memory = [1, 2] (list); memory is an array or a buffer
+
+Every reader takes the argument's name first. `plain_int`, `entries`, `integer_array` and `is_one_of` only ask, and
+refuse nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Collection, Container, Mapping, Set
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
+
+Bytes = npt.NDArray[np.uint8]
+Name = TypeVar("Name", bound=str)
+Read = TypeVar("Read")
+LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
+INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
+
+
+def plain_int(given: object) -> int | None:
+    """The int that `given` stands for, numpy's integers included; None for anything else, and for a bool.
+
+    >>> plain_int(np.uint8(7)), plain_int(7.0), plain_int(True)
+    (7, None, None)
+    """
+    if isinstance(given, bool):
+        return None
+    try:
+        return operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def entries(given: object, most: int) -> list[Any] | None:
+    """What a sequence lists, the first `most` entries of it; None for text, for what has no order, and for no sequence.
+
+    >>> entries((64, 8), 5), entries(range(1000), 3), entries({64, 8}, 5), entries("64", 5), entries(64, 5)
+    ([64, 8], [0, 1, 2], None, None, None)
+    """
+    if isinstance(given, str | bytes | bytearray | memoryview | Set | Mapping):
+        return None
+    try:
+        return list(itertools.islice(given, most))  # type: ignore[call-overload]
+    except TypeError:
+        return None
+
+
+def integer_array(given: object) -> np.ndarray[Any, Any] | None:
+    """The array of integers that `given` is or lists; None for anything else, buffers of bytes and booleans too.
+
+    >>> integer_array([[1, 2]]), integer_array([0.5]), integer_array(b"ab"), integer_array([True])
+    (array([[1, 2]]), None, None, None)
+    """
+    if isinstance(given, bytes | bytearray | memoryview):
+        return None
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
+        return None
+    if array.size == 0 and isinstance(given, list | tuple):
+        return array.astype(np.int64)  # numpy takes an empty list for one of floats
+    return array if array.dtype.kind in "iu" else None
+
+
+def is_one_of(given: object, known: Container[Any]) -> bool:
+    """Whether `given` is one of these names or integers; whatever else it is, it is not compared with them.
+
+    >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
+    (True, True, False)
+    """
+    plain = given if isinstance(given, str) else plain_int(given)
+    return plain is not None and plain in known
+
+
+def integer(argument: str, given: Any, least: int | None = None, most: int | None = None) -> int:
+    """One integer, numpy's included, from `least` to `most`.
+
+    >>> integer("stages", np.int64(4), least=1)
+    4
+    """
+    number = given if type(given) is int else plain_int(given)
+    if number is None:
+        raise RuleError([argument_type(argument, given, "an integer")])
+    if not -INTEGER_END < number < INTEGER_END:
+        raise RuleError([argument_range(argument, number, "at most 64 bits", "Check where the number comes from.")])
+    if (least is not None and number < least) or (most is not None and number > most):
+        nearest = least if least is not None and number < least else most
+        limit = f"{least} to {most}" if most is not None and least is not None else f"at least {least}"
+        raise RuleError([argument_range(argument, number, limit, f"Use {nearest}.", {argument: nearest})])
+    return number
+
+
+def integers(argument: str, given: Any, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
+    """A sequence of integers as a tuple; `count` of them, each at least `least`.
+
+    >>> integers("dims", [64, np.int64(8)])
+    (64, 8)
+    """
+    if type(given) is tuple and count is least is None and len(given) <= LONGEST_LIST:  # nearly always, and quick
+        for entry in given:
+            if type(entry) is not int or not -INTEGER_END < entry < INTEGER_END:
+                break
+        else:
+            return given
+    listed = entries(given, LONGEST_LIST + 1)
+    if listed is None:
+        raise RuleError([argument_type(argument, given, "a sequence of integers")])
+    if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):
+        limit = f"{count} integers" if count is not None else f"at most {LONGEST_LIST} entries"
+        raise RuleError([argument_range(argument, given, limit, f"Give {limit}.")])
+    return tuple(integer(f"{argument}[{place}]", entry, least) for place, entry in enumerate(listed))
+
+
+def pair(argument: str, given: Any, least: int | None = None) -> tuple[int, int]:
+    """Two integers.
+
+    >>> pair("tile", [64, 32], least=1)
+    (64, 32)
+    """
+    one, other = integers(argument, given, 2, least)
+    return one, other
+
+
+def known_name(argument: str, given: Any, known: Collection[Name], what: str | None = None) -> Name:
+    """One of the known names; `what` they are is said where it is none of them.
+
+    >>> known_name("operand", "A", ("A", "B"))
+    'A'
+    """
+    for each in known:
+        if isinstance(given, str) and given == each:
+            return each
+    raise RuleError([unknown_name(what or argument, argument, given, known)])
+
+
+def flag(argument: str, given: Any) -> bool:
+    """True or False, numpy's included.
+
+    >>> flag("transpose", np.True_)
+    True
+    """
+    if not isinstance(given, bool | np.bool_):
+        raise RuleError([argument_type(argument, given, "True or False")])
+    return bool(given)
+
+
+def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
+    """What a reader reads; where it refuses, its violations join `problems` and `otherwise` stands in.
+
+    So that one call names every mistake:
+
+    >>> problems: list[Violation] = []
+    >>> attempted(problems, 0, integer, "stages", "many"), attempted(problems, 1, integer, "threads", 0, 1)
+    (0, 1)
+    >>> [problem.argument for problem in problems]
+    ['stages', 'threads']
+    """
+    try:
+        return reader(*arguments)
+    except RuleError as error:
+        problems += error.violations
+        return otherwise
+
+
+def readable(argument: str, given: Any) -> Bytes:
+    """The bytes of a C-contiguous array or a buffer, in place.
+
+    >>> readable("memory", np.array([1, 256], np.uint16)).tolist()
+    [1, 0, 0, 1]
+    """
+    if not isinstance(given, np.ndarray):
+        try:
+            return np.frombuffer(given, np.uint8)
+        except (TypeError, ValueError, BufferError):
+            raise _refused(
+                argument, f"a {type(given).__name__}", "an array or a buffer", "Give a numpy array."
+            ) from None
+    if given.dtype.hasobject:
+        raise _refused(argument, f"an array of {given.dtype}", "an array of numbers", "Give numbers, not objects.")
+    if not given.flags.c_contiguous:
+        found = f"an array of shape {given.shape} with strides {given.strides}"
+        fix = (
+            "Give the whole array, and let the tensor map's strides pick from it; or use np.ascontiguousarray (a copy, so "
+            "not for what is written)."
+        )
+        raise _refused(argument, found, "C-contiguous bytes", fix)
+    return np.asarray(given).reshape(-1).view(np.uint8)
+
+
+def writeable(argument: str, given: Any) -> Bytes:
+    """The bytes of an array that is written in place."""
+    found = readable(argument, given)
+    if not found.flags.writeable:
+        fix = "Give a writeable array (np.array copies; np.load takes mmap_mode='r+')."
+        raise _refused(argument, f"a read-only {type(given).__name__}", "an array that can be written in place", fix)
+    return found
+
+
+def _refused(argument: str, found: str, limit: str, fix: str) -> RuleError:
+    return RuleError([Violation("argument-type", "error", argument, found, limit, fix)])

@@ -1,0 +1,103 @@
+"""What a dump says beside the arguments of a map: where the map itself lies, and what the driver answered.
+
+driver's answer           rules             what follows
+1, invalid value          one is broken     that rule is the reason
+1, invalid value          none is broken    an older driver (a null address was refused once), or another call
+700 to 719, a fault       whatever          an earlier kernel faulted: the answer is not about these arguments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilescope.errors import FAULTS, Violation
+from tilescope.tensor_map.checking import map_rule
+
+MAP_ALIGNMENT_BYTES = 64
+INVALID_VALUE, _INVALID_CONTEXT, _NOT_SUPPORTED = 1, 201, 801
+_RESULTS = {INVALID_VALUE: "invalid value", _INVALID_CONTEXT: "invalid device context", 700: "illegal address",
+            _NOT_SUPPORTED: "not supported"} | {code: kind.fault for code, kind in FAULTS.items()}  # fmt: skip
+_FAULTED = range(700, 720)  # what a kernel leaves behind for every later call
+
+_DUMP = (
+    "TMA Desc Addr:   {at}\nformat         6\ndim            3\ngmem_address   {address}\nglobalDim      (1024,1024,1,1,1)\n"
+    "globalStrides  (2,2048,2097152,0,0)\nboxDim         (64,128,1,1,1)\nelementStrides (1,1,1,1,1)\ninterleave     0\n"
+    "swizzle        3\nl2Promotion    0\noobFill        0\nError: Failed to initialize the TMA descriptor {result}\n"
+)
+DRIVER_RESULT = map_rule(
+    "driver-result",
+    "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
+    source="cuda.h, CUresult; NVIDIA/cutlass#947 (1, an old driver and a null address), vllm-project/vllm#13961 (715, after an "
+    "earlier fault)",
+    subjects=("paste",),
+    passing={"dump": _DUMP.format(at="0x7ffd7d2800c0", address="0x7f5a20000000", result=0)},
+    failing={"dump": _DUMP.format(at="0x7ffd7d2800c0", address="0x7f5a20000000", result=715)},
+)
+MAP_ADDRESS = map_rule(
+    "map-address",
+    "The tensor map itself lies at a multiple of 64 bytes.",
+    severity="warning",
+    source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; driver 580 encodes it anywhere, and a copy through a map "
+    "off 64 bytes in global memory then faults on an H200",
+    subjects=("paste",),
+    code=716,
+    passing={"dump": _DUMP.format(at="0x7ffd7d2800c0", address="0x7f5a20000000", result=0)},
+    failing={"dump": _DUMP.format(at="0x7ffd7d2800d0", address="0x7f5a20000000", result=0)},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAnswer:
+    """Where the map lies (`TMA Desc Addr`) and what the driver answered; None for what a dump does not say."""
+
+    map_address: int | None = None
+    result: int | None = None
+
+    def violations(self, found: Sequence[Violation], address: Any) -> list[Violation]:
+        """What follows for a map at a global address in whose arguments the rules `found` this.
+
+        >>> [each.found for each in DriverAnswer(0x7FFD7D2800C8, 715).violations((), 0x1000)]
+        ['TMA Desc Addr 0x7ffd7d2800c8, 8 bytes past 0x7ffd7d2800c0', 'the driver answered 715, illegal instruction']
+        """
+        said = []
+        if self.map_address is not None and (beyond := self.map_address % MAP_ALIGNMENT_BYTES):
+            said.append(MAP_ADDRESS.violation(
+                "tensor_map", f"TMA Desc Addr {self.map_address:#x}, {beyond} bytes past {self.map_address - beyond:#x}",
+                "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error "
+                "716, misaligned address", "Declare the map alignas(64), or allocate it so.",
+                values={"address": self.map_address, "multiple_bytes": MAP_ALIGNMENT_BYTES},
+            ))  # fmt: skip
+        if self.result:
+            name = f", {_RESULTS[self.result]}" if self.result in _RESULTS else ""
+            limit, fix = self._what_follows(any(each.severity == "error" for each in found), address)
+            answered = f"the driver answered {self.result}{name}"
+            said.append(DRIVER_RESULT.violation("tensor_map", answered, limit, fix, values={"result": self.result}))
+        return said
+
+    def _what_follows(self, is_broken: bool, address: Any) -> tuple[str, str]:
+        """What the driver's answer and the rules say together: the reason, and what to do."""
+        if self.result in _FAULTED:
+            both = "mend the rules above too" if is_broken else "these arguments break no rule"
+            return (
+                "an earlier kernel of the context faulted, and every later call answers so, whatever its arguments",
+                f"Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; {both}.",
+            )
+        if self.result == INVALID_VALUE and is_broken:
+            return "the broken rules are the reason", "Do what they say."
+        if self.result == INVALID_VALUE and address == 0:
+            return (
+                "driver 580 takes these arguments, the null address too; older drivers refuse it",
+                "Pass the device pointer, or update the driver.",
+            )
+        if self.result == INVALID_VALUE:
+            return (
+                "driver 580 takes these arguments",
+                "Update the driver, which may be older than what they need; or check that the dump shows what was passed.",
+            )
+        if self.result == _NOT_SUPPORTED:
+            return "the device or the driver has no TMA", "Use sm_90 or later and a driver of CUDA 12."
+        if self.result == _INVALID_CONTEXT:
+            return "the call needs a current context", "Call cudaFree(0) or cuCtxSetCurrent in this thread before it."
+        return "0 is success; no rule explains this answer", f"Look up CUresult {self.result} in cuda.h."

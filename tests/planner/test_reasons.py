@@ -1,0 +1,136 @@
+"""Reasons are data first: every sentence is made from named values, and reads as people write."""
+
+import copy
+import json
+import pickle
+import re
+
+import pytest
+
+import tilescope as ts
+from tilescope.planner import Reason
+from tilescope.planner.reason import SENTENCES
+from tilescope.value import Value
+
+
+def sentences(tile, data_type="bf16", **options):
+    return [str(reason) for reason in ts.plan(tile, data_type, **options).best.reasons]
+
+
+def test_the_predicted_rate_is_a_number_with_its_card():
+    assert "Predicted load rate: 4559 GB/s on an H200, the fastest measured." in sentences((128, 64))
+    assert "Predicted load rate: 2554 GB/s on an H200, 56 % of the fastest measured." in sentences(
+        (128, 64), swizzle="none"
+    )
+    assert "Predicted store rate: 4190 GB/s on an H200, 97 % of the fastest measured." in sentences(
+        (128, 64), direction="store"
+    )
+    assert "Not weighed: TMA's rates, the clock, which are not known of a B200." in sentences((128, 64), arch="sm_100")
+    assert "Not weighed: TMA's rates, which are not known of an RTX 5090." in sentences((128, 64), card="RTX 5090")
+    assert "Nothing is weighed by rates: no card of sm_103 is known." in sentences((128, 64), arch="sm_103")
+    assert "Predicted load rate: at most 2039 GB/s on an A100 (documented)." in sentences((128, 64), card="A100")
+    assert "Not weighed: TMA's rates, which are not known of an H100 SXM." in sentences((128, 64), arch="H100")
+
+
+def test_few_bytes_in_flight_lower_the_predicted_rate():
+    """32 blocks of a tile of 1 KiB: 32 KiB in flight on an SM, at which 3925 of 4336 GB/s were measured."""
+    best = ts.plan((8, 64), "bf16", operand="B").best
+    assert (best.blocks_per_sm, best.in_flight_bytes) == (32, 32768)
+    assert best.costs.gb_per_s == pytest.approx(4559 * 3925 / 4336)
+    assert "[: 32768" not in str(best.reasons[2])
+    assert str(best.reasons[2]) == (
+        "Predicted load rate: 4127 GB/s on an H200, 91 % of the fastest measured: 32768 bytes in flight on an SM are too few."
+    )
+    assert ts.plan((8, 64), "bf16", operand="B", stages=4).best.costs.gb_per_s == 4559
+
+
+def test_rows_are_counted_in_spans():
+    assert sentences((64, 128))[0] == "Swizzle 128B: a row of 256 bytes is 2 spans of 128."
+    assert sentences((64, 64))[0] == "Swizzle 128B: a row of 128 bytes is one span."
+
+
+def test_a_result_has_no_k():
+    store = ts.plan((128, 64), "bf16", direction="store")
+    assert store.problem.extent_names == ("m", "n")
+    assert "(m, n) at" in store.text()
+    assert "(mn, k) at" in ts.plan((128, 64), "bf16").text()
+    with pytest.raises(ts.PlanError, match="plan-row: n = 63"):
+        ts.plan((64, 63), "bf16", direction="store")
+
+
+def test_a_ranking_counts_no_ranks_that_it_does_not_show():
+    drawn = ts.plan((128, 64), "bf16").text()
+    ranking = drawn[drawn.index("Plans, best first") :]
+    assert ranking.splitlines()[2].startswith("128B")
+    assert not re.search(r"^ *\d+  ", ranking.split("\n\n")[0], re.MULTILINE)
+
+
+def test_a_reason_comes_before_the_candidates_that_it_refuses():
+    drawn = " ".join(ts.plan((100, 64), "bf16").text().split())
+    assert (
+        "Refused 1 wgmma-tile: n = 100; wgmma takes n of bfloat16 in multiples of 8. Use 104. Swizzles: none, 32B, 64B, 128B."
+        in drawn
+    )
+
+
+def test_one_thread_that_issues_many_small_copies_is_named():
+    """46 ns a copy: 16 boxes of 1 KiB take longer to issue than 132 SMs' share of 4559 GB/s takes to bring them."""
+    best = ts.plan((128, 64), "bf16", swizzle="32B", atom_order="row").best
+    [said] = [str(each) for each in best.reasons if each.name == "issue"]
+    assert said == "One thread issues 64 copies in 2.94 us, and their bytes take 0.611 us: let several warps issue."
+    assert not [each for each in ts.plan((128, 64), "bf16").best.reasons if each.name == "issue"]
+
+
+COMPLETIONS = [
+    ({}, ("mbarrier", 16384, None, False, "every reader"), 8),
+    ({"direction": "store"}, ("bulk group", None, "fence.proxy.async.shared::cta", True, "the issuing thread"), 0),
+    ({"copy": "cp.async"}, ("cp.async group", None, "fence.proxy.async.shared::cta", True, "every copying thread"), 0),
+    ({"copy": "cp.async", "consumer": "ldmatrix"}, ("cp.async group", None, None, True, "every copying thread"), 0),
+    ({"copy": "ld.global"}, ("barrier", None, "fence.proxy.async.shared::cta", True, "every copying thread"), 0),
+    ({"copy": "ld.global", "consumer": "ld.b128 rows"}, ("barrier", None, None, True, "every copying thread"), 0),
+    ({"consumer": "ldmatrix"}, ("mbarrier", 16384, None, False, "every reader"), 8),
+]
+
+
+@pytest.mark.parametrize(("options", "expected", "barrier_bytes"), COMPLETIONS)
+def test_completion_is_data(options, expected, barrier_bytes):
+    best = ts.plan((128, 64), "bf16", **options).best
+    found = best.completion
+    assert (found.mechanism, found.expected_bytes, found.fence, found.barrier, found.waited_by) == expected
+    assert best.barrier_bytes == barrier_bytes
+    fences = [reason for reason in map(str, best.reasons) if "fence" in reason]
+    assert bool(fences) == (found.fence is not None)
+
+
+def test_a_reason_survives_json_pickle_and_copies():
+    for reason in ts.plan_gemm(1000, 512, 512, "bf16", arch="sm_90").reasons:
+        assert Value.from_dict(json.loads(json.dumps(reason.to_dict()))) == reason
+        assert pickle.loads(pickle.dumps(reason)) == copy.deepcopy(reason) == reason
+        assert hash(copy.copy(reason)) == hash(reason)
+        assert reason.to_dict()["sentence"] == str(reason) == reason.text()
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_every_sentence_is_said_of_a_plan_or_a_tile(name):
+    """Whole: with every value there; short: with every bracket left out."""
+    import string
+
+    names = {
+        field for _, field, _, _ in string.Formatter().parse(SENTENCES[name].replace("[", "").replace("]", "")) if field
+    }
+    numbers = {"here", "there", "share", "gb_per_s", "issue_us", "memory_us", "floor_us", "full"}
+    tuples = {"box", "cells", "steps", "tile", "terms", "options", "tied", "alike", "next", "matrices"}
+    counts = set(re.findall(r"\{(\w+):[a-zA-Z]+[|}]", SENTENCES[name])) - {"card"}
+    values = {
+        each: 0.5 if each in numbers else ("1", "2") if each in tuples else 1 if each in counts else "H200"
+        for each in names
+    }
+    whole = str(Reason(name, values))
+    assert "{" not in whole
+    assert "[" not in whole
+    optional = {
+        field for part in re.findall(r"\[([^\]]*)\]", SENTENCES[name]) for field in re.findall(r"\{(\w+)", part)
+    }
+    short = str(Reason(name, values | dict.fromkeys(optional)))
+    assert (len(short) < len(whole)) == bool(optional)
+    assert "None" not in short
