@@ -23,7 +23,6 @@ from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
 from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, matrix_dims, moved_bytes, stream
 from tilescope.gpu.suite import Case
 from tilescope.planner import Plan, plan
-from tilescope.planner.bandwidth import BEST_GB_PER_S
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 
@@ -239,19 +238,13 @@ def _plan_order(measure: _Measure, tiles: int, seed: int, arch: Any) -> PlanOrde
         pairs += len(differing)
         in_order += sum(one > other for one, other in differing)
         for candidate, rate in zip(candidates, found, strict=True):
-            if (named := _predicted(candidate)) is not None:
+            if candidate.costs.gb_per_s is not None:
                 predicted += 1
-                predicted_good += abs(named - rate) <= _PREDICTED_WITHIN * rate
+                predicted_good += abs(candidate.costs.gb_per_s - rate) <= _PREDICTED_WITHIN * rate
     return PlanOrder(
         tiles=tiles, candidates=len(cases), first_choice_good=good, pairs=pairs, pairs_in_order=in_order,
         predicted=predicted, predicted_good=predicted_good, misses=tuple(misses),
     )  # fmt: skip
-
-
-def _predicted(candidate: Plan) -> float | None:
-    """The rate in GB/s that the planner names for a candidate."""
-    share = candidate.costs.bandwidth_share
-    return None if share is None else share * BEST_GB_PER_S["load"]
 
 
 def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import in_number
+from tilescope.errors import counted
 from tilescope.gpu.verification import Verification
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part, Table
@@ -29,5 +29,5 @@ def _conclusion(verification: Verification) -> str:
     cases = sum(each.cases for each in verification.suites)
     wrong = cases - sum(each.equal for each in verification.suites)
     if not wrong:
-        return f"The card did what tilescope says in all {in_number(cases, 'case')}."
-    return f"The card did something else in {wrong} of {in_number(cases, 'case')}."
+        return f"The card did what tilescope says in all {counted(cases, 'case')}."
+    return f"The card did something else in {wrong} of {counted(cases, 'case')}."

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import RuleError
+from tilescope.errors import FaultError, MisalignedAddressError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite
@@ -29,7 +29,6 @@ from tilescope.tensor_map import REDUCTIONS
 from tilescope.tma import load
 
 _DONE = b"done"
-_ILLEGAL, _MISALIGNED = "error 715", "error 716"
 _TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and row.bits >= 8]
 
 
@@ -63,16 +62,15 @@ def _draw(random: random.Random, arch: str) -> Case:
 
 def _predict(case: Case) -> Outcome:
     if case["kind"] in ("barrier", "map") and case["shift"] % (8 if case["kind"] == "barrier" else 64):
-        return Outcome(ended=_MISALIGNED)
+        return Outcome(ended=f"error {MisalignedAddressError.code}")
     try:
         if "reduce" in case:
             predicted_memory(case)
         else:
             smem = np.zeros(IMAGE_BYTES, np.uint8)
             load(map_of(case), pool()[case["source"] :], case["coords"], smem=smem, smem_address=case["smem"])
-    except RuleError as refused:
-        rules = {each.rule for each in refused.violations}
-        return Outcome(ended=_MISALIGNED if rules == {"smem-address"} else _ILLEGAL)  # of both, the chip says 715
+    except FaultError as fault:
+        return Outcome(ended=f"error {fault.code}")
     return Outcome(_DONE)
 
 
