@@ -255,15 +255,24 @@ def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
         tile = (8 * random.randint(1, 32), 32 // size * random.randint(1, 16))
         major: Any = random.choice(("K", "MN")) if size == 2 else "K"
         options: dict[str, Any] = random.choice(({}, {"consumer": "ldmatrix"})) if size == 2 else {}
-        if tile[0] * tile[1] * size > 48 * _KIB:
+        tile_bytes = tile[0] * tile[1] * size
+        if not 2 * _KIB <= tile_bytes <= 48 * _KIB:
             continue
+        warps, stages = _warps_and_stages(tile_bytes)
         try:
-            report = plan(tile, data_type, major=major, arch=arch, **options)
+            report = plan(tile, data_type, major=major, arch=arch, stages=warps * stages, **options)
         except RuleError:
             continue
         usable = tuple(each for each in report.candidates if each.copies and each.tma_instructions <= MOST_BOXES)
         if len(usable) > 1:
             return usable
+
+
+def _warps_and_stages(tile_bytes: int) -> tuple[int, int]:
+    """Warps of a block, and stages of each, that keep about 96 KiB of such tiles in flight."""
+    count = max(1, _PLAN_IN_FLIGHT_BYTES // (-(-tile_bytes // _KIB) * _KIB))
+    warps = min(_PLAN_WARPS, count)
+    return warps, min(MOST_STAGES, count // warps)
 
 
 def _streamed(candidate: Plan) -> Case:
@@ -273,11 +282,10 @@ def _streamed(candidate: Plan) -> Case:
     shape = (x, y) if problem.major == "MN" else (y, x)
     boxes = [(*candidate.copy_coords(copy, 0, 0)[:2], copy.smem_offset_bytes) for copy in candidate.copies]
     stage_bytes = -(-candidate.stage_bytes // _KIB) * _KIB
-    warps = max(1, min(_PLAN_WARPS, _PLAN_IN_FLIGHT_BYTES // stage_bytes))
-    stages = max(1, min(MOST_STAGES, _PLAN_IN_FLIGHT_BYTES // stage_bytes // warps))
+    warps, stages = _warps_and_stages(problem.tile[0] * problem.tile[1] * problem.data_type.bits // 8)
     found = candidate.tensor_map(1 << 30, shape)
     assert isinstance(found, TensorMap)
-    blocks = 2 if 2 * warps * stages * stage_bytes <= SM_SMEM_BYTES else 1
+    blocks = max(1, min(candidate.blocks_per_sm, SM_SMEM_BYTES // (warps * stages * stage_bytes)))
     return stream(found, boxes, tile, stage_bytes=stage_bytes, stages=stages, warps=warps, blocks_per_sm=blocks)  # type: ignore[arg-type]
 
 
