@@ -15,8 +15,11 @@ from tilescope.smem.op import SMEM_OP
 
 
 @pytest.mark.parametrize("name", kernel_files())
-def test_every_kernel_compiles(name):
-    code = compiled(name, "sm_90a")
+@pytest.mark.parametrize(
+    "target", ["sm_90a", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_100a", "sm_120a"))]
+)
+def test_every_kernel_compiles(name, target):
+    code = compiled(name, target)
     declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)?(\w+)\(", source(name))
     kernels = [kernel for kernel in declared if kernel != "NAME"]
     assert [kernel for kernel in kernels if kernel.encode() not in code] == []

@@ -15,7 +15,7 @@ from tilescope.gpu.verification import replay, verify
 from tilescope.value import Value
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("verify_*.npz"))
-QUICK = [name for name in SUITE_NAMES if name not in ("faults", "plans")]
+QUICK = [name for name in SUITE_NAMES if name not in ("faults", "plans", "gather4")]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -23,7 +23,9 @@ def test_what_a_card_did_is_what_tilescope_says(path):
     capture = Capture.read(path)
     verification = replay(capture)
     assert [each.difference for each in verification.suites if not each.agrees] == []
-    assert {each.suite for each in verification.suites} == set(SUITE_NAMES)
+    assert {each.suite for each in verification.suites} == {
+        name for name in SUITE_NAMES if name != "gather4"
+    }  # an H200 has none
 
 
 @pytest.mark.usefixtures("predicting")
@@ -63,12 +65,12 @@ def test_cases_are_the_same_in_any_count_and_differ_by_seed():
 @pytest.mark.parametrize("name", SUITE_NAMES)
 def test_cases_are_plain_data_and_their_prediction_is_stable(name):
     suite = suite_named(name)
-    for case in suite.cases(5, 1, "sm_90"):
+    for case in suite.cases(5, 1, "sm_100" if name == "gather4" else "sm_90"):
         assert json.loads(json.dumps(case)) == case
         assert suite.predict(case) == suite.predict(json.loads(json.dumps(case)))
 
 
-@pytest.mark.parametrize("name", ["encode", "loads", "stores", "reductions"])
+@pytest.mark.parametrize("name", ["encode", "loads", "gather4", "stores", "reductions"])
 def test_a_newer_architecture_draws_what_only_it_has(name):
     cases = suite_named(name).cases(200, 1, "sm_100")
     text = json.dumps(cases)

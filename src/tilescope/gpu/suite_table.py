@@ -13,6 +13,7 @@ _PLACE = {
     "loads": "loading:LOADS",
     "im2col": "loading:IM2COL",
     "multicast": "loading:MULTICAST",
+    "gather4": "loading:GATHER4",
     "plans": "planning:PLANS",
     "stores": "storing:STORES",
     "reductions": "storing:REDUCTIONS_SUITE",

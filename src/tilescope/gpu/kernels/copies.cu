@@ -4,15 +4,22 @@
 //   copy:  see the enum; `map` is a byte offset into `maps`, so that a misaligned map can be asked for
 enum { KIND, RANK, C0, C1, C2, C3, C4, O0, O1, O2, SMEM, MAP, SIZE, MASK, BARRIER, COPY_FIELDS = 16 };
 enum { FIRST, COUNT, EXPECTED, IMAGE, BLOCK_FIELDS = 4 };
-enum { TILE, IM2COL, BULK };
+enum { TILE, IM2COL, BULK, GATHER };
 enum { STORE, ADD, MIN, MAX, INC, DEC, AND, OR, XOR, OPERATIONS };
 
 #define COORDS "r"(c[C0]), "r"(c[C1]), "r"(c[C2]), "r"(c[C3]), "r"(c[C4])
 #define TAPS "h"((short)c[O0]), "h"((short)c[O1]), "h"((short)c[O2])
 
+// Newer chips load packed types, atom modes and gather4 to the block's own shared memory everywhere, to a cluster's not.
+#if __CUDA_ARCH__ >= 1000
+#define DESTINATION "shared::cta"
+#else
+#define DESTINATION "shared::cluster"
+#endif
+
 #define LOAD(RANK_, MODE, PLACE, TAP)                                                                              \
   case RANK_:                                                                                                      \
-    asm volatile("cp.async.bulk.tensor." #RANK_ "d.shared::cluster.global." MODE                                   \
+    asm volatile("cp.async.bulk.tensor." #RANK_ "d." DESTINATION ".global." MODE                                    \
                  ".mbarrier::complete_tx::bytes [%0], [%1, {" PLACE "}], [%2]" TAP ";" ::"r"(to), "l"(map),        \
                  "r"(barrier), COORDS, TAPS : "memory");                                                           \
     break;
@@ -31,6 +38,12 @@ __device__ __forceinline__ void load(const int* c, u32 to, const u8* map, u32 ba
         LOAD(5, "im2col", "%3, %4, %5, %6, %7", ", {%8, %9, %10}")
       }
       break;
+#if __CUDA_ARCH__ >= 1000
+    case GATHER:  // a column, then four rows
+      asm volatile("cp.async.bulk.tensor.2d." DESTINATION ".global.tile::gather4.mbarrier::complete_tx::bytes "
+                   "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to), "l"(map), "r"(barrier), COORDS : "memory");
+      break;
+#endif
     case BULK:
       asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                    "l"(pool + c[C0]), "r"(c[SIZE]), "r"(barrier) : "memory");

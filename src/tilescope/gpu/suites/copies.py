@@ -22,8 +22,8 @@ TENSOR_BYTES = 1 << 16  # that a tensor may span
 UNTOUCHED = 0xEE
 MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
 OPERATIONS = (None, *REDUCTIONS)  # as kernels/copies.cu numbers them
-_KINDS = {"tensor_map": 0, "im2col_map": 1}
-BULK = 2
+_KINDS = {"tensor_map": 0, "im2col_map": 1}  # as kernels/copies.cu numbers them
+BULK, GATHER = 2, 3
 _COPY_FIELDS = 16
 _THREADS = 256
 _PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
@@ -179,7 +179,8 @@ class Tables:
         self._maps.append(blob.ljust(MAP_SLOT_BYTES, b"\0"))
         self._block(expected, len(copies))
         for copy in copies:
-            self._copy(_KINDS[tensor_map["kind"]], found.rank, place + map_shift, copy)
+            kind = GATHER if copy.get("gathers") else _KINDS[tensor_map["kind"]]
+            self._copy(kind, found.rank, place + map_shift, copy)
 
     def add_bulk(self, copy: dict[str, Any], expected: int = 0) -> None:
         """One block with a one-dimensional copy."""

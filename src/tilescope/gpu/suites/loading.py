@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tilescope.errors import RuleError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ
@@ -23,17 +25,21 @@ from tilescope.gpu.suites.copies import (
     map_of,
     result_of_load,
 )
-from tilescope.tma import load, load_multicast
+from tilescope.tma import gather4, load, load_multicast
 
 # An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
 WORD_AFTER = 0xFFFFF800001FFFFE
 _CLUSTER_BLOCKS = 4
+_GATHERED_ROWS = 4
 _NO_COPY = 1  # what a block that receives nothing reports as its word
 
 
 def _draw_load(random: random.Random, arch: str) -> Case:
-    tensor_map = drawn_map(random, arch)
-    return _case(random, tensor_map, drawn_coords(random, tensor_map))
+    while True:
+        tensor_map = drawn_map(random, arch)
+        case = _case(random, tensor_map, drawn_coords(random, tensor_map))
+        if _is_legal(case, _predict_load):
+            return case
 
 
 def _draw_im2col(random: random.Random, arch: str) -> Case:
@@ -44,6 +50,29 @@ def _draw_im2col(random: random.Random, arch: str) -> Case:
 
 def _draw_multicast(random: random.Random, arch: str) -> Case:
     return _draw_load(random, arch) | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
+
+
+def _draw_gather(random: random.Random, arch: str) -> Case:
+    """A column and four rows of a matrix, in any order, some of them outside."""
+    while True:
+        tensor_map = drawn_map(random, arch)
+        if tensor_map.rank != 2:
+            continue
+        gathering = tensor_map.with_fields(box=(tensor_map.box[0], 1))
+        column, _ = drawn_coords(random, gathering)
+        rows = [random.randint(-1, gathering.dims[1]) for _ in range(_GATHERED_ROWS)]
+        case = _case(random, gathering, (column, *rows)) | {"gathers": True}
+        if _is_legal(case, _predict_gather):
+            return case
+
+
+def _is_legal(case: Case, predict: Callable[[Case], Outcome]) -> bool:
+    """Whether tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
+    try:
+        predict(case)
+    except RuleError:
+        return False
+    return True
 
 
 def _case(random: random.Random, tensor_map: Any, coords: tuple[int, ...]) -> Case:
@@ -57,6 +86,13 @@ def _predict_load(case: Case) -> Outcome:
     start = case["smem"]
     memory = pool()[case["source"] :]
     load(map_of(case), memory, case["coords"], offsets=case.get("offsets", ()), smem=smem[start:], smem_address=start)
+    return Outcome(result_of_load(WORD_AFTER, smem))
+
+
+def _predict_gather(case: Case) -> Outcome:
+    smem = np.full(IMAGE_BYTES, UNTOUCHED, np.uint8)
+    start, (column, *rows) = case["smem"], case["coords"]
+    gather4(map_of(case), pool()[case["source"] :], column, rows, smem=smem[start:], smem_address=start)
     return Outcome(result_of_load(WORD_AFTER, smem))
 
 
@@ -81,7 +117,7 @@ def _tables(device: Device, cases: list[Case]) -> tuple[Tables, int]:
     pool_address = device.upload(pool())
     tables = Tables(device)
     for case in cases:
-        expected = map_of(case).transaction_bytes
+        expected = map_of(case).transaction_bytes * (_GATHERED_ROWS if case.get("gathers") else 1)
         tables.add(case["map"], pool_address + case["source"], [case], expected=expected)
     return tables, pool_address
 
@@ -131,6 +167,10 @@ LOADS = Suite(
 IM2COL = Suite(
     "im2col", "bytes and barrier after im2col loads", _draw_im2col, _predict_load, _run_loads, load_differs, _KERNELS
 )
+GATHER4 = Suite(
+    "gather4", "bytes and barrier after loads of four rows", _draw_gather, _predict_gather, _run_loads, load_differs,
+    _KERNELS, feature="gather4",
+)  # fmt: skip
 MULTICAST = Suite(
     "multicast", "bytes and barriers of a cluster of four after one load", _draw_multicast, _predict_multicast,
     _run_multicast, _multicast_differs, _KERNELS, count=200, together=100, feature="multicast",
