@@ -5,14 +5,14 @@ import json
 import pytest
 
 from tilescope.cli import run
-from tilescope.gpu.benchmark import TOPICS
+from tilescope.gpu.benchmark import SETTINGS
 from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, moved_bytes
 from tilescope.value import Value
 
 
 @pytest.mark.parametrize("topic", ["loads", "stores"])
 def test_every_setting_fits_an_sm_and_moves_the_whole_matrix(topic):
-    for table, setting, case in TOPICS[topic](132):
+    for table, setting, case in SETTINGS[topic](132):
         smem_bytes = case["blocks_per_sm"] * case["warps"] * case["stages"] * case["stage_bytes"]
         assert smem_bytes <= SM_SMEM_BYTES, (table, setting)
         assert case["stages"] <= MOST_STAGES
@@ -23,7 +23,7 @@ def test_every_setting_fits_an_sm_and_moves_the_whole_matrix(topic):
 
 @pytest.mark.usefixtures("predicting")
 def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
-    assert run(["bench", "plain", "stores", "plans", "--tiles", "3", "--json"]) == 0
+    assert run(["bench", "plain", "stores", "smem", "plans", "--tiles", "3", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {rate["gb_per_s"] for rate in printed["rates"]} == {4000.0}
     order = printed["plan_order"]

@@ -23,6 +23,8 @@ from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
 from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, matrix_dims, moved_bytes, stream
 from tilescope.gpu.suite import Case
 from tilescope.planner import Plan, plan
+from tilescope.smem.op import WARP_LANES
+from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 
@@ -96,7 +98,7 @@ def bench(
             if topic == "plans":
                 order = _plan_order(measure, tiles, seed, facts["arch"])
             else:
-                settings = TOPICS[topic](card["sms"])
+                settings = SETTINGS[topic](card["sms"])
                 measured = measure(topic, [case for _, _, case in settings])
                 rates += [
                     Rate(table=table, setting=setting, gb_per_s=round(rate, 1))
@@ -211,12 +213,26 @@ def _plain(_sms: int) -> list[Setting]:
     ]
 
 
-TOPICS: dict[str, Callable[[int], list[Setting]]] = {
+def _smem(_sms: int) -> list[Setting]:
+    """Reads down the rows of a tile of 128-byte rows, as they lie and swizzled."""
+    settings: list[Setting] = []
+    for op in ("ld.b32", "ld.b128", "ldmatrix.x4"):
+        for swizzle in ("none", "128B"):
+            lanes = [int(Swizzle.named(swizzle).apply(lane * SMEM_LINE_BYTES)) for lane in range(WARP_LANES)]
+            case = {"op": op, "lanes": lanes, "active": (1 << WARP_LANES) - 1}
+            settings.append(
+                ("shared memory of one SM, reads down the rows of a tile", f"{op}, swizzle {swizzle}", case)
+            )
+    return settings
+
+
+SETTINGS: dict[str, Callable[[int], list[Setting]]] = {
     "plain": _plain,
     "loads": _loads,
     "stores": _stores,
-    "plans": _plain,
+    "smem": _smem,
 }
+TOPICS = (*SETTINGS, "plans")
 
 
 def _plan_order(measure: _Measure, tiles: int, seed: int, arch: Any) -> PlanOrder:

@@ -1,6 +1,7 @@
 """Streams of tiles on a card: how long a kernel takes that does nothing but move them, box after box.
 
-A case is plain data; `run` gives its time as eight bytes, a float. See kernels/streams.cu for the loop, which is not what
+A case is plain data; `run` gives its time as eight bytes, a float. Accesses to shared memory are timed beside them, in
+clocks of one SM at its highest rate. See kernels/streams.cu for the loop, which is not what
 bounds it: each warp issues the boxes of its own tiles, and no tile costs a division.
 """
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from tilescope.gpu.device import Device, read_map
 from tilescope.gpu.suite import Case
+from tilescope.gpu.suites.wavefronts import cycles_of
+from tilescope.smem.op import SmemOp
 from tilescope.tensor_map import TensorMap
 
 MATRIX_BYTES = 1 << 29  # far more than any L2 holds
@@ -48,6 +51,9 @@ def moved_bytes(case: Case) -> int:
     """What one launch moves."""
     if "plain" in case:
         return MATRIX_BYTES
+    if "op" in case:
+        op = SmemOp.named(case["op"])
+        return op.lanes * op.access_bytes
     found = read_map(case["map"])
     tiles: int = (found.dims[0] // case["tile"][0]) * (found.dims[1] // case["tile"][1])
     boxes: list[Any] = case["boxes"]
@@ -57,8 +63,15 @@ def moved_bytes(case: Case) -> int:
 def run(device: Device, cases: list[Case]) -> list[bytes]:
     """The seconds of every case."""
     matrix = device.allocate(MATRIX_BYTES)
-    return [struct.pack("<d", _plain(device, matrix, case) if "plain" in case else _time(device, matrix, case))
-            for case in cases]  # fmt: skip
+    return [struct.pack("<d", _seconds(device, matrix, case)) for case in cases]
+
+
+def _seconds(device: Device, matrix: int, case: Case) -> float:
+    if "plain" in case:
+        return _plain(device, matrix, case)
+    if "op" in case:
+        return float(cycles_of(device, [case])[0]) / (device.clock_mhz() * 1e6)
+    return _time(device, matrix, case)
 
 
 def _time(device: Device, matrix: int, case: Case) -> float:

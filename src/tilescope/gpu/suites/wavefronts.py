@@ -111,7 +111,7 @@ def _timed(device: Device, cases: list[Case]) -> list[int]:
     """Wavefronts from clocks: cost = start + slope x wavefronts, both from two accesses of the same operation."""
     names = sorted({case["op"] for case in cases})
     references = [case for name in names for case in _references(name)]
-    cycles = _cycles(device, [*references, *cases])
+    cycles = cycles_of(device, [*references, *cases])
     lines = {}
     for number, name in enumerate(names):
         few, many = (wavefronts(name, case["lanes"]) for case in _references(name))
@@ -133,7 +133,7 @@ def _references(op: str) -> tuple[Case, Case]:
     )
 
 
-def _cycles(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
+def cycles_of(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
     """Clocks of one access of each case, the least of several tries."""
     cycles = device.allocate(len(cases) * _TRIES * 4)
     device.launch(
