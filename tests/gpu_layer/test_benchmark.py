@@ -6,19 +6,19 @@ import pytest
 
 from tilescope.cli import run
 from tilescope.gpu.benchmark import SETTINGS
-from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, moved_bytes
+from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, moved_bytes
 from tilescope.value import Value
 
 
 @pytest.mark.parametrize("topic", ["loads", "stores"])
-def test_every_setting_fits_an_sm_and_moves_the_whole_matrix(topic):
+def test_every_setting_fits_an_sm_and_moves_more_than_any_cache_holds(topic):
     for table, setting, case in SETTINGS[topic](132):
         smem_bytes = case["blocks_per_sm"] * case["warps"] * case["stages"] * case["stage_bytes"]
         assert smem_bytes <= SM_SMEM_BYTES, (table, setting)
         assert case["stages"] <= MOST_STAGES
         assert len(case["boxes"]) <= MOST_BOXES
-        assert all(offset % 128 == 0 for *_, offset in case["boxes"])
-        assert moved_bytes(case) == 1 << 29, (table, setting)
+        assert all(box[2] % 128 == 0 for box in case["boxes"])
+        assert LEAST_BYTES <= moved_bytes(case) <= MATRIX_BYTES, (table, setting)
 
 
 @pytest.mark.usefixtures("predicting")

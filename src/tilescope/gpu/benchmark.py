@@ -20,7 +20,16 @@ from tilescope.data_type import DataType
 from tilescope.errors import DeviceError, RuleError, unknown_name
 from tilescope.gpu.compiling import compiled
 from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
-from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, matrix_dims, moved_bytes, stream
+from tilescope.gpu.streaming import (
+    LEAST_BYTES,
+    MATRIX_BYTES,
+    MOST_BOXES,
+    MOST_STAGES,
+    SM_SMEM_BYTES,
+    matrix_dims,
+    moved_bytes,
+    stream,
+)
 from tilescope.gpu.suite import Case
 from tilescope.planner import Plan, plan
 from tilescope.smem.op import WARP_LANES
@@ -36,7 +45,8 @@ _SECONDS_AT_MOST = 120.0
 _WITHIN, _PREDICTED_WITHIN, _DIFFERING = 0.03, 0.10, 0.05
 _PLAN_TYPES = ("bf16", "f16", "f32", "e4m3")
 _PLAN_IN_FLIGHT_BYTES = 96 * _KIB  # of one SM
-_PLAN_WARPS = 4
+_PLAN_WARPS = 8
+_MANY_SMS = 64  # from here on the whole matrix is moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +147,8 @@ def _boxes_of(
     **options: Any,
 ) -> Case:  # fmt: skip
     """Tiles of `tile_rows` rows of 128 bytes in boxes of `row_bytes` by `box_rows`, 16-bit elements."""
-    x, y = matrix_dims((64, tile_rows), 2)
+    busy = options.get("sms") or _MANY_SMS
+    x, y = matrix_dims((64, tile_rows), 2, max(LEAST_BYTES, MATRIX_BYTES * min(busy, _MANY_SMS) // _MANY_SMS))
     box = (row_bytes // 2, box_rows)
     tensor_map = TensorMap(
         "bf16", (x, y), (2 * x,), box, swizzle=_SWIZZLE_OF_ROW[row_bytes], l2_promotion=l2_promotion, address=1 << 30  # type: ignore[arg-type]
@@ -181,7 +192,7 @@ def _loads(sms: int) -> list[Setting]:
         table = f"loads, busy SMs, rows of {width} bytes"
         counts = [count for count in (1, 2, 4, 8, 16, 32, 64) if count < sms]
         settings += [
-            (table, f"{count}", _boxes_of(width, 64, stages=6, warps=4, sms=count)) for count in (*counts, sms)
+            (table, f"{count}", _boxes_of(width, 64, stages=3, warps=8, sms=count)) for count in (*counts, sms)
         ]
     table = "loads of 2 KiB tiles, issuing warps"
     settings += [
@@ -287,7 +298,7 @@ def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
 def _warps_and_stages(tile_bytes: int) -> tuple[int, int]:
     """Warps of a block, and stages of each, that keep about 96 KiB of such tiles in flight."""
     count = max(1, _PLAN_IN_FLIGHT_BYTES // (-(-tile_bytes // _KIB) * _KIB))
-    warps = min(_PLAN_WARPS, count)
+    warps = max(1, min(_PLAN_WARPS, count // 2))  # two stages of a warp hide the time from arrival to the next issue
     return warps, min(MOST_STAGES, count // warps)
 
 

@@ -19,7 +19,8 @@ from tilescope.gpu.suites.wavefronts import cycles_of
 from tilescope.smem.op import SmemOp
 from tilescope.tensor_map import TensorMap
 
-MATRIX_BYTES = 1 << 29  # far more than any L2 holds
+MATRIX_BYTES = 1 << 32  # a pass over it takes so long that launching does not count
+LEAST_BYTES = 1 << 28  # far more than any L2 holds
 PITCH_BYTES = 16384
 MOST_BOXES = 64
 MOST_STAGES = 32  # of one warp
@@ -35,16 +36,16 @@ def stream(
 ) -> Case:  # fmt: skip
     """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once."""
     return {
-        "map": tensor_map.to_dict(), "boxes": [list(box) for box in boxes], "tile": list(tile), "direction": direction,
+        "map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "direction": direction,
         "stage_bytes": -(-stage_bytes // 1024) * 1024, "stages": stages, "warps": warps, "blocks_per_sm": blocks_per_sm,
         "sms": sms,
     }  # fmt: skip
 
 
-def matrix_dims(tile: tuple[int, int], element_bytes: int) -> tuple[int, int]:
-    """Extents of a matrix of about MATRIX_BYTES that holds whole tiles: contiguous elements, rows."""
+def matrix_dims(tile: tuple[int, int], element_bytes: int, size_bytes: int = MATRIX_BYTES) -> tuple[int, int]:
+    """Extents of a matrix of about `size_bytes` that holds whole tiles: contiguous elements, rows."""
     x = PITCH_BYTES // element_bytes // tile[0] * tile[0]
-    return x, MATRIX_BYTES // PITCH_BYTES // tile[1] * tile[1]
+    return x, size_bytes // PITCH_BYTES // tile[1] * tile[1]
 
 
 def moved_bytes(case: Case) -> int:

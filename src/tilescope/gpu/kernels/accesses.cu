@@ -52,6 +52,9 @@ extern "C" __global__ void timed_accesses(const int* ops, const int* lanes, cons
     __syncthreads();
     u32 start = clock();
     if (takes_part) switch (op) { EACH_OP(OFTEN) }
+    u32 last;  // comes after all stores before it
+    asm volatile("ld.volatile.shared.b32 %0, [%1];" : "=r"(last) : "r"(shared_address(smem)) : "memory");
+    if (last == 0x12345678) sum++;
     __syncthreads();
     if (threadIdx.x == 0) cycles[blockIdx.x * 5 + attempt] = clock() - start;
   }

@@ -3,86 +3,83 @@
 // Tiles lie in a grid `tiles_x` wide. Every warp is a stream of its own, with its stages and barriers: warp w of all warps
 // starts at tile w and goes on by their number, told as rows and columns of tiles, so that adding and one comparison find
 // the next tile, and warps never wait for each other.
-enum { BOX_X, BOX_Y, BOX_SMEM, BOX_FIELDS };
-enum { TILE_X, TILE_Y, TILES_X, TILES, STEP_X, STEP_Y, STAGES, STAGE_BYTES, BOXES, BOX_BYTES, STREAM_FIELDS };
+//
+// What the loop needs lies in registers, and a box is one read of shared memory: about 50 ns from tile to tile.
+enum { TILE_X, TILE_Y, TILES_X, TILES, STEP_X, STEP_Y, STAGES, STAGE_BYTES, BOXES, BOX_BYTES };
 #define MOST_BOXES 64
 #define MOST_STAGES 32
 #define MOST_WARPS 8
 
+// A stream's place: the corner of its tile in elements, and how many tiles lie before the end.
 struct Walk {
-  int x, y, left;
+  int x, y, left, step_x, step_y, end_x, tile_y, step;
+
+  __device__ __forceinline__ Walk(const int* s) {
+    int warps = blockDim.x / 32, number = blockIdx.x * warps + threadIdx.x / 32;
+    int row = number / s[TILES_X];  // divides once a warp
+    x = (number - row * s[TILES_X]) * s[TILE_X], y = row * s[TILE_Y], left = s[TILES] - number;
+    step_x = s[STEP_X] * s[TILE_X], step_y = s[STEP_Y] * s[TILE_Y], end_x = s[TILES_X] * s[TILE_X];
+    tile_y = s[TILE_Y], step = gridDim.x * warps;
+  }
+
+  __device__ __forceinline__ void advance() {
+    x += step_x, y += step_y, left -= step;
+    if (x >= end_x) x -= end_x, y += tile_y;
+  }
 };
 
-__device__ __forceinline__ Walk first_tile(const int* s) {
-  int number = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, row = number / s[TILES_X];  // divides once a warp
-  return {number - row * s[TILES_X], row, s[TILES] - number};
-}
-
-__device__ __forceinline__ void next_tile(Walk& walk, const int* s) {
-  walk.x += s[STEP_X];
-  walk.y += s[STEP_Y];
-  if (walk.x >= s[TILES_X]) walk.x -= s[TILES_X], walk.y++;
-  walk.left -= gridDim.x * (blockDim.x / 32);
-}
-
-extern "C" __global__ void stream_loads(const u8* map, const int* stream, const int* box_table) {
+extern "C" __global__ void stream_loads(const u8* map, const int* s, const int4* box_table) {
   __shared__ __align__(16) u64 barriers[MOST_WARPS][MOST_STAGES];
-  __shared__ int boxes[MOST_BOXES * BOX_FIELDS], s[STREAM_FIELDS];
-  for (int i = threadIdx.x; i < STREAM_FIELDS; i += blockDim.x) s[i] = stream[i];
-  for (int i = threadIdx.x; i < stream[BOXES] * BOX_FIELDS; i += blockDim.x) boxes[i] = box_table[i];
-  int warp = threadIdx.x / 32;
+  __shared__ int4 boxes[MOST_BOXES];
+  int warp = threadIdx.x / 32, stages = s[STAGES], stage_bytes = s[STAGE_BYTES], count = s[BOXES];
+  for (int i = threadIdx.x; i < count; i += blockDim.x) boxes[i] = box_table[i];
   if (threadIdx.x % 32 == 0)
-    for (int i = 0; i < stream[STAGES]; i++) barrier_init(shared_address(&barriers[warp][i]), 1);
+    for (int i = 0; i < stages; i++) barrier_init(shared_address(&barriers[warp][i]), 1);
   async_fence();
   __syncthreads();
   if (threadIdx.x % 32 != 0) return;
-  u32 base = shared_address(smem) + warp * s[STAGES] * s[STAGE_BYTES];
-  u32 bytes = s[BOXES] * s[BOX_BYTES], stage = 0, parity = 1;
-  for (Walk walk = first_tile(s); walk.left > 0; next_tile(walk, s)) {
-    u32 barrier = shared_address(&barriers[warp][stage]);
+  u32 first = shared_address(smem) + warp * stages * stage_bytes, first_barrier = shared_address(&barriers[warp][0]);
+  u32 bytes = count * s[BOX_BYTES], stage = 0, parity = 1, to = first, barrier = first_barrier;
+  for (Walk walk(s); walk.left > 0; walk.advance()) {
     while (!barrier_passes(barrier, parity)) {
     }
     barrier_expect(barrier, bytes);
-    u32 to = base + stage * s[STAGE_BYTES];
-    int x = walk.x * s[TILE_X], y = walk.y * s[TILE_Y];
-    for (int i = 0; i < s[BOXES]; i++) {
-      const int* box = boxes + i * BOX_FIELDS;
+    for (int i = 0; i < count; i++) {
+      int4 box = boxes[i];
       asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-                   ::"r"(to + box[BOX_SMEM]), "l"(map), "r"(x + box[BOX_X]), "r"(y + box[BOX_Y]), "r"(barrier) : "memory");
+                   ::"r"(to + box.z), "l"(map), "r"(walk.x + box.x), "r"(walk.y + box.y), "r"(barrier) : "memory");
     }
-    if (++stage == s[STAGES]) stage = 0, parity ^= 1;
+    to += stage_bytes, barrier += 8;
+    if (++stage == stages) stage = 0, parity ^= 1, to = first, barrier = first_barrier;
   }
-  for (int i = 0; i < s[STAGES]; i++) {  // what is still under way; a stage never used passes parity 1
-    u32 barrier = shared_address(&barriers[warp][stage]);
-    while (!barrier_passes(barrier, parity)) {
+  for (int i = 0; i < stages; i++) {  // what is still under way; a stage never used passes parity 1
+    while (!barrier_passes(first_barrier + 8 * stage, parity)) {
     }
-    if (++stage == s[STAGES]) stage = 0, parity ^= 1;
+    if (++stage == stages) stage = 0, parity ^= 1;
   }
 }
 
-extern "C" __global__ void stream_stores(const u8* map, const int* stream, const int* box_table) {
-  __shared__ int boxes[MOST_BOXES * BOX_FIELDS], s[STREAM_FIELDS];
-  for (int i = threadIdx.x; i < STREAM_FIELDS; i += blockDim.x) s[i] = stream[i];
-  for (int i = threadIdx.x; i < stream[BOXES] * BOX_FIELDS; i += blockDim.x) boxes[i] = box_table[i];
-  async_fence();
+extern "C" __global__ void stream_stores(const u8* map, const int* s, const int4* box_table) {
+  __shared__ int4 boxes[MOST_BOXES];
+  int stages = s[STAGES], stage_bytes = s[STAGE_BYTES], count = s[BOXES];
+  for (int i = threadIdx.x; i < count; i += blockDim.x) boxes[i] = box_table[i];
   __syncthreads();
   if (threadIdx.x % 32 != 0) return;
-  u32 base = shared_address(smem) + threadIdx.x / 32 * s[STAGES] * s[STAGE_BYTES], stage = 0;
-  for (Walk walk = first_tile(s); walk.left > 0; next_tile(walk, s)) {
+  u32 first = shared_address(smem) + threadIdx.x / 32 * stages * stage_bytes, stage = 0, from = first;
+  for (Walk walk(s); walk.left > 0; walk.advance()) {
     // As many stages under way as there are: waiting takes an immediate number.
-    if (s[STAGES] == 1) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-    else if (s[STAGES] == 2) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
-    else if (s[STAGES] < 8) asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory");
+    if (stages == 1) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    else if (stages == 2) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+    else if (stages < 8) asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory");
     else asm volatile("cp.async.bulk.wait_group.read 7;" ::: "memory");
-    u32 from = base + stage * s[STAGE_BYTES];
-    int x = walk.x * s[TILE_X], y = walk.y * s[TILE_Y];
-    for (int i = 0; i < s[BOXES]; i++) {
-      const int* box = boxes + i * BOX_FIELDS;
+    for (int i = 0; i < count; i++) {
+      int4 box = boxes[i];
       asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
-                   "r"(x + box[BOX_X]), "r"(y + box[BOX_Y]), "r"(from + box[BOX_SMEM]) : "memory");
+                   "r"(walk.x + box.x), "r"(walk.y + box.y), "r"(from + box.z) : "memory");
     }
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    if (++stage == s[STAGES]) stage = 0;
+    from += stage_bytes;
+    if (++stage == stages) stage = 0, from = first;
   }
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
