@@ -33,7 +33,7 @@ def main():
     say({"ready": FACTS})
     for line in sys.stdin:
         question = json.loads(line)
-        if "suite" not in question:
+        if question.get("about") == "card":
             say({"sms": 132, "clock_mhz": 1980})
             continue
         found = results(question["suite"], question["cases"], "WRONG" in sys.argv)

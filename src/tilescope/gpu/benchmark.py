@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, unknown_name
+from tilescope.errors import DeviceError, RuleError, counted, unknown_name
 from tilescope.gpu.compiling import compiled
 from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
 from tilescope.gpu.streaming import (
@@ -98,7 +98,7 @@ def bench(
     with tempfile.TemporaryDirectory() as folder:
         with Child((*COMMAND, folder)) as child:
             facts: dict[str, Any] = dict(greeted(child))
-            card = child.ask({"facts": "more"}, _SECONDS_AT_MOST)
+            card = child.ask({"about": "card"}, _SECONDS_AT_MOST)
         for name in ("streams", "accesses"):
             Path(folder, f"{name}.cubin").write_bytes(compiled(name, f"{facts['arch']}a"))
         measure = _Measure(Path(folder), progress)
@@ -328,4 +328,4 @@ def _miss(candidates: Sequence[Plan], rates: Sequence[float]) -> str:
 
 def _told(candidate: Plan) -> str:
     box = " x ".join(map(str, candidate.box or ()))
-    return f"{candidate.tma_instructions} boxes of {box}, swizzle {candidate.swizzle.name}:"
+    return f"{counted(candidate.tma_instructions, 'box', 'boxes')} of {box}, swizzle {candidate.swizzle.name}:"

@@ -3,6 +3,7 @@
     caller                                  child: python -m tilescope.gpu.child
       │── {"suite": …, "cases": […]} ──────▶  runs them on the card
       │◀─ {"results": ["base64", …]} ───────
+      │── {"about": "card"} ───────────────▶  how many SMs, which clock
       │◀─ {"error": 715} ───────────────────  CUDA failed: the child is spent and ends
       │   (nothing in time: it is killed)
 
