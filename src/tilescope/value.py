@@ -28,7 +28,7 @@ from tilescope.errors import RuleError, Violation, argument_type, broken, by, mi
 _HOMES = (
     "layout", "tensor_map", "tma", "mma.agreement", "mma.cta_pair", "mma.readings", "mma.scale_lanes", "mma.tcgen05_loop",
     "mma.tensor_memory", "mma.wgmma_loop", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
-    "pipeline.simulation", "planner", "gpu.watch_text", "cli.topics",
+    "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _ROOMS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400

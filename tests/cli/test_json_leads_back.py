@@ -1,6 +1,7 @@
 """What a command prints with --json is a value: `Value.from_dict` takes it back, whatever was added beside it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ IM2COL = ["--type", "f16", "--dims", "64,14,14,8", "--lower=-1,-1", "--upper=-1,
           "--channels", "64", "--pixels", "64"]  # fmt: skip
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 TWO_MAPS = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [64, 64]}'
+CAPTURE = str(Path(__file__).parent.parent / "golden" / "verify_h200.npz")
+NEED_A_CARD = {"bench"}  # tests/gpu_layer tries it with a stand-in
 
 # command line: the kind that it prints, and what stands beside it
 PRINTED = [
@@ -61,6 +64,7 @@ PRINTED = [
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x800"], "agreement", []),
     (["convert", ATOM, "--to", "triton"], "conversion", []),
     (["convert", 'Layout((60, 60), 16, padding_bytes=8)', "--to", "triton"], "no_equivalent", []),
+    (["verify", "--replay", CAPTURE], "verification", []),
     (["explain"], "topic_index", []),
     (["explain", "base", "offset"], "topic", []),
     (["explain", "bf16"], "topic", []),
@@ -83,5 +87,5 @@ def test_what_a_command_prints_leads_back_to_its_value(arguments, kind, beside, 
 
 def test_every_command_is_among_them():
     others = {"watch", "serve"}  # their JSON goes to stderr, beside a program (tests/watch), or to a browser (tests/web)
-    assert {arguments[0] for arguments, _, _ in PRINTED} == set(COMMANDS) - others
+    assert {arguments[0] for arguments, _, _ in PRINTED} | NEED_A_CARD == set(COMMANDS) - others
     assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma.commands)

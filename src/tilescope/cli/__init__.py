@@ -43,6 +43,8 @@ COMMANDS = {
     "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
     "watch": ("watch:watch", "Run a program; explain each tensor map that the driver refuses."),
     "serve": ("serve:serve", "Open the explorer in a browser, or export a page of it."),
+    "verify": ("verify:verify", "Hold tilescope's answers against the GPU of this machine."),
+    "bench": ("bench:bench", "Measure how fast the GPU of this machine moves tiles."),
     "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"

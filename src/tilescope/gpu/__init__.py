@@ -1,1 +1,1 @@
-"""What needs a real card: watching the tensor maps that a program makes."""
+"""A real card: what tilescope says held against it, and programs watched on it."""

@@ -1,0 +1,33 @@
+"""`tilescope bench`: how fast the GPU of this machine moves tiles, and whether the planner's order holds on it."""
+
+from __future__ import annotations
+
+import click
+
+from tilescope.cli.options import output_options
+from tilescope.cli.output import Output
+from tilescope.cli.progress import progress_bars
+from tilescope.gpu.benchmark import TOPICS
+from tilescope.gpu.benchmark import bench as measured
+from tilescope.gpu.benchmark_view import draw_benchmark
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
+@click.option("--tiles", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Tiles of `plans`.")
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Draws the tiles.")
+@output_options
+def bench(topics: tuple[str, ...], tiles: int, seed: int, output: Output) -> int:
+    """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
+
+    \b
+    tilescope bench                    everything
+    tilescope bench loads stores       by box, promotion, bytes in flight, SMs
+    tilescope bench plans --tiles 500  candidates of random tiles, streamed
+
+    Exit status 3: there is no GPU, or the extra `gpu` is not installed.
+    """  # noqa: D301  \b keeps the lines below it apart
+    with progress_bars() as progress:
+        benchmark = measured(topics, tiles=tiles, seed=seed, progress=progress)
+    output.show(benchmark, draw_benchmark(benchmark))
+    return 0

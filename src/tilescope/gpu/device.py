@@ -1,0 +1,236 @@
+"""The first GPU of this machine: its memory, its driver's verdict on tensor maps, and launches of our kernels.
+
+Everything goes through cuda.bindings. An error of CUDA's is raised with its number; after a fault (715, 716, 719) the
+process is spent, which is why this runs in child processes (see isolation.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import DeviceError
+from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
+from tilescope.value import Value
+
+_MAP_ALIGNMENT_BYTES = 64
+_DEFAULT_SMEM_BYTES = 48 * 1024  # more needs an attribute of the kernel
+_ARRAYS = {
+    "dims": ctypes.c_uint64, "strides_bytes": ctypes.c_uint64, "box": ctypes.c_uint32,
+    "element_strides": ctypes.c_uint32, "lower_corner": ctypes.c_int32, "upper_corner": ctypes.c_int32,
+}  # fmt: skip
+
+
+class CudaError(Exception):
+    """CUDA answered with an error; `.code` is its number."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"CUDA error {code}")
+
+
+class Device:
+    """The card, with a context of its own process. `cubins` holds compiled kernels by the names of their files."""
+
+    def __init__(self, cubins: Mapping[str, bytes] | None = None) -> None:
+        self._driver = _driver()
+        number = self._number = _found(self._driver.cuDeviceGet(0))
+        self._context = _found(self._driver.cuDevicePrimaryCtxRetain(number))
+        _found(self._driver.cuCtxSetCurrent(self._context))
+        attribute = self._driver.CUdevice_attribute
+        self.compute_capability = (
+            _found(self._driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, number)),
+            _found(self._driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, number)),
+        )
+        self.name = _found(self._driver.cuDeviceGetName(128, number)).split(b"\0")[0].decode()
+        self._cubins: Mapping[str, bytes] = {} if cubins is None else cubins
+        self._functions: dict[tuple[str, str], Any] = {}
+        self._held: list[int] = []
+        self._library = ctypes.CDLL(_LIBRARY)
+
+    @property
+    def arch(self) -> str:
+        """The architecture as tilescope names it: "sm_90"."""
+        return "sm_{}{}".format(*self.compute_capability)
+
+    def facts(self) -> dict[str, str]:
+        """What a capture says about where it was made."""
+        cuda = _found(self._driver.cuDriverGetVersion())
+        return {
+            "card": self.name, "arch": self.arch, "driver": _driver_version(), "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+        }  # fmt: skip
+
+    def encode(self, kind: type[AnyMap], arguments: Mapping[str, Any]) -> tuple[int, bytes]:
+        """What the driver makes of a map's arguments, given as rows and integers: its result code and the 128 bytes."""
+        storage = ctypes.create_string_buffer(128 + _MAP_ALIGNMENT_BYTES)
+        place = -(-ctypes.addressof(storage) // _MAP_ALIGNMENT_BYTES) * _MAP_ALIGNMENT_BYTES
+        spread = {name: (integer * 5)(*arguments.get(name, ())[:5]) for name, integer in _ARRAYS.items()}
+        head = (
+            ctypes.c_void_p(place), arguments["data_type"].driver_code, len(arguments["dims"]),
+            ctypes.c_void_p(arguments["address"]), spread["dims"], spread["strides_bytes"],
+        )  # fmt: skip
+        tail = (
+            spread["element_strides"],
+            *(arguments[name].driver_code for name in ("interleave", "swizzle", "l2_promotion", "oob_fill")),
+        )
+        if issubclass(kind, TensorMap):
+            result = self._library.cuTensorMapEncodeTiled(*head, spread["box"], *tail)
+        else:
+            corners = spread["lower_corner"], spread["upper_corner"]
+            columns = arguments["channels_per_pixel"], arguments["pixels_per_column"]
+            result = self._library.cuTensorMapEncodeIm2col(*head, *corners, *columns, *tail)
+        return result, ctypes.string_at(place, 128)
+
+    def encoded(self, tensor_map: TensorMap | Im2colMap, address: int) -> bytes:
+        """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
+        names = [name for name in tensor_map.to_dict() if name != "kind"]
+        arguments = {name: getattr(tensor_map, name) for name in names} | {"address": address}
+        result, blob = self.encode(type(tensor_map), arguments)
+        if result:
+            raise CudaError(result)
+        return blob
+
+    def upload(self, array: Any) -> int:
+        """The address of a copy of a host array, held until `free`; an array on the card (DLPack) stays where it is."""
+        if not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__"):
+            return _device_pointer(array)
+        host = np.ascontiguousarray(array)
+        pointer = self.allocate(host.nbytes)
+        _found(self._driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
+        return pointer
+
+    def allocate(self, size_bytes: int) -> int:
+        """The address of memory on the card, held until `free`."""
+        pointer = int(_found(self._driver.cuMemAlloc(max(size_bytes, 16))))
+        self._held.append(pointer)
+        return pointer
+
+    def download(self, pointer: int, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
+        """An array read from the card; what went wrong in launches before it is raised here."""
+        array = np.empty(tuple(shape), dtype)
+        _found(self._driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
+        return array
+
+    def free(self) -> None:
+        """Give back all that was uploaded or allocated."""
+        for pointer in self._held:
+            self._driver.cuMemFree(pointer)
+        self._held.clear()
+
+    def launch(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> None:
+        """Run a kernel, "copies:to_shared" such, and wait for it; addresses are ints, numbers numpy scalars."""
+        self._start(place, values, blocks, threads, smem_bytes)
+        self.finish()
+
+    def _start(self, place: str, values: Sequence[Any], blocks: int, threads: int, smem_bytes: int) -> None:
+        function = self._function(place, smem_bytes)
+        held = [np.atleast_1d(np.uint64(value) if isinstance(value, int) else value) for value in values]
+        pointers = np.array([each.ctypes.data for each in held], np.uint64)
+        _found(
+            self._driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, smem_bytes, 0, pointers.ctypes.data, 0)
+        )
+
+    def seconds(
+        self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0, repeats: int = 5
+    ) -> float:
+        """The median time of a kernel, after one launch that is not counted."""
+        self.launch(place, *values, blocks=blocks, threads=threads, smem_bytes=smem_bytes)
+        start, end = (_found(self._driver.cuEventCreate(0)) for _ in range(2))
+        times = []
+        for _ in range(repeats):
+            _found(self._driver.cuEventRecord(start, 0))
+            self._start(place, values, blocks, threads, smem_bytes)
+            _found(self._driver.cuEventRecord(end, 0))
+            _found(self._driver.cuEventSynchronize(end))
+            times.append(_found(self._driver.cuEventElapsedTime(start, end)) / 1e3)
+        for event in (start, end):
+            self._driver.cuEventDestroy(event)
+        return float(np.median(times))
+
+    def multiprocessors(self) -> int:
+        """How many SMs the card has."""
+        attribute = self._driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number)))
+
+    def clock_mhz(self) -> int:
+        """The highest clock of the SMs."""
+        attribute = self._driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number))) // 1000
+
+    def finish(self) -> None:
+        """Wait for the card; a fault is raised here."""
+        _found(self._driver.cuCtxSynchronize())
+
+    def cubin(self, file: str) -> bytes:
+        """A compiled file of kernels."""
+        return self._cubins[file]
+
+    def _function(self, place: str, smem_bytes: int) -> Any:
+        file, kernel = place.split(":")
+        if (file, "") not in self._functions:
+            image = np.frombuffer(self.cubin(file), np.uint8)
+            self._functions[file, ""] = _found(self._driver.cuModuleLoadData(image.ctypes.data))
+        if (file, kernel) not in self._functions:
+            module = self._functions[file, ""]
+            self._functions[file, kernel] = _found(self._driver.cuModuleGetFunction(module, kernel.encode()))
+        function = self._functions[file, kernel]
+        if smem_bytes > _DEFAULT_SMEM_BYTES:
+            attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _found(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
+        return function
+
+
+_LIBRARY = "libcuda.so.1"
+
+
+def _driver() -> Any:
+    """cuda.bindings' driver, initialised; DeviceError where there is no driver or no card."""
+    from cuda.bindings import driver
+
+    try:
+        (result,) = driver.cuInit(0)
+        count = 0 if int(result) else _found(driver.cuDeviceGetCount())
+    except Exception as error:  # whatever the loader raises where there is no driver
+        raise DeviceError("This needs an NVIDIA GPU, and this machine has no NVIDIA driver.") from error
+    if count == 0:
+        raise DeviceError(f"This needs an NVIDIA GPU, and the driver finds none (cuInit: {int(result)}).")
+    return driver
+
+
+def _found(answer: tuple[Any, ...]) -> Any:
+    """The value in a binding's answer, once its result is success."""
+    result, *values = answer
+    if int(result):
+        raise CudaError(int(result))
+    return values[0] if values else None
+
+
+def _driver_version() -> str:
+    """The version of the kernel driver, such as 580.159.04; "unknown" where the system does not tell."""
+    from pathlib import Path
+
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text("utf-8").split()
+    except OSError:
+        return "unknown"
+    return next((word for word in words if word[:1].isdigit() and word.count(".") >= 1), "unknown")
+
+
+def _device_pointer(array: Any) -> int:
+    from cuda.core.utils import StridedMemoryView
+
+    view = StridedMemoryView.from_dlpack(array, stream_ptr=-1)
+    if not view.is_device_accessible:
+        raise DeviceError("This array lies in memory that the card does not see; copy it to the card.")
+    return int(view.ptr)
+
+
+def read_map(data: Mapping[str, Any]) -> TensorMap | Im2colMap:
+    """The map of a case."""
+    found = Value.from_dict(data)
+    assert isinstance(found, TensorMap | Im2colMap)
+    return found

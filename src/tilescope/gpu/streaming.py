@@ -1,0 +1,103 @@
+"""Streams of tiles on a card: how long a kernel takes that does nothing but move them, box after box.
+
+A case is plain data; `run` gives its time as eight bytes, a float. Accesses to shared memory are timed beside them, in
+clocks of one SM at its highest rate. See kernels/streams.cu for the loop, which is not what
+bounds it: each warp issues the boxes of its own tiles, and no tile costs a division.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilescope.gpu.device import Device, read_map
+from tilescope.gpu.suite import Case
+from tilescope.gpu.suites.wavefronts import cycles_of
+from tilescope.smem.op import SmemOp
+from tilescope.tensor_map import TensorMap
+
+MATRIX_BYTES = 1 << 32  # a pass over it takes so long that launching does not count
+LEAST_BYTES = 1 << 28  # far more than any L2 holds
+PITCH_BYTES = 16384
+MOST_BOXES = 64
+MOST_STAGES = 32  # of one warp
+SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
+_LOOPS = {"load": "streams:stream_loads", "store": "streams:stream_stores"}
+_BLOCKS_PER_SM_OF_PLAIN = 8
+_PLAIN_THREADS = 512
+
+
+def stream(
+    tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: tuple[int, int], *, direction: str = "load",
+    stage_bytes: int, stages: int, warps: int = 1, blocks_per_sm: int = 1, sms: int | None = None,
+) -> Case:  # fmt: skip
+    """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once."""
+    return {
+        "map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "direction": direction,
+        "stage_bytes": -(-stage_bytes // 1024) * 1024, "stages": stages, "warps": warps, "blocks_per_sm": blocks_per_sm,
+        "sms": sms,
+    }  # fmt: skip
+
+
+def matrix_dims(tile: tuple[int, int], element_bytes: int, size_bytes: int = MATRIX_BYTES) -> tuple[int, int]:
+    """Extents of a matrix of about `size_bytes` that holds whole tiles: contiguous elements, rows."""
+    x = PITCH_BYTES // element_bytes // tile[0] * tile[0]
+    return x, size_bytes // PITCH_BYTES // tile[1] * tile[1]
+
+
+def moved_bytes(case: Case) -> int:
+    """What one launch moves."""
+    if "plain" in case:
+        return MATRIX_BYTES
+    if "op" in case:
+        op = SmemOp.named(case["op"])
+        return op.lanes * op.access_bytes
+    found = read_map(case["map"])
+    tiles: int = (found.dims[0] // case["tile"][0]) * (found.dims[1] // case["tile"][1])
+    boxes: list[Any] = case["boxes"]
+    return tiles * len(boxes) * found.transaction_bytes
+
+
+def run(device: Device, cases: list[Case]) -> list[bytes]:
+    """The seconds of every case."""
+    matrix = device.allocate(MATRIX_BYTES)
+    return [struct.pack("<d", _seconds(device, matrix, case)) for case in cases]
+
+
+def _seconds(device: Device, matrix: int, case: Case) -> float:
+    if "plain" in case:
+        return _plain(device, matrix, case)
+    if "op" in case:
+        return float(cycles_of(device, [case])[0]) / (device.clock_mhz() * 1e6)
+    return _time(device, matrix, case)
+
+
+def _time(device: Device, matrix: int, case: Case) -> float:
+    found = read_map(case["map"])
+    assert isinstance(found, TensorMap)
+    tiles_x, tiles_y = (extent // step for extent, step in zip(found.dims, case["tile"], strict=True))
+    blocks = (case["sms"] or device.multiprocessors()) * case["blocks_per_sm"]
+    streams = blocks * case["warps"]
+    table = [
+        *case["tile"], tiles_x, tiles_x * tiles_y, streams % tiles_x, streams // tiles_x, case["stages"],
+        case["stage_bytes"], len(case["boxes"]), found.transaction_bytes,
+    ]  # fmt: skip
+    blob = np.frombuffer(device.encoded(found, matrix), np.uint8)
+    return device.seconds(
+        _LOOPS[case["direction"]], device.upload(blob), device.upload(np.array(table, np.int32)),
+        device.upload(np.array(case["boxes"], np.int32)), blocks=blocks, threads=32 * case["warps"],
+        smem_bytes=case["warps"] * case["stages"] * case["stage_bytes"],
+    )  # fmt: skip
+
+
+def _plain(device: Device, matrix: int, case: Case) -> float:
+    blocks = device.multiprocessors() * _BLOCKS_PER_SM_OF_PLAIN // 2
+    half = matrix + MATRIX_BYTES // 2
+    values: dict[str, tuple[Any, ...]] = {
+        "plain_copy": (matrix, half, np.uint64(MATRIX_BYTES // 32)),  # reads one half, writes the other
+        "plain_read": (matrix, np.uint64(MATRIX_BYTES // 16), device.allocate(4)),
+    }
+    return device.seconds(f"streams:{case['plain']}", *values[case["plain"]], blocks=blocks, threads=_PLAIN_THREADS)

@@ -1,0 +1,1 @@
+"""The suites of `tilescope verify`, one subject a module."""

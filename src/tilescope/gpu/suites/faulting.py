@@ -1,0 +1,104 @@
+"""faults: copies at the edge of what the chip executes, each in a process of its own; which CUDA error they end with."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from tilescope.data_type import DATA_TYPE
+from tilescope.errors import FaultError, MisalignedAddressError
+from tilescope.gpu.device import Device
+from tilescope.gpu.samples import pool
+from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.gpu.suites.copies import (
+    IMAGE_BYTES,
+    OPERATIONS,
+    Tables,
+    drawn_columns,
+    drawn_coords,
+    drawn_map,
+    drawn_pixel,
+    drawn_place,
+    loaded,
+    map_of,
+    reach_bytes,
+)
+from tilescope.gpu.suites.storing import MEMORY_BYTES, TENSOR_OFFSET_BYTES, predicted_memory, stored
+from tilescope.tensor_map import REDUCTIONS
+from tilescope.tma import load
+
+_DONE = b"done"
+_TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and row.bits >= 8]
+
+
+def _draw(random: random.Random, arch: str) -> Case:
+    """A copy with a coordinate, an address, an operation or an object where it may not be."""
+    kind = random.choice(("load", "load", "store", "store", "reduce", "reduce", "im2col", "barrier", "map"))
+    smem = 128 * random.randint(0, 4) if random.random() < 0.6 else 16 * random.randint(0, 40)
+    case: Case = {"kind": kind, "smem": smem, "source": drawn_place(random)}
+    if kind == "im2col":
+        columns = drawn_columns(random, arch)
+        coords = list(drawn_pixel(random, columns))
+        coords[random.randrange(len(coords))] += random.randint(-6, 6)
+        return case | {"map": columns.to_dict(), "coords": coords}
+    tensor_map = drawn_map(random, arch, random.choice(_TYPES), dense=True)
+    if kind in ("store", "reduce") and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES:
+        return _draw(random, arch)
+    case["map"] = tensor_map.to_dict()
+    negative = kind == "load" or random.random() < 0.3
+    coords = list(drawn_coords(random, tensor_map, negative=negative))
+    if kind in ("barrier", "map"):
+        shift = random.choice((0, 4, 8)) if kind == "barrier" else random.choice((0, 16, 32, 48, 64))
+        return case | {"coords": coords, "smem": smem // 128 * 128, "shift": shift}
+    if random.random() < 0.4:
+        coords[0] += random.randint(-8, 8)
+    case["coords"] = coords
+    if kind == "load":
+        return case
+    reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
+    return case | {"image": drawn_place(random), "memory": case.pop("source"), "reduce": reduce}
+
+
+def _predict(case: Case) -> Outcome:
+    if case["kind"] in ("barrier", "map") and case["shift"] % (8 if case["kind"] == "barrier" else 64):
+        return Outcome(ended=f"error {MisalignedAddressError.code}")
+    try:
+        if "reduce" in case:
+            predicted_memory(case)
+        else:
+            smem = np.zeros(IMAGE_BYTES, np.uint8)
+            load(map_of(case), pool()[case["source"] :], case["coords"], smem=smem, smem_address=case["smem"])
+    except FaultError as fault:
+        return Outcome(ended=f"error {fault.code}")
+    return Outcome(_DONE)
+
+
+def _run(device: Device, cases: list[Case]) -> list[bytes]:
+    for case in cases:
+        tables = Tables(device)
+        if "reduce" in case:
+            memory = device.upload(pool()[case["memory"] :][:MEMORY_BYTES])
+            copy = case | {"size": OPERATIONS.index(case["reduce"]), "mask": case["image"]}
+            tables.add(case["map"], memory + TENSOR_OFFSET_BYTES, [copy])
+            stored(device, tables, memory, 1)
+            continue
+        pool_address = device.upload(pool())
+        shift = case.get("shift", 0)
+        copy = case | {"barrier": shift if case["kind"] == "barrier" else 0}
+        tables.add(
+            case["map"], pool_address + case["source"], [copy], expected=map_of(case).transaction_bytes,
+            map_shift=shift if case["kind"] == "map" else 0,
+        )  # fmt: skip
+        loaded(device, tables, pool_address, 1)
+    return [_DONE] * len(cases)
+
+
+def _differs(case: Case, found: bytes, expected: bytes) -> str:
+    return f"{case['kind']}: card {found!r}, ours {expected!r}"
+
+
+FAULTS = Suite(
+    "faults", "which CUDA error misused copies end with (715, 716)", _draw, _predict, _run, _differs, ("copies",),
+    count=100, together=1, children=6, seconds_at_most=30.0,
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""What a child process does to its caller: it costs one case, whether it faults, dies or hangs."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tilescope.errors import DeviceError
+from tilescope.gpu.isolation import Child, Workers, greeted
+from tilescope.gpu.suite import Outcome
+
+STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
+
+
+def outcomes(tmp_path, cases, *, together=4, seconds=20.0, children=1):
+    batches = [cases[first : first + together] for first in range(0, len(cases), together)]
+    found = Workers("any", tmp_path, STAND_IN).outcomes(batches, seconds, children)
+    return [each for batch in found for each in batch]
+
+
+def answers(count):
+    return [{"does": "answer", "number": number} for number in range(count)]
+
+
+def expected(count):
+    return [Outcome(bytes([number])) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("deed", "ended"),
+    [
+        ("die", "the process died (signal 6)"),
+        ("leave", "the process died (status 5): something is wrong here"),
+        ("fault", "error 715"),
+    ],
+)
+def test_a_child_that_ends_costs_one_case(tmp_path, deed, ended):
+    cases = answers(10)
+    cases[6] = {"does": deed}
+    wanted = expected(10)
+    wanted[6] = Outcome(ended=ended)
+    assert outcomes(tmp_path, cases) == wanted
+
+
+def test_a_child_that_hangs_costs_one_case_and_its_time_limit(tmp_path):
+    cases = answers(4)
+    cases[2] = {"does": "hang"}
+    wanted = expected(4)
+    wanted[2] = Outcome(ended="no answer in 3 s")
+    start = time.monotonic()
+    assert outcomes(tmp_path, cases, together=1, seconds=3.0, children=2) == wanted
+    assert time.monotonic() - start < 60
+
+
+def test_children_side_by_side_keep_the_order(tmp_path):
+    assert outcomes(tmp_path, answers(40), together=3, children=4) == expected(40)
+
+
+def test_no_child_outlives_its_work(tmp_path, monkeypatch):
+    started = []
+    real = Child.__init__
+
+    def remembered(child, *arguments):
+        real(child, *arguments)
+        started.append(child._process)
+
+    monkeypatch.setattr(Child, "__init__", remembered)
+    outcomes(tmp_path, [*answers(3), {"does": "fault"}], together=1, children=3)
+    assert started
+    assert all(process.poll() is not None for process in started)
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ('print(\'{"missing": "There is no card."}\')', r"^There is no card\.$"),
+        ("raise ImportError('no cuda here')", "no cuda here"),
+    ],
+)
+def test_a_child_without_a_card_is_told_in_one_sentence(program, sentence):
+    with Child((sys.executable, "-c", program)) as child, pytest.raises(DeviceError, match=sentence):
+        greeted(child)

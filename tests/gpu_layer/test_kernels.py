@@ -1,0 +1,53 @@
+"""The kernels of the package compile, and there is one for every instruction of the tables; neither needs a card."""
+
+import re
+
+import pytest
+
+from tilescope.arch import Arch
+from tilescope.data_type import DataType
+from tilescope.gpu.compiling import compiled, kernel_files, source
+from tilescope.gpu.suite_table import SUITE_NAMES, suite_named
+from tilescope.gpu.suites.copies import OPERATIONS
+from tilescope.gpu.suites.products import opcodes
+from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.smem.op import SMEM_OP
+
+
+@pytest.mark.parametrize("name", kernel_files())
+@pytest.mark.parametrize(
+    "target", ["sm_90a", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_100a", "sm_120a"))]
+)
+def test_every_kernel_compiles(name, target):
+    code = compiled(name, target)
+    declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)?(\w+)\(", source(name))
+    kernels = [kernel for kernel in declared if kernel != "NAME"]
+    assert [kernel for kernel in kernels if kernel.encode() not in code] == []
+
+
+def test_every_suite_names_files_that_exist():
+    assert {name for suite in SUITE_NAMES for name in suite_named(suite).kernels} <= set(kernel_files())
+
+
+def test_the_kernels_multiply_with_every_instruction_of_the_card():
+    """Each row of the table with each of its types and accumulators, whatever B's type and the operation on bits are."""
+    hopper = Arch.named("sm_90")
+    written = {tuple(re.search(r"(wgmma|mma)\.\S*?(m\d+)n\d+(k\d+)\.(?:\w{3}\.\w{3}\.)?(\w+)\.(\w+)\.", opcode).groups())
+               for opcode in opcodes()}  # fmt: skip
+    wanted = {
+        (row.family, f"m{row.m}", f"k{row.k}", DataType.named(accumulator).ptx, DataType.named(name).ptx)
+        for row in INSTRUCTIONS if hopper.has(row.feature)
+        for name in row.types for accumulator in row.accumulators
+    }  # fmt: skip
+    assert written == wanted
+
+
+def test_the_kernels_number_operations_as_the_suites_do():
+    listed = re.search(r"enum \{ (STORE.*?), OPERATIONS \}", source("copies"))[1].split(", ")
+    assert [name.casefold() for name in listed] == ["store", *OPERATIONS[1:]]
+    accesses = re.findall(r'DO\((\d+), "(ld|st)(matrix)?\S*?(x\d)?(\.trans)?(?:\.shared\S*)? ', source("accesses"))
+    assert len(accesses) == len(SMEM_OP)
+    for number, direction, matrix, count, transpose in accesses:
+        name = list(SMEM_OP)[int(number)]
+        assert name.startswith(f"{direction}{matrix}.{count}" if matrix else f"{direction}.b")
+        assert name.endswith(".trans") == bool(transpose)

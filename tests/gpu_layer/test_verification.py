@@ -1,0 +1,110 @@
+"""verify: cases drawn, run, compared, captured and replayed; a stand-in for the card does as tilescope says, or not."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilescope.cli import run
+from tilescope.errors import DeviceError, RuleError
+from tilescope.gpu.capture import Capture
+from tilescope.gpu.suite import Outcome
+from tilescope.gpu.suite_table import SUITE_NAMES, suite_named
+from tilescope.gpu.verification import replay, verify
+from tilescope.value import Value
+
+GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("verify_*.npz"))
+QUICK = [name for name in SUITE_NAMES if name not in ("faults", "plans", "gather4")]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_what_a_card_did_is_what_tilescope_says(path):
+    capture = Capture.read(path)
+    verification = replay(capture)
+    assert [each.difference for each in verification.suites if not each.agrees] == []
+    assert {each.suite for each in verification.suites} == {
+        name for name in SUITE_NAMES if name != "gather4"
+    }  # an H200 has none
+
+
+@pytest.mark.usefixtures("predicting")
+def test_a_card_that_agrees_is_reported_and_captured(tmp_path, capsys):
+    assert run(["verify", "--count", "4", *QUICK, "--save", str(tmp_path / "a.npz"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [(each["suite"], each["cases"], each["equal"]) for each in printed["suites"]] == [
+        (name, 4, 4) for name in QUICK
+    ]
+    assert run(["verify", "--replay", str(tmp_path / "a.npz")]) == 0
+    shown = capsys.readouterr().out
+    assert "a capture of stand-in" in shown
+    assert f"in all {4 * len(QUICK)} cases" in shown
+    assert Value.from_dict(printed).to_dict() == printed
+
+
+def test_a_card_that_differs_is_told_in_words_with_status_1(predicting, tmp_path, capsys):
+    predicting("WRONG")
+    path = tmp_path / "a.npz"
+    assert run(["verify", "loads", "banks", "ldmatrix", "--count", "3", "--save", str(path), "--json"]) == 1
+    first = json.loads(capsys.readouterr().out)
+    assert [each["equal"] for each in first["suites"]] == [0, 0, 0]
+    loads, banks, ldmatrix = (each["difference"] for each in first["suites"])
+    assert loads.startswith("case 0: 1 byte of shared memory differs, at 0x")
+    assert "wavefronts, ours" in banks
+    assert "lane 31, register" in ldmatrix or "shared memory differs" in ldmatrix
+    again = replay(Capture.read(path))  # the bytes of cases that differ are kept, so the words are the same
+    assert [each.difference for each in again.suites] == [each["difference"] for each in first["suites"]]
+
+
+def test_cases_are_the_same_in_any_count_and_differ_by_seed():
+    loads = suite_named("loads")
+    assert loads.cases(3, 7, "sm_90") == loads.cases(9, 7, "sm_90")[:3]
+    assert loads.cases(3, 7, "sm_90") != loads.cases(3, 8, "sm_90")
+
+
+@pytest.mark.parametrize("name", SUITE_NAMES)
+def test_cases_are_plain_data_and_their_prediction_is_stable(name):
+    suite = suite_named(name)
+    for case in suite.cases(5, 1, "sm_100" if name == "gather4" else "sm_90"):
+        assert json.loads(json.dumps(case)) == case
+        assert suite.predict(case) == suite.predict(json.loads(json.dumps(case)))
+
+
+@pytest.mark.parametrize("name", ["encode", "loads", "gather4", "stores", "reductions"])
+def test_a_newer_architecture_draws_what_only_it_has(name):
+    cases = suite_named(name).cases(200, 1, "sm_100")
+    text = json.dumps(cases)
+    assert "sm_100" in text
+    if name == "loads":
+        assert "16u4_align16b" in text
+        assert "128B_ATOM_32B" in text
+    for case in cases[:60]:
+        suite_named(name).predict(case)
+
+
+def test_faults_are_predicted_with_their_numbers():
+    faults = suite_named("faults")
+    seen = {faults.predict(case) for case in faults.cases(120, 1, "sm_90")}
+    assert seen == {Outcome(b"done"), Outcome(ended="error 715"), Outcome(ended="error 716")}
+
+
+def test_a_file_that_is_no_capture_is_refused(tmp_path):
+    for name, content in (("a.npz", b"PK nonsense"), ("b.npz", b""), ("c.npz", b"{}")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(RuleError, match="verify --save"):
+            Capture.read(tmp_path / name)
+        assert run(["verify", "--replay", str(tmp_path / name)]) == 2
+    np.savez(tmp_path / "d.npz", header=np.frombuffer(json.dumps({"format": 99}).encode(), np.uint8))
+    with pytest.raises(RuleError, match="format 99"):
+        Capture.read(tmp_path / "d.npz")
+
+
+def test_without_a_card_there_is_one_sentence_and_status_3(capsys):
+    pytest.importorskip("cuda.bindings")
+    if Path("/dev/nvidia0").exists():
+        pytest.skip("this machine has a card")
+    with pytest.raises(DeviceError, match=r"^This needs an NVIDIA GPU, and .*\.$") as refused:
+        verify(["encode"], count=1)
+    for command in ("verify", "bench"):
+        assert run([command]) == 3
+        assert capsys.readouterr().err.strip() == str(refused.value)
