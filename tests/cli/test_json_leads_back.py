@@ -86,6 +86,9 @@ def test_what_a_command_prints_leads_back_to_its_value(arguments, kind, beside, 
 
 
 def test_every_command_is_among_them():
-    others = {"watch", "serve"}  # their JSON goes to stderr, beside a program (tests/watch), or to a browser (tests/web)
+    others = {
+        "watch",
+        "serve",
+    }  # their JSON goes to stderr, beside a program (tests/watch), or to a browser (tests/web)
     assert {arguments[0] for arguments, _, _ in PRINTED} | NEED_A_CARD == set(COMMANDS) - others
     assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma.commands)
