@@ -24,14 +24,27 @@ STDIN = "-"
 LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far smaller
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
+_ZEROS = '"00" * 128'  # a map as text
 INPUT_FILE = rule(
     "input-file",
     "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
     source="the command line",
+    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
+    failing='ts.cli.map_source.read_source(("no-such-folder/map.json",))',
 )
-INPUT_EMPTY = rule("input-empty", "A file or stdin that is to give a tensor map holds one.", source="the command line")
+INPUT_EMPTY = rule(
+    "input-empty",
+    "A file or stdin that is to give a tensor map is not empty.",
+    source="the command line",
+    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
+    failing='ts.cli.map_source.read_source(("/dev/null",))',
+)
 INPUT_SIZE = rule(
-    "input-size", "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.", source="the command line"
+    "input-size",
+    "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.",
+    source="the command line",
+    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
+    failing='ts.cli.map_source.read_source(("/dev/zero",))',
 )
 
 

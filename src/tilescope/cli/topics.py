@@ -15,8 +15,8 @@ from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cli.glossary import TERMS, Term
 from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError, broken, nearest_names, shortened
-from tilescope.rule import RULES, Rule
+from tilescope.errors import RuleError, nearest_names, shortened
+from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -65,8 +65,7 @@ def find(name: str) -> Topic | Rule:
         if (topic := provider.find(name)) is not None:
             return topic
     nearest = _nearest(name)
-    raise broken(
-        "unknown-topic",
+    raise UNKNOWN_NAME.error(
         "topic",
         f"topic {shortened(name)!r}",
         "no term, rule, field, mode, data type or architecture has that name",
