@@ -24,7 +24,6 @@ from tilescope.tma import load as loaded
 from tilescope.tma.tracing import OPERATIONS, Trace
 from tilescope.view.trace_view import MOST_LINES
 
-
 NPY_FILE = rule(
     "npy-file", "A .npy file holds one array of numbers, as np.save writes it.", source="the format of np.save"
 )
@@ -136,7 +135,7 @@ def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str |
         f"{path} has elements of {array.dtype.str}, which say no type",
         "--type names a type of the same width",
     )
-    values = {"element_bytes": element_bytes}
+    values = {"element_bytes": element_bytes, "element_bits": 8 * element_bytes}
     if element_bytes not in (1, 2, 4, 8):
         fix = f'No type has {element_bytes} bytes; save the bytes: np.save(…, array.view("u1")).'
         raise NPY_TYPE.error("--npy", found, limit, fix, values=values)

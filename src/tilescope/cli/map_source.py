@@ -90,7 +90,11 @@ def _content(words: tuple[str, ...]) -> bytes:
     content = read_input(words[0])
     if not content.strip():
         which = "stdin" if words[0] == STDIN else words[0]
-        raise INPUT_EMPTY.error("source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
+        limit, fix = (
+            "a map as bytes, words, JSON or a dump",
+            "Write one there: tilescope encode … --out FILE makes its bytes.",
+        )
+        raise INPUT_EMPTY.error("source", f"{which} is empty", limit, fix)
     return content
 
 
@@ -99,7 +103,8 @@ def read_input(source: str) -> bytes:
     with click.open_file(source, "rb") as file:
         content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
     if len(content) > LARGEST_INPUT_BYTES:
-        raise INPUT_SIZE.error(source, "more than 1 MiB", "a tensor map is 128 bytes", "Give the map alone.")
+        limit, fix = "a tensor map is 128 bytes", "Give the map alone."
+        raise INPUT_SIZE.error(source, "more than 1 MiB", limit, fix, values={"MiB": 1})
     return content
 
 
@@ -118,7 +123,9 @@ def _refuse_names(words: tuple[str, ...]) -> None:
     limit = "SOURCE is one file, - for stdin, or a map as text"
     for word in words:
         if word == STDIN or (len(words) > 1 and _is_given_by_name((word,))):
-            raise INPUT_FILE.error("source", f"{len(words)} sources", limit, "Give one.")
+            raise INPUT_FILE.error(
+                "source", f"{len(words)} sources", limit, f"Leave {len(words) - 1} out.", values={"sources": len(words)}
+            )
     name = shortened(" ".join(words))
     if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():
         raise INPUT_FILE.error("source", f"{name} is a directory", limit, "Name a file in it.")

@@ -31,7 +31,7 @@ from tilescope.tma.packing import unpacked
 
 WORD_BYTES, WORD_SHIFT = 4, 2
 NOWHERE = 0xFFFFFFFF  # an index that no tile has
-MOST_STORES = 32  # from both ends: of many like boxes, not all are stored
+STORES_TRIED = 32  # from both ends: of many like boxes, not all are stored
 PIECE_ELEMENTS = 16  # of a padded type, in 16 bytes of shared memory
 
 PLAN_PROOF = rule(  # nothing breaks it but a mistake in the planner
@@ -126,7 +126,7 @@ def _prove_padded_store(plan: Plan, consumed: Consumed) -> None:
     smem[consumed.address] = values if problem.major == "K" else values.T
     memory = np.zeros((problem.rows, _row_bytes(problem)), np.uint8)
     stored = np.zeros(values.shape, np.bool_)
-    for copy in (*plan.copies[:MOST_STORES], *plan.copies[MOST_STORES:][-MOST_STORES:]):
+    for copy in (*plan.copies[:STORES_TRIED], *plan.copies[STORES_TRIED:][-STORES_TRIED:]):
         coords, start = plan.copy_coords(copy, 0, 0), copy.smem_offset_bytes
         store(tensor_map, smem[start:], memory, coords, smem_address=start)
         stored[coords[1] : coords[1] + tensor_map.box[1], coords[0] : coords[0] + tensor_map.box[0]] = True
