@@ -283,7 +283,7 @@ def unknown_name(
     more = len(names) - _NAMES_LISTED
     shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
     nearest = nearest_name(found, [*names, *spellings]) if isinstance(found, str) else None
-    fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
+    fix = f"Did you mean {nearest}?" if nearest else f"Use {names[0]}." if names else f"There is no {what}."
     return Violation(
         "unknown-name",
         "error",
