@@ -27,6 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 Name = TypeVar("Name", bound=str)
 Read = TypeVar("Read")
 LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
+INTEGER_SHOWN = 1 << 20  # beyond this, a limit 2^n - 1 is written so
 INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
 
 
@@ -98,7 +99,22 @@ def integer(argument: str, given: Any, least: int | None = None, most: int | Non
         raise RuleError([argument_range(argument, number, "at most 64 bits", "Check where the number comes from.")])
     if (least is not None and number < least) or (most is not None and number > most):
         nearest = least if least is not None and number < least else most
-        limit = f"{least} to {most}" if most is not None and least is not None else f"at least {least}"
+        end = most if most is None or most < INTEGER_SHOWN or most & (most + 1) else f"2^{most.bit_length()} - 1"
+        limit = f"at least {least}" if most is None or least is None else f"{least} to {end}"
+        raise RuleError([argument_range(argument, number, limit, f"Use {nearest}.", {argument: nearest})])
+    return number
+
+
+def one_of(argument: str, given: Any, known: Collection[int]) -> int:
+    """One of a few integers; of those, the nearest is the fix.
+
+    >>> one_of("element_bits", np.int64(16), (8, 16, 32))
+    16
+    """
+    number = integer(argument, given)
+    if number not in known:
+        nearest = min(known, key=lambda choice: abs(choice - number))
+        limit = f"one of {', '.join(map(str, known))}"
         raise RuleError([argument_range(argument, number, limit, f"Use {nearest}.", {argument: nearest})])
     return number
 
@@ -121,7 +137,8 @@ def integers(
             return given
     listed = entries(given, LONGEST_LIST + 1)
     if listed is None:
-        raise RuleError([argument_type(argument, given, "a sequence of integers")])
+        example = f"Use such as {(64,) * (count or 2)}."
+        raise RuleError([argument_type(argument, given, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):
         limit = counted(count, "integer") if count is not None else f"at most {LONGEST_LIST} entries"
         raise RuleError([argument_range(argument, given, limit, f"Give {limit}.")])

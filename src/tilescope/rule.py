@@ -28,7 +28,10 @@ Basis = Literal["measured", "documented"]
 Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
-_ROW_MODULES = ("tma", "tensor_map.demonstration", "mma.readings", "planner", "view", "cli.map_source", "cli.load")
+_ROW_MODULES = (
+    "tma", "tensor_map.demonstration", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
+    "view", "cli.map_source", "cli.load",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

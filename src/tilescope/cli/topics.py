@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cli.glossary import TERMS, Term
-from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
@@ -173,22 +172,15 @@ def _find_rule(name: str) -> Rule | None:
     return _RULE_BY_SPELLING.get(_folded(name))
 
 
-def _find_rule_name(name: str) -> Topic | None:
-    found = _RULE_NAME_BY_SPELLING.get(_folded(name))
-    return None if found is None else Topic(found, "other rules", RULE_NAMES[found])
-
-
 def _find_map_topic(name: str) -> Topic | None:
     found = field_topics.find(name)
     return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
 
 
 _RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
-_RULE_NAME_BY_SPELLING = {_folded(name): name for name in RULE_NAMES}
 _TERM_BY_SPELLING = {_folded(spelling): term for term in TERMS for spelling in (*term.aliases, term.name)}
 PROVIDERS: tuple[Provider, ...] = (
-    Provider("rules of tensor maps", lambda: RULES, dict, _find_rule),
-    Provider("other rules", lambda: RULE_NAMES, dict, _find_rule_name),
+    Provider("rules", lambda: RULES, dict, _find_rule),
     Provider(
         "terms",
         lambda: (term.name for term in TERMS),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilescope.errors import RuleError, Violation
-from tilescope.layout import AtomOrder, Layout, oriented
+from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
@@ -145,11 +145,12 @@ def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     if mn % atom_mn == 0 and k % atom_k == 0:
         return []
     names = " x ".join(problem.extent_names)
-    return [Violation(
-        "tile-atoms", "error", "tile", f"a tile of {mn} x {k} ({names})",
+    return [TILE_ATOMS.violation(
+        "tile", f"a tile of {mn} x {k} ({names})",
         f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, "
         "and a tile is a whole number of them",
         f"Use {_up(mn, atom_mn)} x {_up(k, atom_k)} ({names}){_or_a_swizzle(problem)}.",
+        values={"mn": mn, "k": k, "atom_mn": atom_mn, "atom_k": atom_k},
     )]  # fmt: skip
 
 
