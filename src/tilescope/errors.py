@@ -235,16 +235,12 @@ class DeviceError(TilescopeError, RuntimeError):
     """
 
 
-def broken(rule: str, argument: str, found: str, limit: str, fix: str) -> RuleError:
-    """A `RuleError` of one violation, for a caller's single mistake."""
-    return RuleError([Violation(rule, "error", argument, found, limit, fix)])
-
-
 # The rows of these four rules stand in rule.py, which is made of what stands here.
 def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     """The error for plain data that lacks fields of a value."""
     listed = ", ".join(names)
-    return broken("missing-field", "data", f"a {kind} without {listed}", "every field is needed", f"Add {listed}.")
+    found, limit = f"a {kind} without {listed}", "every field is needed"
+    return RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {listed}.")])
 
 
 def argument_type(argument: str, given: object, wanted: str, fix: str | None = None) -> Violation:
@@ -283,7 +279,7 @@ def unknown_name(
     more = len(names) - _NAMES_LISTED
     shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
     nearest = nearest_name(found, [*names, *spellings]) if isinstance(found, str) else None
-    fix = f"Did you mean {nearest}?" if nearest else f"Give one of these {what} names."
+    fix = f"Did you mean {nearest}?" if nearest else f"Use {names[0]}." if names else f"There is no {what}."
     return Violation(
         "unknown-name",
         "error",

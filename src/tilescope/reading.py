@@ -20,12 +20,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
+from tilescope.errors import RuleError, Violation, argument_range, argument_type, counted, unknown_name
+from tilescope.rule import ARGUMENT_TYPE
 
 Bytes = npt.NDArray[np.uint8]
 Name = TypeVar("Name", bound=str)
 Read = TypeVar("Read")
 LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
+INTEGER_SHOWN = 1 << 20  # beyond this, a limit 2^n - 1 is written so
 INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
 
 
@@ -97,18 +99,37 @@ def integer(argument: str, given: Any, least: int | None = None, most: int | Non
         raise RuleError([argument_range(argument, number, "at most 64 bits", "Check where the number comes from.")])
     if (least is not None and number < least) or (most is not None and number > most):
         nearest = least if least is not None and number < least else most
-        limit = f"{least} to {most}" if most is not None and least is not None else f"at least {least}"
+        end = most if most is None or most < INTEGER_SHOWN or most & (most + 1) else f"2^{most.bit_length()} - 1"
+        limit = f"at least {least}" if most is None or least is None else f"{least} to {end}"
         raise RuleError([argument_range(argument, number, limit, f"Use {nearest}.", {argument: nearest})])
     return number
 
 
-def integers(argument: str, given: Any, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
-    """A sequence of integers as a tuple; `count` of them, each at least `least`.
+def one_of(argument: str, given: Any, known: Collection[int]) -> int:
+    """One of a few integers; of those, the nearest is the fix.
+
+    >>> one_of("element_bits", np.int64(16), (8, 16, 32))
+    16
+    """
+    number = integer(argument, given)
+    if number not in known:
+        nearest = min(known, key=lambda choice: abs(choice - number))
+        limit = f"one of {', '.join(map(str, known))}"
+        raise RuleError([argument_range(argument, number, limit, f"Use {nearest}.", {argument: nearest})])
+    return number
+
+
+def integers(
+    argument: str, given: Any, count: int | None = None, least: int | None = None, most: int | None = None
+) -> tuple[int, ...]:
+    """A sequence of integers as a tuple; `count` of them, every one from `least` to `most`.
 
     >>> integers("dims", [64, np.int64(8)])
     (64, 8)
     """
-    if type(given) is tuple and count is least is None and len(given) <= LONGEST_LIST:  # nearly always, and quick
+    if (
+        type(given) is tuple and count is least is most is None and len(given) <= LONGEST_LIST
+    ):  # nearly always, and quick
         for entry in given:
             if type(entry) is not int or not -INTEGER_END < entry < INTEGER_END:
                 break
@@ -116,20 +137,21 @@ def integers(argument: str, given: Any, count: int | None = None, least: int | N
             return given
     listed = entries(given, LONGEST_LIST + 1)
     if listed is None:
-        raise RuleError([argument_type(argument, given, "a sequence of integers")])
+        example = f"Use such as {(64,) * (count or 2)}."
+        raise RuleError([argument_type(argument, given, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):
-        limit = f"{count} integers" if count is not None else f"at most {LONGEST_LIST} entries"
+        limit = counted(count, "integer") if count is not None else f"at most {LONGEST_LIST} entries"
         raise RuleError([argument_range(argument, given, limit, f"Give {limit}.")])
-    return tuple(integer(f"{argument}[{place}]", entry, least) for place, entry in enumerate(listed))
+    return tuple(integer(f"{argument}[{place}]", entry, least, most) for place, entry in enumerate(listed))
 
 
-def pair(argument: str, given: Any, least: int | None = None) -> tuple[int, int]:
+def pair(argument: str, given: Any, least: int | None = None, most: int | None = None) -> tuple[int, int]:
     """Two integers.
 
     >>> pair("tile", [64, 32], least=1)
     (64, 32)
     """
-    one, other = integers(argument, given, 2, least)
+    one, other = integers(argument, given, 2, least, most)
     return one, other
 
 
@@ -184,29 +206,26 @@ def readable(argument: str, given: Any) -> Bytes:
         try:
             return np.frombuffer(given, np.uint8)
         except (TypeError, ValueError, BufferError):
-            raise _refused(
-                argument, f"a {type(given).__name__}", "an array or a buffer", "Give a numpy array."
-            ) from None
+            found, limit, fix = f"a {type(given).__name__}", "an array or a buffer", "Give a numpy array."
+            raise ARGUMENT_TYPE.error(argument, found, limit, fix) from None
     if given.dtype.hasobject:
-        raise _refused(argument, f"an array of {given.dtype}", "an array of numbers", "Give numbers, not objects.")
+        found, fix = f"an array of {given.dtype}", 'Give it a dtype of numbers, such as np.asarray(…, dtype="f4").'
+        raise ARGUMENT_TYPE.error(argument, found, "an array of numbers", fix)
     if not given.flags.c_contiguous:
         found = f"an array of shape {given.shape} with strides {given.strides}"
         fix = (
             "Give the whole array, and let the tensor map's strides pick from it; or use np.ascontiguousarray (a copy, so "
             "not for what is written)."
         )
-        raise _refused(argument, found, "C-contiguous bytes", fix)
+        raise ARGUMENT_TYPE.error(argument, found, "C-contiguous bytes", fix)
     return np.asarray(given).reshape(-1).view(np.uint8)
 
 
 def writeable(argument: str, given: Any) -> Bytes:
     """The bytes of an array that is written in place."""
-    found = readable(argument, given)
-    if not found.flags.writeable:
+    content = readable(argument, given)
+    if not content.flags.writeable:
+        found, limit = f"a read-only {type(given).__name__}", "an array that can be written in place"
         fix = "Give a writeable array (np.array copies; np.load takes mmap_mode='r+')."
-        raise _refused(argument, f"a read-only {type(given).__name__}", "an array that can be written in place", fix)
-    return found
-
-
-def _refused(argument: str, found: str, limit: str, fix: str) -> RuleError:
-    return RuleError([Violation("argument-type", "error", argument, found, limit, fix)])
+        raise ARGUMENT_TYPE.error(argument, found, limit, fix)
+    return content

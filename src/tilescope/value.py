@@ -21,17 +21,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, broken, by, missing_fields, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, by, missing_fields, shortened, unknown_name
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
-_HOMES = (
+_DEFINING_MODULES = (
     "layout", "tensor_map", "tma", "mma.agreement", "mma.cta_pair", "mma.readings", "mma.scale_lanes", "mma.tcgen05_loop",
     "mma.tensor_memory", "mma.wgmma_loop", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
     "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
-_ROOMS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400
+_REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400
 _ENTRIES_SHOWN = 4  # of a long sequence
 
 
@@ -128,10 +128,10 @@ class Value:
             if each.repr and each.name in parameters and not _is_default(self, each, parameters[each.name].default)
         ]  # fmt: skip
         whole = ""
-        for room in _ROOMS:
-            parts = (f"{each.name}={_cut(getattr(self, each.name), each, room)}" for each in shown)
+        for budget in _REPR_BUDGETS:
+            parts = (f"{each.name}={_cut(getattr(self, each.name), each, budget)}" for each in shown)
             whole = f"{type(self).__name__}({', '.join(parts)})"
-            if len(whole) <= _ROOMS[0]:
+            if len(whole) <= _REPR_BUDGETS[0]:
                 break
         return whole
 
@@ -150,7 +150,7 @@ class Value:
 
         drawn = view.svg(self)
         if drawn is None:
-            raise broken("drawing", "value", f"a {self.kind}", "it has no drawing", "Print it, or use to_dict().")
+            raise view.DRAWING.error("value", f"a {self.kind}", "it has no drawing", "Print it, or use to_dict().")
         return drawn
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -201,10 +201,10 @@ def _fields(value: Any) -> tuple[Field[Any], ...]:
 
 def _kind_called(kind: str) -> type[Value] | None:
     """The class of that kind; modules that define kinds are imported until one of them does."""
-    for home in _HOMES:
+    for module in _DEFINING_MODULES:
         if kind in Value._kinds:
             break
-        import_module(f"tilescope.{home}")
+        import_module(f"tilescope.{module}")
     return Value._kinds.get(kind)
 
 

@@ -57,7 +57,7 @@ def test_lists_the_descriptors_of_a_loop(capsys):
     found = json.loads(capsys.readouterr().out)["extra"]
     loop = ts.wgmma_descriptors((64, 32), "bf16", swizzle="32B", atom_order="row")
     assert found["descriptors"] == [[hex(each.encode()) for each in steps] for steps in loop]
-    assert found["words"] == list(loop.words)
+    assert found["explanation"] == list(loop.explanation)
     assert run(arguments) == 0
     assert "stride   512 bytes" in capsys.readouterr().out
 
@@ -183,9 +183,7 @@ def test_alone_it_shows_its_help(capsys):
 
 def test_an_unknown_operand_is_told_in_a_sentence(capsys):
     assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "Z", "--type", "bf16"]) == 2
-    assert capsys.readouterr().err == (
-        "error: unknown-name: operand Z; known: A, B, C, D. Give one of these operand names.\n"
-    )
+    assert capsys.readouterr().err == ("error: unknown-name: operand Z; known: A, B, C, D. Use A.\n")
 
 
 def test_draws_tensor_memory(capsys):

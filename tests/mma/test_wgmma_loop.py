@@ -53,7 +53,7 @@ def test_the_loop_advances_inside_the_atom_and_then_to_the_next():
     assert starts == [0, 32, 64, 96, 8192, 8224, 8256, 8288]
     encoded = [each.encode() - loop[0][0].encode() for each in loop[0]]
     assert encoded == [0, 2, 4, 6, 512, 514, 516, 518]
-    assert loop.words[-2:] == (
+    assert loop.explanation[-2:] == (
         "k step = +32 bytes (+2 encoded), inside the atom",
         "k step = +8096 bytes (+506 encoded), to the next atom",
     )
@@ -66,7 +66,7 @@ def test_mn_major_and_core_matrices_advance_by_two_neighbours():
     assert set(none.advance_bytes) == {2 * none.leading_bytes}
     core = wgmma_descriptors((64, 64), "bf16", swizzle="none")
     assert set(core.advance_bytes) == {2 * core.leading_bytes}
-    assert core.words[-1].endswith("past 2 atoms along k")
+    assert core.explanation[-1].endswith("past 2 atoms along k")
 
 
 def test_b_is_read_in_the_largest_n_that_divides_it():
@@ -82,8 +82,8 @@ def test_b_is_read_in_the_largest_n_that_divides_it():
 
 def test_says_which_neighbour_is_not_reached():
     loop = wgmma_descriptors((128, 64), "bf16", major="MN", swizzle="128B")
-    assert "not reached: one instruction takes 64 of mn" in loop.words[0]
-    assert "not reached" not in wgmma_descriptors((128, 64), "bf16", major="MN", swizzle="64B").words[0]
+    assert "not reached: one instruction takes 64 of mn" in loop.explanation[0]
+    assert "not reached" not in wgmma_descriptors((128, 64), "bf16", major="MN", swizzle="64B").explanation[0]
 
 
 def test_survives_plain_data():

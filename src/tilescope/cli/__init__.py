@@ -4,7 +4,7 @@ A command's module is imported when the command is called, so that each pays for
 Whatever goes wrong ends here, in one sentence or one line a violation, and in an exit status:
 
     0    done
-    1    the answer is no (the command says so by returning 1)
+    1    the answer is no: the command returns 1, or the chip would fault (FaultError); the reasons are on stdout
     2    the input was not understood
     3    something is missing: a card, a driver, an optional package
     70   a mistake of tilescope's own; TILESCOPE_DEBUG=1 shows where
@@ -87,7 +87,7 @@ def tilescope(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit status; reasons for a failure are on stderr.
+    """Run one command line and give its exit status; reasons for input that is not understood are on stderr.
 
     >>> run(["swizzle", "128B", "--json"])  # doctest: +ELLIPSIS
     {
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
-        return explained(error)
+        return explained(error, as_json="--json" in arguments)
     return status if isinstance(status, int) else 0
 
 

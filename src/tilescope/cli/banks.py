@@ -11,10 +11,11 @@ from tilescope.cli.layout_text import layout_text_options
 from tilescope.cli.options import byte_count, output_options, rows_and_columns
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, broken, counted
+from tilescope.errors import RuleError, counted
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.smem.access import Access
+from tilescope.smem.banks import LANE_ALIGNMENT
 from tilescope.smem.search import find_layouts
 from tilescope.smem.tile import TileReport, tile_report
 from tilescope.swizzle import Swizzle
@@ -137,10 +138,11 @@ def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> N
     row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
     if pad % width and row_bytes % width == 0:
         enough = -(-pad // width) * width
-        raise broken(
-            "lane-alignment", "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
+        raise LANE_ALIGNMENT.error(
+            "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
             f"{widest.name} takes addresses that are multiples of {width}",
             f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
+            values={"pad_bytes": pad, "row_bytes": row_bytes, "multiple_bytes": width},
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -10,6 +11,7 @@ import click
 
 from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError
 
+REFUSED = 1  # the answer is no
 NOT_UNDERSTOOD = 2
 MISSING = 3
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
@@ -26,8 +28,11 @@ _EXTRAS = {
 }
 
 
-def explained(error: BaseException) -> int:
-    """Print the reasons for `error` on stderr and give the exit status that goes with it."""
+def explained(error: BaseException, *, as_json: bool = False) -> int:
+    """Print the reasons for `error` and give the exit status that goes with it.
+
+    That the chip would fault is an answer, and goes to stdout; everything else goes to stderr.
+    """
     match error:
         case click.exceptions.Exit():
             return error.exit_code
@@ -41,11 +46,15 @@ def explained(error: BaseException) -> int:
         case BrokenPipeError():
             _silence_stdout()
             return READER_GONE
+        case FaultError() if as_json:
+            listed = [violation.to_dict() for violation in error.violations]
+            click.echo(json.dumps({"code": error.code, "answer": error.answer, "violations": listed}, indent=2))
+            return REFUSED
+        case FaultError():
+            click.echo("\n".join([*_lines(error), error.answer]))
+            return REFUSED
         case RuleError():
-            for violation in error.violations:
-                _say(f"{violation.severity}: {violation}")
-            if isinstance(error, FaultError):
-                _say(error.answer)
+            _say("\n".join(_lines(error)))
             return NOT_UNDERSTOOD
         case DeviceError():
             _say(str(error))
@@ -72,6 +81,10 @@ def explained(error: BaseException) -> int:
 
 def _extra(error: ModuleNotFoundError) -> str | None:
     return _EXTRAS.get((error.name or "").split(".")[0])
+
+
+def _lines(error: RuleError) -> list[str]:
+    return [f"{violation.severity}: {violation}" for violation in error.violations]
 
 
 def _say(text: str) -> None:

@@ -13,7 +13,8 @@ from tilescope.cli.map_source import described
 from tilescope.cli.options import address, number, numbers, output_options
 from tilescope.cli.output import STDOUT, Output
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, broken, shortened
+from tilescope.errors import RuleError, counted, shortened
+from tilescope.rule import rule
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
@@ -22,6 +23,17 @@ from tilescope.tma import gather4, trace
 from tilescope.tma import load as loaded
 from tilescope.tma.tracing import OPERATIONS, Trace
 from tilescope.view.trace_view import MOST_LINES
+
+NPY_FILE = rule(
+    "npy-file", "A .npy file holds one array of numbers, as np.save writes it.", source="the format of np.save"
+)
+NPY_TYPE = rule(
+    "npy-type",
+    "Elements of a .npy file that have no type there, as bfloat16 and fp8, are named by a --type of their width.",
+    source="np.save, which writes such elements as bare bytes",
+    passing='ts.cli.load.with_named_elements(np.zeros(4, "V2"), "tensor.npy", "bf16")',
+    failing='ts.cli.load.with_named_elements(np.zeros(4, "V2"), "tensor.npy", "e4m3")',
+)
 
 
 def _positive(text: str) -> int:
@@ -82,11 +94,10 @@ def _mapped(path: str, output: Output) -> np.ndarray[Any, Any]:
         limit, fix = "one array of numbers, as np.save writes it", "Save it with np.save."
         if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
             fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
-        raise broken("npy-file", path, f"no array: {shortened(str(error), 60)}", limit, fix) from None
+        raise NPY_FILE.error(path, f"no array: {shortened(str(error), 60)}", limit, fix) from None
     if not isinstance(array, np.ndarray):
-        raise broken(
-            "npy-file", path, "an archive of several arrays", "one array, as np.save writes it", "Save the one."
-        )
+        limit, fix = "one array, as np.save writes it", "Save one array: np.save(FILE, archive[NAME])."
+        raise NPY_FILE.error(path, "an archive of several arrays", limit, fix)
     return array
 
 
@@ -95,13 +106,12 @@ def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) 
     options = {} if asked is None else dict(asked.given)
     if asked is None or (asked.map_class is TensorMap and "box" not in options):
         raise click.UsageError("--npy needs --box, innermost first: the extents of one copy.")
-    array = _named(array, path, options.get("data_type"))
+    array = with_named_elements(array, path, options.get("data_type"))
     if "dims" not in options and asked.map_class is TensorMap:
         box = options.pop("box")
         if len(box) != array.ndim:
-            shown = f"{len(box)} {'entry' if len(box) == 1 else 'entries'}"
             raise RuleError([array_box.violation(
-                "--box", f"--box {','.join(map(str, box))} has {shown} and {path} {array.ndim} axes",
+                "--box", f"--box {','.join(map(str, box))} has {counted(len(box), 'entry', 'entries')} and {path} {array.ndim} axes",
                 "one entry for each axis, innermost first",
                 f"Give {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
             )])  # fmt: skip
@@ -111,7 +121,7 @@ def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) 
     return asked.completed(MapArguments(asked.map_class, own)).tensor_map()
 
 
-def _named(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:
+def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:
     """The array with elements of a type that has a name; numpy saves bfloat16 and fp8 as bare bytes, which --type names."""
     try:
         DataType.named(array.dtype)
@@ -121,18 +131,22 @@ def _named(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.
     else:
         return array
     element_bytes = array.dtype.itemsize
-    found, limit = f"{path} has elements of {array.dtype.str}, which say no type", "--type names them, width for width"
+    found, limit = (
+        f"{path} has elements of {array.dtype.str}, which say no type",
+        "--type names a type of the same width",
+    )
+    values = {"element_bytes": element_bytes, "element_bits": 8 * element_bytes}
     if element_bytes not in (1, 2, 4, 8):
         fix = f'No type has {element_bytes} bytes; save the bytes: np.save(…, array.view("u1")).'
-        raise broken("npy-type", "--npy", found, limit, fix)
+        raise NPY_TYPE.error("--npy", found, limit, fix, values=values)
     if type_name is None:
         alike = {1: "e4m3", 2: "bf16"}.get(element_bytes, f"u{8 * element_bytes}")
-        raise broken("npy-type", "--type", found, limit, f"Say what they are, such as --type {alike}.")
+        raise NPY_TYPE.error("--type", found, limit, f"Say what they are, such as --type {alike}.", values=values)
     bits = DataType.named(type_name).bits
     if bits != 8 * element_bytes:
         found = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * element_bytes}"
         fix = f"Use a type of {8 * element_bytes} bits, such as --type u{8 * element_bytes}."
-        raise broken("npy-type", "--type", found, limit, fix)
+        raise NPY_TYPE.error("--type", found, limit, fix, values=values | {"type_bits": bits})
     return array.view(f"u{element_bytes}")
 
 

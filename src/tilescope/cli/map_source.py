@@ -26,14 +26,27 @@ LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far sma
 _LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
+_ZEROS = '"00" * 128'  # a map as text
 INPUT_FILE = rule(
     "input-file",
     "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
     source="the command line",
+    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
+    failing='ts.cli.map_source.read_source(("no-such-folder/map.json",))',
 )
-INPUT_EMPTY = rule("input-empty", "A file or stdin that is to give a tensor map holds one.", source="the command line")
+INPUT_EMPTY = rule(
+    "input-empty",
+    "A file or stdin that is to give a tensor map is not empty.",
+    source="the command line",
+    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
+    failing='ts.cli.map_source.read_source(("/dev/null",))',
+)
 INPUT_SIZE = rule(
-    "input-size", "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.", source="the command line"
+    "input-size",
+    "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.",
+    source="the command line",
+    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
+    failing='ts.cli.map_source.read_source(("/dev/zero",))',
 )
 
 
@@ -80,7 +93,11 @@ def _content(words: tuple[str, ...]) -> bytes:
     content = _line(line[1], int(line[2])) if line else read_input(words[0])
     if not content.strip():
         which = "stdin" if words[0] == STDIN else f"line {line[2]} of {line[1]}" if line else words[0]
-        raise INPUT_EMPTY.error("source", f"{which} is empty", "a map as bytes, words, JSON or a dump", "Give one.")
+        limit, fix = (
+            "a map as bytes, words, JSON or a dump",
+            "Write one there: tilescope encode … --out FILE makes its bytes.",
+        )
+        raise INPUT_EMPTY.error("source", f"{which} is empty", limit, fix)
     return content
 
 
@@ -89,7 +106,8 @@ def read_input(source: str) -> bytes:
     with click.open_file(source, "rb") as file:
         content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
     if len(content) > LARGEST_INPUT_BYTES:
-        raise INPUT_SIZE.error(source, "more than 1 MiB", "a tensor map is 128 bytes", "Give the map alone.")
+        limit, fix = "a tensor map is 128 bytes", "Give the map alone."
+        raise INPUT_SIZE.error(source, "more than 1 MiB", limit, fix, values={"MiB": 1})
     return content
 
 
@@ -120,7 +138,9 @@ def _refuse_names(words: tuple[str, ...]) -> None:
     limit = "SOURCE is one file, - for stdin, or a map as text"
     for word in words:
         if word == STDIN or (len(words) > 1 and _is_given_by_name((word,))):
-            raise INPUT_FILE.error("source", f"{len(words)} sources", limit, "Give one.")
+            raise INPUT_FILE.error(
+                "source", f"{len(words)} sources", limit, f"Leave {len(words) - 1} out.", values={"sources": len(words)}
+            )
     name = shortened(" ".join(words))
     if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():
         raise INPUT_FILE.error("source", f"{name} is a directory", limit, "Name a file in it.")

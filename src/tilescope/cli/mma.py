@@ -179,7 +179,7 @@ def descriptors(
     )
     words = [[hex(each.encode()) for each in steps] for steps in loop]
     findings = [each.to_dict() for each in loop.findings]
-    output.show(loop, extra={"descriptors": words, "words": list(loop.words), "findings": findings})
+    output.show(loop, extra={"descriptors": words, "explanation": list(loop.explanation), "findings": findings})
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilescope import view
-from tilescope.errors import broken
 from tilescope.value import EXTRA
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Output:
                 return
         drawn = drawing or view.draw(value, **options)
         if self.svg_path is not None and drawn is None:
-            raise broken("drawing", "--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
+            raise view.DRAWING.error("--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
         if not self.as_json and STDOUT not in (self.svg_path, self.out_path):
             click.echo(repr(value)) if drawn is None else print_drawing(drawn)
         if self.svg_path is not None and drawn is not None:

@@ -8,7 +8,13 @@ import click
 
 from tilescope.cli.options import output_file
 from tilescope.cli.output import STDOUT
-from tilescope.errors import broken
+from tilescope.rule import rule
+
+SERVE_PORT = rule(
+    "serve-port",
+    "The explorer listens on a port that no other program has taken.",
+    source="the command line",
+)
 
 PORT = 8765
 
@@ -62,7 +68,7 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
             listener.listen()
         except OSError as error:
             reason = f"cannot listen on {host}, port {port}: {error.strerror or error}"
-            raise broken("serve-port", "--port", reason, "a port that is free", "Use --port 0.") from None
+            raise SERVE_PORT.error("--port", reason, "a port that is free", "Use --port 0.") from None
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
         click.echo(f"tilescope explorer at {address} (Ctrl+C ends it)")

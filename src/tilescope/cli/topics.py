@@ -14,10 +14,9 @@ from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cli.glossary import TERMS, Term
-from tilescope.cli.rule_names import RULE_NAMES
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError, broken, nearest_names, shortened
-from tilescope.rule import RULES, Rule
+from tilescope.errors import RuleError, nearest_names, shortened
+from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.symptoms import SYMPTOM, Diagnosis, diagnose
 from tilescope.tensor_map import field_topics
@@ -69,8 +68,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         if (topic := provider.find(name)) is not None:
             return topic
     nearest = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]] or _nearest(name)
-    raise broken(
-        "unknown-topic",
+    raise UNKNOWN_NAME.error(
         "topic",
         f"topic {shortened(name)!r}",
         "no term, rule, symptom, field, mode, data type or architecture has that name",
@@ -180,11 +178,6 @@ def _find_rule(name: str) -> Rule | None:
     return _RULE_BY_SPELLING.get(_folded(name))
 
 
-def _find_rule_name(name: str) -> Topic | None:
-    found = _RULE_NAME_BY_SPELLING.get(_folded(name))
-    return None if found is None else Topic(found, "other rules", RULE_NAMES[found])
-
-
 def _find_symptom(name: str) -> Diagnosis | None:
     found = diagnose(name)
     return found if found.symptoms else None
@@ -196,11 +189,9 @@ def _find_map_topic(name: str) -> Topic | None:
 
 
 _RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
-_RULE_NAME_BY_SPELLING = {_folded(name): name for name in RULE_NAMES}
 _TERM_BY_SPELLING = {_folded(spelling): term for term in TERMS for spelling in (*term.aliases, term.name)}
 PROVIDERS: tuple[Provider, ...] = (
-    Provider("rules of tensor maps", lambda: RULES, dict, _find_rule),
-    Provider("other rules", lambda: RULE_NAMES, dict, _find_rule_name),
+    Provider("rules", lambda: RULES, dict, _find_rule),
     Provider(
         "terms",
         lambda: (term.name for term in TERMS),

@@ -19,8 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import broken
 from tilescope.gpu.suite import Case, Outcome
+from tilescope.rule import rule
+
+CAPTURE_FORMAT = rule(
+    "capture-format",
+    "A capture has the format number that this version reads.",
+    source="tilescope verify",
+)
+CAPTURE = rule(
+    "capture",
+    "A capture is a file that `tilescope verify --save` wrote.",
+    source="tilescope verify",
+)
 
 FORMAT = 1
 _DIGEST_BYTES = 16
@@ -91,8 +102,7 @@ class Capture:
             with np.load(path) as arrays:
                 header = json.loads(arrays[_HEADER].tobytes())
                 if header["format"] != FORMAT:
-                    raise broken(
-                        "capture-format", "path", f"{path} has format {header['format']}", f"this tilescope reads {FORMAT}",
+                    raise CAPTURE_FORMAT.error("path", f"{path} has format {header['format']}", f"this tilescope reads {FORMAT}",
                         "Use the tilescope that wrote it, or capture again.",
                     )  # fmt: skip
                 recordings = tuple(_recording(each, arrays) for each in header["suites"])
@@ -106,8 +116,7 @@ class Capture:
 
 
 def _no_capture(path: Path) -> Exception:
-    return broken(
-        "capture", "path", f"{path}", "a file that `tilescope verify --save` wrote", "Give such a file."
+    return CAPTURE.error("path", f"{path}", "a file that `tilescope verify --save` wrote", "Give such a file."
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ rows.py     a tile as it is drawn and as threads read it
 terms.py    the address as data, printed in C, Python and PTX
 """
 
+from tilescope.layout.checks import TILE_ATOMS
 from tilescope.layout.layout import Layout
 from tilescope.layout.modes import IntTree, Modes, as_modes
 from tilescope.layout.rows import Rows
@@ -27,6 +28,7 @@ __all__ = [
     "ATOM_ORDERS",
     "ELEMENT_BITS",
     "MAJORS",
+    "TILE_ATOMS",
     "AddressTerms",
     "AtomOrder",
     "IntTree",

@@ -4,88 +4,96 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilescope.errors import RuleError, Violation, broken, printed, printed_hex
-from tilescope.layout.modes import Modes, as_modes
-from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, Major, Tiling, oriented
-from tilescope.reading import entries, plain_int
+from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex
+from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
+from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, AtomOrder, Major, Tiling, oriented
+from tilescope.reading import attempted, integer, known_name, one_of, pair
+from tilescope.rule import rule
 
 MAX_RANK = 5
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
 POINTER_BYTES = 1 << 48  # of a pointer that a debugger or CuTe prints
+
+TILE_ATOMS = rule(
+    "tile-atoms",
+    "A tile is a whole number of atoms, such as 8 rows of 128 bytes with swizzle 128B.",
+    source='PTX ISA, "Canonical Layouts"',
+    passing='ts.canonical_layout("K", "128B", "bf16").tile((64, 64))',
+    failing='ts.canonical_layout("K", "128B", "bf16").tile((60, 64))',
+)
+ROW_BYTES = rule(
+    "row-bytes",
+    "A row of an atom is a whole number of bytes.",
+    source="shared memory is addressed by byte",
+    passing="ts.Layout((8, 8), 4)",
+    failing="ts.Layout((8, 7), 4)",
+)
+ADDRESS_WINDOW = rule(
+    "address-window",
+    "A tile ends below shared address 2^32, and no stride of a layout leads to address 2^48.",
+    source="PTX ISA, state space .shared: addresses have 32 bits",
+    passing="ts.Layout((64, 64), 16, start=0xFFFF_0000)",
+    failing="ts.Layout((64, 64), 16, start=0xFFFF_F000)",
+)
 
 
 def checked_tiling(
     shape: Any, element_bits: Any, atom: Any, atom_order: Any, padding_bytes: Any, start: Any, major: Major
 ) -> tuple[Tiling, int]:
     """The tile that arguments in (mn, k) order ask for, and where it starts; RuleError with every reason why not."""
-    tile = _pair("shape", shape)
-    whole = tile if atom is None else _pair("atom", atom)
-    bits, padding, address = plain_int(element_bits), plain_int(padding_bytes), plain_int(start)
-    problems = start_problems(element_bits, start)
-
-    def refuse(argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(Violation("layout", "error", argument, found, limit, fix))
-
+    tile = pair("shape", shape, 1)
+    whole = tile if atom is None else pair("atom", atom, 1)
+    problems: list[Violation] = []
+    bits, address = checked_start(problems, element_bits, start)
+    order: AtomOrder = attempted(problems, "column", known_name, "atom_order", atom_order, ATOM_ORDERS, "atom order")
+    padding = attempted(problems, 0, integer, "padding_bytes", padding_bytes, 0)
     row_elements = oriented(major, *whole)[1]
-    if bits in ELEMENT_BITS and bits and row_elements * bits % 8:
-        refuse("atom", f"a row of {row_elements} elements of {bits} bits", "rows are whole bytes", "Widen the atom.")
+    if row_elements * bits % 8:
+        problems.append(ROW_BYTES.violation(
+            "atom", f"a row of {counted(row_elements, 'element')} of {bits} bits", "rows are whole bytes",
+            f"Use rows of {ceil_div(row_elements, 8) * 8} elements.", values={"row_elements": row_elements, "bits": bits},
+        ))  # fmt: skip
     if tile[0] % whole[0] or tile[1] % whole[1]:
-        enough = " x ".join(str(-(-extent // step) * step) for extent, step in zip(tile, whole, strict=True))
-        found = f"{tile[0]} x {tile[1]} elements in atoms of {whole[0]} x {whole[1]}"
-        refuse("shape", found, "a tile is a whole number of atoms", f"Use {enough}.")
-    if not isinstance(atom_order, str) or atom_order not in ATOM_ORDERS:
-        refuse("atom_order", printed(atom_order), '"column" or "row"', 'Use "column" unless you know better.')
-    if padding is None or padding < 0:
-        refuse("padding_bytes", printed(padding_bytes), "an integer of at least 0", "Use padding_bytes=0.")
+        enough = tuple(ceil_div(extent, step) * step for extent, step in zip(tile, whole, strict=True))
+        problems.append(TILE_ATOMS.violation(
+            "shape", f"{by(tile)} elements in atoms of {by(whole)}", "a tile is a whole number of atoms",
+            f"Use {by(enough)}.", {"shape": enough}, {"shape": tile, "atom": whole},
+        ))  # fmt: skip
     if not problems:
-        tiling = Tiling(oriented(major, *tile), bits or 0, oriented(major, *whole), atom_order, padding or 0)
-        if (address or 0) + tiling.size_bytes <= WINDOW_BYTES:
-            return tiling, address or 0
-        found = f"{printed(tiling.size_bytes)} bytes from {printed_hex(address or 0)}"
-        refuse("shape", found, "shared addresses have 32 bits", "Make the tile smaller.")
+        tiling = Tiling(oriented(major, *tile), bits, oriented(major, *whole), order, padding)
+        if address + tiling.size_bytes <= WINDOW_BYTES:
+            return tiling, address
+        problems.append(ADDRESS_WINDOW.violation(
+            "shape", f"{printed(tiling.size_bytes)} bytes from {printed_hex(address)}", "shared addresses have 32 bits",
+            "Use the tile of one block, such as (128, 64).", values={"size_bytes": tiling.size_bytes, "start": address},
+        ))  # fmt: skip
     raise RuleError(problems)
 
 
 def checked_modes(modes: Any, element_bits: Any, unit_bits: Any, start: Any) -> Modes:
     """The modes with strides in bits; RuleError with every reason why they are no layout."""
-    problems = start_problems(element_bits, start)
-    unit = plain_int(element_bits if unit_bits is None else unit_bits)
-    given = modes if isinstance(modes, Modes) else as_modes(modes)
-
-    def refuse(argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(Violation("layout", "error", argument, found, limit, fix))
-
-    if unit_bits is not None and (unit is None or unit < 1):
-        refuse("unit_bits", f"unit_bits = {printed(unit_bits)}", "an integer of at least 1", "Leave it out: elements.")
-    if len(given.parts) > MAX_RANK:
-        refuse("modes", f"{len(given.parts)} indices", f"at most {MAX_RANK}", "Group some of them.")
-    if min(stride for _, stride in given.pairs) < 0:
-        refuse("modes", str(given), "strides of at least 0", "Start at the lowest address.")
-    elif given.cosize > POINTER_BYTES:
-        refuse("modes", f"{printed(given.cosize)} elements apart", "addresses below 2^48", "Use smaller strides.")
+    problems: list[Violation] = []
+    bits, _ = checked_start(problems, element_bits, start)
+    unit = bits if unit_bits is None else attempted(problems, 1, integer, "unit_bits", unit_bits, 1)
+    nested = modes if isinstance(modes, Modes) else as_modes(modes)
+    rank = len(nested.parts)
+    if rank > MAX_RANK:
+        limit, fix = f"a layout has at most {MAX_RANK}", "Group the last of them: (a, b, (c, d), ...)."
+        problems.append(SHAPE_STRIDE.violation("modes", f"{rank} indices", limit, fix, values={"rank": rank}))
+    if min(stride for _, stride in nested.pairs) < 0:
+        fix = "Start at the lowest address, with strides of at least 0."
+        problems.append(SHAPE_STRIDE.violation("modes", str(nested), "strides of a layout are at least 0", fix))
+    elif nested.cosize > POINTER_BYTES:
+        problems.append(ADDRESS_WINDOW.violation(
+            "modes", f"elements up to {printed(nested.cosize)} apart", "addresses lie below 2^48",
+            "Use strides below 2^32.", values={"cosize": nested.cosize},
+        ))  # fmt: skip
     if problems:
         raise RuleError(problems)
-    return given.scaled(unit or 1) or given
+    return nested.scaled(unit) or nested
 
 
-def start_problems(element_bits: Any, start: Any) -> list[Violation]:
-    """Why an element's bits and a start address are none."""
-    problems = []
-    if plain_int(element_bits) not in ELEMENT_BITS:
-        known = f"{', '.join(map(str, ELEMENT_BITS[:-1]))} or {ELEMENT_BITS[-1]}"
-        found, fix = f"{printed(element_bits)} bits", "Give the element's bits."
-        problems.append(Violation("layout", "error", "element_bits", found, known, fix))
-    address = plain_int(start)
-    if address is None or not 0 <= address < POINTER_BYTES:
-        limit = "an integer of at least 0" if address is None or address < 0 else "an address below 2^48"
-        problems.append(Violation("layout", "error", "start", printed(start), limit, "Give a shared address."))
-    return problems
-
-
-def _pair(argument: str, given: Any) -> tuple[int, int]:
-    found = [plain_int(each) for each in entries(given, 3) or ()]
-    mn, k = found if len(found) == 2 else (None, None)
-    if mn is None or k is None or min(mn, k) < 1:
-        shown, limit = f"{argument} = {printed(given)}", "two integers of at least 1: mn, k"
-        raise broken("layout", argument, shown, limit, "Give (mn, k) in elements.")
-    return mn, k
+def checked_start(problems: list[Violation], element_bits: Any, start: Any) -> tuple[int, int]:
+    """An element's bits and a start address; where they are none, the reasons join `problems`."""
+    bits = attempted(problems, 8, one_of, "element_bits", element_bits, ELEMENT_BITS)
+    return bits, attempted(problems, 0, integer, "start", start, 0, POINTER_BYTES - 1)

@@ -24,19 +24,27 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, broken, printed
-from tilescope.layout.checks import checked_modes, checked_tiling, start_problems
+from tilescope.errors import RuleError, printed
+from tilescope.layout.checks import POINTER_BYTES, checked_modes, checked_tiling
 from tilescope.layout.modes import Modes
 from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
 from tilescope.layout.rows import Rows
 from tilescope.layout.terms import AddressTerms
 from tilescope.layout.tiling import AtomOrder, Major, Tiling, find_tiling, major_named, oriented
-from tilescope.reading import plain_int
+from tilescope.reading import integer, plain_int
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]
+LAYOUT_SIZE = rule(
+    "layout-size",
+    "An address map lists at most 2^22 elements, more than the shared memory of a block holds.",
+    source="the shared memory of every architecture that tilescope knows",
+    passing="ts.Layout((2048, 2048), 8).addresses()",
+    failing="ts.Layout((2048, 2049), 8).addresses()",
+)
 _TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major")
 
 
@@ -180,10 +188,8 @@ class Layout(Value):
 
     def with_start(self, start: int) -> Layout:
         """The same tile at another shared address."""
-        if problems := start_problems(self.element_bits, start):
-            raise RuleError(problems)
         moved = copy(self)
-        object.__setattr__(moved, "start", plain_int(start))
+        object.__setattr__(moved, "start", integer("start", start, 0, POINTER_BYTES - 1))
         return moved
 
     @overload
@@ -215,11 +221,7 @@ class Layout(Value):
         >>> Layout((2, 64), 16, padding_bytes=16).locate(0x80) is None
         True
         """
-        place = plain_int(address)
-        if place is None or place < 0:
-            found = printed(address)
-            raise broken("address", "address", found, "an integer of at least 0", "Give a byte address.")
-        bit = (self.swizzle.apply(place) - self.start) * self.unit_bits
+        bit = (self.swizzle.apply(integer("address", address, 0)) - self.start) * self.unit_bits
         if not 0 <= bit < self.size_bytes * self.unit_bits:
             return None
         coord, rest, steps = [0] * len(self.shape), bit, [step for step in steps_of(self.pairs) if step[0]]
@@ -323,9 +325,9 @@ class Layout(Value):
     def _grid(self) -> tuple[Any, ...]:
         """Indices of all elements, which broadcast to the tile's shape."""
         if self.elements > MAX_ELEMENTS:
-            raise broken(
-                "layout-size", "layout", f"{self.elements} elements", f"address maps of at most {MAX_ELEMENTS}",
-                "Shared memory holds fewer: use the tile of one block.",
+            raise LAYOUT_SIZE.error(
+                "layout", f"{self.elements} elements", f"an address map lists at most {MAX_ELEMENTS}",
+                "Use the tile of one block.", values={"elements": self.elements, "limit": MAX_ELEMENTS},
             )  # fmt: skip
         return np.ix_(*map(np.arange, self.shape))
 
@@ -356,7 +358,8 @@ class Layout(Value):
     def _outside(self, found: str) -> RuleError:
         ranges = (f"{name} 0..{extent - 1}" for name, extent in zip(self.names, self.shape, strict=True))
         limit = f"integer {', '.join(ranges)}"
-        return broken("tile-index", ", ".join(self.names), found, limit, "Index inside the tile.")
+        last = ", ".join(str(extent - 1) for extent in self.shape)
+        return ARGUMENT_RANGE.error(", ".join(self.names), found, limit, f"The last element is ({last}).")
 
     def _map(self) -> tuple[Any, ...]:
         """What makes two layouts equal: every address."""

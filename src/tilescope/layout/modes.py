@@ -18,11 +18,28 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, broken, printed
+from tilescope.errors import by, printed
 from tilescope.layout.pairs import coalesced, steps_of, summed
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes
+
+SHAPE_STRIDE = rule(
+    "shape-stride",
+    "Shape and stride are integers, or tuples nested alike; extents are at least 1. Of a layout in shared memory, "
+    "strides are at least 0, for at most five indices.",
+    source="CuTe, Layout<Shape, Stride>",
+    passing="ts.Layout.from_modes(((8, (4, 2)), (4, (1, 32))), 16)",
+    failing="ts.Layout.from_modes(((8, (4, 2)), (4, 1)), 16)",
+)
+TILE_TO_SHAPE = rule(
+    "tile-to-shape",
+    "A tile made of a block is a whole number of blocks along each of its indices.",
+    source="CuTe, tile_to_shape",
+    passing='ts.parse_layout("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_16,_128>{})")',
+    failing='ts.parse_layout("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_12,_128>{})")',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +58,7 @@ class Modes(Value):
 
     def __post_init__(self) -> None:
         if not _alike(self.shape, self.stride):
-            raise _refused(
+            raise SHAPE_STRIDE.error(
                 "shape, stride", f"{_shown(self.shape)}:{_shown(self.stride)}",
                 "shape and stride are integers or tuples of such nested alike; extents are at least 1",
                 "Write one stride for every extent.",
@@ -121,7 +138,7 @@ class Modes(Value):
         parts = self.parts
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            raise _refused("coord", found, limit, "Give one index per mode.")
+            raise ARGUMENT_RANGE.error("coord", found, limit, f"Give {len(parts)}: one index per mode.")
         return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -188,10 +205,9 @@ class Modes(Value):
             while (missing := wanted // prod(extent for extent, _ in part)) > 1:
                 extent, stride = pending.pop(0) if pending else (0, 0)
                 if not extent or (missing % extent and extent % missing):
-                    limit = "each extent is a product of the modes in their order"
-                    raise _refused(
-                        "extents", f"{extents} of {self}", limit, "Group by extents that the modes can be cut into."
-                    )
+                    limit = "every extent is a product of the modes in their order"
+                    fix = f"Cut the extents {by(extent for extent, _ in self.pairs)} in their order."
+                    raise SHAPE_STRIDE.error("extents", f"{extents} of {self}", limit, fix)
                 taken = min(extent, missing)
                 part.append((taken, stride))
                 if extent > taken:
@@ -207,9 +223,9 @@ class Modes(Value):
         """
         blocks = [*self.parts, *[Modes(1, 0)] * (len(shape) - len(self.parts))]
         if len(blocks) != len(shape) or any(extent % part.size for extent, part in zip(shape, blocks, strict=True)):
-            found = " from blocks of ".join(" x ".join(map(str, each)) for each in (shape, [b.size for b in blocks]))
+            found, block = f"a tile of {by(shape)}", by(part.size for part in blocks)
             limit = "tile_to_shape takes whole blocks, with an extent for each index"
-            raise _refused("shape", f"a tile of {found}", limit, "Make the shape a multiple of the block.")
+            raise TILE_TO_SHAPE.error("shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.")
         step, repeats = self.cosize, {}
         for index in sorted(range(len(shape)), key=lambda each: order[each]):
             count = shape[index] // blocks[index].size
@@ -231,12 +247,8 @@ def as_modes(given: Any) -> Modes:
     (8,64):(64,1)
     """
     if not isinstance(given, tuple) or len(given) != 2:
-        raise _refused("modes", printed(given), "a pair: shape, stride", "Give such as ((8, 64), (64, 1)).")
+        raise ARGUMENT_TYPE.error("modes", printed(given), "a pair: shape, stride", "Use such as ((8, 64), (64, 1)).")
     return Modes(*given)
-
-
-def _refused(argument: str, found: str, limit: str, fix: str) -> RuleError:
-    return broken("shape-stride", argument, found, limit, fix)
 
 
 def _leaves(tree: Any) -> Iterator[int]:

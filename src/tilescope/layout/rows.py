@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tilescope.errors import broken
 from tilescope.layout.pairs import Pairs, summed
 from tilescope.layout.tiling import Tiling
+from tilescope.rule import rule
 from tilescope.swizzle import Swizzle
+
+LAYOUT_ATOMS = rule(
+    "layout-atoms",
+    "A copy, a plan or a search needs a tile of rows in equal atoms; other strides have addresses alone.",
+    source="the grid of atoms of `Layout`",
+    passing="ts.Layout((64, 64), 16, atom=(8, 64)).as_rows().tiling",
+    failing="ts.Layout.from_modes((((2, 4), 8), ((1, 32), 2)), 16).as_rows().tiling",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +44,7 @@ class Rows:
         if self.atoms is None:
             found = f"rows {self.pairs[0]}, columns {self.pairs[1]}, (extent, stride in bits)"
             limit = "rows of one pitch in equal atoms that follow each other by column or by row"
-            raise broken(
-                "layout-atoms", "layout", found, limit, "Use a tile such as Layout((64, 64), 16, atom=(8, 64))."
-            )
+            raise LAYOUT_ATOMS.error("layout", found, limit, "Use a tile such as Layout((64, 64), 16, atom=(8, 64)).")
         return self.atoms
 
     @property

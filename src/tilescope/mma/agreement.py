@@ -11,23 +11,25 @@ reading. What is wrong then is diagnosis.py's business.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import broken, printed
+from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.diagnosis import Cause, Read, diagnosed, wrong_half
+from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
-from tilescope.reading import entries, integer, plain_int
+from tilescope.reading import integer, pair
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
@@ -140,60 +142,69 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         wrong = read.addresses() != read.part_of(written)
         differing += int(wrong.sum())
         if first is None and wrong.any():
-            first = read, tuple(int(each) for each in np.argwhere(wrong)[0])
-    shape = (max(each.origin[0] + each.rows for each in reads) - reads[0].origin[0],
-             max(each.origin[1] + each.k for each in reads) - reads[0].origin[1])  # fmt: skip
+            first = read, tuple(map(int, np.argwhere(wrong)[0]))
+    shape = (max(read.origin[0] + read.rows for read in reads) - reads[0].origin[0],
+             max(read.origin[1] + read.k for read in reads) - reads[0].origin[1])  # fmt: skip
     if half is not None:
+        elements = shape[0] * shape[1]
         return Agreement(
-            False, reads[0].descriptor, major, row.smem_bits, shape, shape[0] * shape[1], None, "pair-half", half, None, None, basis
-        )  # fmt: skip
-    if first is None:
-        said = f"All {shape[0]} x {shape[1]} elements (mn x k) lie where the descriptor reads them."
-        if len(reads) > 1:
-            said = said.replace("descriptor reads", f"{len(reads)} descriptors read")
-        return Agreement(True, reads[0].descriptor, major, row.smem_bits, shape, 0, None, None, said, None, None, basis)
-    read, (row_of_read, k_of_read) = first
-    difference = _difference(read, written, row_of_read, k_of_read)
-    found = diagnosed(read, written, tensor_map, flip=data_major is None)
-    said = f"{_in_words(difference)}; {differing} of {shape[0] * shape[1]} elements differ. {found.sentence}"
+            False,
+            reads[0].descriptor,
+            major,
+            row.smem_bits,
+            shape,
+            elements,
+            None,
+            "pair-half",
+            half,
+            None,
+            None,
+            basis,
+        )
+    read, difference, diagnosis = reads[0], None, None
+    if first is not None:
+        read, place = first
+        difference = _difference(read, written, *place)
+        diagnosis = diagnosed(read, written, tensor_map, flip=data_major is None)
     return Agreement(
-        False,
-        read.descriptor,
-        major,
-        row.smem_bits,
-        shape,
-        differing,
-        difference,
-        found.cause,
-        said,
-        found.correction,
-        found.correction_major,
-        basis,
+        agrees=difference is None,
+        descriptor=read.descriptor,
+        major=major,
+        element_bits=row.smem_bits,
+        shape=shape,
+        differing=differing,
+        difference=difference,
+        cause=diagnosis and diagnosis.cause,
+        sentence=_sentence(shape, len(reads), differing, difference, diagnosis),
+        correction=diagnosis and diagnosis.correction,
+        correction_major=diagnosis and diagnosis.correction_major,
+        basis=basis,
     )
 
 
-def _tile(given: Any, descriptor: Any, copies: Any, smem_address: int) -> tuple[AnyMap, Any, Major | None, Any]:
+def _tile(source: Any, descriptor: Any, copies: Any, smem_address: int) -> tuple[AnyMap, Any, Major | None, Any]:
     """The map, its copies, the tile's majorness where it is known, and the descriptors."""
-    if isinstance(given, AnyMap):
-        brought = copies_of(copies) if copies is not None else (((0,) * given.rank, 0),)
-        tensor_map, data_major = given, None
-    elif isinstance(given, PlannedTile):
-        if not given.copies:
-            raise broken(
-                "copies", "plan", "a plan whose threads copy", "compatible follows TMA copies", 'Plan with copy="tma".'
+    if isinstance(source, AnyMap):
+        brought = copies_of(copies) if copies is not None else (((0,) * source.rank, 0),)
+        tensor_map, data_major = source, None
+    elif isinstance(source, PlannedTile):
+        if not source.copies:
+            raise ARGUMENT_RANGE.error(
+                "tensor_map_or_plan",
+                "a plan whose threads copy",
+                "compatible follows TMA copies",
+                'Plan with copy="tma".',
             )
-        tensor_map, data_major = given.tensor_map(0, given.problem.tile), given.problem.major
-        brought = copies_of(given.copies if copies is None else copies)
-        descriptor = given.descriptors(smem_address) if descriptor is None else descriptor
+        tensor_map, data_major = source.tensor_map(0, source.problem.tile), source.problem.major
+        brought = copies_of(source.copies if copies is None else copies)
+        descriptor = source.descriptors(smem_address) if descriptor is None else descriptor
     else:
-        raise broken(
-            "argument-type", "tensor_map_or_plan", f"a {type(given).__name__}", "a tensor map or a plan", "Give one."
-        )
+        fix = "Use a TensorMap, or the result of plan(...)."
+        raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map or a plan", fix)])
     if not isinstance(descriptor, OperandDescriptor | DescriptorLoop):
-        raise broken(
-            "argument-type", "descriptor", f"a {type(descriptor).__name__}",
-            "a WgmmaDescriptor, a Tcgen05Descriptor or the descriptors of a loop", "Decode the word first: WgmmaDescriptor.decode(word).",
-        )  # fmt: skip
+        wanted = "a WgmmaDescriptor, a Tcgen05Descriptor or the descriptors of a loop"
+        fix = "Decode the word first: WgmmaDescriptor.decode(word)."
+        raise RuleError([argument_type("descriptor", descriptor, wanted, fix)])
     return tensor_map, brought, data_major, descriptor
 
 
@@ -209,24 +220,14 @@ def _reads(
     if isinstance(descriptor, DescriptorLoop):
         block, step = descriptor.block_mn, descriptor.k_per_step
         return [
-            Read(each, major, (number * block, place * step), block, step, bits)
+            Read(at_step, major, (number * block, place * step), block, step, bits)
             for number, steps in enumerate(descriptor)
-            for place, each in enumerate(steps)
+            for place, at_step in enumerate(steps)
         ]
-    first = [plain_int(each) for each in entries(origin, 3) or ()]
-    mn_first, k_first = first if len(first) == 2 else (None, None)
-    if (
-        mn_first is None
-        or k_first is None
-        or mn_first < 0
-        or k_first < 0
-        or mn_first >= written.shape[0]
-        or k_first >= written.shape[1]
-    ):
-        raise broken(
-            "origin", "origin", printed(origin), f"an element (mn, k) of the {written.shape[0]} x {written.shape[1]} that the copies bring",
-            "Use (0, 0) for the first.",
-        )  # fmt: skip
+    mn_first, k_first = (
+        integer(f"origin[{place}]", index, 0, written.shape[place] - 1)
+        for place, index in enumerate(pair("origin", origin))
+    )
     rows = min(_MOST_ROWS, written.shape[0] - mn_first) if rows is None else rows
     k = min(K_STEP_BYTES * 8 // bits, written.shape[1] - k_first) if k is None else k
     read = Read(descriptor, major, (mn_first, k_first), rows, k, bits)
@@ -237,18 +238,29 @@ def _reads(
 def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
     read_at, left_at = int(read.addresses()[row, k]), int(read.part_of(written)[row, k])
     lies = np.argwhere(written == read_at)
-    found = (int(lies[0][0]), int(lies[0][1])) if lies.size else None
+    there = (int(lies[0][0]), int(lies[0][1])) if lies.size else None
     return Difference(
-        read.origin[0] + row, read.origin[1] + k, read_at, None if left_at == NOT_WRITTEN else left_at, found
+        read.origin[0] + row, read.origin[1] + k, read_at, None if left_at == NOT_WRITTEN else left_at, there
     )
 
 
-def _in_words(difference: Difference) -> str:
-    place = f"Element (mn {difference.mn}, k {difference.k})"
-    there = (
-        "nothing of the tile" if difference.found is None else f"(mn {difference.found[0]}, k {difference.found[1]})"
+def _sentence(
+    shape: tuple[int, int], reads: int, differing: int, difference: Difference | None, diagnosis: Diagnosis | None
+) -> str:
+    """The answer in English, from what was compared."""
+    if difference is None or diagnosis is None:
+        readers = "the descriptor reads" if reads == 1 else f"the {reads} descriptors read"
+        return f"All {by(shape)} elements (mn x k) lie where {readers} them."
+    there = difference.found
+    read = (
+        f"is read at {difference.read_address:#x}, where "
+        f"{'nothing of the tile' if there is None else f'(mn {there[0]}, k {there[1]})'} lies"
     )
-    read = f"is read at {difference.read_address:#x}, where {there} lies"
     if difference.written_address is None:
-        return f"{place} {read}, but no copy leaves it in shared memory"
-    return f"{place} was written at {difference.written_address:#x} and {read}"
+        read += ", but no copy leaves it in shared memory"
+    else:
+        read = f"was written at {difference.written_address:#x} and {read}"
+    return (
+        f"Element (mn {difference.mn}, k {difference.k}) {read}; {differing} of {prod(shape)} elements differ. "
+        f"{diagnosis.sentence}"
+    )

@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major, Modes, major_named, oriented
-from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.errors import RuleError, Violation, by, ceil_div, printed
+from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
+from tilescope.reading import is_one_of, pair
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 
@@ -39,6 +40,28 @@ ELEMENT_BITS = (1, 4, 8, 16, 32)
 IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")
 _XOR_16 = ("none", "32B", "64B", "128B")  # the modes whose chunks of 16 bytes stay whole
 _MODES = {"K": _XOR_16, "MN": (*_XOR_16, "128B_ATOM_32B")}
+
+CANONICAL_SWIZZLE = rule(
+    "canonical-swizzle",
+    "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
+    source='PTX ISA, "Canonical Layouts"',
+    passing='ts.canonical_layout("MN", "128B_ATOM_32B", "tf32")',
+    failing='ts.canonical_layout("K", "128B_ATOM_32B", "tf32")',
+)
+CANONICAL_ELEMENT = rule(
+    "canonical-element",
+    "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
+    source="PTX ISA, types of wgmma.mma_async and tcgen05.mma",
+    passing='ts.canonical_layout("K", "128B", "bf16")',
+    failing='ts.canonical_layout("K", "128B", "f64")',
+)
+DESCRIPTOR_LAYOUT = rule(
+    "descriptor-layout",
+    "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    source='PTX ISA, "Canonical Layouts"',
+    passing='ts.wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
+    failing='ts.wgmma_descriptors(ts.Layout((64, 64), 16), "bf16")',
+)
 
 
 class Reader(NamedTuple):
@@ -254,7 +277,7 @@ class CanonicalLayout(Value):
         tile = self._same_tile(layout)
         if tile is None:
             limit = f"atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
-            raise broken("descriptor-layout", "layout", f"{layout!r}", limit, "Use canonical_layout(...).tile(shape).")
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, "Use canonical_layout(...).tile(shape).")
         down, right = tile.as_rows().tiling.atom_strides_bytes
 
         def step_bytes(step: tuple[int, int]) -> int:
@@ -325,24 +348,21 @@ def canonical_layout(major: Major, swizzle: SwizzleName | Swizzle, data_type: An
 def _no_such_mode(major: Major, swizzle: Swizzle) -> Violation:
     nearest = "128B" if swizzle.span_bytes == 128 else "32B"
     why = " (it exists MN-major)" if swizzle.name in _MODES["MN"] else ""
-    return Violation(
-        "canonical-swizzle",
-        "error",
+    return CANONICAL_SWIZZLE.violation(
         "swizzle",
         f"{major}-major with swizzle {swizzle.name}{why}",
         f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}",
         f"Use {nearest}.",
+        {"swizzle": nearest},
     )
 
 
 def _no_such_element(found: str, argument: str = "element_bits") -> Violation:
-    return Violation(
-        "canonical-element",
-        "error",
+    return CANONICAL_ELEMENT.violation(
         argument,
         found,
         "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory",
-        "Use such a type: b1, e2m1, e4m3, int8, bf16, f16, tf32 and others.",
+        "Use such a type: b1, e2m1, e4m3, int8, bf16, f16 or tf32.",
     )
 
 
@@ -352,25 +372,15 @@ def tile_shape(shape: Any) -> tuple[int, int]:
     >>> tile_shape([64, 32])
     (64, 32)
     """
-    found = [plain_int(extent) for extent in entries(shape, 3) or ()]
-    mn, k = found if len(found) == 2 else (None, None)
-    if mn is None or k is None or min(mn, k) < 1:
-        raise broken(
-            "tile-shape", "tile", printed(shape), "two integers of at least 1: mn, k", "Give (mn, k) in elements."
-        )
-    return mn, k
+    return pair("tile", shape, 1)
 
 
 def _require_whole_atoms(shape: tuple[int, int], canonical: CanonicalLayout) -> None:
-    mn, k = shape
-    atom_mn, atom_k = canonical.atom
-    if mn % atom_mn or k % atom_k:
-        whole = -(-mn // atom_mn) * atom_mn, -(-k // atom_k) * atom_k
-        raise broken(
-            "tile-atoms",
-            "tile",
-            f"a tile of {mn} x {k} (mn x k)",
+    whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, canonical.atom, strict=True))
+    if whole != shape:
+        raise TILE_ATOMS.error(
+            "tile", f"a tile of {by(shape)} (mn x k)",
             f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of "
-            f"{atom_mn} x {atom_k}, and a tile is a whole number of them",
-            f"Use {whole[0]} x {whole[1]}, or a smaller swizzle.",
-        )
+            f"{by(canonical.atom)}, and a tile is a whole number of them",
+            f"Use {by(whole)}, or a smaller swizzle.", {"tile": whole}, {"tile": shape, "atom": canonical.atom},
+        )  # fmt: skip

@@ -18,7 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilescope.arch import Basis
-from tilescope.errors import broken, printed
+from tilescope.errors import printed
+from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE
+from tilescope.mma.tensor_memory_rules import PAIR_CLUSTER
 from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.value import Value
 
@@ -57,10 +59,10 @@ def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ..
     shape: list[int] = [each for each in map(plain_int, entries(cluster, 3) or ()) if isinstance(each, int)]
     if len(shape) != 2 or min(shape) < 1 or shape[0] % 2 or shape[0] * shape[1] > _MAX_CLUSTER:
         limit = f"a cluster of pairs is an even number of blocks by some more, at most {_MAX_CLUSTER} together"
-        raise broken("pair-cluster", "cluster", printed(cluster), limit, "Use such as (2, 1) or (4, 2).")
+        raise PAIR_CLUSTER.error("cluster", printed(cluster), limit, "Use such as (2, 1) or (4, 2).")
     if not is_one_of(m, (128, 256)) or not is_one_of(n, range(16, 257, 16)):
         found, limit = f"m {printed(m)}, n {printed(n)}", "a pair has m 128 or 256 and n 16 to 256 in steps of 16"
-        raise broken("tcgen05-shape", "m, n", found, limit, "Use such a pair.")
+        raise TCGEN05_SHAPE.error("m, n", found, limit, "Use such a pair.")
     wide, high = shape
 
     def mask(blocks: Iterable[tuple[int, int]]) -> int:

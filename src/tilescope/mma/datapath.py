@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import broken, printed
+from tilescope.errors import printed
+from tilescope.mma.tensor_memory_rules import TMEM_DATAPATH
 from tilescope.reading import is_one_of
+from tilescope.rule import ARGUMENT_TYPE
 
 _N_SINGLE, _N_PAIR = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
 _N_WS, _N_SPARSE_WS = (64, 128, 256), (64, 128)
@@ -91,7 +93,7 @@ def datapath_for(m: Any, *, cta_group: Any, ws: Any, sparse: Any) -> Datapath:
     """
     for name, flag in (("ws", ws), ("sparse", sparse)):
         if not isinstance(flag, bool | np.bool_):
-            raise broken("argument-type", name, printed(flag), "True or False", "Give a bool.")
+            raise ARGUMENT_TYPE.error(name, printed(flag), "True or False", "Give a bool.")
     for row in DATAPATHS.values():
         if is_one_of(m, (row.m,)) and is_one_of(cta_group, (row.cta_group,)) and ws in row.ws and sparse in row.sparse:
             return row
@@ -101,6 +103,6 @@ def datapath_for(m: Any, *, cta_group: Any, ws: Any, sparse: Any) -> Datapath:
         for row in DATAPATHS.values()
     )  # fmt: skip
     asked = f"m {printed(m)}, cta_group {printed(cta_group)}" + (", .ws" if ws else "") + (", sparse" if sparse else "")
-    raise broken(
-        "tmem-datapath", "shape", asked, f"tensor memory has the layouts {known}", "Use such a pair of m and group."
+    raise TMEM_DATAPATH.error(
+        "shape", asked, f"tensor memory has the layouts {known}", "Use such a pair of m and group."
     )

@@ -15,7 +15,7 @@ twice the distance between neighbours along k.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -23,15 +23,54 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div
 from tilescope.layout import AtomOrder, Layout, Major
-from tilescope.mma.canonical import READERS, CanonicalLayout, canonical_layout, tile_shape
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, canonical_layout, tile_shape
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
-from tilescope.reading import is_one_of
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.mma.tcgen05_kind import BLACKWELL
+from tilescope.reading import attempted, known_name
+from tilescope.rule import Rule, rule
+from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
 
 SmemOperand = Literal["A", "B"]
+SMEM_OPERANDS: tuple[SmemOperand, ...] = ("A", "B")
+
+
+def _loop_rules(name: str, architectures: tuple[str, ...], blocks: str, layouts: str) -> dict[str, Rule]:
+    """What a loop of one instruction demands: the width of the elements, the layout, the extents of the tile."""
+    make = f"ts.{name}_descriptors({{}})"
+    tile = 'ts.canonical_layout("K", "128B", "bf16").tile((128, 64))'
+    # fmt: off
+    rows = (
+        ("element", "The elements of the layout are as wide as those of the type.", f'{tile}, "f16"', f'{tile}, "e4m3"'),
+        ("layout", layouts, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
+        ("tile", blocks, '(128, 64), "bf16"', '(72, 64), "bf16"'),
+    )
+    # fmt: on
+    return {
+        what: rule(
+            f"{name}-{what}",
+            demand,
+            source=f'PTX ISA, {name}: "Canonical Layouts" and shapes',
+            architectures=architectures,
+            passing=make.format(passing),
+            failing=make.format(failing),
+        )
+        for what, demand, passing, failing in rows
+    }  # fmt: skip
+
+
+LOOP_RULES = {
+    "wgmma": _loop_rules(
+        "wgmma", ("sm_90",), "A tile is a whole number of what one wgmma takes: 64 of m, 8 of n, 32 bytes of k.",
+        "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits.",
+    ),
+    "tcgen05": _loop_rules(
+        "tcgen05", BLACKWELL, "A tile is a whole number of what one tcgen05.mma takes of m, n and k.",
+        "tcgen05 reads the canonical layouts of PTX; elements below 8 bits K-major alone.",
+    ),
+}  # fmt: skip
 
 
 class Extents(NamedTuple):
@@ -65,7 +104,7 @@ class DescriptorLoop(Value):
         self.require_readable((mn, k), row, self.operand, canonical)
         # Whole atoms, because a descriptor starts at an atom's first mn.
         choices = extents.m if self.operand == "A" else extents.n
-        block_mn = max(each for each in choices if mn % each == 0 and each % canonical.atom[0] == 0)
+        block_mn = max(extent for extent in choices if mn % extent == 0 and extent % canonical.atom[0] == 0)
         leading_bytes, stride_bytes = canonical.offsets(self.layout)
         for name, value in (
             ("data_type", row), ("canonical", canonical), ("block_mn", block_mn), ("leading_bytes", leading_bytes),
@@ -79,15 +118,14 @@ class DescriptorLoop(Value):
         object.__setattr__(self, "descriptors", descriptors)
 
     def _canonical(self) -> CanonicalLayout:
-        given: object = self.layout
-        if not isinstance(given, Layout):
-            raise broken(
-                "argument-type", "layout", printed(given), "a Layout", "Use canonical_layout(...).tile(shape)."
-            )
-        if given.major is None:
+        layout: object = self.layout
+        fix = "Use canonical_layout(...).tile(shape)."
+        if not isinstance(layout, Layout):
+            raise RuleError([argument_type("layout", layout, "a Layout", fix)])
+        if layout.major is None:
             limit = f"{self.described.form.instruction} reads tiles with mn or k contiguous"
-            raise broken("descriptor-layout", "layout", f"{given!r}", limit, "Use canonical_layout(...).tile(shape).")
-        return CanonicalLayout(given.major, given.swizzle, given.element_bits)
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix)
+        return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
     @classmethod
     def of(
@@ -148,19 +186,29 @@ class DescriptorLoop(Value):
         return tuple(after.start_address - before.start_address for before, after in pairwise(self.descriptors[0]))
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Leading, stride and the K loop explained."""
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Leading, stride and the K loop, each by its name and what it is.
+
+        >>> from tilescope.mma.wgmma_loop import wgmma_descriptors
+        >>> wgmma_descriptors((64, 64), "bf16").facts[-1]
+        ('k step', '+32 bytes (+2 encoded), inside the atom')
+        """
         canonical = self.canonical
-        sentences = []
-        for name, step in (("leading_bytes", canonical.leading_step), ("stride_bytes", canonical.stride_step)):
-            value = getattr(self, name)
-            sentence = f"{name.removesuffix('_bytes')} = {value} bytes {neighbours_in_words(canonical, name)}"
-            if step is not None and step[0] >= self.block_mn:
-                sentence += f" (not reached: one instruction takes {self.block_mn} of mn)"
-            sentences.append(sentence)
-        steps = dict.fromkeys(zip(self.advance_bytes, self._advances_in_words(), strict=True))
-        sentences += [f"k step = +{advance} bytes (+{advance // 16} encoded), {words}" for advance, words in steps]
-        return tuple(sentences)
+        facts = []
+        for name, value, step in (
+            ("leading", self.leading_bytes, canonical.leading_step), ("stride", self.stride_bytes, canonical.stride_step),
+        ):  # fmt: skip
+            unreached = step is not None and step[0] >= self.block_mn
+            note = f" (not reached: one instruction takes {self.block_mn} of mn)" if unreached else ""
+            facts.append((name, f"{value} bytes {neighbours_in_words(canonical, f'{name}_bytes')}{note}"))
+        steps = dict.fromkeys(zip(self.advance_bytes, self._destinations(), strict=True))
+        facts += [("k step", f"+{advance} bytes (+{advance // 16} encoded), {where}") for advance, where in steps]
+        return tuple(facts)
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """The facts as sentences."""
+        return tuple(f"{name} = {fact}" for name, fact in self.facts)
 
     @property
     def findings(self) -> tuple[Violation, ...]:
@@ -178,17 +226,15 @@ class DescriptorLoop(Value):
             limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
         found = f"smem_address = {start:#x} lies {start - line} bytes behind {line:#x}"
         fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.layout.alignment_bytes} have base offset 0."
-        return (Violation("smem-alignment", "warning", "smem_address", found, limit, fix),)
+        violation = SMEM_ALIGNMENT.violation("smem_address", found, limit, fix, values={"smem_address": start})
+        return (replace(violation, severity="warning"),)
 
-    def _advances_in_words(self) -> list[str]:
-        atom_k = self.canonical.atom[1]
-        found = []
-        for step in range(1, len(self.descriptors[0])):
-            passed = step * self.k_per_step // atom_k - (step - 1) * self.k_per_step // atom_k
-            found.append(
-                ("inside the atom", "to the next atom")[passed] if passed < 2 else f"past {passed} atoms along k"
-            )
-        return found
+    def _destinations(self) -> list[str]:
+        """Where each K step goes, seen from the step before."""
+        atoms = [step * self.k_per_step // self.canonical.atom[1] for step in range(len(self.descriptors[0]))]
+        near = ("inside the atom", "to the next atom")
+        passed = (after - before for before, after in pairwise(atoms))
+        return [near[count] if count < 2 else f"past {count} atoms along k" for count in passed]
 
     @classmethod
     def require_readable(
@@ -205,20 +251,16 @@ class DescriptorLoop(Value):
     ) -> list[Violation]:
         """Why no sequence of the instruction reads a tile of this shape in this layout."""
         extents, name = cls.extents(data_type), cls.described.form.instruction
-        problems = []
-
-        def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-            problems.append(Violation(f"{name}-{rule}", "error", argument, found, limit, fix))
-
-        if not is_one_of(operand, ("A", "B")):
-            refuse(
-                "operand", "operand", printed(operand), f"{name} has operands A and B in shared memory", "Use A or B."
-            )
+        rules = LOOP_RULES[name]
+        problems: list[Violation] = []
+        is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != canonical.element_bits:
-            refuse(
-                "element", "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
-                f"{data_type.name} has {data_type.smem_bits} bits", "Make the layout for this type.",
-            )  # fmt: skip
+            problems.append(rules["element"].violation(
+                "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
+                f"{data_type.name} has {data_type.smem_bits} bits",
+                f'Use canonical_layout("{canonical.major}", "{canonical.swizzle.name}", "{data_type.name}").',
+                values={"layout_bits": canonical.element_bits, "type_bits": data_type.smem_bits},
+            ))  # fmt: skip
         narrow = data_type.is_packed and canonical.major == "MN"  # a byte each in shared memory or not
         if narrow or not any(reader.instruction == name for reader in canonical.readers):
             limit = f"{name} reads {layouts_in_words(name)}"
@@ -226,20 +268,19 @@ class DescriptorLoop(Value):
                 swizzle for reader in READERS for swizzle in reader.swizzles
                 if reader.instruction == name and reader.major == canonical.major and canonical.element_bits in reader.element_bits
             ]  # fmt: skip
-            refuse(
-                "layout", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {data_type.name}",
+            problems.append(rules["layout"].violation(
+                "major, swizzle", f"{canonical.major}-major {canonical.mode} with {data_type.name}",
                 f"{limit}; elements below 8 bits K-major alone" if narrow else limit,
                 "Use K-major, or transpose while copying." if narrow or not readable else f"Use swizzle {readable[-1]}.",
-            )  # fmt: skip
-        is_a = is_one_of(operand, ("A",))
+            ))  # fmt: skip
         for letter, extent, multiple in (
             ("m" if is_a else "n", shape[0], (extents.m if is_a else extents.n)[0]),
             ("k", shape[1], extents.k),
         ):
             if extent % multiple:
                 limit = f"{name} takes {letter} of {data_type.name} in multiples of {multiple}"
-                nearest = -(-extent // multiple) * multiple
-                refuse("tile", "tile", f"{letter} = {extent}", limit, f"Use {nearest}.")
+                fix, values = f"Use {ceil_div(extent, multiple) * multiple}.", {letter: extent, "multiple": multiple}
+                problems.append(rules["tile"].violation("tile", f"{letter} = {extent}", limit, fix, values=values))
         return problems
 
 

@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError, broken, printed
+from tilescope.errors import RuleError, printed
 from tilescope.layout import Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
+from tilescope.mma.tensor_memory_rules import PAIR_RANK
 from tilescope.mma.written import NOT_WRITTEN, Addresses
 from tilescope.reading import is_one_of
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
@@ -93,13 +94,12 @@ def wrong_half(
 ) -> str | None:
     """What is wrong where the copies bring the rows of the pair's other block; None where they bring this block's own."""
     if not is_one_of(cta_rank, (0, 1)):
-        raise broken(
-            "pair-rank", "cta_rank", printed(cta_rank), "a pair has the blocks 0 and 1", "Use the rank in the pair."
+        raise PAIR_RANK.error(
+            "cta_rank", printed(cta_rank), "a pair has the blocks 0 and 1", "Use the rank in the pair."
         )
     if tensor_map.rank != 2:
         found = f"a map of rank {tensor_map.rank}"
-        raise broken(
-            "pair-rank",
+        raise PAIR_RANK.error(
             "tensor_map",
             found,
             "rows are counted by the coordinates of a rank-2 map",

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tilescope.arch import ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import by, ceil_div, printed
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, ConsumerName
@@ -27,14 +27,32 @@ from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.tcgen05_emulation import multiplied, scaling_of, tcgen05_product
 from tilescope.mma.tcgen05_loop import Tcgen05PairLoop
-from tilescope.reading import is_one_of
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SwizzleName
+from tilescope.mma.tensor_memory_rules import MMA_GROUP, MMA_MATRIX
+from tilescope.reading import integer, is_one_of, known_name
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load
 from tilescope.tma.packing import packed, unpacked
 
 _HIGHEST_BOX = 256
 _MMA_M, _MMA_N = 16, 8
+
+_PRODUCT = 'ts.emulate_mma(np.zeros({a}), np.zeros({b}), data_type={type!r}, consumer="ldmatrix", {more})'
+MMA_SHAPE = rule(
+    "mma-shape",
+    "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    source="PTX ISA, mma: shapes",
+    passing=_PRODUCT.format(a=(16, 64), b=(64, 8), type="bf16", more=""),
+    failing=_PRODUCT.format(a=(16, 64), b=(32, 8), type="bf16", more=""),
+)
+MMA_TYPE = rule(
+    "mma-type",
+    "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    source="PTX ISA, mma and ldmatrix: types",
+    passing=_PRODUCT.format(a=(64, 64), b=(64, 8), type="bf16", more="a_major='MN'"),
+    failing=_PRODUCT.format(a=(128, 128), b=(128, 8), type="e4m3", more="a_major='MN'"),
+)
 
 Matrix = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -79,14 +97,13 @@ def emulate_mma(
     >>> bool((d == 2 * b).all())
     True
     """
-    if not is_one_of(consumer, CONSUMER):
-        raise RuleError([unknown_name("consumer", "consumer", consumer, CONSUMER)])
+    known_name("consumer", consumer, CONSUMER)
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
-    left, right = (_elements(name, given, row) for name, given in (("a", a), ("b", b)))
+    left, right = (_elements(name, operand, row) for name, operand in (("a", a), ("b", b)))
     if left.shape[1] != right.shape[0]:
-        raise broken(
-            "mma-shape", "a, b", f"A is {left.shape[0]} x {left.shape[1]}, B is {right.shape[0]} x {right.shape[1]}",
-            "A is m x k and B is k x n, with one k", "Transpose one of them.",
+        raise MMA_SHAPE.error(
+            "a, b", f"A is {by(left.shape)}, B is {by(right.shape)}", "A is m x k and B is k x n, with one k",
+            f"Use a B of {left.shape[1]} rows.", values={"a": left.shape, "b": right.shape},
         )  # fmt: skip
     (m, k), n = left.shape, right.shape[1]
     scaling = scaling_of(scale_kind, a_scales, b_scales, m, n, k)
@@ -94,8 +111,7 @@ def emulate_mma(
     if consumer == "tcgen05":
         product = tcgen05_product(m, n, row, cta_group, None if scaling is None else scaling.format)
     elif scaling is not None or disable_output_lane is not None or not is_one_of(cta_group, (1,)):
-        raise broken(
-            "mma-group", "consumer", f"{consumer} with scales, masked lanes or cta_group {printed(cta_group)}",
+        raise MMA_GROUP.error("consumer", f"{consumer} with scales, masked lanes or cta_group {printed(cta_group)}",
             "pairs of blocks, tensor memory and its scale factors belong to tcgen05", 'Use consumer="tcgen05".',
         )  # fmt: skip
     initial = _initial(c, (m, n), row)
@@ -118,7 +134,7 @@ def _read_operands(
     """A (m, k) and B (n, k) as one block's tensor core reads them from its shared memory, in double precision or int64."""
     a_swizzle, b_swizzle = swizzle if isinstance(swizzle, tuple) and len(swizzle) == 2 else (swizzle, swizzle)
     first = _tile(left.shape, row, majors[0], a_swizzle, atom_order, smem_address)
-    after = -(-(smem_address + first.size_bytes) // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+    after = ceil_div(smem_address + first.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
     second = _tile(right.shape, row, majors[1], b_swizzle, atom_order, after)
     smem = np.zeros(after - smem_address + second.size_bytes, np.uint8)
     loop = Tcgen05PairLoop if cta_group == 2 else CONSUMER[consumer].loop
@@ -140,35 +156,34 @@ def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> 
     given = as_array("c", c)
     if given.shape != shape or given.dtype.kind not in "iuf":
         found, limit = f"an array of shape {given.shape}, {given.dtype}", f"numbers, {shape[0]} x {shape[1]} as D"
-        raise broken("mma-matrix", "c", found, limit, "Reshape it.")
+        raise MMA_MATRIX.error("c", found, limit, "Reshape it.")
     return given.astype(dtype)
 
 
-def _elements(name: str, given: npt.ArrayLike, row: DataType) -> Matrix:
+def _elements(name: str, operand: npt.ArrayLike, row: DataType) -> Matrix:
     """A matrix as elements of the type, rounded as numpy rounds; narrow ones in a byte each."""
-    dtype, matrix = row.numpy, as_array(name, given)
+    dtype, matrix = row.numpy, as_array(name, operand)
     try:
-        found = matrix if matrix.dtype == dtype else matrix.astype(dtype)
-    except (TypeError, ValueError) as error:
-        raise broken(
-            "mma-matrix", name, f"a {type(given).__name__}", f"numbers that {row.name} can hold", f"({error})"
-        ) from None
-    if found.ndim != 2 or 0 in found.shape:
-        raise broken("mma-matrix", name, f"an array of shape {found.shape}", "a matrix: two dimensions", "Reshape it.")
-    return found
+        elements = matrix if matrix.dtype == dtype else matrix.astype(dtype)
+    except (TypeError, ValueError):
+        shown = f"an array of {matrix.dtype}"
+        raise ARGUMENT_TYPE.error(name, shown, f"numbers that {row.name} can hold", "Use an array of floats.") from None
+    if elements.ndim != 2 or 0 in elements.shape:
+        shown = f"an array of shape {elements.shape}"
+        raise ARGUMENT_RANGE.error(
+            name, shown, "a matrix: two dimensions, neither empty", "Reshape it, such as to (64, 64)."
+        )
+    return elements
 
 
 def _tile(
     shape: tuple[int, ...], row: DataType, major: Any, swizzle: Any, atom_order: Any, smem_address: Any
 ) -> Layout:
-    if not isinstance(smem_address, int) or smem_address < 0 or smem_address % SMEM_LINE_BYTES:
-        raise broken(
-            "smem-alignment",
-            "smem_address",
-            printed(smem_address),
-            "TMA writes to multiples of 128 bytes",
-            "Align the buffer.",
-        )
+    if rest := integer("smem_address", smem_address, 0) % SMEM_LINE_BYTES:
+        raise SMEM_ALIGNMENT.error(
+            "smem_address", f"smem_address = {smem_address:#x}", "TMA writes to multiples of 128 bytes",
+            f"Use {smem_address - rest:#x}.", {"smem_address": smem_address - rest}, {"smem_address": smem_address},
+        )  # fmt: skip
     mn, k = shape
     return canonical_layout(major_named(major), swizzle, row).tile((mn, k), atom_order=atom_order, start=smem_address)
 
@@ -260,16 +275,19 @@ def _mma_for(row: DataType, tile: Layout) -> str:
         name for each in INSTRUCTIONS if each.family == "mma" and each.m == _MMA_M for name in each.types
         if DataType.named(name).numpy_name and DataType.named(name).smem_bits <= 32
     )  # fmt: skip
-    raise RuleError([Violation(
-        "mma-type", "error", "data_type", f"{row.name}, {tile.major}-major",
-        f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone", "Use such a type, or K-major operands.",
-    )])  # fmt: skip
+    raise MMA_TYPE.error(
+        "data_type", f"{row.name}, {tile.major}-major",
+        f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone",
+        "Use K-major operands." if row.name in known else "Use bfloat16.",
+    )  # fmt: skip
 
 
 def _require_blocks(operand: str, tile: Layout, block_mn: int, block_k: int) -> None:
     mn, k = tile.shape
     if mn % block_mn or k % block_k:
-        raise broken(
-            "mma-shape", "a" if operand == "A" else "b", f"operand {operand} of {mn} x {k} (mn x k)",
-            f"mma takes it in blocks of {block_mn} x {block_k}", "Pad the matrix.",
+        whole = ceil_div(mn, block_mn) * block_mn, ceil_div(k, block_k) * block_k
+        raise MMA_SHAPE.error(
+            operand.lower(), f"operand {operand} of {mn} x {k} (mn x k)",
+            f"mma takes it in blocks of {block_mn} x {block_k}", f"Pad it to {by(whole)}.",
+            values={"mn": mn, "k": k, "block": (block_mn, block_k)},
         )  # fmt: skip

@@ -28,15 +28,25 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import broken, printed
+from tilescope.errors import by
 from tilescope.layout import Modes
 from tilescope.mma.fragment_arguments import MATRIX_TYPES, TMEM_TYPES, Operand, chosen_operand, chosen_type
 from tilescope.mma.instruction import Instruction, instruction_n, instructions
 from tilescope.mma.matrix_form import named_form
 from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.reading import integer
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32
+
+FRAGMENT_ORDER = rule(
+    "fragment-order",
+    "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
+    source="PTX ISA, mma: .alayout and .blayout",
+    passing='ts.fragment("mma.m16n8k16.row.col", "A", "bf16")',
+    failing='ts.fragment("mma.m16n8k16.col.row", "A", "bf16")',
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +117,7 @@ class Fragment(Value):
         >>> fragment("mma.m16n8k16", operand="B", data_type="bf16").coord(1, 2)  # k = 2 + 8, n = 0
         (10, 0)
         """
-        self._require("thread", thread, self.threads)
-        self._require("value", value, self.values)
-        _, row, column = self._split(self.tv_layout.at(thread, value))
-        return row, column
+        return self._place(thread, value)[1:]
 
     def matrix_of(self, thread: int, value: int) -> int:
         """Which of the `matrices` the element belongs to; 0 where there is one.
@@ -118,10 +125,7 @@ class Fragment(Value):
         >>> fragment("ldmatrix.x4").matrix_of(0, 5)  # the high half of register 2
         2
         """
-        self._require("thread", thread, self.threads)
-        self._require("value", value, self.values)
-        matrix: int = self._split(self.tv_layout.at(thread, value))[0]
-        return matrix
+        return self._place(thread, value)[0]
 
     def held_by(self, thread: int) -> tuple[tuple[int, int], ...]:
         """All (row, column) that a thread holds, in the order of its values.
@@ -133,10 +137,9 @@ class Fragment(Value):
 
     def holder(self, row: int, column: int, matrix: int = 0) -> tuple[int, int]:
         """The (thread, value) that holds element (row, column)."""
-        self._require("row", row, self.shape[0])
-        self._require("column", column, self.shape[1])
-        self._require("matrix", matrix, self.matrices)
         rows, columns = self.shape
+        row, column = integer("row", row, 0, rows - 1), integer("column", column, 0, columns - 1)
+        matrix = integer("matrix", matrix, 0, self.matrices - 1)
         within = column + columns * row if self.operand == "B" else row + rows * column
         value, thread = divmod(self.inverse.evaluate(within + matrix * rows * columns), self.threads)
         return thread, value
@@ -157,8 +160,7 @@ class Fragment(Value):
         >>> fragment("mma.m16n8k32", operand="A", data_type="e2m1").register_of(1)  # byte 1, its bits 2 to 5
         (0, 10)
         """
-        self._require("value", value, self.values)
-        return divmod(value * self.element_bits + self._lowest_bit, REGISTER_BITS)
+        return divmod(integer("value", value, 0, self.values - 1) * self.element_bits + self._lowest_bit, REGISTER_BITS)
 
     @property
     def value_bits(self) -> int:
@@ -194,24 +196,22 @@ class Fragment(Value):
         stacked[self.indices()] = array
         return stacked if self.matrices > 1 else stacked[0]
 
+    def _place(self, thread: int, value: int) -> tuple[int, int, int]:
+        """Matrix, row and column of one value of a thread."""
+        place = integer("thread", thread, 0, self.threads - 1), integer("value", value, 0, self.values - 1)
+        return self._split(self.tv_layout.at(*place))
+
     def _split(self, index: Any) -> tuple[Any, Any, Any]:
         """Matrix, row and column of an index that the layout gives."""
         first, second = self._cute_shape
         outer, slow, fast = index // (first * second), index // first % second, index % first
         return (outer, slow, fast) if self.operand == "B" else (outer, fast, slow)
 
-    def _require(self, name: str, given: Any, extent: int) -> None:
-        if not isinstance(given, int | np.integer) or isinstance(given, bool) or not 0 <= given < extent:
-            raise broken(
-                "fragment-index", name, f"{name} {printed(given)}",
-                f"{self.instruction} operand {self.operand} has {name} 0 to {extent - 1}", "Stay inside.",
-            )  # fmt: skip
-
     def _require_shape(self, name: str, array: npt.NDArray[Any], wanted: tuple[int, ...]) -> None:
         if array.shape != wanted:
-            raise broken(
-                "fragment-shape", name, f"an array of shape {array.shape}",
-                f"operand {self.operand} of {self.instruction} is {' x '.join(map(str, wanted))}", "Reshape it.",
+            raise ARGUMENT_RANGE.error(
+                name, f"an array of shape {array.shape}", f"operand {self.operand} of {self.instruction} is {by(wanted)}",
+                f"Reshape it to {wanted}.", values={"shape": array.shape, "operand": wanted},
             )  # fmt: skip
 
 
@@ -250,8 +250,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     if row.quad_pairs:
         return _quad_pairs(operand, chosen, a_order, b_order)
     if (a_order, b_order) != ("row", "col"):
-        raise broken(
-            "fragment-order", "instruction", f"{name} with A .{a_order} and B .{b_order}",
+        raise FRAGMENT_ORDER.error(
+            "instruction", f"{name} with A .{a_order} and B .{b_order}",
             "only mma.m8n8k4 with f16 takes other orders than .row.col", "Leave them out, or use ldmatrix.trans.",
         )  # fmt: skip
     shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
@@ -274,10 +274,10 @@ def as_array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
         return np.asarray(given)
     except Exception as error:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
         if isinstance(error, ValueError):
-            found, fix = "rows of different lengths", "Make all rows equally long."
+            found, fix = "rows of different lengths", "Use rows of one length."
         else:
-            found, fix = f"a {type(given).__name__}", "Give a numpy array."
-        raise broken("array", argument, found, "an array", fix) from None
+            found, fix = f"a {type(given).__name__}", "Use a numpy array."
+        raise ARGUMENT_TYPE.error(argument, found, "an array", fix) from None
 
 
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:

@@ -6,7 +6,24 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import RuleError, printed, unknown_name
+from tilescope.rule import rule
+
+FRAGMENT_OPERAND = rule(
+    "fragment-operand",
+    "wgmma reads B from shared memory, so that B has no fragment.",
+    source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",),
+    passing='ts.fragment("wgmma.m64n128k16", "A", "bf16")',
+    failing='ts.fragment("wgmma.m64n128k16", "B", "bf16")',
+)
+FRAGMENT_TYPE = rule(
+    "fragment-type",
+    "An operand of an instruction takes the types that PTX lists for it.",
+    source="PTX ISA, mma, wgmma.mma_async and ldmatrix: types of the operands",
+    passing='ts.fragment("mma.m16n8k16", "D", "f32")',
+    failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
+)
 
 Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
 TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
@@ -32,8 +49,7 @@ def chosen_operand(instruction: str, operand: Any, family: str) -> Operand:
         if operand == known:
             return known
     if operand == "B" and family == "wgmma":
-        raise broken(
-            "fragment-operand", "operand", f"B of {instruction}", "wgmma reads B from shared memory, not from registers",
+        raise FRAGMENT_OPERAND.error("operand", f"B of {instruction}", "wgmma reads B from shared memory, not from registers",
             "See wgmma_descriptors for what it reads there.",
         )  # fmt: skip
     raise RuleError([unknown_name("operand", "operand", operand, _HELD[family])])
@@ -48,9 +64,7 @@ def chosen_type(instruction: str, operand: Operand, data_type: Any, known: Itera
     if row is None or row.name not in names:
         raise RuleError(
             [
-                Violation(
-                    "fragment-type",
-                    "error",
+                FRAGMENT_TYPE.violation(
                     "data_type",
                     "no type" if row is None else row.name,
                     f"operand {operand} of {instruction} is {', '.join(names)}",

@@ -13,10 +13,19 @@ import re
 from dataclasses import dataclass
 
 from tilescope.data_type import DataType
-from tilescope.errors import broken, printed
+from tilescope.errors import RuleError, nearest_name, printed
+from tilescope.rule import UNKNOWN_NAME, Rule, rule
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
+WGMMA_TYPE = rule(
+    "wgmma-type",
+    "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.",
+    source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",),
+    passing='ts.wgmma_descriptors((64, 64), "bf16")',
+    failing='ts.wgmma_descriptors((64, 64), "f32")',
+)
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
@@ -125,15 +134,14 @@ def instructions(name: str) -> tuple[Instruction, ...]:
         rows = tuple(row for row in INSTRUCTIONS if (row.m, row.k) == (m, k) and n in row.n)
         if rows and prefix in ("", family):
             return rows
-    raise broken(
-        "instruction",
-        "instruction",
-        printed(name),
-        f"there are {', '.join(dict.fromkeys(row.name for row in INSTRUCTIONS))} "
-        "(N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
+    known = list(dict.fromkeys(row.name for row in INSTRUCTIONS))
+    nearest = nearest_name(name, known) if isinstance(name, str) else None
+    raise UNKNOWN_NAME.error(
+        "instruction", printed(name),
+        f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
         "and ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans",
-        "Name one of these.",
-    )
+        f"Use {(nearest or 'mma.m16n8k16').replace('N', '128')}.",
+    )  # fmt: skip
 
 
 def instruction_n(name: str) -> int:
@@ -154,9 +162,13 @@ def wgmma_for(data_type: object) -> Instruction:
         if each.family == "wgmma" and row.name in each.types:
             return each
     known = [name for each in INSTRUCTIONS if each.family == "wgmma" for name in each.types]
-    fix = (
-        "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
-        if row.name == "float32"
-        else (f"Use one of these; {row.name} has {row.bits} bits.")
-    )
-    raise broken("wgmma-type", "data_type", row.name, f"wgmma multiplies {', '.join(known)}", fix)
+    raise no_such_type(WGMMA_TYPE, row, "wgmma", known)
+
+
+def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]) -> RuleError:
+    """The error for a type that an instruction does not multiply, with one of as many bits as its fix."""
+    fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+    if row.name != "float32":
+        alike = [name for name in known if DataType.named(name).bits == row.bits]
+        fix = f"Use {alike[0]}, of {row.bits} bits too." if alike else f"Use {known[0]}."
+    return broken.error("data_type", row.name, f"{instruction} multiplies {', '.join(known)}", fix)

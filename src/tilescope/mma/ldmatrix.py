@@ -21,13 +21,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError
 from tilescope.mma.fragment import Fragment, as_array, fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.packing import unpacked
 
 _LANES = 32
+_LOAD = "ts.ldmatrix(np.zeros({size}, np.uint8), np.arange(32) * {pitch}, count=1)"
+MATRIX_ALIGNMENT = rule(
+    "matrix-alignment",
+    "The row of a matrix starts at a multiple of 16 bytes.",
+    source="PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned",
+    passing=_LOAD.format(size=128, pitch=16),
+    failing=_LOAD.format(size=128, pitch=8),
+)
+MATRIX_RANGE = rule(
+    "matrix-range",
+    "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
+    source="the argument `smem`",
+    passing=_LOAD.format(size=128, pitch=16),
+    failing=_LOAD.format(size=112, pitch=16),
+)
+MATRIX_OVERLAP = rule(
+    "matrix-overlap",
+    "Two rows that are stored to one address are equal: which of them stays is not defined.",
+    source="PTX ISA, stmatrix: the order of its stores is not defined",
+    passing="ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * 16)",
+    failing="ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * 0)",
+)
 
 
 def ldmatrix(
@@ -96,10 +119,10 @@ def stmatrix(
     memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
-        raise broken(
-            "matrix-lanes", "lane_address", f"an array of shape {np.shape(lane_address)}",
-            "one store takes 32 addresses", "Call it once for each store.",
-        )  # fmt: skip
+        shape = f"an array of shape {np.shape(lane_address)}"
+        raise ARGUMENT_RANGE.error(
+            "lane_address", shape, "one store takes 32 addresses", "Call it once for each store."
+        )
     held = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
     stacked = matrices.collect(held).reshape(count * chosen.rows, chosen.columns)
     rows = np.ascontiguousarray(stacked).view(np.uint8)
@@ -114,15 +137,13 @@ def _fragment(direction: str, form: MatrixForm, count: int) -> Fragment:
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     words = as_array("registers", registers)
     if words.ndim != 2 or words.shape[0] != _LANES or words.shape[1] not in (1, 2, 4) or words.dtype.kind not in "iu":
-        raise broken(
-            "matrix-registers", "registers", f"an array of shape {words.shape} and type {words.dtype}",
+        raise ARGUMENT_RANGE.error(
+            "registers", f"an array of shape {words.shape} and type {words.dtype}",
             "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",
-            "Give np.uint32 words.",
+            "Use np.uint32 words, as ldmatrix gives them.",
         )  # fmt: skip
     if words.dtype.itemsize != 4 and words.size and (words.min() < 0 or words.max() > 0xFFFF_FFFF):
-        raise broken(
-            "matrix-registers", "registers", "words beyond 32 bits", "0 to 0xffffffff", "Give np.uint32 words."
-        )
+        raise ARGUMENT_RANGE.error("registers", "words beyond 32 bits", "0 to 0xffffffff", "Use np.uint32 words.")
     return words.view(np.uint32) if words.dtype.itemsize == 4 else words.astype(np.uint32)
 
 
@@ -131,29 +152,29 @@ def _row_offsets(
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
     address = as_array("lane_address", lane_address)
-    first_address = integer("smem_address", smem_address)
-    if not 0 <= first_address < 1 << 32:
-        found = f"smem_address = {printed(first_address)}"
-        raise broken("address", "smem_address", found, "0 to 2^32 - 1", "Give a shared-memory address.")
+    first_address = integer("smem_address", smem_address, 0, (1 << 32) - 1)
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
-        raise broken(
-            "matrix-lanes", "lane_address", f"an array of shape {address.shape} and type {address.dtype}",
-            "32 integer addresses, one per lane", "Give the address of a row for each lane (lanes beyond the rows: any).",
+        raise ARGUMENT_RANGE.error(
+            "lane_address", f"an array of shape {address.shape} and type {address.dtype}",
+            "32 integer addresses, one per lane", "Use 32 integers; those of lanes beyond the rows may be 0.",
         )  # fmt: skip
     used = address[..., :rows].astype(np.int64)
     offset = used - first_address
     problems = []
-    for rule, wrong, limit, fix in (
-        ("matrix-alignment", used % ROW_BYTES != 0, "row addresses are multiples of 16", "Align the rows."),
+    for broken, wrong, limit, fix in (
+        (MATRIX_ALIGNMENT, used % ROW_BYTES != 0, "row addresses are multiples of 16", "Use a row pitch of 16, 32, 48, ..."),
         (
-            "matrix-range", (offset < 0) | (offset > memory.size - ROW_BYTES),
-            f"smem holds {first_address:#x} to {first_address + memory.size:#x}, and a row is 16 bytes", "Stay inside.",
+            MATRIX_RANGE, (offset < 0) | (offset > memory.size - ROW_BYTES),
+            f"smem holds {first_address:#x} to {first_address + memory.size:#x}, and a row is 16 bytes",
+            f"The last row starts at {first_address + memory.size - ROW_BYTES:#x}.",
         ),
     ):  # fmt: skip
         if wrong.any():
-            lane = int(np.argwhere(wrong)[0][-1])
-            found = f"lane {lane} gives {int(used[wrong][0]):#x} ({int(wrong.sum())} of {wrong.size} rows are wrong)"
-            problems.append(Violation(rule, "error", "lane_address", found, limit, fix))
+            values = {"lane": int(np.argwhere(wrong)[0][-1]), "address": int(used[wrong][0]), "rows": int(wrong.sum())}
+            found = (
+                f"lane {values['lane']} gives {values['address']:#x} ({values['rows']} of {wrong.size} rows are wrong)"
+            )
+            problems.append(broken.violation("lane_address", found, limit, fix, values=values))
     if problems:
         raise RuleError(problems)
     return offset
@@ -166,8 +187,9 @@ def _require_one_value_each(first_byte: npt.NDArray[np.int64], rows: npt.NDArray
     differ = same_place & (rows[order][1:] != rows[order][:-1]).any(axis=1)
     if differ.any():
         one, other = sorted(int(lane) for lane in order[np.argmax(differ) : np.argmax(differ) + 2])
-        raise broken(
-            "matrix-overlap", "lane_address",
+        raise MATRIX_OVERLAP.error(
+            "lane_address",
             f"lanes {one} and {other} both give {int(first_byte[one]) + smem_address:#x}, with different rows",
-            "which of two rows stays at one address is not defined", "Give every row a place of its own.",
+            "which of two rows stays at one address is not defined", "Store every row at its own address, 16 bytes apart.",
+            values={"lanes": (one, other)},
         )  # fmt: skip

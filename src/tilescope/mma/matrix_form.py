@@ -17,17 +17,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, printed
-from tilescope.reading import is_one_of
+from tilescope.errors import RuleError, Violation, printed
+from tilescope.reading import flag, is_one_of, known_name
+from tilescope.rule import UNKNOWN_NAME, rule
 
 ROW_BYTES = 16
 MatrixFormName = Literal[
     "m8n8.b16", "m8n16.b6x16_p32", "m8n16.b4x16_p64", "m16n16.b8", "m16n16.b6x16_p32", "m16n16.b4x16_p64", "m16n8.b8"
 ]
 Modes = tuple[tuple[int, int], ...]
+
+MATRIX_COUNT = rule(
+    "matrix-count",
+    "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
+    source="PTX ISA, ldmatrix and stmatrix: .num",
+    passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
+    failing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=3)",
+)
+MATRIX_TRANS = rule(
+    "matrix-trans",
+    "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
+    source="PTX ISA, ldmatrix and stmatrix: .trans",
+    passing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64")',
+    failing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64", transpose=True)',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +122,23 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
     >>> matrix_form("ldmatrix", "m16n16.b8", count=2, transpose=True).registers
     2
     """
-    forms = (
-        [form for form in MATRIX_FORMS.get(name, ()) if direction in form.directions] if isinstance(name, str) else []
-    )
-    problems = []
-
-    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(Violation(rule, "error", argument, found, limit, fix))
-
-    if not forms:
-        known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
-        refuse("matrix-form", "form", f"{printed(name)}", f"{direction} has {', '.join(known)}", "Use one of these.")
-        raise RuleError(problems)
+    known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
+    forms = MATRIX_FORMS[known_name("form", name, known, f"{direction} form")]
+    transpose = flag("transpose", transpose)
+    problems: list[Violation] = []
     if not is_one_of(count, forms[0].counts):
         listed = " or ".join(map(str, forms[0].counts)) if len(forms[0].counts) < 3 else "1, 2 or 4"
-        refuse("matrix-count", "count", f"{printed(count)} matrices", f"{direction} moves {listed}", f"Use {listed}.")
-    if not isinstance(transpose, bool | np.bool_):
-        refuse("matrix-trans", "transpose", f"transpose = {printed(transpose)}", "True or False", "Give a bool.")
-        raise RuleError(problems)
+        problems.append(MATRIX_COUNT.violation(
+            "count", f"{printed(count)} matrices", f"{direction} moves {listed}", f"Use {listed}.",
+            values={"counts": forms[0].counts},
+        ))  # fmt: skip
     chosen = [form for form in forms if form.transposed == transpose]
     if not chosen:
-        has = "always transposes" if forms[0].transposed else "never transposes"
-        refuse(
-            "matrix-trans",
-            "transpose",
-            f"transpose = {printed(transpose)}",
-            f"{name} {has}",
-            f"Use transpose={forms[0].transposed}.",
-        )
+        has = forms[0].transposed
+        problems.append(MATRIX_TRANS.violation(
+            "transpose", f"transpose = {transpose}", f"{name} {'always' if has else 'never'} transposes",
+            f"Use transpose={has}.", {"transpose": has},
+        ))  # fmt: skip
     if problems:
         raise RuleError(problems)
     return chosen[0]
@@ -154,11 +157,11 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     element = next((each for each in rest if each.startswith("b")), "b16" if shape == "m8n8" else "b8")
     name = f"{shape}.{element}"
     if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
-        raise broken(
-            "instruction", "instruction", printed(opcode),
+        raise UNKNOWN_NAME.error(
+            "instruction", printed(opcode),
             "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
-            "Write such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",
+            "Use such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",
         )  # fmt: skip
     written = "trans" in qualifiers
     return direction, matrix_form(direction, name, count=count, transpose=written), count

@@ -103,7 +103,7 @@ class DescriptorForm:
         def refuse(found: str, limit: str, fix: str) -> None:
             problems.append(DESCRIPTOR_RESERVED.violation("word", f"{word:#x} has {found}", limit, fix))
 
-        built = f"Check how the word was built: each of start, leading and stride is masked to 18 bits and shifted by 4.{self.resembles}"
+        built = f"Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4.{self.resembles}"
         ones = self.word.reserved_ones(word)
         if ones:
             limit = f"a {self.word.name} keeps bits {self.reserved} zero"
@@ -149,7 +149,7 @@ class OperandDescriptor(Value):
 
     def _fill(self, *, swizzle: SwizzleName | Swizzle, **numbers: Any) -> None:
         """Set the fields, once all of them fit their bits."""
-        values = {name: given if (read := plain_int(given)) is None else read for name, given in numbers.items()}
+        values = {name: number if (read := plain_int(number)) is None else read for name, number in numbers.items()}
         row = Swizzle.named(swizzle)
         code = self.form.codes.get(row.name)
         problems = self.form.word.problems(values | self.form.constants | {"swizzle": code or 0})
@@ -254,11 +254,14 @@ class OperandDescriptor(Value):
             )  # fmt: skip
         return problems
 
+    @property
+    def _leading_shown(self) -> str:
+        return f"leading {self.leading_bytes} bytes"
+
     def __str__(self) -> str:
         base = f", base offset {self.base_offset}" if self.base_offset else ""
         return (
-            f"start {self.start_address:#x}, leading {self.leading_bytes} bytes, stride {self.stride_bytes} bytes, "
-            f"{self.mode}{base}"
+            f"start {self.start_address:#x}, {self._leading_shown}, stride {self.stride_bytes} bytes, {self.mode}{base}"
         )
 
 

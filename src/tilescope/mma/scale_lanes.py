@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, printed
 from tilescope.mma.scale_format import ScaleFormat
+from tilescope.mma.tensor_memory_rules import SCALE_ID, SCALE_OPERAND, TILE_INDEX
 from tilescope.reading import is_one_of
 from tilescope.value import Value, row_field
 
@@ -66,7 +67,7 @@ class ScaleLanes(Value):
         """The lane whose register holds the scales of row (A) or column (B) `index`."""
         if not is_one_of(index, range(self.extent)):
             found, limit = printed(index), f"operand {self.operand} has {self.extent} of them"
-            raise broken("tile-index", "index", found, limit, "Index inside.")
+            raise TILE_INDEX.error("index", found, limit, "Index inside.")
         return 4 * (index % 8) + self.thread_id * (2 if self.operand == "A" else 1) + index // 8
 
     def lanes(self) -> tuple[int, ...]:
@@ -78,7 +79,7 @@ def scale_lanes(kind: Any, operand: Any, *, thread_id: int = 0, byte_id: int = 0
     """Which lanes' bytes a block-scaled mma.sync uses, for a format and the instruction's immediates."""
     row = ScaleFormat.named(kind)
     if not is_one_of(operand, ("A", "B")):
-        raise broken("scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
+        raise SCALE_OPERAND.error("operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
     problems = []
     for name, given, known in (
         ("thread_id", thread_id, _THREAD_IDS[operand]),
@@ -88,9 +89,7 @@ def scale_lanes(kind: Any, operand: Any, *, thread_id: int = 0, byte_id: int = 0
             limit = (
                 f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
             )
-            problems.append(
-                Violation("scale-id", "error", name, f"{name} = {printed(given)}", limit, f"Use {known[0]}.")
-            )
+            problems.append(SCALE_ID.violation(name, f"{name} = {printed(given)}", limit, f"Use {known[0]}."))
     if problems:
         raise RuleError(problems)
     return ScaleLanes(row, operand, int(thread_id), int(byte_id))

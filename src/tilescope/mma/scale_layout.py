@@ -20,14 +20,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tilescope.arch import Basis
-from tilescope.errors import broken, printed
+from tilescope.errors import printed
 from tilescope.layout import Modes
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tensor_memory_rules import MMA_GROUP, SCALE_K, SCALE_OPERAND, SCALE_ROWS, TILE_INDEX
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, integer_array, is_one_of, plain_int
+from tilescope.swizzle.mode import SMEM_ALIGNMENT
 from tilescope.value import Value, row_field
 
 ScaleOperand = Literal["A", "B"]
@@ -116,15 +118,13 @@ class ScaleLayout(Value):
             array = integer_array(index)
             if array is None or (array.size and (array.min() < 0 or array.max() >= extent)):
                 found = printed(index)
-                raise broken(
-                    "tile-index", name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales."
-                )
+                raise TILE_INDEX.error(name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales.")
         coord: list[Any] = [each if isinstance(each, int) else np.asarray(each, np.int64) for each in (row, block)]
         try:
             return self.modes.at(*coord)
         except ValueError:  # shapes that do not meet
             found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
-            raise broken("tile-index", "row, block", found, "they broadcast", "Reshape one of them.") from None
+            raise TILE_INDEX.error("row, block", found, "they broadcast", "Reshape one of them.") from None
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """The (row, block) whose scale lies at a byte; None for padding and beyond.
@@ -157,8 +157,8 @@ class ScaleLayout(Value):
         step_k = self.format.k_steps[0] if k is None else k
         if not is_one_of(step_k, self.format.k_steps):
             listed = " or ".join(map(str, self.format.k_steps))
-            raise broken(
-                "scale-k", "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one."
+            raise SCALE_K.error(
+                "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one."
             )
         taken = self.format.per_instruction(step_k)
         found = []
@@ -225,8 +225,8 @@ class ScaleLayout(Value):
         first = integer("smem_address", smem_address, least=0)
         if first % 16:
             found = f"smem_address = {printed(smem_address)}"
-            raise broken(
-                "smem-alignment", "smem_address", found, "atoms start at a multiple of 16 bytes", "Align the buffer."
+            raise SMEM_ALIGNMENT.error(
+                "smem_address", found, "atoms start at a multiple of 16 bytes", "Align the buffer."
             )
         halved = self._is_halved(operand, m, cta_group)
         if halved:
@@ -258,21 +258,19 @@ class ScaleLayout(Value):
     def _is_halved(operand: Any, m: Any, cta_group: Any) -> bool:
         """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m or group."""
         if not is_one_of(operand, ("A", "B")):
-            raise broken(
-                "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".'
-            )
+            raise SCALE_OPERAND.error("operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             found, limit = (
                 f"m {printed(m)}, cta_group {printed(cta_group)}",
                 "block-scaled kinds have m 128, a pair also 256",
             )
-            raise broken("mma-group", "m, cta_group", found, limit, "Use m=128.")
+            raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128.")
         return operand == "B" and bool(m == 128) and bool(cta_group == 2)
 
     def _require_halves(self) -> None:
         if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:
-            raise broken(
-                "scale-rows", "rows", f"B of {self.rows} columns in a pair with m = 128",
+            raise SCALE_ROWS.error(
+                "rows", f"B of {self.rows} columns in a pair with m = 128",
                 f"each half of n is a multiple of {QUARTER_LANES} columns there, as the documents have it, and at most {ATOM_ROWS}",
                 "Use 64, 128, 192 or 256.",
             )  # fmt: skip

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import broken
+from tilescope.mma.tensor_memory_rules import SCALE_ARRAY, SCALE_SIZE
 from tilescope.reading import pair
+from tilescope.swizzle.permutation import OUT_ARRAY
 
 ATOM_ROWS = 128
 ATOM_SCALES = 4
@@ -70,8 +71,8 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     grid = atom_grid(rows, blocks)
     size_bytes = grid[0] * grid[1] * ATOM_BYTES
     if given.shape[-1] != size_bytes:
-        raise broken(
-            "scale-size", "packed", f"{given.shape[-1]} bytes for {rows} x {blocks} scales",
+        raise SCALE_SIZE.error(
+            "packed", f"{given.shape[-1]} bytes for {rows} x {blocks} scales",
             f"{grid[0]} x {grid[1]} atoms of {ATOM_BYTES} bytes are {size_bytes}", "Give the whole, padding included.",
         )  # fmt: skip
     *batch, _ = given.shape
@@ -127,8 +128,8 @@ def _one_byte(argument: str, given: npt.ArrayLike, dimensions: int) -> Array:
     except Exception:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
         array = np.empty(0, object)
     if array.dtype.itemsize != 1 or array.dtype.kind in "bSU" or array.ndim < dimensions or 0 in array.shape:
-        raise broken(
-            "scale-array", argument, f"an array of shape {array.shape}, {array.dtype}",
+        raise SCALE_ARRAY.error(
+            argument, f"an array of shape {array.shape}, {array.dtype}",
             f"scale factors have one byte each, in at least {dimensions} dimensions", "Give uint8, or float8 types of ml_dtypes.",
         )  # fmt: skip
     return array
@@ -142,7 +143,6 @@ def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) ->
         found = (
             f"an array of shape {out.shape}, {out.dtype}" if isinstance(out, np.ndarray) else f"a {type(out).__name__}"
         )
-        raise broken(
-            "out-array", "out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes", "Make one so.",
+        raise OUT_ARRAY.error("out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes", "Make one so.",
         )  # fmt: skip
     return out

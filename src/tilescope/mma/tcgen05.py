@@ -130,8 +130,8 @@ class Tcgen05Descriptor(OperandDescriptor):
         ignored = OperandDescriptor.ignored_fields(self, major)
         return tuple(name for name in ignored if not (self.leading_is_address and name == "leading_bytes"))
 
-    def __str__(self) -> str:
-        said = OperandDescriptor.__str__(self)
+    @property
+    def _leading_shown(self) -> str:
         if self.leading_is_address:
-            said = said.replace(f"leading {self.leading_bytes} bytes", f"second chunk at {self.leading_bytes:#x}")
-        return said
+            return f"second chunk at {self.leading_bytes:#x}"
+        return OperandDescriptor._leading_shown.fget(self)  # type: ignore[attr-defined, no-any-return]

@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, printed
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand, scale_layout
-from tilescope.mma.tcgen05_kind import Shapes, Tcgen05Kind, tcgen05_for
+from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE, Shapes, Tcgen05Kind, tcgen05_for
 from tilescope.mma.tensor_memory import TensorMemory
+from tilescope.mma.tensor_memory_rules import MMA_GROUP, MMA_LANES, MMA_SCALES
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
@@ -75,16 +76,16 @@ def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, scaled:
     (256, 96, [128, 129], [48, 49])
     """
     if not is_one_of(cta_group, (1, 2)):
-        raise broken("mma-group", "cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
+        raise MMA_GROUP.error("cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
     kind = tcgen05_for(data_type) if scaled is None else scaled.kind_row
     if scaled is not None and data_type.name not in kind.codes:
         found = f"{data_type.name} with {scaled.name}"
-        raise broken(
-            "mma-scales", "data_type", found, f"kind {kind.name} takes {', '.join(kind.codes)}", "Use such a type."
+        raise MMA_SCALES.error(
+            "data_type", found, f"kind {kind.name} takes {', '.join(kind.codes)}", "Use such a type."
         )
     if scaled is not None and data_type.name == "e2m1" and not kind.is_dense_4_bit:
-        raise broken(
-            "mma-scales", "scale_kind", f"e2m1 with {scaled.name}",
+        raise MMA_SCALES.error(
+            "scale_kind", f"e2m1 with {scaled.name}",
             "a tile of e2m1 is dense, two to a byte, which kinds mxf4 and mxf4nvf4 read",
             "Use mxfp4 or nvfp4.",
         )  # fmt: skip
@@ -92,8 +93,8 @@ def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, scaled:
     found_m = [each for each in form.m if m % each == 0]
     found_n = [each for each in form.n if n % each == 0]
     if not found_m or not found_n:
-        raise broken(
-            "tcgen05-shape", "a, b", f"a product of {m} x {n}",
+        raise TCGEN05_SHAPE.error(
+            "a, b", f"a product of {m} x {n}",
             f"kind {kind.name} in cta_group::{cta_group} has m {', '.join(map(str, form.m))}, n {form.n[0]} to {form.n[-1]} in steps of "
             f"{form.n[1] - form.n[0]}", f"Pad to a multiple of {form.m[0]} x {form.n[0]}.",
         )  # fmt: skip
@@ -209,8 +210,7 @@ def _lane_masks(disabled: Any, ctas: int) -> list[npt.NDArray[np.bool_]]:
         return [np.zeros(128, np.bool_) for _ in range(ctas)]
     words = integers("disable_output_lane", disabled)
     if len(words) != QUARTERS * ctas or not all(0 <= each < 1 << 32 for each in words):
-        raise broken(
-            "mma-lanes", "disable_output_lane", printed(disabled),
+        raise MMA_LANES.error("disable_output_lane", printed(disabled),
             f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block",
             "Use 0 for lanes that are written.",
         )  # fmt: skip
@@ -228,8 +228,7 @@ def scaling_of(kind: Any, a_scales: Any, b_scales: Any, m: int, n: int, k: int) 
             for name, each in (("scale_kind", kind), ("a_scales", a_scales), ("b_scales", b_scales))
             if each is not None
         ]
-        raise broken(
-            "mma-scales",
+        raise MMA_SCALES.error(
             "scale_kind",
             " and ".join(given),
             "scaled products need scale_kind, a_scales and b_scales",
@@ -244,15 +243,15 @@ def scaling_of(kind: Any, a_scales: Any, b_scales: Any, m: int, n: int, k: int) 
         except Exception:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
             array = np.empty(0, object)
         if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
-            problems.append(Violation(
-                "mma-scales", "error", name, f"an array of shape {array.shape}, {array.dtype}",
+            problems.append(MMA_SCALES.violation(
+                name, f"an array of shape {array.shape}, {array.dtype}",
                 f"{row.name} has one {row.scale_type} byte for {row.block} elements of k: {wanted[0]} x {wanted[1]} of them", "Give these.",
             ))  # fmt: skip
             continue
         found.append(np.ascontiguousarray(array).view(np.uint8))
         if row.scale_type == "ue4m3" and (found[-1] & 0x80).any():
-            problems.append(Violation(
-                "mma-scales", "error", name, "a scale with its sign bit set", "ue4m3 has no sign: the top bit is zero", "Use magnitudes.",
+            problems.append(MMA_SCALES.violation(
+                name, "a scale with its sign bit set", "ue4m3 has no sign: the top bit is zero", "Use magnitudes.",
             ))  # fmt: skip
     if problems:
         raise RuleError(problems)

@@ -20,8 +20,28 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import RuleError, Violation, printed, unknown_name
+from tilescope.mma.instruction import no_such_type
+from tilescope.rule import rule
 
+BLACKWELL = ("sm_100", "sm_103", "sm_110")  # the architectures with tcgen05
+_DESCRIPTOR = "ts.InstructionDescriptor({})"
+TCGEN05_TYPE = rule(
+    "tcgen05-type",
+    "tcgen05 multiplies the types of its kinds, and accumulates in those that the kind lists.",
+    source='PTX ISA, "Kind" and "Instruction descriptor" of tcgen05.mma',
+    architectures=BLACKWELL,
+    passing=_DESCRIPTOR.format('"f16", 128, 256, a_type="bf16"'),
+    failing=_DESCRIPTOR.format('"f16", 128, 256, a_type="e4m3"'),
+)
+TCGEN05_SHAPE = rule(
+    "tcgen05-shape",
+    "A kind of tcgen05 has certain m and n, which also depend on the number of CTAs.",
+    source='PTX ISA, "Matrix shape" of tcgen05.mma',
+    architectures=BLACKWELL,
+    passing=_DESCRIPTOR.format('"f16", 128, 256, a_type="bf16"'),
+    failing=_DESCRIPTOR.format('"f16", 128, 260, a_type="bf16"'),
+)
 WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a
 _EVERY_8 = tuple(range(8, 257, 8))
 _EVERY_16 = tuple(range(16, 257, 16))
@@ -98,7 +118,7 @@ class Tcgen05Kind:
 
 def _codes(types: str) -> dict[str, int]:
     """Types and codes, such as f16=0 bf16=1, as a table."""
-    return {DataType.named(name).name: int(code) for name, code in (each.split("=") for each in types.split())}
+    return {DataType.named(name).name: int(code) for name, code in (pair.split("=") for pair in types.split())}
 
 
 def _types(names: str) -> tuple[str, ...]:
@@ -136,12 +156,7 @@ def tcgen05_for(data_type: object) -> Tcgen05Kind:
     """
     row = DataType.named(data_type)
     if row.name not in _BY_SMEM_TYPE:
-        fix = (
-            "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
-            if row.name == "float32"
-            else "Use one of these."
-        )
-        raise broken("tcgen05-type", "data_type", row.name, f"tcgen05 multiplies {', '.join(_BY_SMEM_TYPE)}", fix)
+        raise no_such_type(TCGEN05_TYPE, row, "tcgen05", list(_BY_SMEM_TYPE))
     return KINDS[_BY_SMEM_TYPE[row.name]]
 
 
@@ -154,7 +169,7 @@ def shape_problems(
     kind mxf4 has cta_group::1 with m 128, n 8 to 256 in steps of 8; cta_group::2 with m 128, 256, n 16 to 256 in steps of 16
     """
     shapes = [
-        (form.form, form.m, [each for each in form.n if not transposed_bytes or each % form.n_of_transposed_bytes == 0])
+        (form.form, form.m, [n for n in form.n if not transposed_bytes or n % form.n_of_transposed_bytes == 0])
         for form in kind.shapes(sparse=sparse, k=k)
     ]
     if any(m in m_known and n in n_known for _, m_known, n_known in shapes):
@@ -162,19 +177,18 @@ def shape_problems(
     known = [
         f"{form} with m {', '.join(map(str, m_known))}, n {_in_steps(n_known)}" for form, m_known, n_known in shapes
     ]
-    near = [each for _, m_known, n_known in shapes if m in m_known for each in n_known]
-    fix = (
-        f"Use n = {min(near, key=lambda each: (abs(each - n), each))}."
-        if near and isinstance(n, int)
-        else "Use such a pair."
-    )
+    near = [extent for _, m_known, n_known in shapes if m in m_known for extent in n_known]
+    fix = f"Use m = {shapes[0][1][-1]}, n = {shapes[0][2][-1]}."
+    if near and isinstance(n, int):
+        fix = f"Use n = {min(near, key=lambda extent: (abs(extent - n), extent))}."
     if k == WIDE_K and m == 128:
         fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
     conditions = [", sparse"] * sparse + [f", k = {k}"] * (k == WIDE_K)
     where = ", and B MN-major of 8 bits" if transposed_bytes else ""
-    return [Violation(
-        "tcgen05-shape", "error", "m, n", f"m = {printed(m)}, n = {printed(n)}{''.join(conditions)}{where}",
+    return [TCGEN05_SHAPE.violation(
+        "m, n", f"m = {printed(m)}, n = {printed(n)}{''.join(conditions)}{where}",
         f"kind {kind.name}{''.join(conditions)}{' ' if not conditions else ', '}has {'; '.join(known)}", fix,
+        values={"m": m, "n": n},
     )]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
@@ -25,10 +25,20 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.mma.tensor_memory_rules import MMA_GROUP
 from tilescope.reading import is_one_of
+from tilescope.rule import rule
 from tilescope.swizzle import Swizzle, SwizzleName
 
 WIDE_STEP_BYTES = 48
+TCGEN05_STEP = rule(
+    "tcgen05-step",
+    "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
+    source='PTX ISA, "Matrix shape" of tcgen05.mma: k = 96',
+    architectures=("sm_103",),
+    passing='ts.tcgen05_descriptors((128, 768), "e2m1", k_step_bytes=48)',
+    failing='ts.tcgen05_descriptors((128, 256), "e2m1", k_step_bytes=48)',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +155,7 @@ def tcgen05_descriptors(
     [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
     """
     if not is_one_of(cta_group, (1, 2)):
-        raise broken("mma-group", "cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
+        raise MMA_GROUP.error("cta_group", printed(cta_group), "one block multiplies, or a pair", "Use 1 or 2.")
     loop = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
     return loop.of(tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
 
@@ -158,9 +168,10 @@ def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> 
     step_k = WIDE_STEP_BYTES * 2
     if wide and k % step_k == 0:
         return []
-    return [Violation(
-        "tcgen05-step", "error", "k_step_bytes",
+    return [TCGEN05_STEP.violation(
+        "k_step_bytes",
         f"k_step_bytes = {printed(step_bytes)} with {canonical.element_bits}-bit elements, {canonical.major}-major "
         f"{canonical.mode}, k = {k}",
-        f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {step_k} (sm_103a)", "Use 32.",
+        f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {step_k} (sm_103a)",
+        f"Use {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}, {"k": k, "element_bits": canonical.element_bits},
     )]  # fmt: skip

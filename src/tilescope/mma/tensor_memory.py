@@ -18,13 +18,26 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.fragment import Fragment, as_array, fragment
+from tilescope.mma.tensor_memory_rules import (
+    ARRAY,
+    INSTRUCTION,
+    TMEM_ALLOC,
+    TMEM_ALLOC_ORDER,
+    TMEM_CP_COLUMN,
+    TMEM_DEALLOC,
+    TMEM_FULL,
+    TMEM_REDUCTION,
+    TMEM_REGISTERS,
+    TMEM_SHIFT,
+)
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
 from tilescope.mma.tmem_cp import Bytes, copied_words, cp_shape, decompression_note
 from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.rule import RULES
 from tilescope.value import Value, array_field, read_only
 
 SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
@@ -101,8 +114,8 @@ class TensorMemory(Value):
     def last_address(self) -> TmemAddress:
         """What the latest alloc wrote to shared memory: lane 0 of its first column."""
         if not self.allocations:
-            raise broken(
-                "tmem-alloc", "allocations", "no allocation", "an address comes from tcgen05.alloc", "Call alloc first."
+            raise TMEM_ALLOC.error(
+                "allocations", "no allocation", "an address comes from tcgen05.alloc", "Call alloc first."
             )
         return TmemAddress(0, self.allocations[-1][0])
 
@@ -138,23 +151,22 @@ class TensorMemory(Value):
         taken, size = self.allocated, int(columns)
         first = next((each for each in range(0, TMEM_COLUMNS, size) if not taken[each : each + size].any()), None)
         if first is None:
-            raise broken(
-                "tmem-full", "columns", f"{size} columns, with {int(taken.sum())} of {TMEM_COLUMNS} taken: {self._listed()}",
+            raise TMEM_FULL.error("columns", f"{size} columns, with {int(taken.sum())} of {TMEM_COLUMNS} taken: {self._listed()}",
                 "alloc waits until an aligned range is free; this block would wait for itself", "Free columns first, or ask for fewer.",
             )  # fmt: skip
         notes = self.findings
         if self.allocations and size > self.allocations[-1][1]:
             found = f"{size} columns after {self.allocations[-1][1]}"
             limit, fix = "successive allocations of a block should not grow", "Allocate the largest first."
-            notes = (*notes, Violation("tmem-alloc-order", "warning", "columns", found, limit, fix))
+            notes = (*notes, TMEM_ALLOC_ORDER.violation("columns", found, limit, fix))
         return replace(self, allocations=(*self.allocations, (first, size)), findings=notes)
 
     def dealloc(self, address: Any, columns: int) -> TensorMemory:
         """tcgen05.dealloc: gives back exactly what one alloc got."""
         place = TmemAddress.given(address)
         if not is_one_of(columns, ALLOC_COLUMNS) or (place.column, int(columns)) not in self.allocations or place.lane:
-            raise broken(
-                "tmem-dealloc", "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
+            raise TMEM_DEALLOC.error(
+                "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
                 "Give dealloc the address and the columns of one alloc.",
             )  # fmt: skip
         return replace(
@@ -192,8 +204,8 @@ class TensorMemory(Value):
         if move.reduction is None:
             return found
         if move.form.places > 1:
-            raise broken(
-                "tmem-reduction", "instruction", move.opcode, "no document says whether threads 16 apart are combined", "Use .32x32b.",
+            raise TMEM_REDUCTION.error(
+                "instruction", move.opcode, "no document says whether threads 16 apart are combined", "Use .32x32b.",
             )  # fmt: skip
         return np.concatenate([found, _reduced(found, *move.reduction.split("."))], axis=1)
 
@@ -205,8 +217,8 @@ class TensorMemory(Value):
         lane, column = self._reached(move, held, place(address), warp, split)
         given = as_array("registers", registers)
         if given.shape != (QUARTER_LANES, move.registers) or given.dtype.itemsize != 4 or given.dtype.kind not in "iuf":
-            raise broken(
-                "tmem-registers", "registers", f"an array of shape {given.shape}, {given.dtype}",
+            raise TMEM_REGISTERS.error(
+                "registers", f"an array of shape {given.shape}, {given.dtype}",
                 f"{move.opcode} takes {QUARTER_LANES} x {move.registers} registers of 32 bits", "Reshape it, or view it as uint32.",
             )  # fmt: skip
         words = np.ascontiguousarray(given).view(np.uint32)
@@ -252,7 +264,7 @@ class TensorMemory(Value):
         notes = self.findings if decompress is None else (*self.findings, decompression_note(decompress))
         if place.column % 4:
             limit, fix = "every kernel seen copies to a multiple of 4 columns", "Move it there."
-            notes = (*notes, Violation("tmem-cp-column", "warning", "address", f"column {place.column}", limit, fix))
+            notes = (*notes, TMEM_CP_COLUMN.violation("address", f"column {place.column}", limit, fix))
         return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys(notes)))
 
     def shift(self, address: Any) -> TensorMemory:
@@ -273,8 +285,7 @@ class TensorMemory(Value):
         columns = slice(place.column, place.column + SHIFT_COLUMNS)
         first, last = place.lane, place.lane + QUARTER_LANES
         cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
-        note = Violation(
-            "tmem-shift", "note", "address", "tcgen05.shift.down", "unconfirmed: PTX does not say over how many rows it shifts",
+        note = TMEM_SHIFT.violation("address", "tcgen05.shift.down", "unconfirmed: PTX does not say over how many rows it shifts",
             "Try it on a card before you rely on it.",
         )  # fmt: skip
         return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, note))))
@@ -364,8 +375,7 @@ def _asked(direction: str, instruction: Any) -> tuple[TmemMove, Fragment, Any]:
     name = instruction.strip().casefold() if isinstance(instruction, str) else ""
     move = named_move(name if name.startswith("tcgen05") else f"tcgen05.{direction}.{name}")
     if move.direction != direction:
-        raise broken(
-            "instruction",
+        raise INSTRUCTION.error(
             "instruction",
             move.opcode,
             f"this is tcgen05.{direction}",
@@ -375,7 +385,7 @@ def _asked(direction: str, instruction: Any) -> tuple[TmemMove, Fragment, Any]:
 
 
 def _wrong(rule: str, argument: str, found: str, limit: str, fix: str) -> Violation:
-    return Violation(f"tmem-{rule}", "error", argument, found, limit, fix)
+    return RULES[f"tmem-{rule}"].violation(argument, found, limit, fix)
 
 
 def _lane_problem(place: TmemAddress, limit: str, nearest: int) -> Violation:
@@ -390,8 +400,7 @@ def _next_size(columns: Any) -> int:
 def _bytes(smem: Any) -> Bytes:
     given = as_array("smem", smem)
     if given.dtype != np.uint8 or given.ndim != 1 or not given.size:
-        raise broken(
-            "array",
+        raise ARRAY.error(
             "smem",
             f"an array of shape {given.shape}, {given.dtype}",
             "bytes of shared memory",

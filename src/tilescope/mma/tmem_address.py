@@ -27,6 +27,7 @@ from typing import Any
 from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.errors import RuleError, Violation, printed
+from tilescope.mma.tensor_memory_rules import TMEM_ADDRESS
 from tilescope.reading import integer, is_one_of, plain_int
 from tilescope.value import Value
 
@@ -126,8 +127,7 @@ def tmem_word_problems(word: Any) -> list[Violation]:
         fix = "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
     elif all(9 <= bit <= 15 for bit in ones):
         fix = "Columns end at 511: a sum of columns ran over."
-    return [Violation(
-        "tmem-address", "error", "word", f"{found:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set",
+    return [TMEM_ADDRESS.violation("word", f"{found:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set",
         "bits 16-22 are the lane and bits 0-8 the column; the others are zero", fix,
     )]  # fmt: skip
 
@@ -137,8 +137,7 @@ def _range_problems(values: dict[str, Any]) -> list[Violation]:
     for name, extent in (("lane", TMEM_LANES), ("column", TMEM_COLUMNS)):
         value = values[name]
         if not is_one_of(value, range(extent)):
-            problems.append(Violation(
-                "tmem-address", "error", name, f"{name} {printed(value)}", f"tensor memory has {name}s 0 to {extent - 1}",
+            problems.append(TMEM_ADDRESS.violation(name, f"{name} {printed(value)}", f"tensor memory has {name}s 0 to {extent - 1}",
                 "Stay inside.",
             ))  # fmt: skip
     return problems

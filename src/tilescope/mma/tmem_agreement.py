@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import broken, printed
+from tilescope.errors import printed
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tensor_memory_rules import SCALE_K, SCALE_OPERAND, TMEM_WARP
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 TmemCause = Literal[
@@ -84,8 +86,8 @@ def tmem_compatible(
     if isinstance(held, TmemLayout):
         return _loaded(held, reader, warp, TmemAddress.given(0 if address is None else address))
     if not is_one_of(operand, ("A", "B")):
-        raise broken(
-            "scale-operand", "operand", printed(operand), "scale factors belong to A or B", 'Give operand="A" or "B".'
+        raise SCALE_OPERAND.error(
+            "operand", printed(operand), "scale factors belong to A or B", 'Give operand="A" or "B".'
         )
     if isinstance(reader, InstructionDescriptor):
         return _scaled(held, reader, operand, k, TmemAddress.given(0 if address is None else address))
@@ -97,9 +99,7 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
     number = plain_int(warp)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise broken(
-            "tmem-warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number."
-        )
+        raise TMEM_WARP.error("warp", printed(warp), "a warp is counted from 0 within its block", "Give its number.")
 
     def differs(cause: TmemCause, sentence: str, correction: TmemAddress | None = None) -> TmemAgreement:
         return TmemAgreement(False, held.operand, sentence, cause, correction)
@@ -166,7 +166,7 @@ def _scaled(
     steps = {step.k: step for step in scales.steps(step_k)}
     if not is_one_of(k, steps):
         limit = f"instructions of kind {word.mma_kind} begin at multiples of {step_k} below {scales.k}"
-        raise broken("scale-k", "k", printed(k), limit, "Give the first k of the instruction.")
+        raise SCALE_K.error("k", printed(k), limit, "Give the first k of the instruction.")
     step, name = steps[int(k)], f"SF{operand}"
     given_id = word.a_scale_id if operand == "A" else word.b_scale_id
     right = TmemAddress(0, step.column)
@@ -252,8 +252,7 @@ def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
             break
         found.append((pair[0], TmemAddress.given(pair[1])))
     if not found:
-        raise broken(
-            "argument-type", "descriptor", printed(copies), "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
+        raise ARGUMENT_TYPE.error("descriptor", printed(copies), "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
             "Give what scale_layout(…).copies() gives, or your own.",
         )  # fmt: skip
     return found

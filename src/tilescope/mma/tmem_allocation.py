@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.datapath import DATAPATHS
+from tilescope.mma.tensor_memory_rules import TMEM_BUDGET, TMEM_PARTS
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries
@@ -124,8 +125,8 @@ def _no_room(part: TmemPart, taken: int) -> Violation:
         "D": "Make an accumulator narrower, or keep one stage of it fewer.",
         "A": "Make an accumulator narrower, keep one stage of it fewer, or leave A in shared memory.",
     }
-    return Violation(
-        "tmem-budget", "error", part.name, f"{part.name} needs {part.columns} columns after {taken} taken ones",
+    return TMEM_BUDGET.violation(
+        part.name, f"{part.name} needs {part.columns} columns after {taken} taken ones",
         f"tensor memory has {TMEM_COLUMNS} columns",
         fixes.get(part.operand, "Make an accumulator narrower, or copy the scale factors of fewer k at a time."),
     )  # fmt: skip
@@ -133,8 +134,7 @@ def _no_room(part: TmemPart, taken: int) -> Violation:
 
 def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
     if not isinstance(parts, Mapping) or not parts:
-        raise broken(
-            "tmem-parts",
+        raise TMEM_PARTS.error(
             "parts",
             printed(parts),
             "layouts of tensor memory by name",
@@ -148,8 +148,7 @@ def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
             pair = entries(given, 3) or [None]
             layout, count = pair if len(pair) == 2 else (None, 1)
         if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
-            problems.append(Violation(
-                "tmem-parts", "error", str(name), printed(given), "a layout of tensor memory, or (layout, count)",
+            problems.append(TMEM_PARTS.violation(str(name), printed(given), "a layout of tensor memory, or (layout, count)",
                 "Make one with tmem_layout.",
             ))  # fmt: skip
         else:

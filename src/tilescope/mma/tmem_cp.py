@@ -20,11 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tensor_memory_rules import TMEM_CP_SHAPE, TMEM_DECOMPRESSION
 from tilescope.reading import integer
+from tilescope.rule import ARGUMENT_TYPE
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.packing import unpacked
+from tilescope.tma.transfer import SMEM_EXTENT
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -105,7 +108,7 @@ def cp_shape(name: Any) -> CpShape:
         if fitting:
             found = f".{shape} with .{cast}" if cast else f".{shape} alone"
             limit = "64 rows are multicast to two quarters (.warpx2::02_13, .warpx2::01_23), 32 rows to four (.warpx4), others not"
-            raise broken("tmem-cp-shape", "shape", found, limit, f"Use .{' or .'.join(fitting)}.")
+            raise TMEM_CP_SHAPE.error("shape", found, limit, f"Use .{' or .'.join(fitting)}.")
     raise RuleError([unknown_name("shape of tcgen05.cp", "shape", name, CP_SHAPES)])
 
 
@@ -115,12 +118,11 @@ def copied_words(
     """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
     if not isinstance(descriptor, Tcgen05Descriptor):
         found = f"a {type(descriptor).__name__}"
-        raise broken("argument-type", "descriptor", found, "a Tcgen05Descriptor", "Make one, or decode the word.")
+        raise ARGUMENT_TYPE.error("descriptor", found, "a Tcgen05Descriptor", "Make one, or decode the word.")
     first = integer("smem_address", smem_address, 0, (1 << 32) - 1)
     addresses = descriptor.addresses("K", rows=shape.rows, k=shape.row_bytes, element_bits=8) - first
     if addresses.min() < 0 or addresses.max() >= len(smem):
-        raise broken(
-            "smem-extent", "smem", f"{len(smem)} bytes from {first:#x}",
+        raise SMEM_EXTENT.error("smem", f"{len(smem)} bytes from {first:#x}",
             f"the descriptor reads bytes {int(addresses.min()) + first:#x} to {int(addresses.max()) + first:#x}",
             "Give all of it, or correct the descriptor.",
         )  # fmt: skip
@@ -143,9 +145,7 @@ def decompression(name: Any) -> Decompression:
 def decompression_note(name: str) -> Violation:
     """What a decompression rests on."""
     row = decompression(name)
-    return Violation(
-        "tmem-decompression",
-        "note",
+    return TMEM_DECOMPRESSION.violation(
         "decompress",
         f".{name}",
         row.note,

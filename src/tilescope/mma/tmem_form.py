@@ -24,7 +24,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, printed
+from tilescope.mma.tensor_memory_rules import INSTRUCTION, TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION
 from tilescope.mma.tmem_address import QUARTER_LANES
 
 TmemFormName = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
@@ -143,31 +144,30 @@ def named_move(opcode: str) -> TmemMove:
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
     if head is None or form is None or len(counts) != 1:
-        raise broken(
-            "instruction", "instruction", printed(opcode),
+        raise INSTRUCTION.error("instruction", printed(opcode),
             f"tcgen05.ld and tcgen05.st have the shapes {', '.join(f'.{name}' for name in TMEM_FORMS)} with a count .x1, .x2, .x4 …",
             "Write such as tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b.",
         )  # fmt: skip
     direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
     problems = []
     if counts[0] not in form.counts:
-        problems.append(Violation(
-            "tmem-count", "error", "instruction", f".{form.name}.x{counts[0]}",
+        problems.append(TMEM_COUNT.violation(
+            "instruction", f".{form.name}.x{counts[0]}",
             f".{form.name} has counts .x1 to .x{form.max_count}, powers of two", f"Use .x{_nearest(counts[0], form.counts)}.",
         ))  # fmt: skip
     pack = {"ld": "pack::16b", "st": "unpack::16b"}
     wrong = pack["st" if direction == "ld" else "ld"]
     if wrong in words:
-        problems.append(Violation(
-            "tmem-pack", "error", "instruction", f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack[direction]}.",
+        problems.append(TMEM_PACK.violation(
+            "instruction", f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack[direction]}.",
         ))  # fmt: skip
     reductions = [word for word in words if word in _REDUCTION_WORDS] if head[2] else []
     if head[2]:
         problems += _reduction_problems(direction, form, counts[0], reductions)
     known = {form.name, f"x{counts[0]}", pack[direction], wrong, *reductions}
     if strange := [word for word in words if word not in known]:
-        problems.append(Violation(
-            "instruction", "error", "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier",
+        problems.append(INSTRUCTION.violation(
+            "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier",
             "Leave it out.",
         ))  # fmt: skip
     if problems:
@@ -179,7 +179,7 @@ def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: 
     problems = []
 
     def refuse(found: str, limit: str, fix: str) -> None:
-        problems.append(Violation("tmem-reduction", "error", "instruction", found, limit, fix))
+        problems.append(TMEM_REDUCTION.violation("instruction", found, limit, fix))
 
     if direction == "st":
         refuse("tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red.")

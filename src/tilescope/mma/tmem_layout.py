@@ -19,10 +19,19 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, broken, missing_fields, printed, unknown_name
+from tilescope.errors import RuleError, missing_fields, printed, unknown_name
 from tilescope.layout import AddressTerms, Layout, Modes
 from tilescope.mma.datapath import Datapath, datapath_for
 from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.mma.tensor_memory_rules import (
+    TILE_INDEX,
+    TMEM_EXTENT,
+    TMEM_K,
+    TMEM_LANE,
+    TMEM_N,
+    TMEM_TYPE,
+    TMEM_UNKNOWN,
+)
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.reading import is_one_of, pair
 
@@ -86,8 +95,8 @@ class TmemLayout(Layout):
             object.__setattr__(made, name, value)
         last_lane, last_column = made.lanes[-1], address.column + made.columns - 1
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
-            raise broken(
-                "tmem-extent", "address", f"{operand} at {address} reaches lane {last_lane}, column {last_column}",
+            raise TMEM_EXTENT.error(
+                "address", f"{operand} at {address} reaches lane {last_lane}, column {last_column}",
                 f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}",
                 "Start further left." if last_lane < TMEM_LANES else "Start at lane 0.",
             )  # fmt: skip
@@ -159,7 +168,7 @@ class TmemLayout(Layout):
         for name, index, extent in zip(self.names, (row, column), self.matrix, strict=False):
             if not is_one_of(index, range(extent)):
                 found, limit = f"{name} {printed(index)}", f"{self.operand} has {name} 0 to {extent - 1}"
-                raise broken("tile-index", name, found, limit, "Index inside the matrix.")
+                raise TILE_INDEX.error(name, found, limit, "Index inside the matrix.")
         cta, within = divmod(int(row), self.rows)
         further = [(copy,) for copy in range(self.copies)] if self.copies > 1 else [()]
         bits = [self.start * CELL_BITS + self.bit_modes.at(within, int(column), *copy) for copy in further]
@@ -176,7 +185,7 @@ class TmemLayout(Layout):
         for name, given, extent in (("bit", bit, CELL_BITS), ("cta", cta, self.ctas)):
             if not is_one_of(given, range(extent)):
                 found, limit = f"{name} {printed(given)}", f"{name}s 0 to {extent - 1}"
-                raise broken("tile-index", name, found, limit, "Stay inside.")
+                raise TILE_INDEX.error(name, found, limit, "Stay inside.")
         at = wanted.encode() * CELL_BITS + bit
         first = self.bit_addresses()[: self.rows, : self.matrix[1]]
         hits = np.argwhere((first <= at) & (at < first + self.element_bits))
@@ -223,8 +232,8 @@ def tmem_layout(
     kept = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
     base = TmemAddress.given(address)
     if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):
-        raise broken(
-            "tmem-lane", "address", f"lane {base.lane} for layout {row.name}",
+        raise TMEM_LANE.error(
+            "address", f"lane {base.lane} for layout {row.name}",
             "D, A and metadata start at a multiple of 32 lanes; those of layouts C and F also 16 further on", "Use lane 0.",
         )  # fmt: skip
     build = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}[operand]
@@ -246,14 +255,13 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
     known = row.n_known(sparse=sparse)
     problems = []
     if n not in known:
-        problems.append(Violation(
-            "tmem-n", "error", "shape", f"n = {n}", f"layout {row.name} has n {known[0]} to {known[-1]}"
+        problems.append(TMEM_N.violation("shape", f"n = {n}", f"layout {row.name} has n {known[0]} to {known[-1]}"
             + (f" in steps of {known[1] - known[0]}" if len(known) > 3 else f": {', '.join(map(str, known))}"),
             f"Use {min(known, key=lambda each: (abs(each - n), each))}; wider products take several accumulators.",
         ))  # fmt: skip
     if data_type.name not in ("float32", "float16", "int32"):
-        problems.append(Violation(
-            "tmem-type", "error", "data_type", data_type.name, "accumulators are float32, float16 or int32", "Use one of these.",
+        problems.append(TMEM_TYPE.violation(
+            "data_type", data_type.name, "accumulators are float32, float16 or int32", "Use one of these.",
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)
@@ -268,13 +276,13 @@ def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Plac
     kind, width = tcgen05_for(data_type), data_type.smem_bits
     per_instruction = 256 // width  # 8 columns
     if k % per_instruction:
-        raise broken(
-            "tmem-k", "shape", f"k = {k} of {data_type.name}", f"one instruction of kind {kind.name} takes {per_instruction}",
+        raise TMEM_K.error(
+            "shape", f"k = {k} of {data_type.name}", f"one instruction of kind {kind.name} takes {per_instruction}",
             f"Use {-(-k // per_instruction) * per_instruction}.",
         )  # fmt: skip
     if row.a_copies is None:
-        raise broken(
-            "tmem-unknown", "operand", f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies",
+        raise TMEM_UNKNOWN.error(
+            "operand", f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies",
             "Keep A in shared memory, or use M 128.",
         )  # fmt: skip
     shape, stride = _lanes(row.row_modes)
@@ -301,13 +309,12 @@ def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Place
     tcgen05_for(data_type)
     wanted, rows, columns, bits, source = _METADATA[data_type.smem_bits]
     if row.rows != 128:
-        raise broken(
-            "tmem-unknown", "shape", f"metadata of {row.rows} rows a block (layout {row.name})",
+        raise TMEM_UNKNOWN.error("shape", f"metadata of {row.rows} rows a block (layout {row.name})",
             "formulas are known for 128 rows a block; for fewer PTX has a figure alone", "Use M 128, or 256 for a pair.",
         )  # fmt: skip
     if k != wanted:
-        raise broken(
-            "tmem-k", "shape", f"k = {k} of {data_type.name}", f"the metadata of one instruction is of {wanted} elements along k",
+        raise TMEM_K.error(
+            "shape", f"k = {k} of {data_type.name}", f"the metadata of one instruction is of {wanted} elements along k",
             f"Use {wanted}.",
         )  # fmt: skip
     return Modes((rows[0], columns[0]), (rows[1], columns[1])), bits, source

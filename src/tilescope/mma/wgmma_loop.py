@@ -25,7 +25,7 @@ class WgmmaLoop(DescriptorLoop):
     [8192, 8224, 8256, 8288]
     >>> wgmma_descriptors((64, 128), "bf16", swizzle="128B").advance_bytes
     (32, 32, 32, 8096, 32, 32, 32)
-    >>> for sentence in wgmma_descriptors((64, 32), "bf16", swizzle="32B").words:
+    >>> for sentence in wgmma_descriptors((64, 32), "bf16", swizzle="32B").explanation:
     ...     print(sentence)
     leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
     stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import broken, printed
+from tilescope.errors import RuleError, argument_type
 from tilescope.layout import Major
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma.placement import placement
@@ -45,22 +45,20 @@ class PlannedTile(Protocol):
         """The descriptors that read the tile."""
 
 
-def copies_of(given: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
+def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
     """Copies as (coords, smem_offset_bytes): pairs, or values with these names."""
     try:
         pairs = [
-            (each.coords, each.smem_offset_bytes) if hasattr(each, "smem_offset_bytes") else tuple(each)
-            for each in given
+            (copy.coords, copy.smem_offset_bytes) if hasattr(copy, "smem_offset_bytes") else tuple(copy)
+            for copy in copies
         ]
-        found = tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
+        listed = tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
     except Exception:  # noqa: BLE001  a foreign object may raise whatever it likes
-        found = ()
-    if not found:
-        raise broken(
-            "copies", "copies", printed(given), "pairs of coordinates and offset in shared memory",
-            "Give such as [((0, 0), 0), ((64, 0), 8192)].",
-        )  # fmt: skip
-    return found
+        listed = ()
+    if not listed:
+        wanted, fix = "pairs of coordinates and offset in shared memory", "Use such as [((0, 0), 0), ((64, 0), 8192)]."
+        raise RuleError([argument_type("copies", copies, wanted, fix)])
+    return listed
 
 
 def written_addresses(

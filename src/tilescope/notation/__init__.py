@@ -6,7 +6,7 @@
                                                               512 addresses, compared one by one
 
 text.py            tokens of a text, with limits for whatever is pasted
-given.py           what a notation leaves unsaid
+hints.py           what a notation leaves unsaid
 equivalent.py      what a layout must be to have a text
 cute.py            CuTe, as C++ and Python print it           cute_atom.py    GMMA and UMMA atoms by name
 triton.py          swizzled_shared and nvmma_shared           mosaic.py       Mosaic GPU's transforms

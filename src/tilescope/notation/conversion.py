@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton
 from tilescope.notation.equivalent import no_equivalent
-from tilescope.notation.given import Given, Unit
+from tilescope.notation.hints import Hints, Unit
 from tilescope.notation.text import checked_text
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
@@ -63,7 +63,7 @@ class Conversion(Value):
     #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
     """
 
-    source: str  # as it was given
+    source: str  # as the caller wrote it
     notation: str  # of the result
     result: str  # the layout in that notation
     unsaid: tuple[str, ...]  # what the result's notation does not say: give it beside the text
@@ -92,8 +92,8 @@ class Conversion(Value):
 class NoEquivalent(Value):
     """Why a layout has no text in a notation.
 
-    >>> found = NoEquivalent((Violation("no-equivalent", "error", "layout", "128B", "no such name", "Use cute."),))
-    >>> print(found)
+    >>> reason = no_equivalent("128B", "no such name", "Use cute.")
+    >>> print(NoEquivalent(reason.violations))
     no-equivalent: 128B; no such name. Use cute.
     """
 
@@ -114,7 +114,7 @@ def parse_layout(
 ) -> Layout:
     """The layout that a text of any notation describes.
 
-    What the notation leaves unsaid is given beside it: the element's bits, the tile's (mn, k) shape, which of
+    The caller says beside it what the notation leaves unsaid: the element's bits, the tile's (mn, k) shape, which of
     the two is contiguous ("K" or "MN"), what CuTe's Python form of a swizzle counts, the shared address.
 
     >>> atom = parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)")
@@ -123,8 +123,8 @@ def parse_layout(
     >>> atom == parse_layout("Sw<3,4,3> o _0 o (_8,_64):(_64,_1)", element_bits=16)  # counts elements: another
     False
     """
-    given = Given(element_bits, shape, major, unit, start)
-    return _reader(checked_text(text))(checked_text(text), given)
+    hints = Hints(element_bits, shape, major, unit, start)
+    return _reader(checked_text(text))(checked_text(text), hints)
 
 
 def parse_modes(text: str) -> Modes:
@@ -183,7 +183,7 @@ def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
     if row is None:
         raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
     if not isinstance(layout, Layout):
-        raise broken("argument-type", "layout", printed(layout), "a Layout", "Use parse_layout first.")
+        raise RuleError([argument_type("layout", layout, "a Layout", "Use parse_layout first.")])
     text = row.spell(layout)
     beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
     again = parse_layout(text, **beside)
@@ -203,7 +203,7 @@ def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
     return tuple(name for name in row.unsaid if not (says_bits and name == "element_bits"))
 
 
-def _reader(text: str) -> Callable[[str, Given], Layout]:
+def _reader(text: str) -> Callable[[str, Hints], Layout]:
     """Which notation a text is in, by what only that notation has."""
     if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<|^#ttg\.", text):
         return triton.read

@@ -23,7 +23,7 @@ import re
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
 from tilescope.notation.equivalent import no_equivalent, strides_of, xor_swizzle
-from tilescope.notation.given import Given, Unit
+from tilescope.notation.hints import Hints, Unit
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -32,22 +32,22 @@ _DSL_TYPE = re.compile(r'!cute\.(?:composed_)?layout<"([^"<>]*(?:<[^"<>]*>)?[^"<
 _DSL_MEMREF = re.compile(r'!cute\.memref<(\w+), smem(?:, align<\d+>)?(?:, (S<[\d,\- ]+>))?, "([^"]*)">')
 
 
-def read(text: str, given: Given) -> Layout:
+def read(text: str, hints: Hints) -> Layout:
     """The layout that a CuTe text describes.
 
-    >>> layout = read("Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", Given(element_bits=16))
-    >>> layout == read("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", Given())
+    >>> layout = read("Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", Hints(element_bits=16))
+    >>> layout == read("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", Hints())
     True
     """
     text, bits = _unwrapped(text)
     scan = Scanner(text)
-    return cute_atom.read(scan, given) if cute_atom.starts(scan) else _read_composed(scan, given, bits)
+    return cute_atom.read(scan, hints) if cute_atom.starts(scan) else _read_composed(scan, hints, bits)
 
 
 def spell(layout: Layout) -> str:
     """As CuTe C++ prints a layout, or the tensor at its address when it has one.
 
-    >>> print(spell(read("Swizzle<2,3,3> o (8,32):(32,1)", Given(element_bits=16))))
+    >>> print(spell(read("Swizzle<2,3,3> o (8,32):(32,1)", Hints(element_bits=16))))
     Sw<2,4,3> o smem_ptr[16b](unset) o (_8,_32):(_32,_1)
     """
     swizzle = _triple(layout.swizzle, 0)
@@ -63,7 +63,7 @@ def spell(layout: Layout) -> str:
 def spell_elements(layout: Layout) -> str:
     """As CuTe C++ prints a composed layout of indices: the swizzle counts elements.
 
-    >>> print(spell_elements(read("Swizzle<3,3,3> o (8,64):(64,1)", Given(element_bits=16))))
+    >>> print(spell_elements(read("Swizzle<3,3,3> o (8,64):(64,1)", Hints(element_bits=16))))
     Sw<3,3,3> o _0 o (_8,_64):(_64,_1)
     """
     triple = _triple(layout.swizzle, _unit_shift(layout.element_bits, layout.swizzle))
@@ -74,7 +74,7 @@ def spell_elements(layout: Layout) -> str:
 def spell_python(layout: Layout) -> str:
     """As CuTe's Python DSL prints a shared-memory layout: the swizzle counts bytes.
 
-    >>> print(spell_python(read("Swizzle<3,3,3> o (8,64):(64,1)", Given(element_bits=16))))
+    >>> print(spell_python(read("Swizzle<3,3,3> o (8,64):(64,1)", Hints(element_bits=16))))
     S<3,4,3> o 0 o (8,64):(64,1)
     """
     return f"S<{_triple(layout.swizzle, 0)}> o {_start_elements(layout)} o {strides_of(layout)}"
@@ -112,9 +112,9 @@ def _unwrapped(text: str) -> tuple[str, int | None]:
     return text, None
 
 
-def _read_composed(scan: Scanner, given: Given, bits: int | None) -> Layout:
+def _read_composed(scan: Scanner, hints: Hints, bits: int | None) -> Layout:
     """What is written "swizzle o offset o layout", in any of the ways it is written; every part but the layout may be missing."""
-    triple, unit, offset, start = (0, 4, 3), None, 0, given.start
+    triple, unit, offset, start = (0, 4, 3), None, 0, hints.start
     wrapper = last_name(scan.peek().spelling)
     separator = "o"
     if wrapper in ("composition", "ComposedLayout", "make_composed_layout"):
@@ -133,7 +133,7 @@ def _read_composed(scan: Scanner, given: Given, bits: int | None) -> Layout:
         unit = "bytes"
     name = last_name(scan.peek().spelling)
     if "ptr" in name or scan.peek().spelling in ("smem_sparse", "tmem_"):
-        bits, start, unit = _read_pointer(scan, given)
+        bits, start, unit = _read_pointer(scan, hints)
         scan.expect(separator)
     elif name in ("Int", "C") or (scan.peek().kind == "number" and scan.peek(1).spelling in (separator, "{")):
         offset = scan.integer()
@@ -142,15 +142,15 @@ def _read_composed(scan: Scanner, given: Given, bits: int | None) -> Layout:
     if separator == ",":
         scan.expect(closing)
     scan.finished()
-    element_bits = given.bits(bits, "the layout")
-    if given.unit is not None and unit == "bytes" and bits is not None and given.unit != "bytes":
+    element_bits = hints.bits(bits, "the layout")
+    if hints.unit is not None and unit == "bytes" and bits is not None and hints.unit != "bytes":
         raise refusal("a swizzled pointer read in elements", "a pointer is swizzled in bytes", "Leave unit out.")
-    swizzle = _swizzle_of_bytes(triple, given.unit or unit or "elements", element_bits)
+    swizzle = _swizzle_of_bytes(triple, hints.unit or unit or "elements", element_bits)
     if offset * element_bits % 8:
-        raise refusal(f"offset {offset} of {element_bits}-bit elements", "offsets are whole bytes", "Use another.")
+        raise refusal(f"offset {offset} of {element_bits}-bit elements", "offsets are whole bytes", "Use offset 0.")
     start += offset * element_bits // 8
     layout = Layout.from_modes(modes, element_bits, swizzle=swizzle, start=start)
-    given.agrees_with(layout, "the layout")
+    hints.agrees_with(layout, "the layout")
     return layout
 
 
@@ -189,7 +189,7 @@ def _read_swizzle(scan: Scanner) -> tuple[tuple[int, int, int], Unit]:
     return (bits, base, shift), "bytes" if name in ("S", "make_swizzle") else "elements"
 
 
-def _read_pointer(scan: Scanner, given: Given) -> tuple[int, int, Unit]:
+def _read_pointer(scan: Scanner, hints: Hints) -> tuple[int, int, Unit]:
     """smem_ptr[16b](unset), smem_ptr[16b](0x400), smem_subptr[4b](0x400.0) or smem_ptr_flag_bits<16>."""
     name = scan.peek().spelling.lstrip("_")
     if last_name(name) == "smem_ptr_flag_bits":
@@ -198,7 +198,7 @@ def _read_pointer(scan: Scanner, given: Given) -> tuple[int, int, Unit]:
         said = scan.integer()
         scan.expect(">")
         scan.accept("{", "}")
-        return given.bits(said, "the pointer"), given.start, "bytes"
+        return hints.bits(said, "the pointer"), hints.start, "bytes"
     if name not in ("smem_ptr", "smem_subptr"):
         fix = "Sparse operands have no dense address map." if "sparse" in name else "Only shared memory is swizzled."
         scan.refuse("a pointer to shared memory", fix)
@@ -208,13 +208,13 @@ def _read_pointer(scan: Scanner, given: Given) -> tuple[int, int, Unit]:
     scan.expect("b")
     scan.expect("]")
     scan.expect("(")
-    start = given.start
+    start = hints.start
     if not scan.accept("unset"):
         start = scan.integer()
         if scan.accept(".") and scan.integer():
             scan.refuse("a pointer to a whole byte", "Start at the first element of a byte.")
     scan.expect(")")
-    return given.bits(said, "the pointer"), start, "bytes"
+    return hints.bits(said, "the pointer"), start, "bytes"
 
 
 def _read_modes(scan: Scanner) -> Modes:
@@ -254,14 +254,14 @@ def _swizzle_of_bytes(triple: tuple[int, int, int], unit: Unit, element_bits: in
     """The swizzle on byte addresses that these numbers mean."""
     bits, base, shift = triple
     if max(bits, base, abs(shift)) > 64:
-        raise refusal(f"Swizzle<{bits},{base},{shift}>", "an address has 64 bits", "Use smaller numbers.")
+        raise refusal(f"Swizzle<{bits},{base},{shift}>", "an address has 64 bits", "Use such as Swizzle<3,4,3>.")
     if bits == 0:
         return SWIZZLE["none"]
     if unit == "bytes":
         return xor_swizzle(bits, base, shift)
     if element_bits & (element_bits - 1):
         raise refusal(
-            f"a swizzle counting elements of {element_bits} bits", "a power of two of bits", "Give it in bytes."
+            f"a swizzle counting elements of {element_bits} bits", "a power of two of bits", 'Use unit="bytes".'
         )
     base_bytes = base + element_bits.bit_length() - 4
     if base_bytes < 0:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 
+from tilescope.errors import by
 from tilescope.layout import IntTree, Layout, Major, Modes, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation.equivalent import no_equivalent, strides_of
-from tilescope.notation.given import Given
+from tilescope.notation.hints import Hints
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 
@@ -65,14 +66,14 @@ def starts(scan: Scanner) -> bool:
     return name == "tile_to_shape" or _ATOM.fullmatch(name) is not None or "SmemLayoutAtomKind" in spelling
 
 
-def read(scan: Scanner, given: Given) -> Layout:
+def read(scan: Scanner, hints: Hints) -> Layout:
     """An atom's name, or tile_to_shape(atom, shape[, order])."""
     tiled = last_name(scan.peek().spelling) == "tile_to_shape"
     if tiled:
         scan.take()
         scan.expect("(")
-    piece = _read_atom(scan, given).with_start(given.start)
-    shape: tuple[int, ...] | None = given.shape
+    piece = _read_atom(scan, hints).with_start(hints.start)
+    shape: tuple[int, ...] | None = hints.shape
     order: tuple[int, ...] | None = None
     if tiled:
         scan.expect(",")
@@ -84,18 +85,18 @@ def read(scan: Scanner, given: Given) -> Layout:
     if shape is None:
         return piece
     if order is not None and sorted(order) != list(range(1, len(shape) + 1)):
-        raise refusal(f"the order {order}", f"each of 1 to {len(shape)} once", "Use Step<_1,_2>.")
+        raise refusal(f"the order {order}", f"every number from 1 to {len(shape)} once", "Use Step<_1,_2>.")
     modes = strides_of(piece).repeated(shape, order or tuple(range(1, len(shape) + 1)))
-    return Layout.from_modes(modes, piece.element_bits, swizzle=piece.swizzle, start=given.start)
+    return Layout.from_modes(modes, piece.element_bits, swizzle=piece.swizzle, start=hints.start)
 
 
-def _read_atom(scan: Scanner, given: Given) -> Layout:
+def _read_atom(scan: Scanner, hints: Hints) -> Layout:
     if "SmemLayoutAtomKind" in scan.peek().spelling:
         found = _ATOM_KIND.fullmatch(last_name(scan.peek().spelling))
         if found is None:
             scan.refuse("an atom such as K_SW128 or MN_SW64")
         scan.take()
-        return _existing(found[1], found[2], given.bits(None, "the atom"))
+        return _existing(found[1], found[2], hints.bits(None, "the atom"))
     found = _ATOM.fullmatch(last_name(scan.peek().spelling))
     if found is None:
         scan.refuse("an atom such as GMMA::Layout_K_SW128_Atom<half_t>")
@@ -117,12 +118,12 @@ def _read_atom(scan: Scanner, given: Given) -> Layout:
     if major not in ("K", "MN"):
         raise refusal(f"the major {major}", "K or MN", "Write Layout_K_… or Layout_MN_….")
     scan.accept("{", "}")
-    return _existing(major, kind, given.bits(bits, "the atom"))
+    return _existing(major, kind, hints.bits(bits, "the atom"))
 
 
 def _existing(major: str, kind: str, element_bits: int) -> Layout:
     if missing := _missing(major, kind, element_bits):
-        raise refusal(*missing, "Use an atom that CuTe defines.")
+        raise refusal(*missing, f"Use Layout_{major}_SW128_Atom of 8, 16 or 32 bits.")
     return atom("K" if major == "K" else "MN", kind, element_bits)
 
 
@@ -171,13 +172,9 @@ def spell(layout: Layout) -> str:
                 return f"tile_to_shape({spelled}{{}}, Shape<{extents}>{{}}{shown})"
     raise no_equivalent(
         f"{layout.modes} of {layout.element_bits} bits",
-        f"a tile of {space} atoms of {_times(piece.shape)} elements, {piece.modes}, by column or by row",
+        f"a tile of {space} atoms of {by(piece.shape)} elements, {piece.modes}, by column or by row",
         "Spell it as cute: it is no operand that a tensor core reads.",
     )
-
-
-def _times(extents: tuple[int, ...]) -> str:
-    return " x ".join(map(str, extents))
 
 
 def _extents(tree: IntTree) -> tuple[int, ...]:

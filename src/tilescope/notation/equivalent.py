@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from tilescope.errors import RuleError, broken
+from tilescope.errors import RuleError
 from tilescope.layout import Layout, Modes, Rows
+from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
+
+NO_EQUIVALENT = rule(
+    "no-equivalent",
+    "A notation has a text only for layouts that it can express, address for address.",
+    source="the text, read again and compared",
+    passing='ts.spell_layout(ts.Layout((64, 64), 16, swizzle="128B"), "triton")',
+    failing='ts.spell_layout(ts.Layout((64, 64), 16, padding_bytes=16), "triton")',
+)
 
 
 def no_equivalent(found: str, limit: str, fix: str) -> RuleError:
     """The error for a layout that a notation cannot say."""
-    return broken("no-equivalent", "layout", found, limit, fix)
+    return NO_EQUIVALENT.error("layout", found, limit, fix)
 
 
 def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:

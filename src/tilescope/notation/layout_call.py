@@ -13,7 +13,7 @@ from typing import Any
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation.equivalent import tile_of
-from tilescope.notation.given import Given
+from tilescope.notation.hints import Hints
 from tilescope.notation.text import Scanner
 
 _ARGUMENTS = ("atom", "atom_order", "padding_bytes", "major", "swizzle", "start")
@@ -25,10 +25,10 @@ def starts(text: str) -> bool:
     return re.match(r"(?:\w+\.)*Layout(?:\.from_modes)?\s*\(", text) is not None
 
 
-def read(text: str, given: Given) -> Layout:
+def read(text: str, hints: Hints) -> Layout:
     """A `Layout(...)` as Python writes it.
 
-    >>> read('Layout((16, 64), 16, swizzle="128B")', Given())
+    >>> read('Layout((16, 64), 16, swizzle="128B")', Hints())
     Layout((16, 64), 16, swizzle="128B")
     """
     scan = Scanner(text)
@@ -48,13 +48,13 @@ def read(text: str, given: Given) -> Layout:
             scan.expect(",")
             bits = scan.integer()
         arguments = _arguments(scan, ("unit_bits", "swizzle", "start") if from_modes else ())
-        layout = Layout.from_modes(modes, given.bits(bits, "the layout"), **({"start": given.start} | arguments))
+        layout = Layout.from_modes(modes, hints.bits(bits, "the layout"), **({"start": hints.start} | arguments))
     else:
         bits, arguments = scan.integer(), _arguments(scan, _ARGUMENTS)
-        if "major" not in arguments and given.major is not None:
-            arguments["major"] = given.major
-        layout = Layout(shape, given.bits(bits, "the Layout"), **({"start": given.start} | arguments))  # type: ignore[arg-type]
-    given.agrees_with(layout, "the Layout")
+        if "major" not in arguments and hints.major is not None:
+            arguments["major"] = hints.major
+        layout = Layout(shape, hints.bits(bits, "the Layout"), **({"start": hints.start} | arguments))  # type: ignore[arg-type]
+    hints.agrees_with(layout, "the Layout")
     return layout
 
 

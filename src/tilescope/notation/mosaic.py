@@ -17,7 +17,7 @@ from typing import Any
 from tilescope.errors import RuleError
 from tilescope.layout import Layout, Modes
 from tilescope.notation.equivalent import no_equivalent, pair_of, tile_of
-from tilescope.notation.given import Given
+from tilescope.notation.hints import Hints
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE
 
@@ -26,19 +26,19 @@ _MODES = {"kNoSwizzle": 16, "k32ByteSwizzle": 32, "k64ByteSwizzle": 64, "k128Byt
 _TILES = ("TileTransform", "TilingTransform")
 
 
-def read(text: str, given: Given) -> Layout:
+def read(text: str, hints: Hints) -> Layout:
     """The layout of a buffer under a list of transforms.
 
-    >>> layout = read("(TileTransform((8, 64)), SwizzleTransform(128))", Given(element_bits=16, shape=(16, 64)))
+    >>> layout = read("(TileTransform((8, 64)), SwizzleTransform(128))", Hints(element_bits=16, shape=(16, 64)))
     >>> str(layout.modes), layout.swizzle.name
     ('(16,64):(64,1)', '128B')
     """
     transforms = _read_transforms(Scanner(text))
-    bits = given.bits(None, "Mosaic's transforms")
+    bits = hints.bits(None, "Mosaic's transforms")
     said = None
-    if given.shape is None:
+    if hints.shape is None:
         said = next((argument for name, argument in transforms if name in _TILES and len(argument) == 2), None)
-    shape = given.tile_shape(said, "Mosaic's transforms")
+    shape = hints.tile_shape(said, "Mosaic's transforms")
     dims = [(index, extent, 1) for index, extent in enumerate(shape)]  # source index, extent, step of that index
     swizzle = SWIZZLE["none"]
     for place, (name, argument) in enumerate(transforms):
@@ -55,10 +55,10 @@ def read(text: str, given: Given) -> Layout:
             "the innermost extent is as many bytes as the swizzle spans",
             f"Tile by {swizzle.span_bytes * 8 // bits} elements.",
         )
-    if given.start % swizzle.repeat_bytes:
-        raise refusal(f"start {given.start:#x}", f"buffers start every {swizzle.repeat_bytes} bytes", "Align it.")
-    layout = Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=given.start)
-    given.major_or(layout.major, "the order of the transforms")
+    if hints.start % swizzle.repeat_bytes:
+        raise refusal(f"start {hints.start:#x}", f"buffers start every {swizzle.repeat_bytes} bytes", "Use start 0.")
+    layout = Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=hints.start)
+    hints.major_or(layout.major, "the order of the transforms")
     return layout
 
 
@@ -70,9 +70,7 @@ def spell(layout: Layout) -> str:
     """
     width = {name: width for width, name in _SWIZZLES.items()}.get(layout.swizzle.name)
     if width is None:
-        raise no_equivalent(
-            f"swizzle {layout.swizzle}", "SwizzleTransform takes 32, 64 or 128 bytes", "Use one of those modes."
-        )
+        raise no_equivalent(f"swizzle {layout.swizzle}", "SwizzleTransform takes 32, 64 or 128 bytes", "Use 128B.")
     tile = tile_of(layout).tiling
     if tile.padding_bytes:
         raise no_equivalent(
@@ -92,9 +90,9 @@ def spell(layout: Layout) -> str:
     if width != 16:
         transforms.append(f"SwizzleTransform({width})")
     text = f"({', '.join(transforms)}{',' if len(transforms) == 1 else ''})"
-    given = Given(layout.element_bits, pair_of(layout), start=layout.start)
+    hints = Hints(layout.element_bits, pair_of(layout), start=layout.start)
     try:
-        same = read(text, given).first_difference(layout) is None
+        same = read(text, hints).first_difference(layout) is None
     except RuleError as refused:
         raise no_equivalent(
             f"{layout!r}: {refused.violations[0].found}", refused.violations[0].limit, "Spell it as cute."
@@ -155,7 +153,7 @@ def _read_width(scan: Scanner) -> int:
     name = last_name(scan.peek().spelling)
     width = _MODES[name] if name in _MODES and scan.take() else scan.integer()
     if width not in _SWIZZLES:
-        raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use one of them.")
+        raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use 128.")
     return width
 
 
@@ -168,7 +166,9 @@ def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
         step < 1 or extent % step for (_, extent, _), step in zip(dims[-len(tiling) :], tiling, strict=True)
     ):
         raise refusal(
-            f"a tiling of {tiling} over {tuple(extent for _, extent, _ in dims)}", "whole tiles", "Use a divisor."
+            f"a tiling of {tiling} over {tuple(extent for _, extent, _ in dims)}",
+            "whole tiles",
+            "Use (8, 64), or other divisors.",
         )
     kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=True))
     outer = [(index, extent // step, weight * step) for (index, extent, weight), step in split]
@@ -178,7 +178,11 @@ def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
 
 def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
     if sorted(permutation) != list(range(len(dims))):
-        raise refusal(f"the permutation {permutation}", f"each of 0 to {len(dims) - 1} once", "Correct it.")
+        raise refusal(
+            f"the permutation {permutation}",
+            f"every number from 0 to {len(dims) - 1} once",
+            f"Use {tuple(range(len(dims)))}.",
+        )
     return [dims[place] for place in permutation]
 
 

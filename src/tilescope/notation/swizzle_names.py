@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 
+from tilescope.errors import RuleError
 from tilescope.layout import Layout, oriented
 from tilescope.notation.equivalent import no_equivalent, pair_of, tile_of
-from tilescope.notation.given import Given
+from tilescope.notation.hints import Hints
 from tilescope.notation.text import refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 
@@ -25,19 +26,19 @@ _PTX_FIELD = re.compile(
 )
 
 
-def read_mode(text: str, given: Given) -> Layout:
-    """The tile that TMA stores with a mode given by its own or the driver's name.
+def read_mode(text: str, hints: Hints) -> Layout:
+    """The tile that TMA stores with a mode, by its own or the driver's name.
 
-    >>> str(read_mode("CU_TENSOR_MAP_SWIZZLE_64B", Given(element_bits=16)).modes)
+    >>> str(read_mode("CU_TENSOR_MAP_SWIZZLE_64B", Hints(element_bits=16)).modes)
     '(8,32):(32,1)'
     """
-    return _boxes(Swizzle.named(text), given, text)
+    return _boxes(Swizzle.named(text), hints, text)
 
 
-def read_ptx(text: str, given: Given) -> Layout:
+def read_ptx(text: str, hints: Hints) -> Layout:
     """The tile that TMA stores with PTX's swizzle mode and atomicity.
 
-    >>> read_ptx(".swizzle_mode = 3, .swizzle_atomicity = 1", Given(element_bits=32)).swizzle.name
+    >>> read_ptx(".swizzle_mode = 3, .swizzle_atomicity = 1", Hints(element_bits=32)).swizzle.name
     '128B_ATOM_32B'
     """
     fields: dict[str, int | str] = {}
@@ -47,20 +48,20 @@ def read_ptx(text: str, given: Given) -> Layout:
         if found is None or found[1] in fields:
             raise refusal(
                 f"{text[place : place + 40]!r} at place {place}",
-                ".swizzle_mode and .swizzle_atomicity, each with its value",
+                ".swizzle_mode and .swizzle_atomicity with their values",
                 'Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".',
             )
         fields[found[1]] = int(found[2]) if found[2].isdigit() and len(found[2]) < 5 else found[2]
         place = found.end()
     if "mode" not in fields:
-        raise refusal(f"{text[:40]!r}", "a .swizzle_mode", "Atoms belong to a mode: add it.")
-    return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), given, "the PTX fields")
+        raise refusal(f"{text[:40]!r}", "a .swizzle_mode", "Add one, such as .swizzle_mode = 128B.")
+    return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
 
 
 def spell_driver(layout: Layout) -> str:
     """The driver's enumerator for the tensor map that stores the tile.
 
-    >>> spell_driver(read_mode("128B_ATOM_64B", Given(element_bits=16)))
+    >>> spell_driver(read_mode("128B_ATOM_64B", Hints(element_bits=16)))
     'CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B'
     """
     swizzle = _tensor_map_swizzle(layout)
@@ -72,7 +73,7 @@ def spell_driver(layout: Layout) -> str:
 def spell_ptx(layout: Layout) -> str:
     """PTX's fields of tensormap.replace for the tensor map that stores the tile.
 
-    >>> spell_ptx(read_mode("64B", Given(element_bits=16)))
+    >>> spell_ptx(read_mode("64B", Hints(element_bits=16)))
     '.swizzle_mode = 64B, .swizzle_atomicity = 16B'
     """
     swizzle = _tensor_map_swizzle(layout)
@@ -84,17 +85,17 @@ def spell_ptx(layout: Layout) -> str:
     )
 
 
-def _boxes(swizzle: Swizzle, given: Given, where: str) -> Layout:
+def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
     """A tile in boxes one span wide, each a column of rows after the other; without a swizzle, one box."""
-    bits = given.bits(None, where)
-    major = given.major_or(None, where)
+    bits = hints.bits(None, where)
+    major = hints.major_or(None, where)
     said = None
     if swizzle.span_bytes is not None:
         if swizzle.span_bytes * 8 % bits:
             raise refusal(f"{bits}-bit elements", f"whole ones in {swizzle.span_bytes} bytes", "Use 8 bits.")
         span = swizzle.span_bytes * 8 // bits
         said = oriented(major, 8, span)
-    shape = given.tile_shape(said if given.shape is None else None, where)
+    shape = hints.tile_shape(said if hints.shape is None else None, where)
     rows, columns = oriented(major, *shape)
     if columns * bits % (CHUNK_BYTES * 8) or (said is not None and columns % span):
         span_bytes = CHUNK_BYTES if swizzle.span_bytes is None else swizzle.span_bytes
@@ -104,7 +105,7 @@ def _boxes(swizzle: Swizzle, given: Given, where: str) -> Layout:
             f"Use a multiple of {span_bytes * 8 // bits} elements.",
         )
     atom = oriented(major, rows, columns if said is None else span)
-    return Layout(shape, bits, atom=atom, major=major, swizzle=swizzle, start=given.start)
+    return Layout(shape, bits, atom=atom, major=major, swizzle=swizzle, start=hints.start)
 
 
 def _tensor_map_swizzle(layout: Layout) -> Swizzle:
@@ -112,13 +113,14 @@ def _tensor_map_swizzle(layout: Layout) -> Swizzle:
     tile, swizzle = tile_of(layout).tiling, layout.swizzle
     if swizzle.feature is None:
         raise no_equivalent(
-            f"swizzle {swizzle}", f"TMA knows {', '.join(SWIZZLE)}", "Store it with software, or use one of those."
+            f"swizzle {swizzle}", f"TMA knows {', '.join(SWIZZLE)}", "Use 128B, or store it with software."
         )
-    given = Given(layout.element_bits, pair_of(layout), layout.major, start=layout.start)
+    hints = Hints(layout.element_bits, pair_of(layout), layout.major, start=layout.start)
     try:
-        stored = _boxes(swizzle, given, "the tensor map")
-    except ValueError as refused:
-        raise no_equivalent(f"{tile.shape[1]} elements a row", str(refused), "Use rows of whole spans.") from None
+        stored = _boxes(swizzle, hints, "the tensor map")
+    except RuleError as refused:
+        reason = refused.violations[0]
+        raise no_equivalent(reason.found, reason.limit, reason.fix) from None
     difference = stored.first_difference(layout)
     if difference is not None:
         raise no_equivalent(

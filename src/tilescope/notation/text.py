@@ -14,13 +14,21 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tilescope.errors import RuleError, broken, shortened
+from tilescope.errors import RuleError, argument_type, shortened
 from tilescope.layout import IntTree
+from tilescope.rule import rule
 
 CHARACTERS = 4000  # of one text; CuTe's longest layouts take some hundred
 NESTING = 16  # parentheses within parentheses
 INTEGER = 2**40  # extents, strides and addresses; shared memory ends at 2^18 bytes
 
+NOTATION_TEXT = rule(
+    "notation-text",
+    "A layout's text follows the grammar of its notation.",
+    source="the grammars of CuTe, Triton, Mosaic, PTX and the driver",
+    passing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)")',
+    failing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64)")',
+)
 _TOKEN = re.compile(
     r"""(?P<space>[ ])
       | (?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?=[^0-9A-Za-z_]|$|[a-zA-Z]))
@@ -46,16 +54,16 @@ class Token:
 
 def refusal(found: str, limit: str, fix: str) -> RuleError:
     """The error for a text that no notation explains."""
-    return broken("notation-text", "text", found, limit, fix)
+    return NOTATION_TEXT.error("text", found, limit, fix)
 
 
 def checked_text(text: Any) -> str:
     """`text` itself, when it is a line of ASCII of sane length; CuTe's ring operator may be "o" or "∘"."""
     if not isinstance(text, str):
-        raise refusal(f"a {type(text).__name__}", "a layout is written as text", "Give a string.")
+        raise RuleError([argument_type("text", text, "a text", 'Use such as "(8,64):(64,1)".')])
     if len(text) > CHARACTERS:
         raise refusal(
-            f"{len(text)} characters", f"one layout, at most {CHARACTERS} characters", "Give one layout at a time."
+            f"{len(text)} characters", f"one layout, at most {CHARACTERS} characters", "Read one layout at a time."
         )
     line = re.sub(r"[ \t\r\n]+", " ", text.replace("∘", " o ")).strip(" ")
     if not line:
@@ -67,7 +75,7 @@ def checked_text(text: Any) -> str:
             raise refusal(
                 f"character {character!r} at place {place} of {_shown(line)}",
                 "notations are written in plain ASCII",
-                "Remove it.",
+                f"Remove {character!r}.",
             )
     return line
 
@@ -101,7 +109,7 @@ class Scanner:
                 raise refusal(
                     f"{self.text[place]!r} at place {place} of {_shown(self.text)}",
                     "names, integers and the usual brackets",
-                    "Remove it.",
+                    f"Remove {self.text[place]!r}.",
                 )
             if found.lastgroup != "space":
                 self._tokens.append(Token(found.lastgroup or "", found[0], place))
@@ -133,11 +141,15 @@ class Scanner:
         if not self.accept(spelling):
             self.refuse(f'"{spelling}"')
 
-    def refuse(self, expected: str, fix: str = "Correct the text there.") -> NoReturn:
+    def refuse(self, expected: str, fix: str | None = None) -> NoReturn:
         """Give up at the next token."""
         token = self.peek()
         found = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
-        raise refusal(f"{found} at place {token.place} of {_shown(self.text)}", f"expected {expected}", fix)
+        raise refusal(
+            f"{found} at place {token.place} of {_shown(self.text)}",
+            f"expected {expected}",
+            fix or f"Write {expected} there.",
+        )
 
     def finished(self) -> None:
         """Refuse what is left over; a closing "{}" or ";" of source code may stay."""

@@ -22,9 +22,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tilescope.errors import RuleError, nearest_name
 from tilescope.layout import Layout, Major, oriented
 from tilescope.notation.equivalent import no_equivalent, pair_of, xor_swizzle
-from tilescope.notation.given import Given
+from tilescope.notation.hints import Hints
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -47,11 +48,11 @@ _GLUON_NAMES = {
 }
 
 
-def read(text: str, given: Given) -> Layout:
+def read(text: str, hints: Hints) -> Layout:
     """The layout of a tile in a Triton encoding.
 
     >>> read("#ttg.swizzled_shared<{vec = 8, perPhase = 2, maxPhase = 4, order = [1, 0]}>",
-    ...      Given(element_bits=16, shape=(8, 32))).swizzle.name
+    ...      Hints(element_bits=16, shape=(8, 32))).swizzle.name
     '64B'
     """
     shape, bits = None, None
@@ -62,8 +63,8 @@ def read(text: str, given: Given) -> Layout:
         shape, bits, text = (extents[0], extents[1]), _type_bits(found[2]), found[3]
     kind, fields = _read_fields(Scanner(text))
     if kind == "swizzled":
-        return _swizzled(fields, shape, bits, given)
-    return _nvmma(fields, shape, bits, given)
+        return _swizzled(fields, shape, bits, hints)
+    return _nvmma(fields, shape, bits, hints)
 
 
 def spell(layout: Layout) -> str:
@@ -110,15 +111,13 @@ def _encoding(layout: Layout) -> tuple[str, dict[str, Any]]:
         raise no_equivalent(
             f"start {layout.start:#x}, in the middle of the pattern of {layout.swizzle.repeat_bytes} bytes",
             "Triton swizzles offsets from an aligned buffer",
-            "Align the start.",
+            f"Start at {layout.start // layout.swizzle.repeat_bytes * layout.swizzle.repeat_bytes:#x}.",
         )
-    given = Given(element_bits=layout.element_bits, shape=shape, start=layout.start)
-    reasons = []
+    hints = Hints(element_bits=layout.element_bits, shape=shape, start=layout.start)
     for kind, fields in _candidates(layout, major):
         try:
-            found = (_nvmma if kind == "nvmma" else _swizzled)(fields, None, None, given)
-        except ValueError as refused:
-            reasons.append(str(refused))
+            found = (_nvmma if kind == "nvmma" else _swizzled)(fields, None, None, hints)
+        except RuleError:
             continue
         if found.first_difference(layout) is None:
             return kind, fields
@@ -150,37 +149,41 @@ def _candidates(layout: Layout, major: Major) -> list[tuple[str, dict[str, Any]]
 
 
 def _swizzled(
-    fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given
+    fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, hints: Hints
 ) -> Layout:
     vec, per_phase, max_phase = (_power(fields, key) for key in ("vec", "perPhase", "maxPhase"))
     order = fields.get("order")
     if order not in ([1, 0], [0, 1]):
         raise refusal(f"order = {order}", "[1, 0] or [0, 1]", "Name the fastest dimension first.")
-    bits = given.bits(said_bits, "swizzled_shared")
+    bits = hints.bits(said_bits, "swizzled_shared")
     major: Major = "K" if order == [1, 0] else "MN"
-    given.major_or(major, "order")
-    if said_shape is None and given.shape is None and max_phase > 1:
+    hints.major_or(major, "order")
+    if said_shape is None and hints.shape is None and max_phase > 1:
         said_shape = oriented(major, per_phase * max_phase, vec * max_phase)
-    shape = given.tile_shape(said_shape, "swizzled_shared")
+    shape = hints.tile_shape(said_shape, "swizzled_shared")
     rows, columns = oriented(major, *shape)
     if not _is_power(rows) or not _is_power(columns):
-        raise refusal(f"a tile of {rows} x {columns}", "Triton's tiles are powers of two", "Round it up.")
+        raise refusal(
+            f"a tile of {rows} x {columns}",
+            "Triton's tiles are powers of two",
+            f"Use {_power_above(rows)} x {_power_above(columns)}.",
+        )
     width, piece = columns.bit_length() - 1, vec.bit_length() - 1
     swizzle_bits = max(0, min(max_phase.bit_length() - 1, width - piece))
     to_bytes = bits.bit_length() - 4
     if swizzle_bits and (bits & (bits - 1) or piece + to_bytes < 0):
-        raise refusal(f"vec = {vec} of {bits} bits", "pieces of whole bytes", "Use a larger vec.")
+        raise refusal(f"vec = {vec} of {bits} bits", "pieces of whole bytes", f"Use vec = {max(vec, 8)}.")
     shift = width + per_phase.bit_length() - 1 - piece
     swizzle = xor_swizzle(swizzle_bits, piece + to_bytes, shift) if swizzle_bits else SWIZZLE["none"]
-    return Layout(shape, bits, major=major, swizzle=swizzle, start=_aligned(given.start, swizzle))
+    return Layout(shape, bits, major=major, swizzle=swizzle, start=_aligned(hints.start, swizzle))
 
 
-def _nvmma(fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, given: Given) -> Layout:
+def _nvmma(fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits: int | None, hints: Hints) -> Layout:
     width, transposed = fields.get("swizzlingByteWidth"), fields.get("transposed", False)
     if width not in _WIDTHS or isinstance(width, bool):
-        raise refusal(f"swizzlingByteWidth = {width}", "0, 32, 64 or 128", "Use one of them.")
+        raise refusal(f"swizzlingByteWidth = {width}", "0, 32, 64 or 128", "Use 128.")
     if not isinstance(transposed, bool):
-        raise refusal(f"transposed = {transposed}", "true or false", "Use one of them.")
+        raise refusal(f"transposed = {transposed}", "true or false", "Use false for a K-major tile.")
     if fields.get("fp4Padded"):
         raise refusal(
             "fp4Padded = true", "elements at equal steps", "Every 8 bytes of 4-bit values are followed by 8 of padding: "
@@ -190,10 +193,14 @@ def _nvmma(fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits
         raise refusal(f"rank = {fields['rank']}", "two indices", "Take the two innermost dimensions.")
     element = fields.get("elementBitWidth")
     if said_bits is not None and element is not None and said_bits != element:
-        raise refusal(f"elementBitWidth = {element} of {said_bits}-bit elements", "both agree", "Correct one.")
-    bits = given.bits(said_bits if element is None else element, "nvmma_shared")
+        raise refusal(
+            f"elementBitWidth = {element} of {said_bits}-bit elements",
+            "both agree",
+            f"Use elementBitWidth = {said_bits}.",
+        )
+    bits = hints.bits(said_bits if element is None else element, "nvmma_shared")
     if bits not in (8, 16, 32, 64):
-        raise refusal(f"elementBitWidth = {bits}", "8, 16, 32 or 64", "Use one of them.")
+        raise refusal(f"elementBitWidth = {bits}", "8, 16, 32 or 64", "Use 16.")
     if width == 0 and transposed:
         raise refusal(
             "swizzlingByteWidth = 0 with transposed = true",
@@ -205,19 +212,21 @@ def _nvmma(fields: dict[str, Any], said_shape: tuple[int, int] | None, said_bits
     major: Major = "MN" if transposed else "K"
     swizzle = SWIZZLE[_WIDTHS[width]]
     span = width * 8 // bits
-    if said_shape is None and given.shape is None and width:
+    if said_shape is None and hints.shape is None and width:
         said_shape = oriented(major, 8, span)
-    shape = given.tile_shape(said_shape, "nvmma_shared")
-    given.major_or(major, "transposed")
+    shape = hints.tile_shape(said_shape, "nvmma_shared")
+    hints.major_or(major, "transposed")
     rows, columns = oriented(major, *shape)
     if not _is_power(rows) or not _is_power(columns) or (width and (rows < 8 or columns < span)):
         raise refusal(
-            f"a tile of {rows} rows of {columns} elements", f"powers of two, at least 8 rows of {span}", "Enlarge it."
+            f"a tile of {rows} rows of {columns} elements",
+            f"powers of two, at least 8 rows of {span}",
+            f"Use {max(8, _power_above(rows))} rows of {max(span, _power_above(columns))}.",
         )
     box = min(rows, BOX_ROWS), span if width else min(columns, BOX_ROWS)
     return Layout(
         shape, bits, atom=oriented(major, *box), atom_order="column" if width and not transposed else "row", major=major,
-        swizzle=swizzle, start=_aligned(given.start, swizzle),
+        swizzle=swizzle, start=_aligned(hints.start, swizzle),
     )  # fmt: skip
 
 
@@ -226,7 +235,7 @@ def _aligned(start: int, swizzle: Swizzle) -> int:
         raise refusal(
             f"start {start:#x}",
             f"Triton's buffers start on the pattern, every {swizzle.repeat_bytes} bytes",
-            "Align it.",
+            f"Use {start // swizzle.repeat_bytes * swizzle.repeat_bytes:#x}.",
         )
     return start
 
@@ -246,19 +255,23 @@ def _read_fields(scan: Scanner) -> tuple[str, dict[str, Any]]:
         scan.expect(">")
     else:
         raise refusal(
-            f"the encoding {name}", "swizzled_shared and nvmma_shared are shared-memory layouts", "Use one of them."
+            f"the encoding {name}", "swizzled_shared and nvmma_shared are shared-memory layouts", "Use nvmma_shared."
         )
     scan.finished()
     fields = {_GLUON_NAMES.get(key, key): value for key, value in fields.items()}
     for key in list(fields):
         if key in _CLUSTER_KEYS or key in _CLUSTER_ARGUMENTS:
             if _splits(fields.pop(key), key):
-                raise refusal(f"{key} splits the tile", "the layout of one block", "Give the encoding of one block.")
+                raise refusal(f"{key} splits the tile", "the layout of one block", "Write the encoding of one block.")
         elif key == "hasLeadingOffset":
             if fields.pop(key) is True:
                 raise refusal("hasLeadingOffset = true", "what nvmma_shared says today", "Spell it as nvmma_shared.")
         elif key not in positions:
-            raise refusal(f"the field {key}", f"known: {', '.join(positions)}", "Correct its name.")
+            raise refusal(
+                f"the field {key}",
+                f"known: {', '.join(positions)}",
+                f"Use {nearest_name(key, positions) or positions[0]}.",
+            )
     return kind, fields
 
 
@@ -309,15 +322,19 @@ def _type_bits(name: str) -> int:
         return _FLOAT_BITS[name]
     found = re.fullmatch(r"(?:f|i|u|si|ui)(\d{1,3})", name)
     if found is None:
-        raise refusal(f"the element type {name}", "such as f16, bf16, i8, f8E4M3FN", "Correct it.")
+        raise refusal(f"the element type {name}", "such as f16, bf16, i8, f8E4M3FN", "Use f16: only its bits matter.")
     return int(found[1])
 
 
 def _power(fields: dict[str, Any], key: str) -> int:
     number = fields.get(key)
     if not isinstance(number, int) or not _is_power(number):
-        raise refusal(f"{key} = {number}", "a power of two", f"Give {key}, such as 8.")
+        raise refusal(f"{key} = {number}", "a power of two", f"Use {key} = 8.")
     return number
+
+
+def _power_above(number: int) -> int:
+    return 1 << (max(1, number) - 1).bit_length()
 
 
 def _is_power(number: int) -> bool:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilescope.errors import broken
 from tilescope.pipeline.parts import Barrier, Role, Slot
+from tilescope.pipeline.pipeline_rules import PIPELINE_FILE
 from tilescope.pipeline.reader import read_fields
 from tilescope.value import Value
 
@@ -94,7 +94,7 @@ class Pipeline(Value):
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
-            raise broken("pipeline-file", "file", f"{name}: {error}", "JSON or TOML", "Correct it.") from None
+            raise PIPELINE_FILE.error("file", f"{name}: {error}", "JSON or TOML", "Correct it.") from None
         if not isinstance(data, Mapping):
-            raise broken("pipeline-file", "file", name, "a table with barriers, slots and roles", "Correct it.")
+            raise PIPELINE_FILE.error("file", name, "a table with barriers, slots and roles", "Correct it.")
         return cls.from_dict({"name": Path(name).stem} | dict(data))

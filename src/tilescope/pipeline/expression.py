@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from tilescope.errors import RuleError, Violation, broken, printed, shortened, unknown_name
+from tilescope.errors import RuleError, printed, shortened, unknown_name
+from tilescope.pipeline.pipeline_rules import PIPELINE_EXPRESSION, PIPELINE_REFERENCE
 from tilescope.reading import plain_int
 
 MAX_CHARACTERS = 200
@@ -108,7 +109,7 @@ def _require_arithmetic(argument: str, given: str, node: ast.AST, names: Collect
 
 
 def _problem(argument: str, found: str, limit: str, fix: str) -> RuleError:
-    return broken("pipeline-expression", argument, found, limit, fix)
+    return PIPELINE_EXPRESSION.error(argument, found, limit, fix)
 
 
 def reference(argument: str, given: Any) -> tuple[str, str]:
@@ -122,7 +123,6 @@ def reference(argument: str, given: Any) -> tuple[str, str]:
         name, rest = name.strip(), rest.rstrip()
         if name.isidentifier() and (not bracket or rest.endswith("]")):
             return name, rest[:-1].strip() if bracket else "0"
-    raise RuleError([Violation(
-        "pipeline-reference", "error", argument, printed(given), "a name, or a name and a stage: full[i % 4]",
+    raise RuleError([PIPELINE_REFERENCE.violation(argument, printed(given), "a name, or a name and a stage: full[i % 4]",
         "Write it so.",
     )])  # fmt: skip

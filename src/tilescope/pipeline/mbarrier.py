@@ -16,7 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilescope.errors import LaunchFailureError, RuleError, Violation, broken, counted, printed, printed_hex
+from tilescope.errors import LaunchFailureError, RuleError, Violation, counted, printed, printed_hex
+from tilescope.pipeline.pipeline_rules import (
+    MBARRIER_ARGUMENT,
+    MBARRIER_ARRIVALS,
+    MBARRIER_BYTES,
+    MBARRIER_TOKEN,
+    MBARRIER_WORD,
+)
 from tilescope.reading import plain_int
 from tilescope.value import Value
 
@@ -115,14 +122,12 @@ class Mbarrier(Value):
         """The state after an operation, into the next phase where it ends this one."""
         left, outstanding, expected = self.pending - arrivals, self.tx_bytes + tx_bytes, self.count - dropped
         if left < 0:
-            raise LaunchFailureError([Violation(
-                "mbarrier-arrivals", "error", "count", f"{counted(arrivals, 'arrival')} with {self.pending} pending",
+            raise LaunchFailureError([MBARRIER_ARRIVALS.violation("count", f"{counted(arrivals, 'arrival')} with {self.pending} pending",
                 "more arrivals than pending are a launch failure",
                 f"Let {counted(self.pending, 'arrival')} come, or initialise the barrier with more than {self.count}.",
             )])  # fmt: skip
         if not -TX_END_BYTES < outstanding < TX_END_BYTES:
-            raise LaunchFailureError([Violation(
-                "mbarrier-bytes", "error", "bytes", f"{outstanding} bytes outstanding",
+            raise LaunchFailureError([MBARRIER_BYTES.violation("bytes", f"{outstanding} bytes outstanding",
                 f"an mbarrier counts from {1 - TX_END_BYTES} to {TX_END_BYTES - 1} bytes",
                 "Spread the copies over several barriers or phases.",
             )])  # fmt: skip
@@ -152,8 +157,7 @@ class Mbarrier(Value):
         """
         number = _word(word)
         if unused := [bit for bit in _UNUSED_BITS if number >> bit & 1]:
-            raise broken(
-                "mbarrier-word", "word", f"{number:#x}: bit {unused[0]} is set", "bits 42 and 0 of an mbarrier are 0",
+            raise MBARRIER_WORD.error("word", f"{number:#x}: bit {unused[0]} is set", "bits 42 and 0 of an mbarrier are 0",
                 "Read the word that mbarrier.inval wrote.",
             )  # fmt: skip
         field = number >> _TX_BIT & _TX_FIELD_END - 1
@@ -173,8 +177,7 @@ class Mbarrier(Value):
         """
         number = _word(token)
         if number >> _UNUSED_BITS[0] & 1:
-            raise broken(
-                "mbarrier-token", "token", f"{number:#x}: bit 42 is set", "bit 42 of a token is 0",
+            raise MBARRIER_TOKEN.error("token", f"{number:#x}: bit 42 is set", "bit 42 of a token is 0",
                 "Give what mbarrier.arrive returned.",
             )  # fmt: skip
         upper = number >> _TOKEN_BIT << _TOKEN_BIT
@@ -237,7 +240,7 @@ def _in_range(name: str, given: object, low: int, end: int, limit: str, problems
     found = plain_int(given)
     if found is None or not low <= found < end:
         fix = f"Give an integer from {low} to {end - 1}."
-        problems.append(Violation("mbarrier-argument", "error", name, f"{name} = {printed(given)}", limit, fix))
+        problems.append(MBARRIER_ARGUMENT.violation(name, f"{name} = {printed(given)}", limit, fix))
         return low
     return found
 
@@ -267,5 +270,5 @@ def _word(given: object) -> int:
     found = plain_int(given)
     if found is None or not 0 <= found < _WORD_END:
         shown = printed(given) if found is None else printed_hex(found)
-        raise broken("mbarrier-word", "word", shown, "an mbarrier is an integer of 64 bits", "Give one 64-bit word.")
+        raise MBARRIER_WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Give one 64-bit word.")
     return found

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tilescope.errors import broken
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.operation import GROUPS, OPERATIONS
 from tilescope.pipeline.parts import Barrier, Loop, Role, Slot, Step
+from tilescope.pipeline.pipeline_rules import PIPELINE_MASK, PIPELINE_STAGE
 from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -169,8 +169,7 @@ class Program:
                 return (rank,)
             bits = mask.value(values)
             if not 0 < bits < 1 << blocks:
-                raise broken(
-                    "pipeline-mask", "mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
+                raise PIPELINE_MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
                     "Correct the mask, or the cluster.",
                 )  # fmt: skip
             return tuple(each for each in range(blocks) if bits >> each & 1)
@@ -287,8 +286,7 @@ class _Numbering:
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)
             if not 0 <= stage < stages:
-                raise broken(
-                    "pipeline-stage", given, f"{name}[{stage}], from {given}", f"{name} has stages 0 to {stages - 1}",
+                raise PIPELINE_STAGE.error(given, f"{name}[{stage}], from {given}", f"{name} has stages 0 to {stages - 1}",
                     f"Take the index modulo {stages}, or give {name} more stages.",
                 )  # fmt: skip
             return rank * per_block + first + stage

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.errors import broken, counted, printed
+from tilescope.errors import counted, printed
 from tilescope.pipeline.barriers import Ambiguity, Note
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, search, with_way
@@ -22,6 +22,7 @@ from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program
 from tilescope.pipeline.recurrence import Watch, shortened
 from tilescope.reading import plain_int
+from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
@@ -110,13 +111,12 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     if isinstance(pipeline, dict):
         pipeline = Pipeline.from_dict(pipeline)
     if not isinstance(pipeline, Pipeline):
-        raise broken(
-            "argument-type", "pipeline", printed(pipeline), "a Pipeline, or plain data that describes one",
+        raise ARGUMENT_TYPE.error("pipeline", printed(pipeline), "a Pipeline, or plain data that describes one",
             "Use ts.plan_pipeline(…), or Pipeline.from_file(…).",
         )  # fmt: skip
     states_left = plain_int(max_states)
     if states_left is None or states_left < 0:
-        raise broken("argument-type", "max_states", printed(max_states), "an integer of at least 0", "Give 20000, say.")
+        raise ARGUMENT_TYPE.error("max_states", printed(max_states), "an integer of at least 0", "Give 20000, say.")
     if (proven := _proven_by_a_round(pipeline)) is not None:
         return proven
     program = Program(pipeline)

@@ -11,14 +11,16 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, NamedTuple
 
-from tilescope.errors import RuleError, Violation, broken
-from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, oriented
+from tilescope.errors import RuleError, Violation
+from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
-from tilescope.planner.problem import Operand, Problem
+from tilescope.planner.boxes import PLAN_ROWS
+from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
 from tilescope.planner.tmem_epilogue import tmem_epilogues
+from tilescope.rule import Rule, rule
 from tilescope.smem.access import Access
 from tilescope.smem.pattern import MAX_TILE_BYTES
 from tilescope.smem.tile import tile_report
@@ -26,6 +28,35 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 
 SMALLEST_MN = 8
 LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
+
+PLAN_SPAN = rule(
+    "plan-span",
+    "A row of the tile is a whole number of the swizzle's spans.",
+    source="cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",
+    passing='ts.plan((64, 128), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
+    failing='ts.plan((64, 96), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
+)
+PLAN_LAYOUT = rule(
+    "plan-layout",
+    "The consumer reads the layout: majorness, swizzle and element width together.",
+    source='PTX ISA, "ldmatrix" and "stmatrix"',
+    passing='ts.plan((64, 64), "u8", consumer="ldmatrix").best',
+    failing='ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best',
+)
+PLAN_TILE = rule(
+    "plan-tile",
+    "A tile for ldmatrix has a multiple of 8 rows.",
+    source='PTX ISA, "ldmatrix": 8 rows of 16 bytes',
+    passing='ts.plan((16, 64), "bf16", consumer="ldmatrix").best',
+    failing='ts.plan((12, 64), "bf16", consumer="ldmatrix").best',
+)
+PLAN_DESCRIPTORS = rule(
+    "plan-descriptors",
+    "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.",
+    source='PTX ISA, "matrix descriptor"',
+    passing='ts.plan((64, 64), "bf16", consumer="wgmma").best.descriptors()',
+    failing='ts.plan((64, 64), "bf16", consumer="ldmatrix").best.descriptors()',
+)
 
 
 class Wavefronts(NamedTuple):
@@ -59,22 +90,23 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     bits = problem.data_type.smem_bits
     width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
     if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
-        width = max(
-            each for each in range(1, LARGEST_PLAIN_ROW + 1) if problem.columns % each == 0 and each * bits % 128 == 0
-        )
+        widths = range(1, LARGEST_PLAIN_ROW + 1)
+        width = max(width for width in widths if problem.columns % width == 0 and width * bits % 128 == 0)
     rows = (
         problem.rows if atom_order == "column" else min(problem.rows, swizzle.repeat_bytes * 8 // (width * bits) or 1)
     )
     refusals = []
 
-    def refuse(rule: str, found: str, fix: str) -> None:
+    def refuse(broken: Rule, extent: int, unit: str, multiple: int) -> None:
         limit = f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits"
-        refusals.append(Violation(rule, "error", "tile", found, limit, f"{fix}{_or_a_swizzle(problem)}."))
+        fix = f"Use {_up(extent, multiple)}{_or_a_swizzle(problem)}."
+        values = {"extent": extent, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
+        refusals.append(broken.violation("tile", f"{extent} {unit}", limit, fix, values=values))
 
     if problem.columns % width:
-        refuse("plan-span", f"{problem.columns} contiguous elements", f"Use {_up(problem.columns, width)}")
+        refuse(PLAN_SPAN, problem.columns, "contiguous elements", width)
     if problem.rows % rows:
-        refuse("plan-rows", f"{problem.rows} rows in row order", f"Use {_up(problem.rows, rows)}")
+        refuse(PLAN_ROWS, problem.rows, "rows in row order", rows)
     if refusals:
         raise RuleError(refusals)
     layout = Layout(
@@ -90,20 +122,22 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     if reader.loop is not None:
         problems = reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical)
         missing = reader.missing_kind(problem.arch, row)
-        return problems + ([] if missing is None else [Violation("plan-type", "error", "data_type", *missing)])
+        return problems + ([] if missing is None else [PLAN_TYPE.violation("data_type", *missing)])
     problems = []
     if not reader.reads(canonical, problem.major):
         narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-        problems.append(Violation(
-            "plan-layout", "error", "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
+        problems.append(PLAN_LAYOUT.violation(
+            "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
             "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not" if narrow
             else "ldmatrix does not read this layout",
             "Use a K-major tile, or transpose while copying." if canonical.major == "MN" else "Use swizzle 128B, 64B, 32B or none.",
         ))  # fmt: skip
     mn, name = problem.tile[0], problem.extent_names[0]
     if mn % SMALLEST_MN:
-        found, fix = f"{name} = {mn}", f"Use {name} = {_up(mn, SMALLEST_MN)}."
-        problems.append(Violation("plan-tile", "error", "tile", found, "ldmatrix reads 8 rows at a time", fix))
+        problems.append(PLAN_TILE.violation(
+            "tile", f"{name} = {mn}", "ldmatrix reads 8 rows at a time", f"Use {name} = {_up(mn, SMALLEST_MN)}.",
+            values={"rows": mn},
+        ))  # fmt: skip
     return problems
 
 
@@ -113,11 +147,12 @@ def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     if mn % atom_mn == 0 and k % atom_k == 0:
         return []
     names = " x ".join(problem.extent_names)
-    return [Violation(
-        "tile-atoms", "error", "tile", f"a tile of {mn} x {k} ({names})",
+    return [TILE_ATOMS.violation(
+        "tile", f"a tile of {mn} x {k} ({names})",
         f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, "
         "and a tile is a whole number of them",
         f"Use {_up(mn, atom_mn)} x {_up(k, atom_k)} ({names}){_or_a_swizzle(problem)}.",
+        values={"mn": mn, "k": k, "atom_mn": atom_mn, "atom_k": atom_k},
     )]  # fmt: skip
 
 
@@ -181,9 +216,9 @@ def epilogue_pattern(problem: Problem) -> Access:
     tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
     transposed = problem.major == "MN"
     if transposed and bits < 8:
-        raise broken(
-            "element-load", "major", f"single elements of {bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
-            "Use the K-major tile, where neighbours share a byte.",
+        raise PLAN_LAYOUT.error(
+            "major", f"single elements of {bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
+            "Use the K-major tile, where neighbours share a byte.", values={"element_bits": bits},
         )  # fmt: skip
     core = problem.tensor_core
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
@@ -239,7 +274,7 @@ def _loop(problem: Problem) -> type[DescriptorLoop]:
         return problem.tensor_core.loop
     consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
     readers = " and ".join(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
-    raise broken(
-        "plan-descriptors", "consumer", f"consumer = {consumer} for a {problem.direction}",
+    raise PLAN_DESCRIPTORS.error(
+        "consumer", f"consumer = {consumer} for a {problem.direction}",
         f"{readers} read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
     )  # fmt: skip

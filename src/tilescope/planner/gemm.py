@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tilescope.arch import Arch, ArchName
 from tilescope.card import Card, CardName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, broken, counted, printed
+from tilescope.errors import PlanError, RuleError, Violation, counted
 from tilescope.layout import Major, major_named
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
@@ -37,9 +37,10 @@ from tilescope.planner.gemm_tiles import (
     tile_shapes,
 )
 from tilescope.planner.plans import Plan
-from tilescope.planner.problem import Operand, Problem, resolved
+from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved
 from tilescope.planner.product import (
     EXTENTS,
+    GEMM_SMEM,
     Product,
     Tile,
     is_exchanged,
@@ -51,13 +52,13 @@ from tilescope.planner.product import (
 from tilescope.planner.reason import Reason
 from tilescope.planner.search import PlanReport
 from tilescope.planner.search import planned as planned_report
-from tilescope.reading import integer, is_one_of
+from tilescope.reading import integer, integers, known_name
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
-LARGEST_STAGES = 1024  # that may be asked for
 FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
-MOST_SMS = 1024
+LARGEST_SMS = 1024
+LARGEST_EXTENT = 1 << 32
 
 PlanOrRefusal = Plan | tuple[Violation, ...]
 Planner = Callable[..., PlanOrRefusal]
@@ -89,27 +90,19 @@ def plan_gemm(
     >>> low_batch.tile[0], low_batch.b.swizzle.name
     (64, '128B')
     """
-    if sms is not None and not 1 <= integer("sms", sms) <= MOST_SMS:
-        raise broken(
-            "gemm-sms", "sms", f"sms = {sms}", f"1 to {MOST_SMS} multiprocessors", "Leave it out for the card's."
-        )
-    if stages is not None and not 1 <= integer("stages", stages) <= LARGEST_STAGES:
-        found, limit = f"stages = {stages}", f"1 to {LARGEST_STAGES}"
-        raise broken("gemm-stages", "stages", found, limit, "Leave it out for as many as fit.")
+    sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
+    stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
     row, (target, device) = DataType.named(data_type), resolved(arch, card)
     output = DataType.named(("s32" if row.name == "b1" else row) if output_type is None else output_type)
-    chosen = consumers_of(target)[0] if consumer is None else consumer
-    if not is_one_of(chosen, CONSUMER):
-        raise broken("gemm-consumer", "consumer", printed(consumer), ", ".join(CONSUMER), "Use one of these, or none.")
-    extents = _extent("m", m), _extent("n", n), _extent("k", k)
+    chosen = consumers_of(target)[0] if consumer is None else known_name("consumer", consumer, CONSUMER)
+    extents = integer("m", m, 1, LARGEST_EXTENT), integer("n", n, 1, LARGEST_EXTENT), integer("k", k, 1, LARGEST_EXTENT)
     majors = _major("a_major", a_major), _major("b_major", b_major)
     available = sms if sms is not None or device is None else device.sms
     product = Product(extents, row, output, target, device, chosen, *majors, available)
-    given = None if tile is None else _given_tile(tile)
-    problems = product_problems(product)
-    if problems:
+    asked = None if tile is None else integers("tile", tile, 3, 1, LARGEST_EXTENT)
+    if problems := product_problems(product):
         raise PlanError(problems)
-    return _best(product, given, stages)
+    return _best(product, asked, stages)  # type: ignore[arg-type]  # three extents
 
 
 def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
@@ -307,17 +300,15 @@ def _too_many_stages(product: Product, plans: _Plans, stages: int | None, fittin
         limit += f", and at least {FEWEST_STAGES} stages are planned unless stages=1 is asked for"
     fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
     fixes += ["a smaller tile"] if is_given or not fitting else []
-    return Violation(
-        "gemm-smem", "error", "tile" if stages is None else "stages",
-        f"{needed} = {end_of(regions_of(*plans, wanted))} bytes with barriers", limit, f"Use {' or '.join(fixes)}.",
+    needed_bytes = end_of(regions_of(*plans, wanted))
+    return GEMM_SMEM.violation(
+        "tile" if stages is None else "stages", f"{needed} = {needed_bytes} bytes with barriers", limit,
+        f"Use {' or '.join(fixes)}.", values={
+            "stages": wanted, "a_bytes": a.stage_bytes, "b_bytes": b.stage_bytes,
+            "epilogue_bytes": 0 if epilogue is None else epilogue.stage_bytes, "needed_bytes": needed_bytes,
+            "limit_bytes": budget,
+        },
     )  # fmt: skip
-
-
-def _extent(name: str, given: Any) -> int:
-    extent = integer(name, given)
-    if not 1 <= extent <= 1 << 32:
-        raise broken("gemm-shape", name, f"{name} = {extent}", "1 to 2^32", "Give the extents of the matrices.")
-    return extent
 
 
 def _major(name: str, given: Any) -> Major:
@@ -325,9 +316,3 @@ def _major(name: str, given: Any) -> Major:
         return major_named(given)
     except RuleError as error:
         raise RuleError([replace(each, argument=name, change=None) for each in error.violations]) from None
-
-
-def _given_tile(tile: Any) -> Tile:
-    if not isinstance(tile, list | tuple) or len(tile) != 3:
-        raise broken("gemm-tile", "tile", printed(tile), "three extents: m, n, k", "Give (128, 256, 64), say.")
-    return _extent("tile m", tile[0]), _extent("tile n", tile[1]), _extent("tile k", tile[2])

@@ -20,6 +20,13 @@ from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.reading import attempted, flag, plain_int
+from tilescope.rule import rule
+
+PLAN_PIPELINE = rule(
+    "plan-pipeline",
+    "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
+    source="the arguments of plan_pipeline",
+)
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
 WARPGROUP_THREADS = 128
@@ -79,9 +86,7 @@ class _Planning:
             found = plain_int(given)
             if found is None or not low <= found <= high:
                 limit = f"an integer from {low} to {high}"
-                problems.append(
-                    Violation("plan-pipeline", "error", name, f"{name} = {printed(given)}", limit, f"Give {limit}.")
-                )
+                problems.append(PLAN_PIPELINE.violation(name, f"{name} = {printed(given)}", limit, f"Give {limit}."))
                 return low
             return found
 
@@ -114,9 +119,7 @@ class _Planning:
         found = [given] if isinstance(given, Plan) else list(given) if isinstance(given, list | tuple) else []
         if not found or not all(isinstance(each, Plan) for each in found):
             fix = "Give ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."
-            problems.append(
-                Violation("plan-pipeline", "error", "plan", printed(given), "a plan, plans, or a GEMM plan", fix)
-            )
+            problems.append(PLAN_PIPELINE.violation("plan", printed(given), "a plan, plans, or a GEMM plan", fix))
             return []
         return found
 
@@ -127,9 +130,7 @@ class _Planning:
         if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
             limit = f"a number of blocks, or (x, y), at most {MAX_BLOCKS} together"
             problems.append(
-                Violation(
-                    "plan-pipeline", "error", "cluster", f"cluster = {printed(given)}", limit, "Give (2, 1), say."
-                )
+                PLAN_PIPELINE.violation("cluster", f"cluster = {printed(given)}", limit, "Give (2, 1), say.")
             )
             return 1, 1
         return found[0], found[1]
@@ -138,7 +139,7 @@ class _Planning:
         problems = []
 
         def refuse(argument: str, found: str, limit: str, fix: str) -> None:
-            problems.append(Violation("plan-pipeline", "error", argument, found, limit, fix))
+            problems.append(PLAN_PIPELINE.violation(argument, found, limit, fix))
 
         kinds = {(each.problem.direction, each.problem.copy, str(each.problem.consumer)) for each in self.plans}
         if len({kind[:2] for kind in kinds}) > 1:

@@ -10,20 +10,36 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, broken, counted
+from tilescope.errors import RuleError, Violation, counted
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.completion import Completion, barrier_bytes
 from tilescope.planner.consumers import descriptors_of
-from tilescope.planner.problem import Problem, matrix_shape, pitch_given
+from tilescope.planner.problem import PLAN_COPY, Problem, matrix_shape, pitch_given
 from tilescope.planner.reason import Reason
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value, row_field
 
 RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
+
+PLAN_CORNER = rule(
+    "plan-corner",
+    "A tile that is copied through a folded map starts on a whole column of spans, in row order also on a whole group of rows.",
+    source="the coordinates of the folded map",
+    passing='[plan.copy_coords(plan.copies[0], 0, 64) for plan in ts.plan((64, 128), "bf16", fold=True).candidates]',
+    failing='[plan.copy_coords(plan.copies[0], 0, 8) for plan in ts.plan((64, 128), "bf16", fold=True).candidates]',
+)
+PLAN_SMEM = rule(
+    "plan-smem",
+    "All stages and their mbarriers fit into the shared memory of a block.",
+    source="CUDA programming guide, compute capabilities",
+    passing='ts.plan((128, 64), "bf16", stages=14).best',
+    failing='ts.plan((128, 64), "bf16", stages=15).best',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +181,8 @@ class Plan(Value):
         (4096, 4096)
         """
         if self.boxes is None:
-            raise broken(
-                "plan-copy",
-                "copy",
-                f"copy = {self.problem.copy}",
-                "only TMA reads a tensor map",
-                'Plan with copy="tma".',
+            raise PLAN_COPY.error(
+                "copy", f"copy = {self.problem.copy}", "only TMA reads a tensor map", 'Plan with copy="tma".'
             )
         whole = self.problem.global_shape or self.problem.tile if global_shape is None else matrix_shape(global_shape)
         strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
@@ -192,10 +204,12 @@ class Plan(Value):
         if not self.folded:
             corner: tuple[int, ...] = (column, row)
         elif column % columns or (self.atom_order == "row" and row % rows):
-            raise broken(
-                "plan-corner", "mn, k", f"(mn, k) = ({mn}, {k})",
+            raise PLAN_CORNER.error(
+                "mn, k", f"(mn, k) = ({mn}, {k})",
                 f"a folded map sees columns of {columns}" + (f" and groups of {rows} rows" if self.atom_order == "row" else ""),
-                "Start tiles on whole ones, or use the plan that is not folded.",
+                f"Start the tile {column % columns} elements earlier, or use the plan that is not folded."
+                if column % columns else f"Start the tile {row % rows} rows earlier, or use the plan that is not folded.",
+                values={"mn": mn, "k": k, "columns": columns, "rows": rows},
             )  # fmt: skip
         elif self.atom_order == "column":
             corner = (0, row, column // columns)
@@ -301,10 +315,11 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
         fit = arch.smem_per_block_bytes // (stage + barrier)
         barriers = " and their mbarriers" if barrier else ""
         stages = f"{problem.stages} x {stage}{barriers} = " if problem.stages > 1 else ""
-        raise broken(
-            "plan-smem", "stages" if fit else "tile", f"{stages}{needed} bytes",
+        raise PLAN_SMEM.error(
+            "stages" if fit else "tile", f"{stages}{needed} bytes",
             f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
             f"Use {counted(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
+            values={"stages": problem.stages, "stage_bytes": stage, "needed_bytes": needed, "limit_bytes": arch.smem_per_block_bytes},
         )  # fmt: skip
 
 

@@ -8,18 +8,19 @@ tile (mn, k)     128 x 64 bf16, K-major                     MN-major
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
-from tilescope.mma.canonical import tile_shape
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
-from tilescope.reading import integer, integers
+from tilescope.reading import attempted, flag, integer, integers, known_name, pair
+from tilescope.rule import rule
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
@@ -35,6 +36,65 @@ OPERANDS: tuple[Operand, ...] = ("A", "B")
 DEFAULT_ARCH = "sm_90"  # where neither an architecture nor a card is named
 EXTENT_NAMES = {"load": ("mn", "k"), "store": ("m", "n")}  # of an operand, and of a result
 LARGEST_EXTENT = 1 << 20
+LARGEST_STAGES = 1024  # that may be asked for
+
+PLAN_CARD = rule(
+    "plan-card",
+    "A card has one architecture: if arch is named too, it is the same.",
+    source="the table of cards",
+    passing='ts.plan((64, 64), "bf16", card="H200", arch="sm_90")',
+    failing='ts.plan((64, 64), "bf16", card="A100", arch="sm_90")',
+)
+PLAN_CONSUMER = rule(
+    "plan-consumer",
+    "The architecture has the consumer: wgmma on sm_90, tcgen05 on sm_100, sm_103 and sm_110, ldmatrix everywhere.",
+    source='PTX ISA, "Target ISA Notes" of the instructions',
+    passing='ts.plan((64, 64), "bf16", consumer="wgmma")',
+    failing='ts.plan((64, 64), "bf16", consumer="tcgen05")',
+)
+PLAN_PATTERN = rule(
+    "plan-pattern",
+    "The access pattern of a load reads shared memory; that of a store writes it.",
+    source="the direction of the instruction",
+    passing='ts.plan((64, 64), "bf16", consumer="ld.b128 rows")',
+    failing='ts.plan((64, 64), "bf16", consumer="st.b128 rows")',
+)
+PLAN_COPY = rule(
+    "plan-copy",
+    "TMA copies tiles from sm_90 on, before that cp.async and ld.global; stores go through TMA, and only TMA reads a tensor map.",
+    source="CUDA programming guide, compute capabilities",
+    passing='ts.plan((64, 64), "bf16", arch="sm_80", copy="cp.async")',
+    failing='ts.plan((64, 64), "bf16", arch="sm_80", copy="tma")',
+)
+PLAN_TYPE = rule(
+    "plan-type",
+    "The copy moves the type element by element, and the consumer takes it on this architecture.",
+    source='cuda.h, CUtensorMapDataType; PTX ISA, "tcgen05.mma"',
+    passing='ts.plan((64, 32), "u8")',
+    failing='ts.plan((64, 256), "b1")',
+)
+PLAN_ROW = rule(
+    "plan-row",
+    "A row of the tile is a multiple of 16 contiguous bytes.",
+    source="cuda.h, cuTensorMapEncodeTiled; measured on an H200",
+    basis="measured",
+    passing='ts.plan((64, 64), "bf16")',
+    failing='ts.plan((64, 63), "bf16")',
+)
+PLAN_PITCH = rule(
+    "plan-pitch",
+    "Threads copy 16 aligned bytes: rows in global memory lie a multiple of 16 bytes apart.",
+    source='PTX ISA, "cp.async"',
+    passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(144,))',
+    failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(130,))',
+)
+PLAN_SWIZZLE = rule(
+    "plan-swizzle",
+    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks that lie in the tile.",
+    source='PTX ISA, "cp.async"; the table of swizzles',
+    passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B")',
+    failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B_ATOM_32B_FLIP_8B")',
+)
 
 
 def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
@@ -52,7 +112,7 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
         if arch is not None and Arch.named(arch) is not row.arch:
             found = f"card = {row.name} with arch = {Arch.named(arch).name}"
             limit = f"a card has one architecture, and that of the {row.name} is {row.arch.name}"
-            raise broken("plan-card", "card", found, limit, "Leave arch out, or name a card of that architecture.")
+            raise PLAN_CARD.error("card", found, limit, f'Use arch="{row.arch.name}", or leave it out.')
         return row.arch, row
     target = Arch.named(DEFAULT_ARCH if arch is None else arch)
     device = card_called(arch) if isinstance(arch, str) else None
@@ -113,22 +173,22 @@ class Problem(Value):
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         problems: list[Violation] = []
-        found: dict[str, Any] = {}
-        try:
-            found["arch"], found["card"] = resolved(given.pop("arch"), given.pop("card"))
-        except RuleError as error:
-            problems.extend(error.violations)
-        for name, value in given.items():
-            try:
-                found[name] = None if value is None and name in _OPTIONAL else _READERS[name](value)
-            except RuleError as error:
-                problems.extend(error.violations)
-        if problems:
+        places = attempted(problems, None, resolved, given.pop("arch"), given.pop("card"))
+        fields = {
+            name: None
+            if value is None and name in _OPTIONAL
+            else attempted(problems, None, _READERS[name], name, value)
+            for name, value in given.items()
+        }
+        if problems or places is None:
             raise RuleError(problems)
-        found["consumer"] = found["consumer"] or consumers_of(found["arch"])[0]
-        found["copy"] = found["copy"] or ("tma" if found["arch"].has("tma") else "cp.async")
-        found["extent_names"] = found["extent_names"] or EXTENT_NAMES[found["direction"]]
-        for name, value in found.items():
+        target, device = places
+        fields |= {
+            "arch": target, "card": device, "consumer": fields["consumer"] or consumers_of(target)[0],
+            "copy": fields["copy"] or ("tma" if target.has("tma") else "cp.async"),
+            "extent_names": fields["extent_names"] or EXTENT_NAMES[str(fields["direction"])],
+        }  # fmt: skip
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
         problems.extend(_contradictions(self))
         object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
@@ -205,9 +265,10 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     if consumer.op.is_load != (problem.direction == "load"):
         does, wants = ("reads", "writes") if consumer.op.is_load else ("writes", "reads")
         fitting = "st.b128 rows" if consumer.op.is_load else "ld.b128 rows"
-        problems.append(Violation(
-            "plan-pattern", "error", "consumer", f"{consumer.name} for a {problem.direction}",
-            f"{consumer.op.name} {does} shared memory; what this plan needs {wants} it", f'Use consumer="{fitting}", say.',
+        problems.append(PLAN_PATTERN.violation(
+            "consumer", f"{consumer.name} for a {problem.direction}",
+            f"{consumer.op.name} {does} shared memory; a {problem.direction} needs a pattern that {wants} it",
+            f'Use consumer="{fitting}", for example.',
         ))  # fmt: skip
     return consumer
 
@@ -215,36 +276,38 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
 def _contradictions(problem: Problem) -> list[Violation]:
     arch, element, row = problem.arch, problem.data_type, problem.tensor_core
     missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
-    found = [] if missing is None else [Violation("plan-consumer", "error", "consumer", *missing)]
+    absent = [] if missing is None else [PLAN_CONSUMER.violation("consumer", *missing)]
     stores, by_tma, have_tma = problem.direction == "store", problem.copy == "tma", ", ".join(architectures_with("tma"))
     columns, name, bits = problem.columns, problem.row_names[1], problem.columns * element.bits
     step = 128 // element.bits if 128 % element.bits == 0 else 64
     together = element.tma.bits // element.bits or 1
-    in_bytes = " x ".join(str(-(-extent // together) if each == name else extent) for each, extent in _extents(problem))
+    in_bytes = " x ".join(str(-(-extent // together) if axis == name else extent) for axis, extent in _extents(problem))
     checks = (
-        (stores and not arch.has("tma"), Violation(
-            "plan-copy", "error", "direction", f"a store on {arch.name}",
+        (stores and not arch.has("tma"), PLAN_COPY.violation(
+            "direction", f"a store on {arch.name}",
             f"stores are planned through TMA, which exists on {have_tma}",
-            "Use one of these, or let each thread write its results to global memory.",
+            'Use arch="sm_90", or let the threads write their results to global memory.',
         )),
-        (not stores and by_tma and not arch.has("tma"), Violation(
-            "plan-copy", "error", "copy", f"copy = tma on {arch.name}", f"TMA exists on {have_tma}", 'Use copy="cp.async".',
+        (not stores and by_tma and not arch.has("tma"), PLAN_COPY.violation(
+            "copy", f"copy = tma on {arch.name}", f"TMA exists on {have_tma}", 'Use copy="cp.async".',
         )),
-        (stores and not by_tma and arch.has("tma"), Violation(
-            "plan-copy", "error", "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
+        (stores and not by_tma and arch.has("tma"), PLAN_COPY.violation(
+            "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
             'Use copy="tma".',
         )),
-        (by_tma and together > 1, Violation(
-            "plan-type", "error", "data_type", f"{element.name} by TMA",
+        (by_tma and together > 1, PLAN_TYPE.violation(
+            "data_type", f"{element.name} by TMA",
             f"TMA moves {together} elements of {element.name} as one {element.tma.name}",
-            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.',
+            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.', values={"elements": together},
         )),
-        (bits % 128 > 0, Violation(
-            "plan-row", "error", "tile", f"{name} = {columns} elements of {element.bits} bits = {bits / 8:g} contiguous bytes",
+        (bits % 128 > 0, PLAN_ROW.violation(
+            "tile", f"{name} = {columns} elements of {element.bits} bits = {bits / 8:g} contiguous bytes",
             "copies move multiples of 16 bytes", f"Use {name} = {-(-columns // step) * step}.",
+            values={"elements": columns, "element_bits": element.bits, "row_bytes": bits / 8},
         )),
     )  # fmt: skip
-    return [*found, *(each for broken, each in checks if broken), *([] if by_tma else _beyond_threads(problem))]
+    beyond_threads = [] if by_tma else _beyond_threads(problem)
+    return [*absent, *(violation for breaks, violation in checks if breaks), *beyond_threads]
 
 
 def _extents(problem: Problem) -> Iterator[tuple[str, int]]:
@@ -257,108 +320,71 @@ def _beyond_threads(problem: Problem) -> list[Violation]:
     swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
     torn = swizzle.piece_bytes < CHUNK_BYTES
     checks = (
-        (pitch % CHUNK_BYTES > 0, Violation(
-            "plan-pitch", "error", "global_shape" if problem.strides_bytes is None else "strides_bytes[0]",
+        (pitch % CHUNK_BYTES > 0, PLAN_PITCH.violation(
+            "global_shape" if problem.strides_bytes is None else "strides_bytes[0]",
             f"rows {pitch} bytes apart", f"a thread of {copy} copies 16 aligned bytes",
-            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.",
+            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.", values={"pitch_bytes": pitch},
         )),
-        (element.smem_bits != element.bits, Violation(
-            "plan-type", "error", "data_type", f"{element.name} by {copy}",
+        (element.smem_bits != element.bits, PLAN_TYPE.violation(
+            "data_type", f"{element.name} by {copy}",
             f"its values are {element.bits} bits in global memory and {element.smem_bits} in shared memory",
             'Only TMA spreads them out: use copy="tma".',
+            values={"global_bits": element.bits, "smem_bits": element.smem_bits},
         )),
-        (torn, Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} by {copy}",
-            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}", "Use another swizzle, or TMA.",
+        (torn, PLAN_SWIZZLE.violation(
+            "swizzle", f"swizzle {swizzle.name} by {copy}",
+            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}",
+            'Use swizzle="128B", or copy="tma".', {"swizzle": "128B"}, {"piece_bytes": swizzle.piece_bytes},
         )),
-        (not torn and swizzle.bits > 0 and tile_bytes % swizzle.block_bytes > 0, Violation(
-            "plan-swizzle", "error", "swizzle", f"swizzle {swizzle.name} on a tile of {tile_bytes} bytes",
+        (not torn and swizzle.bits > 0 and tile_bytes % swizzle.block_bytes > 0, PLAN_SWIZZLE.violation(
+            "swizzle", f"swizzle {swizzle.name} on a tile of {tile_bytes} bytes",
             f"it moves pieces within blocks of {swizzle.block_bytes} bytes, and they would leave the tile",
-            "Use a larger tile, or a smaller swizzle.",
+            f"Use a tile of {-(-tile_bytes // swizzle.block_bytes) * swizzle.block_bytes} bytes, or a smaller swizzle.",
+            values={"tile_bytes": tile_bytes, "block_bytes": swizzle.block_bytes},
         )),
     )  # fmt: skip
-    return [each for broken, each in checks if broken]
+    return [violation for breaks, violation in checks if breaks]
 
 
-def _one_of(argument: str, known: tuple[str, ...]) -> Any:
-    def read(given: Any) -> Any:
-        if isinstance(given, str) and given in known:
-            return given
-        raise RuleError([unknown_name(argument, argument, given, known)])
-
-    return read
-
-
-def _extent_pair(argument: str) -> Any:
-    def read(given: Any) -> tuple[int, int]:
-        try:
-            pair = tile_shape(given)
-        except RuleError as error:
-            raise RuleError(replace(each, argument=argument) for each in error.violations) from None
-        if max(pair) > LARGEST_EXTENT and argument == "tile":
-            raise RuleError([Violation(
-                "plan-tile", "error", argument, f"a tile of {pair[0]} x {pair[1]}", f"at most {LARGEST_EXTENT} in each dimension",
-                "Plan the tile of one block, not the matrix; global_shape takes the matrix.",
-            )])  # fmt: skip
-        return pair
-
-    return read
-
-
-def _stages(given: Any) -> int:
-    stages = integer("stages", given)
-    if not 1 <= stages <= 1024:
-        raise RuleError([Violation("plan-stages", "error", "stages", f"stages = {stages}", "1 to 1024", "Use 2 to 8.")])
-    return stages
+def matrix_shape(given: Any) -> tuple[int, int]:
+    """The (mn, k) of a matrix, as `global_shape` has it."""
+    return pair("global_shape", given, least=1)
 
 
 def pitch_given(given: Any) -> tuple[int, ...]:
-    """The one stride of a matrix, as `strides_bytes` has it."""
-    strides = integers("strides_bytes", given)
-    if len(strides) != 1 or strides[0] < 0:
-        raise RuleError([Violation(
-            "plan-strides", "error", "strides_bytes", printed(given), "a matrix has one stride: bytes from row to row",
-            "Give (pitch_bytes,).",
-        )])  # fmt: skip
-    return strides
+    """The one stride of a matrix, as `strides_bytes` has it: bytes from row to row."""
+    return integers("strides_bytes", given, count=1, least=0)
 
 
-def _consumer(given: Any) -> Any:
+def _consumer(argument: str, given: Any) -> str | Access:
     if isinstance(given, str | Access):
         return given
-    raise RuleError([unknown_name("consumer", "consumer", given, CONSUMER)])
+    raise RuleError([unknown_name("consumer", argument, given, CONSUMER)])
 
 
-def _flag(given: Any) -> bool:
-    if isinstance(given, bool):
-        return given
-    raise RuleError([Violation("argument-type", "error", "fold", printed(given), "True or False", "Use fold=True.")])
-
-
-def _names(given: Any) -> tuple[str, str]:
+def _names(argument: str, given: Any) -> tuple[str, str]:
     if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(name, str) for name in given):
         return given[0], given[1]
-    raise broken("argument-type", "extent_names", printed(given), "two names", 'Give ("mn", "k").')
+    raise RuleError([argument_type(argument, given, 'two names, such as ("mn", "k")')])
 
 
-matrix_shape = _extent_pair("global_shape")
 _OPTIONAL = frozenset({
     "consumer", "swizzle", "atom_order", "operand", "copy", "global_shape", "strides_bytes", "extent_names",
 })  # fmt: skip
-_READERS: dict[str, Any] = {
-    "tile": _extent_pair("tile"),
-    "data_type": DataType.named,
-    "major": major_named,
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "tile": partial(pair, least=1, most=LARGEST_EXTENT),
+    "data_type": lambda _, given: DataType.named(given),
+    "major": lambda _, given: major_named(given),
     "consumer": _consumer,
-    "swizzle": Swizzle.named,
-    "atom_order": _one_of("atom_order", ATOM_ORDERS),
-    "operand": _one_of("operand", OPERANDS),
-    "stages": _stages,
-    "copy": _one_of("copy", COPIES),
-    "direction": _one_of("direction", DIRECTIONS),
-    "traffic": _one_of("traffic", TRAFFICS),
-    "fold": _flag,
-    "global_shape": matrix_shape,
-    "strides_bytes": pitch_given,
+    "swizzle": lambda _, given: Swizzle.named(given),
+    "atom_order": partial(known_name, known=ATOM_ORDERS),
+    "operand": partial(known_name, known=OPERANDS),
+    "stages": partial(integer, least=1, most=LARGEST_STAGES),
+    "copy": partial(known_name, known=COPIES),
+    "direction": partial(known_name, known=DIRECTIONS),
+    "traffic": partial(known_name, known=TRAFFICS),
+    "fold": flag,
+    "global_shape": lambda _, given: matrix_shape(given),
+    "strides_bytes": lambda _, given: pitch_given(given),
     "extent_names": _names,
 }

@@ -19,12 +19,12 @@ from typing import NamedTuple
 from tilescope.arch import ARCH, Arch, architectures_with
 from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, by
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.rule import RULES
+from tilescope.rule import RULES, rule
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -41,6 +41,57 @@ _MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.pl
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
 _NEVER_STORED = "16u4_align16b"
 _EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
+
+GEMM_CONSUMER = rule(
+    "gemm-consumer",
+    "The architecture has the consumer of the product: wgmma, tcgen05, or ldmatrix with mma.",
+    source='PTX ISA, "Target ISA Notes" of the instructions',
+    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="wgmma")',
+    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="tcgen05")',
+)
+GEMM_TYPE = rule(
+    "gemm-type",
+    "The tensor core multiplies the type on this architecture, and the copies move it and the type of C.",
+    source='PTX ISA, "mma", "tcgen05.mma"; cuda.h, CUtensorMapDataType',
+    passing='ts.plan_gemm(256, 256, 256, "bf16", arch="sm_80")',
+    failing='ts.plan_gemm(256, 256, 256, "e4m3", arch="sm_80")',
+)
+GEMM_MAJOR = rule(
+    "gemm-major",
+    "A and B are MN-major only if the tensor core reads MN-major elements of their width.",
+    source='PTX ISA, "wgmma.mma_async", "tcgen05.mma", "ldmatrix"',
+    passing='ts.plan_gemm(256, 256, 256, "bf16", b_major="MN")',
+    failing='ts.plan_gemm(256, 256, 256, "e4m3", b_major="MN")',
+)
+GEMM_ROWS = rule(
+    "gemm-rows",
+    "Rows of A and B in global memory are multiples of 16 bytes, and rows of C where TMA stores them.",
+    source="cuda.h, cuTensorMapEncodeTiled; measured on an H200",
+    basis="measured",
+    passing='ts.plan_gemm(256, 256, 264, "bf16")',
+    failing='ts.plan_gemm(256, 256, 260, "bf16")',
+)
+GEMM_TILE = rule(
+    "gemm-tile",
+    "A tile is a whole number of the tensor core's instructions, and of the rows in which TMA moves its elements.",
+    source='PTX ISA, "mma", "tcgen05.mma"; CUTLASS',
+    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(16, 8, 64))',
+    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(12, 8, 64))',
+)
+GEMM_ACCUMULATORS = rule(
+    "gemm-accumulators",
+    "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
+    source='CUDA programming guide, compute capabilities; PTX ISA, "tensor memory"',
+    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64))',
+    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 256, 64))',
+)
+GEMM_SMEM = rule(
+    "gemm-smem",
+    "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
+    source="CUDA programming guide, compute capabilities",
+    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=6)',
+    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=8)',
+)
 
 
 class Product(NamedTuple):
@@ -79,7 +130,7 @@ def product_problems(product: Product) -> list[Violation]:
 
 def _missing_consumer(product: Product) -> list[Violation]:
     missing = missing_consumer(product.consumer, product.arch)
-    return [] if missing is None else [Violation("gemm-consumer", "error", "consumer", *missing)]
+    return [] if missing is None else [GEMM_CONSUMER.violation("consumer", *missing)]
 
 
 def _unknown_type(product: Product) -> list[Violation]:
@@ -90,15 +141,15 @@ def _unknown_type(product: Product) -> list[Violation]:
             missing = reader.missing_kind(arch, row)
         except RuleError as error:
             return list(error.violations)
-        return [] if missing is None else [Violation("gemm-type", "error", "data_type", *missing)]
+        return [] if missing is None else [GEMM_TYPE.violation("data_type", *missing)]
     if mma_rows(arch, row):
         return []
     elsewhere = [name for name, other in ARCH.items() if mma_rows(other, row)]
-    fix = "Use one of these" + (f', or arch="{elsewhere[0]}".' if elsewhere else ".")
+    fix = 'Use data_type="bfloat16"' + (f', or arch="{elsewhere[0]}".' if elsewhere else ".")
     if row.name in ("float32", "float32_ftz"):
         fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
     limit = f"mma on {arch.name}, fed by ldmatrix in 32-bit registers, multiplies {', '.join(mma_types(arch))}"
-    return [Violation("gemm-type", "error", "data_type", f"{row.name} on {arch.name}", limit, fix)]
+    return [GEMM_TYPE.violation("data_type", f"{row.name} on {arch.name}", limit, fix)]
 
 
 def _unmoved_types(product: Product) -> list[Violation]:
@@ -111,18 +162,18 @@ def _unmoved_types(product: Product) -> list[Violation]:
             continue  # said of the operands
         if row.tma.bits != row.bits:
             limit = f"TMA moves {name} as {row.tma.name}, {row.tma.bits // row.bits} to an element"
-            fix = 'Use output_type="int32", say.'
+            fix = 'Use output_type="int32", for example.'
             if argument == "data_type":
                 limit += ", and a product of bits (and.popc) is not the product of these bytes"
                 fix = f"Plan the operand tiles as {row.tma.name} with ts.plan, k / 8 bytes wide; the product itself is not planned."
         elif row.is_packed and not product.arch.has("packed_types"):
             limit = f"TMA moves elements below 8 bits on {', '.join(architectures_with('packed_types'))}"
-            fix = "Use a type of 8 bits or more."
+            fix = f'Use {argument}="int8", or another type of at least 8 bits.'
         elif argument == "output_type" and name == _NEVER_STORED:
-            limit, fix = RULES["packed-store"].demand.removesuffix("."), 'Use output_type="bfloat16", say.'
+            limit, fix = RULES["packed-store"].demand.removesuffix("."), 'Use output_type="bfloat16", for example.'
         else:
             continue
-        problems.append(Violation("gemm-type", "error", argument, f"{name} on {product.arch.name}", limit, fix))
+        problems.append(GEMM_TYPE.violation(argument, f"{name} on {product.arch.name}", limit, fix))
     return problems
 
 
@@ -133,10 +184,10 @@ def _unread_majors(product: Product) -> list[Violation]:
     *first, last = map(str, widths)
     listed = f"{', '.join(first)} and {last}" if first else last
     return [
-        Violation(
-            "gemm-major", "error", name, f"{matrix} MN-major, of {row.name}",
+        GEMM_MAJOR.violation(
+            name, f"{matrix} MN-major, of {row.name}",
             f"{product.tensor_core.instruction['MN']} reads MN-major elements of {listed} bits",
-            f'Use {name}="K": transpose {matrix} once, or while copying.', {name: "K"},
+            f'Use {name}="K": transpose {matrix} once, or while copying.', {name: "K"}, {"element_bits": row.bits},
         )
         for matrix, name, major in (("A", "a_major", product.a_major), ("B", "b_major", product.b_major))
         if major == "MN"
@@ -188,11 +239,12 @@ def _rows_out_of_step(product: Product) -> list[Violation]:
         if extent % step:
             up = -(-extent // step) * step
             mover = "TMA takes" if product.by_tma else "cp.async takes 16 bytes at a time of"
-            problems.append(Violation(
-                "gemm-rows", "error", name,
+            problems.append(GEMM_ROWS.violation(
+                name,
                 f"{name} = {extent}: rows of {matrix} are {extent * row.bits / 8:g} bytes of {row.name}",
                 f"{mover} rows that are multiples of {step} elements, {step * row.bits // 8} bytes",
                 f"Use {name} = {up}, with rows of {matrix} padded to {up * row.bits // 8} bytes.", {name: up},
+                {"elements": extent, "row_bytes": extent * row.bits / 8, "multiple_elements": step},
             ))  # fmt: skip
     return problems
 
@@ -214,10 +266,10 @@ def tile_problems(product: Product, tile: Tile) -> list[Violation]:
     problems = _accumulators(product, tile)
     operands = (tile[0] + tile[1]) * tile[2] * product.data_type.smem_bits // 8
     if operands > product.arch.smem_per_block_bytes:
-        problems.append(Violation(
-            "gemm-smem", "error", "tile", f"tiles of A and B of {operands} bytes together",
+        problems.append(GEMM_SMEM.violation(
+            "tile", f"tiles of A and B of {operands} bytes together",
             f"a block of {product.arch.name} has {product.arch.smem_per_block_bytes} bytes of shared memory",
-            "Use a smaller tile.",
+            "Use a smaller tile.", values={"operand_bytes": operands, "limit_bytes": product.arch.smem_per_block_bytes},
         ))  # fmt: skip
     return problems or [
         *(_not_whole_mmas(product, tile) or _torn_by_exchange(product, tile)),
@@ -253,7 +305,14 @@ def _accumulators(product: Product, tile: Tile) -> list[Violation]:
             f"an SM has 65536 registers of 4 bytes, and two warpgroups, with 255 registers a thread at most, "
             f"hold {_TWO_WARPGROUPS_BYTES} bytes"
         )
-    return [Violation("gemm-accumulators", "error", "tile", found, limit, "Use at most 128 x 256 or 256 x 128.")]
+    values = {
+        "m": m,
+        "n": n,
+        "accumulator_bytes": ACCUMULATOR_BYTES,
+        "total_bytes": total,
+        "columns": accumulator_columns(tile),
+    }
+    return [GEMM_ACCUMULATORS.violation("tile", found, limit, "Use at most 128 x 256 or 256 x 128.", values=values)]
 
 
 def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
@@ -266,10 +325,10 @@ def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
         return []
     least = min(rows, key=lambda row: row.m * row.n[0] * row.k)
     near = tuple(-(-extent // part) * part for extent, part in zip(tile, (least.m, least.n[0], least.k), strict=True))
-    return [Violation(
-        "gemm-tile", "error", "tile", f"a tile of {_by(tile)}",
+    return [GEMM_TILE.violation(
+        "tile", f"a tile of {by(tile)}",
         f"{', '.join(row.name for row in rows)} take whole multiples of their m, n and k, with A and B as they are or exchanged",
-        f"Use {_by(near)}.",
+        f"Use {by(near)}.", values=dict(zip("mnk", tile, strict=True)),
     )]  # fmt: skip
 
 
@@ -278,10 +337,11 @@ def _torn_by_exchange(product: Product, tile: Tile) -> list[Violation]:
     bits = product.output_type.smem_bits
     if not product.by_tma or bits >= 8 or not is_exchanged(product, tile):
         return []
-    return [Violation(
-        "gemm-tile", "error", "tile", f"m = {tile[0]}, for which mma takes A and B exchanged, with C of {product.output_type.name}",
+    return [GEMM_TILE.violation(
+        "tile", f"m = {tile[0]}, for which mma takes A and B exchanged, with C of {product.output_type.name}",
         f"the accumulators then hold the transpose of C, and a lane stores no single elements of {bits} bits",
         f"Use m = {-(-tile[0] // _MMA_ROWS) * _MMA_ROWS}, or an output_type of 8 bits or more.",
+        values={"m": tile[0], "element_bits": bits},
     )]  # fmt: skip
 
 
@@ -294,9 +354,10 @@ def _broken_padded_rows(product: Product, tile: Tile) -> list[Violation]:
     ):  # fmt: skip
         step = _row_step(product, row, stored=matrix == "C")
         if product.by_tma and _is_padded(row) and extent % step:
-            problems.append(Violation(
-                "gemm-tile", "error", "tile", f"{matrix}: {name} = {extent} elements of {row.name}",
+            problems.append(GEMM_TILE.violation(
+                "tile", f"{matrix}: {name} = {extent} elements of {row.name}",
                 f"TMA moves them in rows of {step}", f"Use {name} = {-(-extent // step) * step}.",
+                values={"elements": extent, "multiple_elements": step},
             ))  # fmt: skip
     return problems
 
@@ -317,10 +378,6 @@ def _is_whole(tile: Tile, row: Instruction) -> bool:
     return tile[0] % row.m == 0 and tile[1] % row.n[0] == 0 and tile[2] % row.k == 0
 
 
-def _by(extents: Iterable[int]) -> str:
-    return " x ".join(map(str, extents))
-
-
 def narrow_instruction(product: Product, tile: Tile, block_n: int) -> list[Violation]:
     """Why tcgen05.mma with 128 rows of A should not take `block_n` columns of B.
 
@@ -335,10 +392,10 @@ def narrow_instruction(product: Product, tile: Tile, block_n: int) -> list[Viola
         return []
     blocks = "" if block_n == tile[1] else f", taken in blocks of {block_n}"
     near = next(n for n in range(-(-tile[1] // 16) * 16, tile[1] + 512, 16) if _largest_block(n) % 16 == 0)
-    return [Violation(
-        "gemm-tile", "error", "tile", f"n = {tile[1]}{blocks} with instructions of 128 rows of A",
+    return [GEMM_TILE.violation(
+        "tile", f"n = {tile[1]}{blocks} with instructions of 128 rows of A",
         f"PTX lists multiples of 8, but older CUTLASS takes kind {kind.name} beside 128 rows with multiples of 16 alone",
-        f"Use n = {near}, or m = 64.",
+        f"Use n = {near}, or m = 64.", values={"n": tile[1], "block_n": block_n, "rows": TENSOR_MEMORY_LANES},
     )]  # fmt: skip
 
 

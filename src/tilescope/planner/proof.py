@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import PlanError, Violation
+from tilescope.errors import PlanError
 from tilescope.layout import Layout, oriented
 from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
@@ -30,8 +31,15 @@ from tilescope.tma.packing import unpacked
 
 WORD_BYTES, WORD_SHIFT = 4, 2
 NOWHERE = 0xFFFFFFFF  # an index that no tile has
-MOST_STORES = 32  # from both ends: of many like boxes, not all are stored
+STORES_TRIED = 32  # from both ends: of many like boxes, not all are stored
 PIECE_ELEMENTS = 16  # of a padded type, in 16 bytes of shared memory
+
+PLAN_PROOF = rule(  # nothing breaks it but a mistake in the planner
+    "plan-proof",
+    "The emulated copies of a plan bring every element where its consumer reads it.",
+    source="tilescope's own emulator",
+    passing='ts.plan((64, 64), "bf16").best',
+)
 
 
 class Consumed(NamedTuple):
@@ -118,7 +126,7 @@ def _prove_padded_store(plan: Plan, consumed: Consumed) -> None:
     smem[consumed.address] = values if problem.major == "K" else values.T
     memory = np.zeros((problem.rows, _row_bytes(problem)), np.uint8)
     stored = np.zeros(values.shape, np.bool_)
-    for copy in (*plan.copies[:MOST_STORES], *plan.copies[MOST_STORES:][-MOST_STORES:]):
+    for copy in (*plan.copies[:STORES_TRIED], *plan.copies[STORES_TRIED:][-STORES_TRIED:]):
         coords, start = plan.copy_coords(copy, 0, 0), copy.smem_offset_bytes
         store(tensor_map, smem[start:], memory, coords, smem_address=start)
         stored[coords[1] : coords[1] + tensor_map.box[1], coords[0] : coords[0] + tensor_map.box[0]] = True
@@ -164,7 +172,7 @@ def _require_equal(plan: Plan, smem: npt.NDArray[np.uint32], consumed: Consumed)
 
 
 def _disproved(plan: Plan, where: str) -> PlanError:
-    return PlanError([Violation(
-        "plan-proof", "error", "plan", f"swizzle {plan.swizzle.name}, {plan.atom_order} order: wrong at {where}",
-        "the emulated copies must bring every element where its consumer reads it", "Report this plan: it is an error of tilescope's.",
+    return PlanError([PLAN_PROOF.violation(
+        "plan", f"swizzle {plan.swizzle.name}, {plan.atom_order} order: wrong at {where}",
+        "the emulated copies must bring every element where its consumer reads it", "Report this plan: tilescope made a mistake.",
     )])  # fmt: skip

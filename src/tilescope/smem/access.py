@@ -19,15 +19,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed, unknown_name
+from tilescope.errors import RuleError, argument_type, ceil_div, counted, unknown_name
 from tilescope.layout import Layout, Modes, as_modes
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
+from tilescope.reading import flag
+from tilescope.rule import rule
 from tilescope.smem import pattern
 from tilescope.smem.banks import Addresses, Mask, checked_lanes, lane_arrays
 from tilescope.smem.expression import lane_values
 from tilescope.smem.op import SMEM_OP, SmemOp, SmemOpName
 from tilescope.value import Value, array_field, read_only, row_field
+
+TILE_BOUNDS = rule(
+    "tile-bounds",
+    "A pattern stays inside the tile that it is placed on.",
+    source="the offsets of the pattern",
+    passing="ts.Access.rows((64, 64), 16).on(ts.Layout((64, 64), 16))",
+    failing="ts.Access.rows((64, 64), 16).on(ts.Layout((32, 64), 16))",
+)
+PATTERN_TILE = rule(
+    "pattern-tile",
+    "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
+    source="`Access.named`",
+    passing='ts.Access.named("ld.b128 rows", (64, 64), 16)',
+    failing='ts.Access.named("ld.b128 rows")',
+)
+PATTERN_OP = rule(
+    "pattern-op",
+    "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
+    source="PTX ISA, ldmatrix and stmatrix",
+    passing='ts.Access.rows((64, 64), 16, "st.b128")',
+    failing='ts.Access.rows((64, 64), 16, "ldmatrix.x4")',
+)
+PLACED_TWICE = rule(
+    "placed-twice",
+    "A pattern is placed on a layout once, from the plain tile.",
+    source="`Access.on`",
+    passing="ts.Access.rows((8, 64), 16).on(ts.Layout((8, 64), 16))",
+    failing="ts.Access.rows((8, 64), 16).on(ts.Layout((8, 64), 16)).on(ts.Layout((8, 64), 16))",
+)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -65,9 +96,7 @@ class Access(Value):
         address, mask = lane_arrays(lane_address, active)
         checked_lanes(row, address, mask)
         if not isinstance(name, str):
-            raise broken(
-                "access-name", "name", f"a {type(name).__name__}", "a text", "Name the pattern, or leave it out."
-            )
+            raise RuleError([argument_type("name", name, "a text", "Leave it out: the operation names it.")])
         for field, value in (
             ("op", row), ("lane_address", read_only(address.copy())),
             ("active", None if mask is None else read_only(mask.copy())), ("name", name or row.name), ("layout", layout),
@@ -146,18 +175,13 @@ class Access(Value):
         'st.b16 mma.m16n8k16 D'
         """
         if not isinstance(fragment, Fragment):
-            raise broken(
-                "fragment", "fragment", f"a {type(fragment).__name__}", "the fragment of an operand",
-                'Use fragment("mma.m16n8k16", "A", "bf16").',
-            )  # fmt: skip
+            raise RuleError([argument_type(
+                "fragment", fragment, "the fragment of an operand", 'Use fragment("mma.m16n8k16", "A", "bf16").'
+            )])  # fmt: skip
         trans = _trans(transpose)
         bits = fragment.element_bits if element_bits is None else element_bits
         if fragment.operand not in pattern.RESULTS and bits != fragment.element_bits:
-            raise broken(
-                "fragment-tile", "element_bits", f"operand {fragment.operand} as {printed(element_bits)} bits",
-                f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
-                "Leave element_bits out.",
-            )  # fmt: skip
+            raise _other_width(fragment, bits)
         row, offsets = pattern.fragments(fragment, tile, transpose, bits)
         operand = "" if fragment.operand == "tmem" else f" {fragment.operand}"
         return cls(row, *offsets, f"{row.name} {fragment.instruction}{operand}{trans}")
@@ -208,9 +232,9 @@ class Access(Value):
             return cls.expression(expression.strip(), SmemOp.named(op))
         words = text.split() or [""]
         if tile is None:
-            raise broken(
-                "pattern-tile", "tile", f"pattern {printed(text)} without a tile", "rows, columns and walks need a tile",
-                "Give the tile, such as 64x64 bf16, or a pattern such as 'ld.b32: lane * 4'.",
+            raise PATTERN_TILE.error(
+                "tile", f"pattern {text!r} without a tile", "rows, columns and walks need a tile",
+                "Add the tile, such as 64x64 bf16, or use a pattern such as 'ld.b32: lane * 4'.",
             )  # fmt: skip
         if words == ["transpose"]:
             return cls.transpose(tile, element_bits)
@@ -231,8 +255,8 @@ class Access(Value):
         """
         _layout(layout)
         if self.layout is not None:
-            raise broken(
-                "placed-twice", "access", f"{self.name} is already placed", "a pattern is placed once, from the plain tile",
+            raise PLACED_TWICE.error(
+                "access", f"{self.name} is already placed", "a pattern is placed once, from the plain tile",
                 "Place the pattern it was made from.",
             )  # fmt: skip
         offset, _ = self.flat()
@@ -257,18 +281,15 @@ class Access(Value):
             raise RuleError([unknown_name("operand", "pattern", words[1], ("A", "A.trans", "B", "B.trans", "D"))])
         held = find_fragment(words[0], operand.upper(), *words[2:])
         if held.element_bits != element_bits:
-            raise broken(
-                "fragment-tile", "element_bits", f"a tile of {element_bits}-bit elements",
-                f"operand {held.operand} of {held.instruction} has {held.element_bits} bits", "Give the operand's own type.",
-            )  # fmt: skip
+            raise _other_width(held, element_bits)
         return cls.fragment(held, tile, transpose=bool(trans))
 
     @classmethod
     def _vectors(cls, tile: Any, element_bits: Any, op: Any, order: pattern.Order) -> Access:
         row = SmemOp.named(op)
         if row.is_matrix:
-            raise broken(
-                "pattern-op", "op", row.name, "lanes of a load or store take rows and columns of a tile",
+            raise PATTERN_OP.error(
+                "op", row.name, "lanes of a load or store take rows and columns of a tile",
                 f"Use the walk: the pattern {row.name!r} alone.",
             )  # fmt: skip
         return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {order}")
@@ -298,30 +319,29 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
     last = int(offset.max()) + op.access_bytes if offset.size else 0
     whole_bytes = layout.swizzle.flip_bytes or layout.swizzle.atom_bytes
     problems = []
-
-    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(Violation(rule, "error", argument, found, limit, fix))
-
     if last > rows * row_bytes:
-        refuse(
-            "tile-bounds", "accesses", f"{op.name} reaches byte {last - 1}",
+        problems.append(TILE_BOUNDS.violation(
+            "accesses", f"{op.name} reaches byte {last - 1}",
             f"the tile has {rows} rows of {row_bytes} bytes, {rows * row_bytes} in all",
-            "Use the tile that the pattern was made for.",
-        )  # fmt: skip
+            f"Use a tile of at least {counted(ceil_div(last, row_bytes), 'row')}, as the pattern was made for.",
+            values={"last_byte": last - 1, "tile_bytes": rows * row_bytes},
+        ))  # fmt: skip
     elif offset.size and (
         tile.run_elements * layout.element_bits % 8
         or int((byte - byte // run_bytes * run_bytes).max()) + op.access_bytes > run_bytes
     ):
-        refuse(
-            "access-torn", "layout", f"{op.access_bytes} bytes a lane across rows of {run_bytes} bytes",
+        problems.append(pattern.ACCESS_TORN.violation(
+            "layout", f"{op.access_bytes} bytes a lane across rows of {run_bytes} bytes",
             "a lane's bytes lie beside each other", "Use wider atoms or a narrower access.",
-        )  # fmt: skip
+            values={"access_bytes": op.access_bytes, "run_bytes": run_bytes},
+        ))  # fmt: skip
     if layout.swizzle.bits and whole_bytes < op.access_bytes:
-        refuse(
-            "access-torn", "layout", f"{op.access_bytes} bytes a lane with swizzle {layout.swizzle.name}",
+        problems.append(pattern.ACCESS_TORN.violation(
+            "layout", f"{op.access_bytes} bytes a lane with swizzle {layout.swizzle.name}",
             f"the swizzle moves pieces of {whole_bytes} bytes",
             f"Access at most {whole_bytes} bytes a lane, or use a swizzle with larger atoms.",
-        )  # fmt: skip
+            values={"access_bytes": op.access_bytes, "piece_bytes": whole_bytes},
+        ))  # fmt: skip
     if problems:
         raise RuleError(problems)
     addresses: npt.NDArray[np.int64] = tile.byte_address(row, byte)
@@ -330,24 +350,26 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
 
 def _layout(given: Any) -> Layout:
     if not isinstance(given, Layout):
-        raise broken(
-            "layout", "layout", f"a {type(given).__name__}", "a pattern is placed on a Layout",
-            "Use Layout((mn, k), element_bits, swizzle=...).",
-        )  # fmt: skip
+        raise RuleError(
+            [argument_type("layout", given, "a Layout", 'Use such as Layout((64, 64), 16, swizzle="128B").')]
+        )
     return given
 
 
 def _trans(transpose: Any) -> str:
-    if not isinstance(transpose, bool):
-        raise broken("transpose", "transpose", printed(transpose), "True or False", "Use True for MN-major tiles.")
-    return ".trans" if transpose else ""
+    return ".trans" if flag("transpose", transpose) else ""
+
+
+def _other_width(fragment: Fragment, element_bits: Any) -> RuleError:
+    return pattern.FRAGMENT_TILE.error(
+        "element_bits", f"a tile of {element_bits}-bit elements",
+        f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
+        f"Use element_bits={fragment.element_bits}.", {"element_bits": fragment.element_bits},
+    )  # fmt: skip
 
 
 def _element_load(element_bits: Any) -> SmemOp:
     op = SMEM_OP.get(f"ld.b{element_bits}")
     if op is None:
-        raise broken(
-            "element-load", "element_bits", f"{printed(element_bits)} bits", "a lane loads 8, 16, 32, 64 or 128 bits",
-            "Transpose elements of whole bytes.",
-        )  # fmt: skip
+        raise pattern.no_element_load(element_bits)
     return op

@@ -23,7 +23,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, broken, printed
+from tilescope.errors import RuleError, Violation, argument_type, printed
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.smem import fast
 from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
@@ -31,6 +32,13 @@ from tilescope.swizzle import SMEM_LINE_BYTES
 Addresses = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+LANE_ALIGNMENT = rule(
+    "lane-alignment",
+    "A lane's address is a multiple of the bytes that the instruction takes for a lane.",
+    source="PTX ISA, ld.shared, st.shared, ldmatrix and stmatrix: the address is aligned to the access size",
+    passing='ts.wavefronts("ld.b128", np.arange(32) * 16)',
+    failing='ts.wavefronts("ld.b128", np.arange(32) * 8)',
+)
 _LINE_SHIFT = 7  # a line is 128 bytes
 _LANES = np.arange(WARP_LANES)
 _PAIRS = [(_LANES[_LANES & distance == 0], _LANES[_LANES & distance != 0]) for distance in (1, 2)]  # i and i ^ distance
@@ -73,7 +81,7 @@ def lane_arrays(lane_address: Any, active: Any) -> tuple[Addresses, Mask | None]
     address = _address_array(lane_address)
     if address.shape[-1:] != (WARP_LANES,):
         found = f"{address.shape[-1]} lanes" if address.ndim else "one number"
-        raise broken("warp-lanes", "lane_address", found, "a warp has 32 lanes: the last axis", "Give 32 addresses.")
+        raise ARGUMENT_RANGE.error("lane_address", found, "a warp has 32 lanes: the last axis", "Use 32 addresses.")
     return address, _mask_array(active, address.shape)
 
 
@@ -193,9 +201,9 @@ def _address_array(lane_address: Any) -> Addresses:
         elif address.dtype == np.uint64 and address.size and address.max() >= 1 << 63:
             problem = f"address {int(address.max()):#x}"
     if problem is not None:
-        raise broken(
-            "lane-address", "lane_address", problem, "byte addresses are integers from 0 to 2^63 - 1",
-            "Give 32 integers, or an integer array of shape (..., 32).",
+        raise ARGUMENT_TYPE.error(
+            "lane_address", problem, "byte addresses are integers from 0 to 2^63 - 1",
+            "Use 32 integers, or an integer array of shape (..., 32).",
         )  # fmt: skip
     return address.astype(np.int64, copy=False)
 
@@ -211,11 +219,8 @@ def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
     except Exception:  # noqa: BLE001  the truth value of a foreign object may raise whatever it likes
         given, mask = np.zeros(0), np.zeros(0, np.bool_)
     if given.dtype.kind not in "biu" or given.shape[-1:] != (WARP_LANES,) or (given != mask).any():
-        raise broken(
-            "active-lanes", "active", printed(active, 60),
-            f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32",
-            "Use None for a full warp.",
-        )  # fmt: skip
+        lanes = f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"
+        raise RuleError([argument_type("active", active, lanes, "Use None for a full warp.")])
     return None if mask.all() else mask
 
 
@@ -223,10 +228,10 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
     used = np.ones(address.shape, np.bool_) if mask is None else mask
     width = row.access_bytes
     problems = []
-    for rule, wrong, limit, fix in (
-        ("lane-address", address < 0, "byte addresses start at 0", "Give addresses of at least 0."),
+    for broken, wrong, limit, fix in (
+        (ARGUMENT_RANGE, address < 0, "byte addresses start at 0", "Use 0 or more."),
         (
-            "lane-alignment", address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
+            LANE_ALIGNMENT, address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
             "Align the tile and its row pitch, or use a narrower access.",
         ),
     ):  # fmt: skip
@@ -235,8 +240,7 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
             *access, lane = (int(index) for index in where[0])
             at = f"lane {lane}" + (f" of access {access if len(access) > 1 else access[0]}" if access else "")
             more = f", as {len(where)} of {used.sum()} lanes are" if len(where) > 1 else ""
-            found = int(address[tuple(where[0])])
-            problems.append(
-                Violation(rule, "error", f"lane_address[{lane}]", f"{at} at address {found}{more}", limit, fix)
-            )
+            first = int(address[tuple(where[0])])
+            found, values = f"{at} at address {first}{more}", {"lane": lane, "address": first, "access_bytes": width}
+            problems.append(broken.violation(f"lane_address[{lane}]", found, limit, fix, values=values))
     return problems

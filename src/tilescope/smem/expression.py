@@ -16,7 +16,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilescope.errors import RuleError, broken, shortened
+from tilescope.errors import RuleError, argument_type, shortened
+from tilescope.rule import rule
 from tilescope.smem.op import WARP_LANES
 
 LANE_NAMES = ("lane", "lane_id", "laneid", "tid", "threadIdx.x")
@@ -24,6 +25,14 @@ MAX_CHARACTERS = 500
 MAX_DEPTH = 40
 MAX_SHIFT = 40
 MAX_NUMBER = 1 << 48
+
+LANE_EXPRESSION = rule(
+    "lane-expression",
+    "An expression of lane has C's operators on integers, and gives an address for every lane.",
+    source="the operators that C and Python share",
+    passing='ts.Access.expression("lane / 8 * 16")',
+    failing='ts.Access.expression("lane / 0")',
+)
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU]?[lL]{0,2})(?![\w.])"
@@ -60,11 +69,14 @@ def lane_values(text: str) -> tuple[int, ...]:
     tilescope.errors.RuleError: lane-expression: lane / 0: division by 0 in lane 0, at character 6; ...
     """
     if not isinstance(text, str):
-        raise broken(
-            "lane-expression", "expression", f"a {type(text).__name__}", "a text such as 'lane * 16'", "Give a string."
-        )
+        raise RuleError([argument_type("expression", text, "a text", "Use such as 'lane * 16'.")])
     if len(text) > MAX_CHARACTERS:
-        raise _problem(text, f"{len(text)} characters", f"at most {MAX_CHARACTERS} are read", "Shorten it.")
+        raise _problem(
+            text,
+            f"{len(text)} characters",
+            f"at most {MAX_CHARACTERS} are read",
+            "Pass the 32 addresses instead.",
+        )
     return _Parser(text, _tokens(text)).parse()
 
 
@@ -115,7 +127,10 @@ class _Parser:
         token = self._take()
         if depth > MAX_DEPTH:
             raise _problem(
-                self.text, f"{depth} signs or parentheses within each other", f"at most {MAX_DEPTH}", "Simplify it."
+                self.text,
+                f"{depth} signs or parentheses within each other",
+                f"at most {MAX_DEPTH}",
+                "Use fewer of them.",
             )
         if token.text in _SIGN:
             return self._bounded(token, [_SIGN[token.text](value) for value in self._operand(depth + 1)])
@@ -123,7 +138,7 @@ class _Parser:
             values = self._binary(0, depth + 1)
             if self._take().text != ")":
                 raise _problem(
-                    self.text, f"the parenthesis at character {token.start + 1} stays open", "each one is closed",
+                    self.text, f"the parenthesis at character {token.start + 1} stays open", "every one is closed",
                     "Add a closing parenthesis.",
                 )  # fmt: skip
             return values
@@ -145,14 +160,18 @@ class _Parser:
         for lane, (one, other) in enumerate(zip(left, right, strict=True)):
             if sign.text in ("/", "//", "%"):
                 if other == 0:
-                    raise self._at(sign, f"division by 0 in lane {lane}", "a divisor is at least 1", "Correct it.")
+                    raise self._at(
+                        sign, f"division by 0 in lane {lane}", "a divisor is at least 1", "Divide by 1 or more."
+                    )
                 if one < 0 or other < 0:
                     raise self._at(
                         sign, f"{one} {sign.text} {other} in lane {lane}",
-                        "C and Python divide negative numbers differently", "Keep both sides at 0 or above.",
+                        "C and Python divide negative numbers differently", "Add a multiple of the divisor first.",
                     )  # fmt: skip
             elif sign.text in ("<<", ">>") and not 0 <= other <= MAX_SHIFT:
-                raise self._at(sign, f"a shift by {other} in lane {lane}", f"0 to {MAX_SHIFT}", "Shift by less.")
+                raise self._at(
+                    sign, f"a shift by {other} in lane {lane}", f"0 to {MAX_SHIFT}", f"Shift by at most {MAX_SHIFT}."
+                )
         operation = _OPERATION[sign.text]
         return self._bounded(sign, list(map(operation, left, right)))
 
@@ -168,7 +187,9 @@ class _Parser:
     def _take(self) -> _Token:
         token = self.tokens[self.next]
         if token.kind == "end":
-            raise _problem(self.text, "it ends too early", "an operand or a parenthesis is missing", "Complete it.")
+            raise _problem(
+                self.text, "it ends too early", "an operand or a parenthesis is missing", "Add it, as in 'lane * 16'."
+            )
         self.next += 1
         return token
 
@@ -186,4 +207,4 @@ def _misplaced(text: str, start: int) -> RuleError:
 
 
 def _problem(text: str, found: str, limit: str, fix: str) -> RuleError:
-    return broken("lane-expression", "expression", f"{shortened(text, 60)}: {found}", limit, fix)
+    return LANE_EXPRESSION.error("expression", f"{shortened(text, 60)}: {found}", limit, fix)

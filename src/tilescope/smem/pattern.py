@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError, Violation, broken
+from tilescope.errors import RuleError, by, ceil_div, printed
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
+from tilescope.rule import rule
 from tilescope.smem.op import WARP_LANES, SmemOp
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -30,6 +31,63 @@ Order = Literal["rows", "columns"]
 MATRIX_ROWS = 8
 RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
+
+TILE_WIDTH = rule(
+    "tile-width",
+    "A row of the tile is a multiple of what one lane takes.",
+    source="the walk by rows or columns",
+    passing='ts.Access.rows((8, 64), 16, "ld.b128")',
+    failing='ts.Access.rows((8, 60), 16, "ld.b128")',
+)
+MATRIX_TILE = rule(
+    "matrix-tile",
+    "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
+    source="PTX ISA, ldmatrix and stmatrix: matrices of 8 rows of 16 bytes",
+    passing="ts.Access.ldmatrix((64, 64), 16)",
+    failing="ts.Access.ldmatrix((24, 64), 16)",
+)
+MATRIX_TRANSPOSE = rule(
+    "matrix-transpose",
+    "ldmatrix.trans transposes elements of 16 bits.",
+    source="PTX ISA, ldmatrix .m8n8 .b16",
+    passing="ts.Access.ldmatrix((64, 64), 16, transpose=True)",
+    failing="ts.Access.ldmatrix((64, 64), 8, transpose=True)",
+)
+FRAGMENT_TILE = rule(
+    "fragment-tile",
+    "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
+    source="PTX ISA, matrix fragments of mma",
+    passing='ts.Access.fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (64, 64))',
+    failing='ts.Access.fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (24, 64))',
+)
+THREAD_VALUES = rule(
+    "thread-values",
+    "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
+    source="CuTe, thread-value layouts",
+    passing="ts.Access.thread_values(((32, 32), (1, 32)), ts.Layout((32, 32), 32))",
+    failing="ts.Access.thread_values(((32, 33), (1, 32)), ts.Layout((32, 32), 32))",
+)
+ACCESS_TORN = rule(
+    "access-torn",
+    "The bytes that one lane takes at once lie beside each other, and the swizzle moves them together.",
+    source="PTX ISA, ld.shared and st.shared: one address for all bytes of a vector",
+    passing='ts.Access.rows((8, 64), 16, "ld.b32").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
+    failing='ts.Access.rows((8, 64), 16, "ld.b64").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
+)
+ELEMENT_LOAD = rule(
+    "element-load",
+    "A lane loads 8, 16, 32, 64 or 128 bits.",
+    source="PTX ISA, ld.shared",
+    passing="ts.Access.transpose((64, 64), 8)",
+    failing="ts.Access.transpose((64, 64), 4)",
+)
+TILE_SIZE = rule(
+    "tile-size",
+    "A tile fits into the shared memory of a multiprocessor.",
+    source="CUDA C++ Programming Guide, shared memory per multiprocessor",
+    passing="ts.Access.rows((912, 256), 8)",
+    failing="ts.Access.rows((913, 256), 8)",
+)
 
 # How many matrices an instruction takes down and across the tile, and which follow each other first:
 # ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
@@ -62,9 +120,10 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order) -> Offsets:
     rows, row_bytes = tile_bytes(tile, element_bits)
     width = op.access_bytes
     if row_bytes % width:
-        raise broken(
-            "tile-width", "tile", f"rows of {row_bytes} bytes", f"{op.name} takes {width} bytes a lane",
-            f"Widen the tile to {-(-row_bytes // width) * width} bytes a row, or use a narrower access.",
+        raise TILE_WIDTH.error(
+            "tile", f"rows of {row_bytes} bytes", f"{op.name} takes {width} bytes a lane",
+            f"Widen the tile to {ceil_div(row_bytes, width) * width} bytes a row, or use a narrower access.",
+            values={"row_bytes": row_bytes, "access_bytes": width},
         )  # fmt: skip
     offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
     return _warps((offset if order == "rows" else offset.T).reshape(-1))
@@ -83,15 +142,15 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
     high, wide_bytes = down * MATRIX_ROWS, across * CHUNK_BYTES
     problems = []
     if rows % high or row_bytes % wide_bytes:
-        problems.append(Violation(
-            "matrix-tile", "error", "tile", f"{rows} rows of {row_bytes} bytes",
-            f"{op.name} takes {high} rows of {wide_bytes} bytes at a time",
-            f"Use {-(-rows // high) * high} rows of {-(-row_bytes // wide_bytes) * wide_bytes} bytes.",
+        problems.append(MATRIX_TILE.violation(
+            "tile", f"{rows} rows of {row_bytes} bytes", f"{op.name} takes {high} rows of {wide_bytes} bytes at a time",
+            f"Use {ceil_div(rows, high) * high} rows of {ceil_div(row_bytes, wide_bytes) * wide_bytes} bytes.",
+            values={"rows": rows, "row_bytes": row_bytes, "matrix_rows": high, "matrix_row_bytes": wide_bytes},
         ))  # fmt: skip
     if transposed and element_bits != 16:
-        problems.append(Violation(
-            "matrix-transpose", "error", "element_bits", f"{element_bits} bits",
-            f"{op.name} transposes elements of 16 bits", "Use it without .trans, or 16-bit elements.",
+        problems.append(MATRIX_TRANSPOSE.violation(
+            "element_bits", f"{element_bits} bits", f"{op.name} transposes elements of 16 bits",
+            "Use it without .trans, or 16-bit elements.", values={"element_bits": element_bits},
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)
@@ -115,8 +174,8 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     ('ld.b32', (16, 32), [0, 4, 8, 12, 128, 132])
     """
     if fragment.matrices > 1:
-        raise broken(
-            "fragment-tile", "fragment", f"{fragment.instruction} holds {fragment.matrices} matrices",
+        raise FRAGMENT_TILE.error(
+            "fragment", f"{fragment.instruction} holds {fragment.matrices} matrices",
             "a tile is read as blocks of one operand", "Use Access.ldmatrix or Access.stmatrix.",
         )  # fmt: skip
     rows, row_bytes = tile_bytes(tile, bits)
@@ -126,10 +185,11 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     high, wide = int(down.max()) + 1, int(across.max()) + 1
     columns = row_bytes * 8 // bits
     if rows % high or columns % wide:
-        raise broken(
-            "fragment-tile", "tile", f"{rows} x {columns} elements",
-            f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}",
-            f"Use {-(-rows // high) * high} x {-(-columns // wide) * wide}.",
+        whole = ceil_div(rows, high) * high, ceil_div(columns, wide) * wide
+        raise FRAGMENT_TILE.error(
+            "tile", f"{rows} x {columns} elements",
+            f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}", f"Use {by(whole)}.",
+            {"tile": whole}, {"tile": (rows, columns), "operand": (high, wide)},
         )  # fmt: skip
     corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
     element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
@@ -148,19 +208,21 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
     """
     index = tv.offsets() if tv.size <= MAX_TILE_BYTES * 8 else np.array([-1])
     if index.ndim != 2 or index.min() < 0 or index.max() >= layout.elements:
-        raise broken(
-            "thread-values", "tv", f"{tv}, {index.ndim} indices, offsets up to {index.max()}",
+        raise THREAD_VALUES.error(
+            "tv", f"{tv}, {index.ndim} indices, offsets up to {index.max()}",
             f"two indices, thread and value, and offsets within the {layout.elements} elements of the tile",
-            "Give the thread-value layout of this tile.",
+            f"Use offsets of at most {layout.elements - 1}, such as (32,{max(1, layout.elements // 32)}):(1,32).",
+            values={"indices": index.ndim, "last_offset": int(index.max()), "elements": layout.elements},
         )  # fmt: skip
     coord = np.unravel_index(index, layout.shape, order="F")
     bits = layout.element_bits
     element = (layout.address(*coord) * 8 + (layout.bit_offsets()[coord] % 8 if bits < 8 else 0)) // bits
     widest = _widest(element[None], bits, 128, "ld" if op is None or op.is_load else "st")
     if op is not None and op.access_bytes > widest.access_bytes:
-        raise broken(
-            "access-torn", "op", f"{op.name} of {tv}", f"a thread's neighbouring values allow {widest.access_bytes} bytes",
-            f"Use {widest.name}.",
+        raise ACCESS_TORN.error(
+            "op", f"{op.name} of {tv}", f"a thread's neighbouring values allow {widest.access_bytes} bytes",
+            f"Use {widest.name}.", {"op": widest.name},
+            {"access_bytes": op.access_bytes, "together_bytes": widest.access_bytes},
         )  # fmt: skip
     op = op or widest
     first = element[:, :: max(1, op.access_bytes * 8 // bits)] * bits // 8
@@ -182,9 +244,14 @@ def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: 
         together = element.reshape(*element.shape[:2], -1, count)
         if (together == together[..., :1] + np.arange(count)).all() and not (together[..., 0] % count).any():
             return SmemOp.named(f"{direction}.b{width}")
-    raise broken(
-        "element-load", "fragment", f"single elements of {bits} bits", "a lane moves 8, 16, 32, 64 or 128 bits",
-        "Use the K-major tile, where neighbours share a byte.",
+    raise no_element_load(bits)
+
+
+def no_element_load(element_bits: Any) -> RuleError:
+    """The error for single elements of a width that no lane loads."""
+    return ELEMENT_LOAD.error(
+        "element_bits", f"single elements of {printed(element_bits)} bits", "a lane moves 8, 16, 32, 64 or 128 bits",
+        "Use 8-bit elements, or the K-major tile, where neighbours share a byte.",
     )  # fmt: skip
 
 
@@ -193,9 +260,11 @@ def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
     plain = Layout(tile, element_bits)
     rows, row_bytes = plain.shape[0], plain.size_bytes // plain.shape[0]
     if plain.size_bytes > MAX_TILE_BYTES:
-        raise broken(
-            "tile-size", "tile", f"{rows} rows of {row_bytes} bytes, {plain.size_bytes} in all",
-            f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory", "Use a smaller tile.",
+        raise TILE_SIZE.error(
+            "tile", f"{rows} rows of {row_bytes} bytes, {plain.size_bytes} in all",
+            f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory",
+            f"Use at most {MAX_TILE_BYTES // row_bytes} rows." if row_bytes <= MAX_TILE_BYTES else "Use shorter rows.",
+            values={"tile_bytes": plain.size_bytes, "limit_bytes": MAX_TILE_BYTES},
         )  # fmt: skip
     return rows, row_bytes
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilescope.errors import broken
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.smem.banks import checked_lanes, pairs_merge
 from tilescope.smem.op import BANK_BYTES, WARP_LANES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
@@ -131,8 +131,8 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
     row = SmemOp.named(op)
     address, mask = checked_lanes(row, lane_address, active)
     if address.ndim != 1:
-        raise broken(
-            "one-access", "lane_address", f"an array of shape {(*address.shape[:-1], WARP_LANES)}",
+        raise ARGUMENT_RANGE.error(
+            "lane_address", f"an array of shape {(*address.shape[:-1], WARP_LANES)}",
             "a report is about the 32 addresses of one access", "Use wavefronts() to count many at once.",
         )  # fmt: skip
     places: list[int] = address.tolist()

@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from tilescope.errors import broken, printed
 from tilescope.layout import Layout
+from tilescope.reading import integer
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import Addresses, Mask, count_ideal, count_wavefronts
 from tilescope.smem.op import BANK_BYTES, SmemOp
@@ -127,11 +127,7 @@ def find_layouts(
     patterns = access_list(accesses)
     plain = Layout(tile, element_bits)
     rows, row_bytes = tile_bytes(tile, element_bits)
-    if not isinstance(max_padding_bytes, int) or not 0 <= max_padding_bytes <= _MOST_PADDING_BYTES:
-        raise broken(
-            "padding", "max_padding_bytes", printed(max_padding_bytes), f"an integer from 0 to {_MOST_PADDING_BYTES}",
-            "Use 128, a whole line: beyond that, paddings repeat themselves.",
-        )  # fmt: skip
+    max_padding_bytes = integer("max_padding_bytes", max_padding_bytes, 0, _MOST_PADDING_BYTES)
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
     widest_bytes = max(access.op.access_bytes for access in patterns)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import broken
 from tilescope.layout import Layout
+from tilescope.rule import ARGUMENT_TYPE
 from tilescope.smem.access import Access
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.op import SmemOp
@@ -91,10 +91,8 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
         found = [accesses]
     wrong = [each for each in found if not isinstance(each, Access)]
     if wrong or not found:
-        raise broken(
-            "accesses", "accesses", f"a {type(wrong[0]).__name__}" if wrong else "none", "one Access or more",
-            "Make one with Access(op, lane_address) or a pattern such as Access.rows(tile, element_bits).",
-        )  # fmt: skip
+        shown = f"a {type(wrong[0]).__name__}" if wrong else "none"
+        raise ARGUMENT_TYPE.error("accesses", shown, "one Access or more", "Use such as Access.rows((64, 64), 16).")
     return found
 
 

@@ -7,6 +7,7 @@
 from tilescope.swizzle.mode import (
     CHUNK_BYTES,
     CHUNKS_PER_LINE,
+    SMEM_ALIGNMENT,
     SMEM_LINE_BYTES,
     SWIZZLE,
     Addresses,
@@ -17,6 +18,7 @@ from tilescope.swizzle.mode import (
 __all__ = [
     "CHUNKS_PER_LINE",
     "CHUNK_BYTES",
+    "SMEM_ALIGNMENT",
     "SMEM_LINE_BYTES",
     "SWIZZLE",
     "Addresses",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.data_type import ARRAY_TYPE, DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, shortened
+from tilescope.errors import RuleError, TensorMapError, Violation, counted, shortened
 from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.geometry import rounded_up
@@ -74,9 +74,12 @@ def described(array: Any, box_shape: Any, address: int | None, options: Mapping[
     problems = _undescribable(found, data_type)
     box = integers("box_shape", box_shape)
     if len(box) != len(found.shape):
-        which = f"{len(box)} entries for an array of {len(found.shape)} dimensions"
-        fix = "Give the box in the array's own order."
-        problems.append(array_box.violation("box_shape", which, "one entry for each axis of the array", fix))
+        which = f"{counted(len(box), 'entry', 'entries')} for an array of {counted(len(found.shape), 'dimension')}"
+        fix = f"Give {counted(len(found.shape), 'entry', 'entries')}, in the order of the array's shape."
+        values: dict[str, Any] = {"entries": len(box), "dimensions": len(found.shape)}
+        problems.append(
+            array_box.violation("box_shape", which, "one entry for every axis of the array", fix, None, values)
+        )
     if not found.shape:
         return Described({}, tuple(problems))
     dims = list(found.shape[::-1])
@@ -223,17 +226,20 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
     elif len(found.shape) > 5:
         fix = "Merge contiguous axes with reshape, or index the leading ones away."
         which = f"{len(found.shape)} dimensions"
-        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix))
+        values: dict[str, Any] = {"rank": len(found.shape)}
+        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix, None, values))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
         which, limit = f"strides {found.strides_bytes} bytes", "strides of at least 0"
         fix = "Use np.ascontiguousarray, or flip the coordinates instead of the array."
-        problems.append(array_strides.violation("array", which, limit, fix))
+        values = {"strides_bytes": found.strides_bytes}
+        problems.append(array_strides.violation("array", which, limit, fix, None, values))
     if found.shape and found.shape[-1] > 1 and abs(found.strides_bytes[-1]) != found.element_bytes:
         unit = [axis for axis, step in enumerate(found.strides_bytes) if step == found.element_bytes]
         which = f"elements of the last axis are {found.strides_bytes[-1]} bytes apart"
         limit = f"the innermost dimension steps one element, {found.element_bytes} bytes"
         fix = f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray."
-        problems.append(array_strides.violation("array", which, limit, fix))
+        values = {"stride_bytes": found.strides_bytes[-1], "element_bytes": found.element_bytes}
+        problems.append(array_strides.violation("array", which, limit, fix, None, values))
     if found.data_type.is_packed and data_type.is_packed:
         which = f"an array of {found.data_type.name}, which numpy keeps in a byte each"
         limit = f"{data_type.name} wants its values packed together"
@@ -242,5 +248,7 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
     elif found.shape and found.shape[-1] * found.element_bytes * 8 % data_type.bits:
         which = f"rows of {found.shape[-1] * found.element_bytes} bytes"
         limit = f"whole elements of {data_type.name}, {data_type.bits} bits each"
-        problems.append(ARRAY_TYPE.violation("array", which, limit, "Give the array's own type."))
+        fix = f'Use data_type="{found.data_type.name}", the array\'s own.'
+        values = {"row_bytes": found.shape[-1] * found.element_bytes, "element_bits": data_type.bits}
+        problems.append(ARRAY_TYPE.violation("array", which, limit, fix, None, values))
     return problems

@@ -21,7 +21,7 @@ from tilescope.errors import TensorMapError
 from tilescope.reading import integer, integers
 from tilescope.tensor_map.checking import map_rule
 
-MOST_TAPS = 256  # the offsets of a rank-4 map are below 256
+LARGEST_FILTER = 256  # the offsets of a rank-4 map are below 256
 _IMAGE = {"n": 1, "h": 16, "w": 16, "c": 64, "data_type": "f16", "channels_per_pixel": 64, "pixels_per_column": 64}
 extents = map_rule(
     "convolution-extents",
@@ -57,7 +57,7 @@ def walk_of(
     ((0, 0), (-2, -2), (1, 8, 8))
     """
     n, h, w, c = (_positive(name, extent) for name, extent in zip("nhwc", image, strict=True))
-    taps = _positive("r", filter_shape[0], MOST_TAPS), _positive("s", filter_shape[1], MOST_TAPS)
+    taps = _positive("r", filter_shape[0], LARGEST_FILTER), _positive("s", filter_shape[1], LARGEST_FILTER)
     pads, steps, spread = _pair("pad", pad, 0), _pair("stride", stride, 1), _pair("dilation", dilation, 1)
     lower = tuple(-each for each in pads)
     upper = tuple(each - (tap - 1) * gap for each, tap, gap in zip(pads, taps, spread, strict=True))
@@ -65,7 +65,8 @@ def walk_of(
     if min(room) < 1:
         found = f"a {taps[0]} x {taps[1]} filter on a {h} x {w} image with padding {pads}"
         fix = "Use a larger padding, or a smaller filter or dilation."
-        raise TensorMapError([extents.violation("pad", found, "the filter fits the padded image", fix)])
+        values = {"filter": taps, "image": (h, w), "pad": pads}
+        raise TensorMapError([extents.violation("pad", found, "the filter fits the padded image", fix, None, values)])
     pixel_bytes = c * data_type.bits // 8
     arguments = {
         "dims": (c, w, h, n),
@@ -83,17 +84,14 @@ def _pair(argument: str, given: Any, least: int) -> tuple[int, int]:
     both = integers(argument, given if isinstance(given, list | tuple) else (given, given))
     if len(both) != 2 or min(both) < least:
         limit = f"one or two integers of at least {least}"
-        fix = "Give one number, or (height, width)."
-        raise TensorMapError([extents.violation(argument, f"{argument} = {given}", limit, fix)])
+        fix = f"Use {max(least, 1)}, or two numbers: (height, width)."
+        raise TensorMapError([extents.violation(argument, f"{argument} = {given}", limit, fix, None, {argument: both})])
     return both[0], both[1]
 
 
 def _positive(argument: str, given: Any, most: int | None = None) -> int:
     number = integer(argument, given)
-    if number < 1:
-        fix = "Give a positive extent."
-        raise TensorMapError([extents.violation(argument, f"{argument} = {number}", "at least 1", fix)])
-    if most is not None and number > most:
-        limit, fix = f"offsets reach {most} taps", "Split the filter."
-        raise TensorMapError([extents.violation(argument, f"{argument} = {number}", limit, fix)])
-    return number
+    if number >= 1 and (most is None or number <= most):
+        return number
+    limit, fix = ("at least 1", "Use 1.") if number < 1 else (f"offsets reach {most} taps", "Split the filter.")
+    raise TensorMapError([extents.violation(argument, f"{argument} = {number}", limit, fix, None, {argument: number})])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilescope.bits import Inspection, WordFormat
-from tilescope.errors import RuleError, TensorMapError, Violation
+from tilescope.errors import RuleError, TensorMapError, Violation, counted
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import (
     DESCRIPTOR_BYTES,
@@ -78,12 +78,16 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     strange = [bit for bit in form.reserved_ones(bits) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
-        found = f"{len(strange)} unknown bits set: {shown}"
+        found = f"{counted(len(strange), 'unknown bit')} set: {shown}"
         fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
-        violations.append(descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix))
+        numbers = {"count": len(strange), "bits": tuple(strange), "places": tuple(divmod(bit, 64) for bit in strange)}
+        violations.append(
+            descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix, None, numbers)
+        )
     if unused:
         found = f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}"
-        violations.append(descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED))
+        zero = "the driver leaves them zero"
+        violations.append(descriptor_derived.violation("blob", found, zero, _EDITED, values={"count": len(unused)}))
     tensor_map = None
     arguments = arguments_of(values)
     violations += (unnamed := _unnamed(arguments, values))
@@ -124,7 +128,9 @@ def _checked_blob(blob: Any) -> bytes:
         data = None
     if data is None or len(data) != DESCRIPTOR_BYTES:
         found = f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"
-        raise TensorMapError([descriptor_length.violation("blob", found, "128 bytes", "Give the whole CUtensorMap.")])
+        fix = "Give the whole CUtensorMap, 128 bytes."
+        values = {} if data is None else {"bytes": len(data)}
+        raise TensorMapError([descriptor_length.violation("blob", found, "128 bytes", fix, None, values)])
     return data
 
 
@@ -142,14 +148,20 @@ def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:
     """Codes that stand for nothing."""
-    fix = "These bytes are no map."
+    fix = "These bytes are not a tensor map: check where they were copied from."
     unnamed = [
-        descriptor_codes.violation(name, f"{name} code {values[name]}", "a code of its table", fix)
+        descriptor_codes.violation(
+            name, f"{name} code {values[name]}", "a code of its table", fix, values={"code": values[name]}
+        )
         for name, found in arguments.items()
         if found is None
     ]
     if values["rank"] > LARGEST_RANK:
-        unnamed.append(descriptor_codes.violation("rank", f"{values['rank']} dimensions", "1 to 5", fix))
+        unnamed.append(
+            descriptor_codes.violation(
+                "rank", f"{values['rank']} dimensions", "1 to 5", fix, values={"rank": values["rank"]}
+            )
+        )
     return unnamed
 
 

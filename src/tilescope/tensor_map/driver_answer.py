@@ -67,7 +67,10 @@ class DriverAnswer:
                 "tensor_map", f"TMA Desc Addr {self.map_address:#x}, {beyond} bytes past {self.map_address - beyond:#x}",
                 "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error "
                 "716, misaligned address", "Declare the map alignas(64), or allocate it so.",
-                values={"address": self.map_address, "multiple_bytes": MAP_ALIGNMENT_BYTES},
+                values={
+                    "address": self.map_address, "beyond_bytes": beyond, "nearest": self.map_address - beyond,
+                    "multiple_bytes": MAP_ALIGNMENT_BYTES,
+                },
             ))  # fmt: skip
         if self.result:
             name = f", {_RESULTS[self.result]}" if self.result in _RESULTS else ""

@@ -16,7 +16,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, counted
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -61,21 +61,23 @@ def descriptor_bytes(text: str) -> bytes:
     '00100000000000001065'
     """
     if len(text) > LONGEST_TEXT:
-        raise _refused(f"{len(text)} characters of text")
+        raise _refused(f"{len(text)} characters of text", characters=len(text))
     numbers = _numbers(text)
     readings = list(dict.fromkeys([*_python_bytes(text), *_readings(numbers)]))
     if not readings:
-        raise _refused(f"{len(numbers)} numbers of {sum(len(digits) for _, digits in numbers)} digits")
+        digit_count = sum(len(digits) for _, digits in numbers)
+        found = f"{counted(len(numbers), 'number')} of {counted(digit_count, 'digit')}"
+        raise _refused(found, numbers=len(numbers), digits=digit_count)
     for reading in readings:
         if inspect_tensor_map(reading).tensor_map is not None:
             return reading
     return readings[0]
 
 
-def _refused(found: str) -> RuleError:
+def _refused(found: str, **values: int) -> RuleError:
     limit = "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
     fix = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it."
-    return RuleError([pasted_descriptor.violation("text", found, limit, fix)])
+    return RuleError([pasted_descriptor.violation("text", found, limit, fix, None, values)])
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:

@@ -11,7 +11,14 @@ What the bit means is not documented, and no map of sm_90 that was recorded has 
 
 from __future__ import annotations
 
-from tilescope.errors import broken, printed
+from tilescope.errors import printed
+from tilescope.rule import rule
+
+MAP_BYTES = rule(
+    "map-bytes",
+    "A tensor map is 128 bytes.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+)
 
 WINDOW_BIT = 85
 SMALL_SPAN_BYTES = 131072
@@ -26,8 +33,6 @@ def cleared_window_bit(blob: bytes) -> bytes:
     True
     """
     if not isinstance(blob, bytes | bytearray | memoryview) or len(bytes(blob)) != _MAP_BYTES:
-        raise broken(
-            "map-bytes", "blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode()."
-        )
+        raise MAP_BYTES.error("blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode().")
     number = int.from_bytes(blob, "little") & ~(1 << WINDOW_BIT)
     return number.to_bytes(_MAP_BYTES, "little")

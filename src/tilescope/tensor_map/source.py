@@ -24,15 +24,22 @@ _DUMP = re.compile(r"globalDim\b|gmem_address|elemType=|shape=\[|Failed to (?:in
 _JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
 _TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
 
+_ARGUMENTS = (
+    'ts.tensor_map.MapArguments.from_json(\'{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}\')'
+)
 INPUT_BINARY = rule(
     "input-binary",
     "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    passing="ts.tensor_map.source.MapSource.read(bytes(128))",
+    failing="ts.tensor_map.source.MapSource.read(bytes(127))",
 )
 ONE_MAP = rule(
     "one-map",
     "encode, load and diff take the arguments of one map at a time; check takes several.",
     source="the command line",
+    passing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},)).tensor_map()",
+    failing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},) * 2).tensor_map()",
 )
 
 
@@ -59,7 +66,13 @@ class MapSource(NamedTuple):
             if len(content) == DESCRIPTOR_BYTES:
                 return cls(content)
             found = f"{len(content)} bytes that are no text"
-            raise INPUT_BINARY.error("source", found, "the bytes of a descriptor are 128", "Give the map alone.")
+            raise INPUT_BINARY.error(
+                "source",
+                found,
+                "a descriptor is 128 bytes",
+                "Give the 128 bytes of the map alone.",
+                values={"bytes": len(content)},
+            )
         if _JSON.match(text):
             return cls.from_json(text)
         if _DUMP.search(text):
@@ -82,5 +95,7 @@ class MapSource(NamedTuple):
         """The one map, or its violations raised."""
         if len(self.asked) > 1:
             found = f"the arguments of {len(self.asked)} maps"
-            raise ONE_MAP.error("source", found, "one map at a time", "Leave the others out.")
+            raise ONE_MAP.error(
+                "source", found, "one map at a time", "Leave the others out.", values={"maps": len(self.asked)}
+            )
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)

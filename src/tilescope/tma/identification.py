@@ -22,9 +22,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import broken
+from tilescope.errors import RuleError, argument_range, counted
 from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.reading import integer, readable
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
 from tilescope.value import Value, hex_field
 
@@ -32,6 +33,15 @@ Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
 _FEW = 256  # elements that are looked at first
 _WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
+
+
+DUMP_EXTENT = rule(
+    "dump-extent",
+    "A dump is at least as long as the tile that is looked for in it.",
+    source="the size of the tile",
+    passing="ts.identify(np.zeros(1024, np.uint8), np.zeros((8, 64), np.float16))",
+    failing="ts.identify(np.zeros(1023, np.uint8), np.zeros((8, 64), np.float16))",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +125,10 @@ class Identification(Value):
         )  # fmt: skip
 
 
-def identify(smem_bytes: Any, tile: Any, *, smem_address: int | None = None) -> Identification:
+def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identification:
     """The swizzle, base offset and order that explain a dump of shared memory, or come closest.
 
-    `smem_bytes` is the dump, from the tile's first byte on; `tile` the 2-D array that it should hold. Where the dump's
+    `dump` holds the bytes from the tile's first one on; `tile` is the 2-D array that they should be. Where the dump's
     shared address is known, `smem_address` settles the base offset; otherwise all are tried.
 
     >>> import tilescope as ts
@@ -126,30 +136,33 @@ def identify(smem_bytes: Any, tile: Any, *, smem_address: int | None = None) -> 
     >>> print(ts.identify(ts.Swizzle.named("64B").swizzle(tile, address=0x80), tile))
     swizzle 64B, base offset 1, rows 128 bytes apart
     """
-    dump = readable("smem_bytes", smem_bytes)
+    content = readable("dump", dump)
     matrix = _matrix(tile)
-    start = None if smem_address is None else integer("smem_address", smem_address)
-    if start is not None and (start < 0 or start % CHUNK_BYTES):
-        raise broken("address", "smem_address", f"{start}", "a multiple of 16, at least 0", "Leave it out if unknown.")
+    start = None if smem_address is None else integer("smem_address", smem_address, least=0)
+    if start is not None and start % CHUNK_BYTES:
+        below = start // CHUNK_BYTES * CHUNK_BYTES
+        fix = f"Use {below}, or leave it out."
+        raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
     best: tuple[int, _Tried] | None = None
     equally_good = 0
-    for tried in sorted(_looked_at(dump, matrix, start)):
+    for tried in sorted(_looked_at(content, matrix, start)):
         if best is not None and tried.missed > best[0]:
             break
         wanted = np.ascontiguousarray(matrix.T) if tried.transposed else matrix
-        wrong = _wrong_elements(dump, tried.layout.with_start(tried.start), wanted)
+        wrong = _wrong_elements(content, tried.layout.with_start(tried.start), wanted)
         if wrong is None:
             continue
         equally_good = 0 if best is None or wrong < best[0] else equally_good + (wrong == best[0])
         if best is None or (wrong, tried.number) < (best[0], best[1].number):
             best = wrong, tried
     if best is None:
-        raise broken(
-            "dump-extent", "smem_bytes", f"{len(dump)} bytes", f"the tile alone takes {matrix.nbytes} bytes",
-            "Give the dump from the tile's first byte to its last.",
+        raise DUMP_EXTENT.error(
+            "dump", counted(len(content), "byte"), f"the tile alone takes {matrix.nbytes} bytes",
+            f"Dump {matrix.nbytes} bytes, from the tile's first to its last.",
+            values={"dump_bytes": len(content), "tile_bytes": matrix.nbytes},
         )  # fmt: skip
-    found = best[1]
-    return _identified(dump, matrix, found.layout.with_start(found.start), found.transposed, equally_good)
+    _, nearest = best
+    return _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
 
 
 def _matrix(tile: Any) -> npt.NDArray[Any]:
@@ -162,10 +175,10 @@ def _matrix(tile: Any) -> npt.NDArray[Any]:
         or array.itemsize not in (1, 2, 4, 8)
         or array.dtype.hasobject
     ):
-        found = f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}"
-        raise broken(
-            "tile", "tile", found, "a 2-D array of elements of 1, 2, 4 or 8 bytes",
-            "Give rows and columns as the kernel sees them; view wider elements as pairs.",
+        which = f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}"
+        raise ARGUMENT_TYPE.error(
+            "tile", which, "a 2-D array of elements of 1, 2, 4 or 8 bytes",
+            "Give rows and columns as the kernel sees them, tile.reshape(rows, columns); view wider elements as pairs.",
         )  # fmt: skip
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, printed, shortened
+from tilescope.errors import RuleError, counted, printed, shortened
 from tilescope.reading import Bytes, entries, integer, integers, readable, writeable
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
@@ -30,7 +30,7 @@ from tilescope.tma.walk import Walk, row_coords, source_offset, walk
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
-_MOST_CTAS = 16  # of a cluster: bits of the multicast mask
+_LARGEST_CLUSTER = 16  # of a cluster: bits of the multicast mask
 _EXAMPLE = 'ts.load(ts.TensorMap("u8", (64,), (), (16,)), np.zeros({memory}, "u1"), (48,), smem=np.zeros({smem}, "u1"))'
 _CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"), (0,), [np.zeros(16, "u1")], cta_mask={mask})'
 
@@ -175,11 +175,11 @@ def load_multicast(
     [0, 7, 0, 7]
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
-    blocks = entries(smems, _MOST_CTAS + 1)
-    if blocks is None or len(blocks) > _MOST_CTAS:
-        which = printed(smems) if blocks is None else f"more than {_MOST_CTAS} blocks"
-        limit = f"a sequence of at most {_MOST_CTAS} arrays, one for each block of the cluster"
-        raise RuleError([ARGUMENT_TYPE.violation("smems", which, limit, "Give a list of arrays.")])
+    blocks = entries(smems, _LARGEST_CLUSTER + 1)
+    if blocks is None or len(blocks) > _LARGEST_CLUSTER:
+        which = printed(smems) if blocks is None else f"more than {_LARGEST_CLUSTER} blocks"
+        limit = f"a sequence of at most {_LARGEST_CLUSTER} arrays, one for each block of the cluster"
+        raise RuleError([ARGUMENT_TYPE.violation("smems", which, limit, "Give a list of arrays, one for every block.")])
     source = readable("memory", memory)
     found = walk(copy)
     placed = placement(tensor_map, found.rows, copy.smem_address)
@@ -205,12 +205,13 @@ def require_smem(argument: str, found: Bytes, needed_bytes: int) -> None:
 
 def _receivers(cta_mask: Any, block_count: int) -> list[int]:
     mask = integer("cta_mask", cta_mask)
-    most = min(block_count, _MOST_CTAS)
+    most = min(block_count, _LARGEST_CLUSTER)
     if not 0 < mask < 1 << most:
         raise CTA_MASK.error(
-            "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {block_count} blocks",
-            f"one bit for each block of the cluster, at most {_MOST_CTAS}, and at least one of them set",
+            "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {counted(block_count, 'block')}",
+            f"one bit for each block of the cluster, at most {_LARGEST_CLUSTER}, and at least one of them set",
             f"Use bits 0 to {most - 1}." if most else "Give the blocks' shared memories in smems.",
+            values={"cta_mask": mask, "blocks": block_count},
         )  # fmt: skip
     return [rank for rank in range(most) if mask >> rank & 1]
 

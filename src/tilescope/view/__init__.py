@@ -11,10 +11,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tilescope.rule import rule
+
 if TYPE_CHECKING:
     from tilescope.value import Value
     from tilescope.view.drawing import Drawing
 
+DRAWING = rule(
+    "drawing",
+    "A value has an SVG if its kind has a drawing.",
+    source="the table of drawings",
+    passing='ts.Swizzle.named("128B").svg()',
+    failing='ts.Card.named("H200").svg()',
+)
 _DRAWN_BY = {
     "agreement": "agreement_view:draw_agreement",
     "bank_report": "banks_view:draw_bank_report",

@@ -143,7 +143,7 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
         element_bits=layout.element_bits,
         instruction=loop.described.form.instruction,
     )
-    facts = Table(tuple((name, said) for name, _, said in (words.partition(" = ") for words in loop.words)))
+    facts = Table(loop.facts)
     warned = (_findings(loop.findings),) if loop.findings else ()
     return Drawing(
         title, (Paragraph(sentence), *warned, facts, word_ruler(first, "The first descriptor"), _steps(loop))

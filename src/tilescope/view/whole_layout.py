@@ -11,13 +11,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import broken, counted
+from tilescope.errors import counted
 from tilescope.layout import Layout
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
 from tilescope.view.notation_view import Pieces, described, key_sentence, pieces_of, row_addresses
 from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Table
+
+LAYOUT_DIFFERENCE = rule(
+    "layout-difference",
+    "Two layouts are drawn side by side where they are of one tile, with elements of one width.",
+    source="the command line",
+)
 
 MOST_ROWS = MOST_COLUMNS = 128  # of a tile, in pieces; two tiles have half the columns
 _MOST_HELD = 4096  # pieces of a drawing of shared memory
@@ -52,7 +59,7 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     """
     if (one.shape, one.element_bits) != (other.shape, other.element_bits):
         found = f"{described(one)}, and {described(other)}"
-        raise broken("layout-difference", "other", found, "two layouts of one tile and one width", "Make them alike.")
+        raise LAYOUT_DIFFERENCE.error("other", found, "two layouts of one tile and one width", "Make them alike.")
     arrays = row_addresses(one), row_addresses(other)
     if one.major != other.major and len(one.shape) == 2:  # both as mn x k
         arrays = one.addresses(), other.addresses()

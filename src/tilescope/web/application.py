@@ -23,9 +23,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tilescope.errors import RuleError, broken, unknown_name
+from tilescope.errors import RuleError, unknown_name
 from tilescope.web.guard import Guard
 from tilescope.web.page import STEP, Answer
+from tilescope.web.page_rules import PAGE_QUERY
 from tilescope.web.pages import PAGES
 from tilescope.web.rendering import Rendered, render_first, render_form, render_refusal, static_file
 
@@ -93,7 +94,7 @@ def _page(request: Request) -> Response:
     try:
         if len(query) != len(request.query_params.multi_items()):
             found, fix = "a field that is given twice", "Give every field once."
-            raise broken("page-query", "query", found, "every field once", fix)
+            raise PAGE_QUERY.error("query", found, "every field once", fix)
         filling = page.redirect(query)
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)

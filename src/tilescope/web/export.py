@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from markupsafe import Markup
 
-from tilescope.errors import RuleError, broken, shortened, unknown_name
+from tilescope.errors import RuleError, shortened, unknown_name
 from tilescope.web.page import STEP
+from tilescope.web.page_rules import PAGE_QUERY
 from tilescope.web.pages import PAGES
 from tilescope.web.rendering import render_form, static_file
 
@@ -24,8 +25,8 @@ def exported(url: str) -> str:
     try:
         place = urlsplit(url)
     except ValueError as error:
-        raise broken(
-            "page-query", "url", f"{shortened(url, 60)!r}: {error}", "the address of a page", "Try /swizzle."
+        raise PAGE_QUERY.error(
+            "url", f"{shortened(url, 60)!r}: {error}", "the address of a page", "Try /swizzle."
         ) from None
     name = unquote(place.path).strip("/")
     if name not in PAGES:
@@ -33,7 +34,7 @@ def exported(url: str) -> str:
     pairs = parse_qsl(place.query, keep_blank_values=True, max_num_fields=100)
     query = dict(pairs)
     if len(query) < len(pairs):
-        raise broken("page-query", "url", "a field that is given twice", "every field once", "Give every field once.")
+        raise PAGE_QUERY.error("url", "a field that is given twice", "every field once", "Give every field once.")
     page = PAGES[name]
     form = page.filled(page.redirect(query) or query)
     answer = form.answer()

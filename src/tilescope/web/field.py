@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.rule import ARGUMENT_TYPE
+from tilescope.web.page_rules import PAGE_LIMIT
 from tilescope.written import number, numbers
 from tilescope.written import pair as number_pair
 
@@ -26,7 +28,7 @@ def _for_fields(read: Callable[[str], Any], wanted: str) -> Reader:
             return read(written)
         except ValueError as error:
             found, instead = error.args
-            raise broken("argument-type", name, found, f"{name} is {wanted}", f"Write {instead}.") from None
+            raise ARGUMENT_TYPE.error(name, found, f"{name} is {wanted}", f"Write {instead}.") from None
 
     return reading
 
@@ -65,7 +67,7 @@ class Field:
         """What the text means to the library; RuleError where it means nothing."""
         if len(written) > self.most_characters:
             found, limit = f"{self.name} has {len(written)} characters", f"at most {self.most_characters}"
-            raise broken("page-limit", self.name, found, limit, "Give less; the command line takes more.")
+            raise PAGE_LIMIT.error(self.name, found, limit, "Give less; the command line takes more.")
         if self.control == "choice" and written not in self.choices:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
         return self.read(self.name, written)

@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tilescope import view
-from tilescope.errors import RuleError, Violation, broken, unknown_name
+from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.value import EXTRA, Value
 from tilescope.view.drawing import Drawing
 from tilescope.web.call import Call
 from tilescope.web.field import Field, arguments
+from tilescope.web.page_rules import PAGE_LIMIT
 
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 
@@ -144,4 +145,4 @@ def drawn(value: Value, **options: Any) -> Drawing:
 def limited(what: str, argument: str, count: int, most: int, fix: str) -> None:
     """Refuse what a page would take too long or too much memory to answer, before it is computed."""
     if count > most:
-        raise broken("page-limit", argument, f"{count} {what}", f"a page takes at most {most}", fix)
+        raise PAGE_LIMIT.error(argument, f"{count} {what}", f"a page takes at most {most}", fix)

@@ -6,7 +6,8 @@ tensor       rank, address, dims and strides
 box          the box, its rows, its traversal, its size, its fill
 im2col       corners, channels, pixels; im2col-wide
 advice       what the driver accepts and a careful engineer would want to know
-instruction  what a copy demands of its map, its coordinates and its shared address
+im2col_copy  what a copy through an im2col map demands of its offsets and its base pixel
+instruction  what every copy demands of its map, its coordinates and its shared address
 """
 
 from tilescope.tensor_map.checking import CHECKS, MAPS, Check, Subject
@@ -18,6 +19,7 @@ from tilescope.tensor_map.rules import tensor
 from tilescope.tensor_map.rules import box
 from tilescope.tensor_map.rules import im2col
 from tilescope.tensor_map.rules import advice
+from tilescope.tensor_map.rules import im2col_copy
 from tilescope.tensor_map.rules import instruction
 # isort: on
 
@@ -26,4 +28,4 @@ MAP_CHECKS: dict[Subject, tuple[Check, ...]] = {
     subject: tuple(each for each in CHECKS if subject in each.rule.subjects) for subject in MAPS
 }
 
-__all__ = ["MAP_CHECKS", "advice", "arch", "box", "im2col", "instruction", "packed", "tensor"]
+__all__ = ["MAP_CHECKS", "advice", "arch", "box", "im2col", "im2col_copy", "instruction", "packed", "tensor"]

@@ -43,6 +43,7 @@ def _smem_capacity(a: Geometry) -> Sequence[Breach]:
             f"a copy of {rows * pitch_bytes} shared bytes ({rows} rows of {pitch_bytes})",
             f"a block of {a.arch.name} has at most {a.arch.smem_per_block_bytes} bytes",
             "Use a smaller box and more copies.",
+            values={"smem_bytes": rows * pitch_bytes, "rows": rows, "pitch_bytes": pitch_bytes},
         ),
     )
 
@@ -76,6 +77,7 @@ def _box_larger(a: TiledGeometry) -> Sequence[Breach]:
             "the rest of the box is fill, and counts in the transaction",
             f"Use box[{axis}] = {trimmed[axis]} if that is not meant.",
             {"box": trimmed},
+            {"extent": extent, "dim": a.dims[axis]},
         )
         for axis, extent in enumerate(a.box)
         if trimmed[axis] < extent <= LARGEST_EXTENT and a.dims[axis] >= 1
@@ -96,12 +98,14 @@ def _store_overrun(a: Geometry) -> Sequence[Breach]:
     if row_bits % ROW_BITS == 0 or a.interleave.slice_bytes or row_bits < 0:
         return ()
     beyond = -row_bits % ROW_BITS // 8
+    inside = row_bits % ROW_BITS / 8
     return (
         Breach(
             "dims[0]",
-            f"dims[0] = {a.dims[0]} elements end {row_bits % ROW_BITS / 8:g} bytes into a 16-byte piece",
+            f"dims[0] = {a.dims[0]} elements end {inside:g} bytes into a 16-byte piece",
             f"a store or reduction also overwrites the {beyond} bytes behind the last element of each row",
             "Keep padding there, and do not store to it where it holds neighbouring data.",
+            values={"elements": a.dims[0], "inside_bytes": inside, "overwritten_bytes": beyond},
         ),
     )
 
@@ -125,6 +129,7 @@ def _address_128(a: Geometry) -> Sequence[Breach]:
             "the guide asks for 128 bytes; 16 is enough for the hardware",
             "Align the allocation to 128 bytes for whole cache lines.",
             {"address": a.address // 128 * 128},
+            {"address": a.address},
         ),
     )
 

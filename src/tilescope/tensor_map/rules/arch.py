@@ -65,7 +65,7 @@ def _arch_swizzle(a: Geometry) -> Sequence[Breach]:
             "swizzle",
             f"swizzle = {a.swizzle.name} on {a.arch.name}",
             f"{a.arch.name} has {', '.join(here)}",
-            f"Use one of these, or {' or '.join(a.swizzle.architectures)}.",
+            f"Use {nearest}, or arch {' or '.join(a.swizzle.architectures)}.",
             {"swizzle": nearest},
         ),
     )
@@ -126,8 +126,8 @@ def _swizzle_96(a: Geometry) -> Sequence[Breach]:
     return (Breach("swizzle", "swizzle = 96B", "the driver has no enumerator for it", fix),)
 
 
-def kept_from_clusters(a: Geometry) -> list[tuple[str, str]]:
-    """What no load through the map brings to .shared::cluster on its architecture: argument and name of each reason.
+def cluster_restrictions(a: Geometry) -> list[tuple[str, str]]:
+    """Why loads through the map do not reach .shared::cluster on its architecture: pairs of argument and reason.
 
     Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; that im2col::w does not assemble there says ptxas.
     """
@@ -153,7 +153,7 @@ def kept_from_clusters(a: Geometry) -> list[tuple[str, str]]:
     failing=PADDED | {"arch": "sm_120"},
 )
 def _cluster_load(a: Geometry) -> Sequence[Breach]:
-    reasons = kept_from_clusters(a)
+    reasons = cluster_restrictions(a)
     if not reasons:
         return ()
     which = " and ".join(reason for _, reason in reasons)

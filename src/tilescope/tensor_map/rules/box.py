@@ -12,7 +12,7 @@ from tilescope.tensor_map.rules.samples import BYTES, CUDA_H, H200, MATRIX, SLIC
 LARGEST_BOX_BYTES = 228 * 1024  # what the driver compares box_bytes with
 LARGEST_EXTENT = 256
 LARGEST_ELEMENT_STRIDE = 8
-MOST_PIXELS = 1024
+LARGEST_PIXELS = 1024
 ROW_BITS = 128  # rows are multiples of 16 bytes
 
 
@@ -36,6 +36,7 @@ def _box_range(a: TiledGeometry) -> Sequence[Breach]:
             "1 to 256 elements",
             f"Use {nearest[axis]}" + (" and more copies." if extent > LARGEST_EXTENT else "."),
             {"box": nearest},
+            {"extent": extent},
         )
         for axis, extent in enumerate(a.box)
         if extent != nearest[axis]
@@ -63,6 +64,7 @@ def _inner_multiple(a: Geometry) -> Sequence[Breach]:
             "a row of the box is a multiple of 16 bytes",
             f"Use {a.inner_argument} = {nearest}.",
             a.inner_change(nearest),
+            {"elements": a.inner_elements, "element_bits": a.data_type.bits, "row_bytes": bits / 8},
         ),
     )
 
@@ -87,6 +89,12 @@ def _swizzle_span(a: Geometry) -> Sequence[Breach]:
             f"swizzle {a.swizzle.name} takes a row of at most {span} bytes",
             f"Use {name} <= {most} and one {'box' if a.subject == 'tiled' else 'copy'} per span.",
             a.inner_change(most),
+            {
+                "elements": a.inner_elements,
+                "element_bytes": a.data_type.smem_bits / 8,
+                "row_bytes": a.inner_bytes,
+                "span_bytes": span,
+            },
         ),
     )
 
@@ -109,8 +117,9 @@ def _element_stride_range(a: Geometry) -> Sequence[Breach]:
             f"element_strides[{axis}]",
             f"element_strides[{axis}] = {stride}",
             "1 to 8",
-            "Use 1." if stride < 1 else "Fold a larger step into strides_bytes.",
+            "Use 1." if stride < 1 else "Use 1, and multiply strides_bytes by the step.",
             {"element_strides": nearest},
+            {"element_stride": stride},
         )
         for axis, stride in enumerate(strides)
         if stride != nearest[axis]
@@ -138,7 +147,8 @@ def _box_bytes(a: Any) -> Sequence[Breach]:  # of whatever kind
         fix = f"Use channels_per_pixel = {channels}, pixels_per_column = {pixels} and more copies."
         change = {"channels_per_pixel": channels, "pixels_per_column": pixels}
     limit = f"at most {LARGEST_BOX_BYTES} bytes (228 KiB)"
-    return (Breach(argument, f"a box of {a.box_bytes} bytes", limit, fix, change),)
+    values = {"box_bytes": a.box_bytes, "limit_bytes": LARGEST_BOX_BYTES}
+    return (Breach(argument, f"a box of {a.box_bytes} bytes", limit, fix, change, values),)
 
 
 def _halved(a: TiledGeometry) -> tuple[int, ...]:
@@ -160,7 +170,7 @@ def _fewer_pixels(a: Any) -> tuple[int, int]:
     most_channels = LARGEST_BOX_BYTES * 8 // (a.data_type.bits * least_pixels) // step * step
     channels = min(max(a.channels_per_pixel, 1), LARGEST_EXTENT, most_channels)
     pixels = LARGEST_BOX_BYTES * 8 // (channels * a.data_type.bits)
-    return channels, max(1, min(a.pixels_per_column, MOST_PIXELS, pixels))
+    return channels, max(1, min(a.pixels_per_column, LARGEST_PIXELS, pixels))
 
 
 @checked(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilescope.arch import architectures_with
 from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Im2colGeometry, WideGeometry
-from tilescope.tensor_map.rules.box import LARGEST_EXTENT, MOST_PIXELS
+from tilescope.tensor_map.rules.box import LARGEST_EXTENT, LARGEST_PIXELS
 from tilescope.tensor_map.rules.samples import CUDA_H_IM2COL, CUDA_H_WIDE, H200, IMAGES, WIDE
 
 CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of a corner, by rank
@@ -69,7 +69,14 @@ def _corner_range(a: Im2colGeometry) -> Sequence[Breach]:
     change = {name: tuple(min(max(place, low), high) for place in corners[name]) for name in names}
     limit = f"{low} to {high} for rank {a.rank}"
     return [
-        Breach(f"{name}[{axis}]", f"{name}[{axis}] = {place}", limit, "Use a smaller padding or filter.", change)
+        Breach(
+            f"{name}[{axis}]",
+            f"{name}[{axis}] = {place}",
+            limit,
+            f"Use {change[name][axis]}: a smaller padding or filter.",
+            change,
+            {"corner": place, "least": low, "most": high},
+        )
         for name, axis, place in outside
     ]
 
@@ -104,6 +111,7 @@ def _bounding_box(a: Im2colGeometry) -> Sequence[Breach]:
             "at least 1 pixel in each spatial dim (the driver counts in signed 32 bits)",
             "Raise upper_corner or lower lower_corner: lower = -pad, upper = pad - (filter - 1) * dilation.",
             change,
+            {"extent": extent, "upper": upper, "lower": lower, "pixels": pixels_between(extent, lower, upper)},
         )
         for axis, (extent, lower, upper) in enumerate(axes)
         if pixels_between(extent, lower, upper) < 1
@@ -124,7 +132,8 @@ def _channels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
         return ()
     nearest = min(max(a.channels_per_pixel, 1), LARGEST_EXTENT)
     found = f"channels_per_pixel = {a.channels_per_pixel}"
-    return (Breach("channels_per_pixel", found, "1 to 256", f"Use {nearest}.", {"channels_per_pixel": nearest}),)
+    change, values = {"channels_per_pixel": nearest}, {"channels_per_pixel": a.channels_per_pixel}
+    return (Breach("channels_per_pixel", found, "1 to 256", f"Use {nearest}.", change, values),)
 
 
 @checked(
@@ -137,12 +146,13 @@ def _channels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
     failing=IMAGES | {"pixels_per_column": 1025},
 )
 def _pixels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
-    if 1 <= a.pixels_per_column <= MOST_PIXELS:
+    if 1 <= a.pixels_per_column <= LARGEST_PIXELS:
         return ()
-    nearest = min(max(a.pixels_per_column, 1), MOST_PIXELS)
+    nearest = min(max(a.pixels_per_column, 1), LARGEST_PIXELS)
     found = f"pixels_per_column = {a.pixels_per_column}"
-    fix = f"Use {nearest}" + (" and more copies." if a.pixels_per_column > MOST_PIXELS else ".")
-    return (Breach("pixels_per_column", found, "1 to 1024", fix, {"pixels_per_column": nearest}),)
+    fix = f"Use {nearest}" + (" and more copies." if a.pixels_per_column > LARGEST_PIXELS else ".")
+    change, values = {"pixels_per_column": nearest}, {"pixels_per_column": a.pixels_per_column}
+    return (Breach("pixels_per_column", found, "1 to 1024", fix, change, values),)
 
 
 @checked(
@@ -162,7 +172,14 @@ def _wide_corner(a: WideGeometry) -> Sequence[Breach]:
     outside = {name: place for name, place in corners.items() if not low <= place <= high}
     change = {name: min(max(place, low), high) for name, place in outside.items()}
     return [
-        Breach(name, f"{name} = {place}", f"{low} to {high}", "Use a smaller padding or filter.", change)
+        Breach(
+            name,
+            f"{name} = {place}",
+            f"{low} to {high}",
+            f"Use {change[name]}: a smaller padding or filter.",
+            change,
+            {"corner": place, "least": low, "most": high},
+        )
         for name, place in outside.items()
     ]
 
@@ -187,7 +204,11 @@ def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
     opened = _opened(a.dims[1], a.lower_width, a.upper_width, corner_range(3))
     change = None if opened is None else {"lower_width": opened[0], "upper_width": opened[1]}
     found = f"dims[1] + upper - lower = {a.dims[1]} + {a.upper_width} - {a.lower_width} = {pixels} pixels"
-    return (Breach("upper_width", found, "at least 1 pixel", "Raise upper_width or lower lower_width.", change),)
+    fix = "Raise upper_width or lower lower_width."
+    if opened is not None:
+        fix = f"Use lower_width = {opened[0]} and upper_width = {opened[1]}."
+    values = {"extent": a.dims[1], "upper": a.upper_width, "lower": a.lower_width, "pixels": pixels}
+    return (Breach("upper_width", found, "at least 1 pixel", fix, change, values),)
 
 
 @checked(

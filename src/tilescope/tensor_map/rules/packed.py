@@ -50,8 +50,9 @@ def _packed_dim(a: Geometry) -> Sequence[Breach]:
         return ()
     padded = rounded_up(a.dims[0], multiple)
     limit = f"a multiple of {multiple} with {a.data_type.name}"
-    change = {"dims": (padded, *a.dims[1:])}
-    return (Breach("dims[0]", f"dims[0] = {a.dims[0]} values", limit, f"Pad the rows to {padded} values.", change),)
+    change, values = {"dims": (padded, *a.dims[1:])}, {"elements": a.dims[0], "multiple_elements": multiple}
+    fix = f"Pad the rows to {padded} values."
+    return (Breach("dims[0]", f"dims[0] = {a.dims[0]} values", limit, fix, change, values),)
 
 
 @checked(
@@ -77,6 +78,7 @@ def _packed_row(a: Geometry) -> Sequence[Breach]:
             f"exactly {' or '.join(map(str, allowed))} values with {a.data_type.name}",
             f"Use {a.inner_argument} = {PADDED_ROW_ELEMENTS}.",
             a.inner_change(PADDED_ROW_ELEMENTS),
+            {"elements": a.inner_elements, "allowed_elements": tuple(allowed)},
         ),
     )
 
@@ -173,4 +175,5 @@ def _packed_store_only(a: Geometry) -> Sequence[Breach]:
     if not reasons:
         return ()
     fix = "Use it for stores, and another map for loads."
-    return (Breach("data_type", " and ".join(reasons), "such a map serves stores alone", fix),)
+    values = {"row_elements": a.inner_elements, "elements": a.dims[0], "address": a.address}
+    return (Breach("data_type", " and ".join(reasons), "such a map serves stores alone", fix, values=values),)

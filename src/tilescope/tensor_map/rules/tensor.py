@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilescope.errors import counted
 from tilescope.tensor_map.checking import Breach, checked
 from tilescope.tensor_map.geometry import Geometry, rounded_up
 from tilescope.tensor_map.rules.packed import takes_half_rows
@@ -32,7 +33,7 @@ def rank_check(a: Geometry) -> Sequence[Breach]:
     else:
         fix = f"Add dimensions of extent 1 up to rank {least}."
     limit = f"{'a tiled' if a.subject == 'tiled' else 'an im2col'} map has {least} to 5"
-    return (Breach("dims", f"{a.rank} dimensions", limit, fix),)
+    return (Breach("dims", counted(a.rank, "dimension"), limit, fix, values={"rank": a.rank}),)
 
 
 @checked(
@@ -49,7 +50,7 @@ def _interleave_rank(a: Geometry) -> Sequence[Breach]:
         return ()
     found = f"interleave = {a.interleave.name} with {a.rank} dimensions"
     limit, fix = "interleave needs 3 to 5: W, (H, (D,)) slices, N", 'Use interleave="none".'
-    return (Breach("interleave", found, limit, fix, {"interleave": "none"}),)
+    return (Breach("interleave", found, limit, fix, {"interleave": "none"}, {"rank": a.rank}),)
 
 
 def _alignment(a: Geometry) -> tuple[int, str]:
@@ -89,6 +90,7 @@ def _address_alignment(a: Geometry) -> Sequence[Breach]:
             f"addresses are {limit}",
             f"Start the tensor at {nearest:#x} and shift the coordinates, or align the allocation.",
             {"address": nearest},
+            {"address": a.address, "beyond_bytes": beyond, "nearest": nearest, "multiple_bytes": multiple},
         ),
     )
 
@@ -105,7 +107,8 @@ def _address_range(a: Geometry) -> Sequence[Breach]:
     if 0 <= a.address < ADDRESS_END:
         return ()
     limit, fix = "a device address is 0 to 2^57 - 1", "Pass the device pointer itself."
-    return (Breach("address", f"address = {a.address:#x}", limit, fix, {"address": a.address % ADDRESS_END}),)
+    change = {"address": a.address % ADDRESS_END}
+    return (Breach("address", f"address = {a.address:#x}", limit, fix, change, {"address": a.address}),)
 
 
 @checked(
@@ -127,6 +130,7 @@ def _dim_range(a: Geometry) -> Sequence[Breach]:
             "1 to 2^32 elements",
             f"Use {nearest[axis]}; a tensor without elements has no map." if extent < 1 else "Split the tensor.",
             {"dims": nearest},
+            {"extent": extent},
         )
         for axis, extent in enumerate(a.dims)
         if extent != nearest[axis]
@@ -220,6 +224,7 @@ def _stride_overlap(a: Geometry) -> Sequence[Breach]:
                     f"strides_bytes[{axis}] = {stride} bytes below the {reach} bytes inside it: {shared}",
                     "loads work; a store through such a map races with itself",
                     "Leave it where overlap is meant (sliding windows, broadcasts).",
+                    values={"stride_bytes": stride, "reach_bytes": reach},
                 )
             )
         reach += max(0, stride * (extent - 1))

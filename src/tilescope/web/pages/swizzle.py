@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilescope.errors import broken
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.swizzle_view import logical_grid
 from tilescope.web.call import Call
 from tilescope.web.field import Field, integer
 from tilescope.web.page import Answer, Page, Step, drawn
+from tilescope.web.page_rules import PAGE_LIMIT
 
 _SMEM_ADDRESS_END = 1 << 32
 
@@ -18,7 +18,7 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
     """The mode's pattern from the address on; the walk visits every piece in the order in which a program counts."""
     address = asked["address"]
     if not 0 <= address < _SMEM_ADDRESS_END:
-        raise broken("page-limit", "address", f"address = {address:#x}", "a shared address has 32 bits", "Use 0x0.")
+        raise PAGE_LIMIT.error("address", f"address = {address:#x}", "a shared address has 32 bits", "Use 0x0.")
     call = Call(Swizzle.named, (asked["mode"],), name="swizzle")
     swizzle = call.run()
     drawing = drawn(swizzle, address=address)
