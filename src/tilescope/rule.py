@@ -28,7 +28,7 @@ Basis = Literal["measured", "documented"]
 Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
-_ROW_MODULES = ("tma", "tensor_map.demonstration", "mma.readings", "cli.map_source")
+_ROW_MODULES = ("tma", "tensor_map.demonstration", "mma.readings", "pipeline.mbarrier", "cli.map_source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

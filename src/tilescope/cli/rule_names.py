@@ -124,14 +124,6 @@ RULE_NAMES = {
     "gemm-smem": "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
     "gemm-stages": "Stages of a GEMM are 1 to 1024.",
     "gemm-sms": "The multiprocessors of a card are a number from 1 to 1024.",
-    # barriers and bulk copies
-    "mbarrier-argument": "Counts of an mbarrier are 1 to 2^20 - 1, parities 0 or 1, bytes an unsigned 32-bit number.",
-    "mbarrier-arrivals": "More arrivals than are pending are a launch failure (719).",
-    "mbarrier-bytes": "More than 2^20 - 1 bytes outstanding on an mbarrier, either way, are a launch failure (719).",
-    "mbarrier-word": "An mbarrier is a 64-bit word whose bits 42 and 0 are 0.",
-    "mbarrier-token": "The token of an arrival is a 64-bit word whose bit 42 is 0.",
-    "bulk-address": "The addresses of a 1-D bulk copy are multiples of 16 bytes, or the chip answers misaligned address (716).",
-    "bulk-range": "Addresses and size of a 1-D bulk copy are unsigned numbers of their widths.",
     # descriptions of pipelines
     "plan-pipeline": "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
     "pipeline-file": "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",

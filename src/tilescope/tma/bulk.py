@@ -10,11 +10,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilescope.errors import MisalignedAddressError, RuleError, Violation, broken
+from tilescope.errors import MisalignedAddressError, RuleError, broken
 from tilescope.reading import integer, readable, writeable
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.transfer import require_smem
 
+ADDRESS = rule(
+    "bulk-address",
+    "The shared and the global address of a 1-D bulk copy are multiples of 16 bytes.",
+    source="an H200, driver 580.159.04, CUDA 13.0",
+    basis="measured",
+    code=716,
+    passing="ts.bulk_load(bytes(64), 16, 16)",
+    failing="ts.bulk_load(bytes(64), 8, 16)",
+)
+RANGE = rule(
+    "bulk-range",
+    "Addresses and size of a 1-D bulk copy are unsigned numbers of their widths.",
+    source="PTX ISA, cp.async.bulk",
+    passing="ts.bulk_load(bytes(64), 0, 16)",
+    failing="ts.bulk_load(bytes(64), 0, -16)",
+)
 _SIZE_END = 1 << 32  # the size is an unsigned 32-bit number
 _SMEM_ADDRESS_END = 1 << 32
 _GMEM_ADDRESS_END = 1 << 64
@@ -84,15 +101,15 @@ def _request(
     )
     if outside := [each for each in limits if not 0 <= each[1] < each[2]]:
         raise RuleError(
-            Violation("bulk-range", "error", name, f"{name} = {found}", f"0 to {end - 1:#x}", "Give such a number.")
+            RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", "Give such a number.")
             for name, found, end in outside
         )
     if misaligned := [
         (name, found) for name, found in (("address", start), ("smem_address", shared)) if found % CHUNK_BYTES
     ]:
         raise MisalignedAddressError(
-            Violation(
-                "bulk-address", "error", name, f"{name} = {found:#x}",
+            ADDRESS.violation(
+                name, f"{name} = {found:#x}",
                 "the addresses of a bulk copy are multiples of 16 bytes: else a misaligned address",
                 f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {-(-found // CHUNK_BYTES) * CHUNK_BYTES:#x}.",
                 {name: found // CHUNK_BYTES * CHUNK_BYTES},
