@@ -16,20 +16,56 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilescope.errors import LaunchFailureError, RuleError, Violation, counted, printed, printed_hex
-from tilescope.pipeline.pipeline_rules import (
-    MBARRIER_ARGUMENT,
-    MBARRIER_ARRIVALS,
-    MBARRIER_BYTES,
-    MBARRIER_TOKEN,
-    MBARRIER_WORD,
-)
+from tilescope.errors import RuleError, Violation, counted, printed, printed_hex
 from tilescope.reading import plain_int
+from tilescope.rule import rule
 from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this
 TX_END_BYTES = 1 << 20  # so are the bytes outstanding, either way
 CLUSTER_THREADS = 16 * 1024  # of the largest cluster: no barrier waits for more
+_H200 = "an H200, driver 580.159.04, CUDA 13.0"
+ARGUMENT = rule(
+    "mbarrier-argument",
+    "Counts of an mbarrier are 1 to 2^20 - 1, parities 0 or 1, bytes an unsigned 32-bit number.",
+    source="PTX ISA, mbarrier",
+    passing="ts.Mbarrier(1)",
+    failing="ts.Mbarrier(0)",
+)
+ARRIVALS = rule(
+    "mbarrier-arrivals",
+    "No more arrivals come than are pending.",
+    source=_H200,
+    basis="measured",
+    code=719,
+    passing="ts.Mbarrier(2).arrive(2)",
+    failing="ts.Mbarrier(2).arrive(3)",
+)
+BYTES = rule(
+    "mbarrier-bytes",
+    "At most 2^20 - 1 bytes are outstanding on an mbarrier, either way.",
+    source=f"{_H200}; PTX ISA, mbarrier, for the exact limit",
+    basis="measured",
+    code=719,
+    passing="ts.Mbarrier(1).expect_tx(2**20 - 1)",
+    failing="ts.Mbarrier(1).expect_tx(2**20)",
+)
+WORD = rule(
+    "mbarrier-word",
+    "An mbarrier is a 64-bit word whose bits 42 and 0 are 0.",
+    source=_H200,
+    basis="measured",
+    passing="ts.Mbarrier.decode(0x7FFFF800001FFFFE)",
+    failing="ts.Mbarrier.decode(0x7FFFF800001FFFFF)",
+)
+TOKEN = rule(
+    "mbarrier-token",
+    "The token of an arrival is a 64-bit word whose bit 42 is 0.",
+    source=_H200,
+    basis="measured",
+    passing="ts.Mbarrier.decode_token(0x7FFFF80000000000)",
+    failing="ts.Mbarrier.decode_token(1 << 42)",
+)
 _WORD_END = 1 << 64
 _PHASE_BIT, _PENDING_BIT, _TX_BIT, _EXPECTED_BIT = 63, 43, 21, 1
 _UNUSED_BITS = (42, 0)
@@ -122,15 +158,17 @@ class Mbarrier(Value):
         """The state after an operation, into the next phase where it ends this one."""
         left, outstanding, expected = self.pending - arrivals, self.tx_bytes + tx_bytes, self.count - dropped
         if left < 0:
-            raise LaunchFailureError([MBARRIER_ARRIVALS.violation("count", f"{counted(arrivals, 'arrival')} with {self.pending} pending",
+            raise ARRIVALS.error(
+                "count", f"{counted(arrivals, 'arrival')} with {self.pending} pending",
                 "more arrivals than pending are a launch failure",
                 f"Let {counted(self.pending, 'arrival')} come, or initialise the barrier with more than {self.count}.",
-            )])  # fmt: skip
+            )  # fmt: skip
         if not -TX_END_BYTES < outstanding < TX_END_BYTES:
-            raise LaunchFailureError([MBARRIER_BYTES.violation("bytes", f"{outstanding} bytes outstanding",
+            raise BYTES.error(
+                "bytes", f"{outstanding} bytes outstanding",
                 f"an mbarrier counts from {1 - TX_END_BYTES} to {TX_END_BYTES - 1} bytes",
                 "Spread the copies over several barriers or phases.",
-            )])  # fmt: skip
+            )  # fmt: skip
         if left == 0 and outstanding == 0:
             return Mbarrier(expected, phase=1 - self.phase, pending=expected)
         return Mbarrier(expected, phase=self.phase, pending=left, tx_bytes=outstanding)
@@ -157,7 +195,8 @@ class Mbarrier(Value):
         """
         number = _word(word)
         if unused := [bit for bit in _UNUSED_BITS if number >> bit & 1]:
-            raise MBARRIER_WORD.error("word", f"{number:#x}: bit {unused[0]} is set", "bits 42 and 0 of an mbarrier are 0",
+            raise WORD.error(
+                "word", f"{number:#x}: bit {unused[0]} is set", "bits 42 and 0 of an mbarrier are 0",
                 "Read the word that mbarrier.inval wrote.",
             )  # fmt: skip
         field = number >> _TX_BIT & _TX_FIELD_END - 1
@@ -177,7 +216,8 @@ class Mbarrier(Value):
         """
         number = _word(token)
         if number >> _UNUSED_BITS[0] & 1:
-            raise MBARRIER_TOKEN.error("token", f"{number:#x}: bit 42 is set", "bit 42 of a token is 0",
+            raise TOKEN.error(
+                "token", f"{number:#x}: bit 42 is set", "bit 42 of a token is 0",
                 "Give what mbarrier.arrive returned.",
             )  # fmt: skip
         upper = number >> _TOKEN_BIT << _TOKEN_BIT
@@ -240,7 +280,7 @@ def _in_range(name: str, given: object, low: int, end: int, limit: str, problems
     found = plain_int(given)
     if found is None or not low <= found < end:
         fix = f"Give an integer from {low} to {end - 1}."
-        problems.append(MBARRIER_ARGUMENT.violation(name, f"{name} = {printed(given)}", limit, fix))
+        problems.append(ARGUMENT.violation(name, f"{name} = {printed(given)}", limit, fix))
         return low
     return found
 
@@ -270,5 +310,5 @@ def _word(given: object) -> int:
     found = plain_int(given)
     if found is None or not 0 <= found < _WORD_END:
         shown = printed(given) if found is None else printed_hex(found)
-        raise MBARRIER_WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Give one 64-bit word.")
+        raise WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Give one 64-bit word.")
     return found

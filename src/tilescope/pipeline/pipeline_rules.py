@@ -4,31 +4,6 @@ from __future__ import annotations
 
 from tilescope.rule import rule
 
-MBARRIER_ARGUMENT = rule(
-    "mbarrier-argument",
-    "Counts of an mbarrier are 1 to 2^20 - 1, parities 0 or 1, bytes an unsigned 32-bit number.",
-    source="PTX ISA, mbarrier; an H200",
-)
-MBARRIER_ARRIVALS = rule(
-    "mbarrier-arrivals",
-    "More arrivals than are pending are a launch failure (719).",
-    source="PTX ISA, mbarrier; an H200",
-)
-MBARRIER_BYTES = rule(
-    "mbarrier-bytes",
-    "More than 2^20 - 1 bytes outstanding on an mbarrier, either way, are a launch failure (719).",
-    source="PTX ISA, mbarrier; an H200",
-)
-MBARRIER_TOKEN = rule(
-    "mbarrier-token",
-    "The token of an arrival is a 64-bit word whose bit 42 is 0.",
-    source="PTX ISA, mbarrier; an H200",
-)
-MBARRIER_WORD = rule(
-    "mbarrier-word",
-    "An mbarrier is a 64-bit word whose bits 42 and 0 are 0.",
-    source="PTX ISA, mbarrier; an H200",
-)
 PIPELINE_ARRIVALS = rule(
     "pipeline-arrivals",
     "As many arrivals come in a phase as the barrier counts: fewer never end it, more are a launch failure.",

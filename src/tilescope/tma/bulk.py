@@ -14,19 +14,25 @@ from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tma.transfer import MEMORY_EXTENT, require_smem
+from tilescope.tma.transfer import require_smemfrom tilescope.tma.transfer import MEMORY_EXTENT
 
-BULK_RANGE = rule(
+
+ADDRESS = rule(
+    "bulk-address",
+    "The shared and the global address of a 1-D bulk copy are multiples of 16 bytes.",
+    source="an H200, driver 580.159.04, CUDA 13.0",
+    basis="measured",
+    code=716,
+    passing="ts.bulk_load(bytes(64), 16, 16)",
+    failing="ts.bulk_load(bytes(64), 8, 16)",
+)
+RANGE = rule(
     "bulk-range",
     "Addresses and size of a 1-D bulk copy are unsigned numbers of their widths.",
-    source="PTX ISA, cp.async.bulk; an H200",
+    source="PTX ISA, cp.async.bulk",
+    passing="ts.bulk_load(bytes(64), 0, 16)",
+    failing="ts.bulk_load(bytes(64), 0, -16)",
 )
-BULK_ADDRESS = rule(
-    "bulk-address",
-    "The addresses of a 1-D bulk copy are multiples of 16 bytes, or the chip answers misaligned address (716).",
-    source="PTX ISA, cp.async.bulk; an H200",
-)
-
 _SIZE_END = 1 << 32  # the size is an unsigned 32-bit number
 _SMEM_ADDRESS_END = 1 << 32
 _GMEM_ADDRESS_END = 1 << 64
@@ -96,14 +102,15 @@ def _request(
     )
     if outside := [each for each in limits if not 0 <= each[1] < each[2]]:
         raise RuleError(
-            BULK_RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", "Give such a number.")
+            RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", "Give such a number.")
             for name, found, end in outside
         )
     if misaligned := [
         (name, found) for name, found in (("address", start), ("smem_address", shared)) if found % CHUNK_BYTES
     ]:
         raise MisalignedAddressError(
-            BULK_ADDRESS.violation(name, f"{name} = {found:#x}",
+            ADDRESS.violation(
+                name, f"{name} = {found:#x}",
                 "the addresses of a bulk copy are multiples of 16 bytes: else a misaligned address",
                 f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {-(-found // CHUNK_BYTES) * CHUNK_BYTES:#x}.",
                 {name: found // CHUNK_BYTES * CHUNK_BYTES},
@@ -112,7 +119,8 @@ def _request(
         )  # fmt: skip
     moved, offset = bulk_bytes(size), start - first
     if moved and (offset < 0 or offset + moved > memory_bytes):
-        raise MEMORY_EXTENT.error("memory", f"global bytes {start:#x} to {start + moved - 1:#x}",
+        raise MEMORY_EXTENT.error(
+            "memory", f"global bytes {start:#x} to {start + moved - 1:#x}",
             f"the array holds {first:#x} to {first + memory_bytes - 1:#x}" if memory_bytes else "the array is empty",
             "Give the memory that the copy touches.",
         )  # fmt: skip
