@@ -91,22 +91,22 @@ def test_writes_svg(arguments, tmp_path, capsys):
     ("arguments", "said"),
     [
         (["layout", "128", "bf16"], "write 128x64"),
-        (["layout", "128x64x2", "bf16"], "two integers"),
+        (["layout", "128x64x2", "bf16"], "2 integers"),
         (["layout", "60x64", "bf16"], "Use 64 x 64"),
         (["layout", "64x64", "bf61"], "data type"),
         (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),
         (["layout", "64x64", "bf16", "--element", "64,0"], "outside the tile"),
         (["layout", "64x64", "bf16", "--element", "64"], "is one number; write two, such as 5,8"),
         (["layout", "64x64", "bf16", "--element", "1,2,3"], "such as 5,8"),
-        (["layout", "64x64", "bf16", "--atom-order", "up"], '"column" or "row"'),
+        (["layout", "64x64", "bf16", "--atom-order", "up"], "known: column, row"),
         (["fragment", "mma.m16n8k17", "--operand", "A", "--type", "bf16"], "mma.m16n8k16"),
         (["fragment", "mma.m16n8k16", "--type", "bf16"], "known: A, B, C, D"),
         (["fragment", "mma.m16n8k16", "--operand", "A"], "no type"),
-        (["fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "32"], "thread 0 to 31"),
-        (["fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "-1"], "thread 0 to 31"),
+        (["fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "32"], "; 0 to 31"),
+        (["fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "-1"], "; 0 to 31"),
         (["descriptors", "63x64", "bf16"], "multiples of 64"),
         (["descriptors", "64x64", "f32"], "Use tfloat32"),
-        (["descriptors", "64x64", "bf16", "--operand", "C"], "operands A and B"),
+        (["descriptors", "64x64", "bf16", "--operand", "C"], "operand C; known: A, B"),
         (["nonsense"], "nonsense"),
     ],
 )
@@ -183,6 +183,4 @@ def test_alone_it_shows_its_help(capsys):
 
 def test_an_unknown_operand_is_told_in_a_sentence(capsys):
     assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "Z", "--type", "bf16"]) == 2
-    assert capsys.readouterr().err == (
-        "error: unknown-name: operand Z; known: A, B, C, D. Use A.\n"
-    )
+    assert capsys.readouterr().err == ("error: unknown-name: operand Z; known: A, B, C, D. Use A.\n")
