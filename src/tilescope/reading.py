@@ -136,12 +136,12 @@ def integers(
         else:
             return given
     listed = entries(given, LONGEST_LIST + 1)
+    example = f"Use such as {(64,) * (count or 2)}."
     if listed is None:
-        example = f"Use such as {(64,) * (count or 2)}."
         raise RuleError([argument_type(argument, given, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):
         limit = counted(count, "integer") if count is not None else f"at most {LONGEST_LIST} entries"
-        raise RuleError([argument_range(argument, given, limit, f"Give {limit}.")])
+        raise RuleError([argument_range(argument, given, limit, example)])
     return tuple(integer(f"{argument}[{place}]", entry, least, most) for place, entry in enumerate(listed))
 
 

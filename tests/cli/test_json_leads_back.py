@@ -59,7 +59,7 @@ PRINTED = [
     (["mma", "scales", "128x256", "nvfp4"], "scale_layout", []),
     (["mma", "scales", "200x256", "mxfp8", "--element", "37,5"], "scale_layout", ["element", "block", "offset"]),
     (["decode", "0x00600025"], "word_readings", []),
-    (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "words", "findings"]),
+    (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "explanation", "findings"]),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x400"], "agreement", []),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x800"], "agreement", []),
     (["convert", ATOM, "--to", "triton"], "conversion", []),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from tilescope.arch import Basis
 from tilescope.errors import printed
-from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE
+from tilescope.mma.tcgen05_kind import TCGEN05
 from tilescope.mma.tensor_memory_rules import PAIR_CLUSTER
 from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.value import Value
@@ -62,7 +62,7 @@ def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ..
         raise PAIR_CLUSTER.error("cluster", printed(cluster), limit, "Use such as (2, 1) or (4, 2).")
     if not is_one_of(m, (128, 256)) or not is_one_of(n, range(16, 257, 16)):
         found, limit = f"m {printed(m)}, n {printed(n)}", "a pair has m 128 or 256 and n 16 to 256 in steps of 16"
-        raise TCGEN05_SHAPE.error("m, n", found, limit, "Use such a pair.")
+        raise TCGEN05["shape"].error("m, n", found, limit, "Use such a pair.")
     wide, high = shape
 
     def mask(blocks: Iterable[tuple[int, int]]) -> int:

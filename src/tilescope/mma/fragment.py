@@ -268,15 +268,15 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     )
 
 
-def as_array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
-    """What was given as an array; rows of different lengths are refused."""
+def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The value as an array; rows of different lengths are refused."""
     try:
-        return np.asarray(given)
+        return np.asarray(value)
     except Exception as error:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
         if isinstance(error, ValueError):
             found, fix = "rows of different lengths", "Use rows of one length."
         else:
-            found, fix = f"a {type(given).__name__}", "Use a numpy array."
+            found, fix = f"a {type(value).__name__}", "Use a numpy array."
         raise ARGUMENT_TYPE.error(argument, found, "an array", fix) from None
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import Violation, printed, raise_all
 from tilescope.reading import flag, is_one_of, known_name
 from tilescope.rule import UNKNOWN_NAME, rule
 
@@ -139,8 +139,7 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
             "transpose", f"transpose = {transpose}", f"{name} {'always' if has else 'never'} transposes",
             f"Use transpose={has}.", {"transpose": has},
         ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     return chosen[0]
 
 
@@ -163,5 +162,4 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
             "Use such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",
         )  # fmt: skip
-    written = "trans" in qualifiers
-    return direction, matrix_form(direction, name, count=count, transpose=written), count
+    return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

@@ -23,7 +23,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, printed
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand, scale_layout
-from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE, Shapes, Tcgen05Kind, tcgen05_for
+from tilescope.mma.tcgen05_kind import TCGEN05, Shapes, Tcgen05Kind, tcgen05_for
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tensor_memory_rules import MMA_GROUP, MMA_LANES, MMA_SCALES
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
@@ -93,7 +93,7 @@ def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, scaled:
     found_m = [each for each in form.m if m % each == 0]
     found_n = [each for each in form.n if n % each == 0]
     if not found_m or not found_n:
-        raise TCGEN05_SHAPE.error(
+        raise TCGEN05["shape"].error(
             "a, b", f"a product of {m} x {n}",
             f"kind {kind.name} in cta_group::{cta_group} has m {', '.join(map(str, form.m))}, n {form.n[0]} to {form.n[-1]} in steps of "
             f"{form.n[1] - form.n[0]}", f"Pad to a multiple of {form.m[0]} x {form.n[0]}.",

@@ -94,11 +94,7 @@ def written_addresses(
 
 
 def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:
-    return _piece_bytes(tensor_map) * 8 // data_type.smem_bits
-
-
-def _piece_bytes(tensor_map: AnyMap) -> int:
-    return placement(tensor_map, 1, 0).piece_bytes
+    return placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
 
 
 def _placed(

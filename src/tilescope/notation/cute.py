@@ -205,9 +205,7 @@ def _read_pointer(scan: Scanner, hints: Hints) -> tuple[int, int, Unit]:
     scan.take()
     scan.expect("[")
     said = scan.integer()
-    scan.expect("b")
-    scan.expect("]")
-    scan.expect("(")
+    scan.expect("b", "]", "(")
     start = hints.start
     if not scan.accept("unset"):
         start = scan.integer()

@@ -42,7 +42,7 @@ class FoundLayout(Value):
 
     family: Family
     layout: Layout
-    wavefronts: tuple[int, ...]  # of each pattern, in the order given
+    wavefronts: tuple[int, ...]  # of each pattern, in their order
     excess: int  # of all patterns together
 
     @property

@@ -14,8 +14,7 @@ from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tma.transfer import require_smemfrom tilescope.tma.transfer import MEMORY_EXTENT
-
+from tilescope.tma.transfer import MEMORY_EXTENT, require_smem
 
 ADDRESS = rule(
     "bulk-address",
