@@ -16,11 +16,11 @@ from tilescope.errors import (
     TensorMapError,
     TilescopeError,
     Violation,
-    broken,
     nearest_name,
     shortened,
     unknown_name,
 )
+from tilescope.rule import Rule
 
 SPAN = Violation("span", "error", "box[0]", "256 bytes", "at most 128", "Halve it.", {"box": [64, 64]})
 NOTE = Violation("l2", "note", "l2_promotion", "none", "128B is quicker", "Use 128B.")
@@ -84,7 +84,7 @@ def test_strange_data_is_no_violation(data, says):
 
 
 def test_one_mistake_is_an_error_of_one_violation():
-    error = broken("rank", "dims", "0 dimensions", "1 to 5", "Give one.")
+    error = Rule.named("rank").error("dims", "0 dimensions", "1 to 5", "Give one.")
     assert error.violations == (Violation("rank", "error", "dims", "0 dimensions", "1 to 5", "Give one."),)
 
 

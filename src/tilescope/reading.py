@@ -127,16 +127,14 @@ def integers(
     >>> integers("dims", [64, np.int64(8)])
     (64, 8)
     """
-    if (
-        type(given) is tuple and count is least is most is None and len(given) <= LONGEST_LIST
-    ):  # nearly always, and quick
+    if type(given) is tuple and count is least is most is None and len(given) <= LONGEST_LIST:  # nearly always
         for entry in given:
             if type(entry) is not int or not -INTEGER_END < entry < INTEGER_END:
                 break
         else:
             return given
     listed = entries(given, LONGEST_LIST + 1)
-    example = f"Use such as {(64,) * (count or 2)}."
+    example = f"Use {(64,) * (count or 2)}, for example."
     if listed is None:
         raise RuleError([argument_type(argument, given, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):

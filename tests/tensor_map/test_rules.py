@@ -96,6 +96,21 @@ def test_the_change_of_a_copy_cures_it(rule):
             assert demonstrated(rule, changed) == ()
 
 
+NUMBER = re.compile(r"(?<![\w\[.^-])-?(?:0x[0-9a-f]+|\d+(?:\.\d+)?)(?![\w\]^-])")  # no index, no part of a name
+
+
+def numbers_in(values):
+    """All numbers in nested values."""
+    return {number for value in values for number in (numbers_in(value) if isinstance(value, tuple) else (value,))}
+
+
+@named([rule for rule in RULES if rule.failing and (rule.subjects or rule.name.startswith(("plan-", "gemm-")))])
+def test_a_violation_holds_the_numbers_of_its_sentence(rule):
+    for violation in demonstrated(rule, rule.failing):
+        said = {int(text, 16) if "x" in text else float(text) for text in NUMBER.findall(violation.found)}
+        assert said <= numbers_in(violation.values.values())
+
+
 def test_a_sound_map_has_no_findings():
     assert ts.TensorMap.check(**MATRIX, swizzle="128B") == ()
     assert ts.Im2colMap.check(**IMAGES) == ()
