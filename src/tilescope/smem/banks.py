@@ -113,7 +113,9 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
         return _block_counts(row, address, mask)
     starts = range(0, len(address), _BLOCK_ACCESSES)
     blocks = [slice(start, start + _BLOCK_ACCESSES) for start in starts]
-    return np.concatenate([_block_counts(row, address[each], None if mask is None else mask[each]) for each in blocks])
+    return np.concatenate(
+        [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
+    )
 
 
 def count_ideal(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
