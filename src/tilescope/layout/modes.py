@@ -138,7 +138,7 @@ class Modes(Value):
         parts = self.parts
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            raise ARGUMENT_RANGE.error("coord", found, limit, f"Give {len(parts)}: one index per mode.")
+            raise ARGUMENT_RANGE.error("coord", found, limit, f"Use {len(parts)}: one index per mode.")
         return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:

@@ -232,7 +232,7 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
         (ARGUMENT_RANGE, address < 0, "byte addresses start at 0", "Use 0 or more."),
         (
             LANE_ALIGNMENT, address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
-            "Align the tile and its row pitch, or use a narrower access.",
+            f"Use a start and a row pitch of multiples of {width}, or a narrower access.",
         ),
     ):  # fmt: skip
         where = np.argwhere(wrong & used)
