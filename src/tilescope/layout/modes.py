@@ -138,7 +138,7 @@ class Modes(Value):
         parts = self.parts
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            raise ARGUMENT_RANGE.error("coord", found, limit, f"Give {len(parts)}: one index per mode.")
+            raise ARGUMENT_RANGE.error("coord", found, limit, f"Use {len(parts)}: one index per mode.")
         return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -260,13 +260,17 @@ def _leaves(tree: Any) -> Iterator[int]:
 
 
 def _mapped(tree: Any, factor: int, divisor: int) -> Any:
-    return tree * factor // divisor if isinstance(tree, int) else tuple(_mapped(each, factor, divisor) for each in tree)
+    return (
+        tree * factor // divisor
+        if isinstance(tree, int)
+        else tuple(_mapped(branch, factor, divisor) for branch in tree)
+    )
 
 
 def _alike(shape: Any, stride: Any) -> bool:
     if isinstance(shape, tuple) and isinstance(stride, tuple):
         return len(shape) == len(stride) > 0 and all(map(_alike, shape, stride))
-    plain = all(isinstance(each, int) and not isinstance(each, bool) for each in (shape, stride))
+    plain = all(isinstance(number, int) and not isinstance(number, bool) for number in (shape, stride))
     return plain and shape >= 1
 
 

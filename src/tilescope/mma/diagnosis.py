@@ -67,7 +67,7 @@ def diagnosed(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool)
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if tensor_map.swizzle.bits == 0 and row_bytes != CHUNK_BYTES:
         return _plain_rows(read, tensor_map, row_bytes)
-    fits = sorted(_fits(read, written, tensor_map, flip=flip), key=lambda each: len(_changes(read, *each)))
+    fits = sorted(_fits(read, written, tensor_map, flip=flip), key=lambda fit: len(_changes(read, *fit)))
     part = read.part_of(written)
     missing = part == NOT_WRITTEN
     only_missing = missing.any() and bool((read.addresses() == part)[~missing].all())

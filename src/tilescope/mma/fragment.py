@@ -242,8 +242,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     is_input = operand in ("A", "B")
     by_type: dict[str, Instruction] = {}
     for row in rows:
-        for each in row.types if is_input else row.accumulators:
-            by_type.setdefault(each, row)
+        for type_name in row.types if is_input else row.accumulators:
+            by_type.setdefault(type_name, row)
     chosen = chosen_type(name, operand, data_type, by_type)
     row = by_type[chosen.name]
     a_order, b_order = _orders(name)

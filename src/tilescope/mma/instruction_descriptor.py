@@ -210,7 +210,7 @@ class InstructionDescriptor(Value):
         more += [f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}"] if self.scale_type else []
         return (
             f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}, m{self.m} n{self.n} k{self.k}, "
-            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {each}" for each in more)
+            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {note}" for note in more)
         )
 
 

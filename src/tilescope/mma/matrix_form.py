@@ -151,9 +151,9 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     """
     direction, *qualifiers = opcode.split(".")
     count = next((count for count in _ALL if f"x{count}" in qualifiers), None)
-    rest = [each for each in qualifiers if each not in _QUALIFIERS]
-    shape = next((each for each in rest if each.startswith("m")), "m8n8")
-    element = next((each for each in rest if each.startswith("b")), "b16" if shape == "m8n8" else "b8")
+    rest = [qualifier for qualifier in qualifiers if qualifier not in _QUALIFIERS]
+    shape = next((qualifier for qualifier in rest if qualifier.startswith("m")), "m8n8")
+    element = next((qualifier for qualifier in rest if qualifier.startswith("b")), "b16" if shape == "m8n8" else "b8")
     name = f"{shape}.{element}"
     if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
         raise UNKNOWN_NAME.error(

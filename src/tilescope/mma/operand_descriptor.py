@@ -165,7 +165,7 @@ class OperandDescriptor(Value):
 
     def encode(self) -> int:
         """The 64-bit word."""
-        numbers = {each.name: getattr(self, each.name, 0) for each in self.form.word.fields}
+        numbers = {field.name: getattr(self, field.name, 0) for field in self.form.word.fields}
         return self.form.word.encode(numbers | self.form.constants | {"swizzle": self.form.codes[self.swizzle.name]})
 
     @classmethod

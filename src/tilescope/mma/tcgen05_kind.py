@@ -219,7 +219,7 @@ def _in_steps(extents: list[int]) -> str:
         len(extents) - 1 - first
     ):
         first += 1
-    single = [str(each) for each in extents[:first]]
+    single = [str(extent) for extent in extents[:first]]
     if len(extents) - first <= 3:
         return ", ".join(map(str, extents))
     return ", ".join([*single, f"{extents[first]} to {extents[-1]} in steps of {extents[-1] - extents[-2]}"])

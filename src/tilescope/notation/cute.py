@@ -302,6 +302,6 @@ def _start_elements(layout: Layout) -> int:
         raise no_equivalent(
             f"start {layout.start:#x} of {layout.element_bits}-bit elements",
             "offsets count elements",
-            "Align the start.",
+            f"Use a start that is a multiple of {layout.element_bits // 8}.",
         )
     return layout.start * 8 // layout.element_bits

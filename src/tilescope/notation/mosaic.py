@@ -139,7 +139,7 @@ def _read_transform(scan: Scanner) -> tuple[str, tuple[int, ...]]:
         argument: tuple[int, ...] = (_read_width(scan),)
     else:
         tree = scan.integers()
-        if isinstance(tree, int) or not all(isinstance(each, int) for each in tree):
+        if isinstance(tree, int) or not all(isinstance(branch, int) for branch in tree):
             scan.refuse("a flat tuple")
         argument = tree
     scan.expect(")")

@@ -280,7 +280,7 @@ def _splits(value: Any, key: str) -> bool:
     """Whether a cluster's fields cut the tile: a split other than 1, or a basis that moves. Blocks that share a tile do not."""
     if key in _CLUSTER_SPLITS:
         return value not in ([], [1] * len(value)) if isinstance(value, list) else value != 1
-    return key in _CLUSTER_BASES and any(_moves(each) for each in (value if isinstance(value, list) else [value]))
+    return key in _CLUSTER_BASES and any(_moves(basis) for basis in (value if isinstance(value, list) else [value]))
 
 
 def _moves(basis: Any) -> bool:
@@ -315,7 +315,7 @@ def _read_value(scan: Scanner) -> Any:
 
 
 def _listed(tree: Any) -> Any:
-    return [_listed(each) for each in tree] if isinstance(tree, tuple) else tree
+    return [_listed(branch) for branch in tree] if isinstance(tree, tuple) else tree
 
 
 def _type_bits(name: str) -> int:

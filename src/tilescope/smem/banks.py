@@ -113,7 +113,9 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
         return _block_counts(row, address, mask)
     starts = range(0, len(address), _BLOCK_ACCESSES)
     blocks = [slice(start, start + _BLOCK_ACCESSES) for start in starts]
-    return np.concatenate([_block_counts(row, address[each], None if mask is None else mask[each]) for each in blocks])
+    return np.concatenate(
+        [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
+    )
 
 
 def count_ideal(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
@@ -230,7 +232,7 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
         (ARGUMENT_RANGE, address < 0, "byte addresses start at 0", "Use 0 or more."),
         (
             LANE_ALIGNMENT, address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
-            "Align the tile and its row pitch, or use a narrower access.",
+            f"Use a start and a row pitch of multiples of {width}, or a narrower access.",
         ),
     ):  # fmt: skip
         where = np.argwhere(wrong & used)
