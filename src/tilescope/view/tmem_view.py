@@ -84,9 +84,18 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
     """One block's lanes by columns, in bands of 16 lanes."""
     owner, columns = _owners(layout), layout.matrix[1]
     first, width = layout.base.column, layout.columns
-    step = -(-width // _MOST_GROUPS)
-    starts = range(first, first + width, step)
-    scales = layout.operand in ("SFA", "SFB")  # a column of theirs holds other rows than its neighbour
+    end_column = first + width
+    notes: tuple[str, ...] = ()
+    scales = layout.operand in (
+        "SFA",
+        "SFB",
+    )  # a column of theirs holds other rows than its neighbour: drawn one by one
+    step = 1 if scales else -(-width // _MOST_GROUPS)
+    if scales and width > _MOST_GROUPS:
+        first += 0 if element is None else (layout.place(*element).column - first) // _MOST_GROUPS * _MOST_GROUPS
+        end_column = min(first + _MOST_GROUPS, end_column)
+        notes = (f"Columns {number_span(first, end_column - 1)} of {width}.",)
+    starts = range(first, end_column, step)
     marked = set()
     if element is not None and (place := layout.place(*element)).cta == cta:
         marked = {(lane, place.column) for lane in place.lanes}
@@ -94,7 +103,7 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
     for lane in range(0, TMEM_LANES, _BAND_LANES):
         cells, band_rows = [], ""
         for start in starts:
-            end = min(start + step, first + width)
+            end = min(start + step, end_column)
             block = owner[lane : lane + _BAND_LANES, start:end]
             held = block[block != _NOBODY]
             where = f"lanes {lane}-{lane + _BAND_LANES - 1}, columns {start}-{end - 1}"
@@ -117,10 +126,10 @@ def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) ->
         ]
         labels += [] if scales else [band_rows]
         lines.append(Row(tuple(labels), tuple(cells), ruled=lane % QUARTER_LANES == 0 and lane > 0))
-    headers = (number_span(start, min(start + step, first + width) - 1) for start in starts)
+    headers = (number_span(start, min(start + step, end_column) - 1) for start in starts)
     title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
     label_names = ("quarter", "lane") if scales else ("quarter", "lane", layout.names[0])
-    return Grid(title, (Tier.of("column", headers),), tuple(lines), label_names)
+    return Grid(title, (Tier.of("column", headers),), tuple(lines), label_names, notes)
 
 
 def _per_cell(layout: TmemLayout) -> int:
