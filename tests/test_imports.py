@@ -20,7 +20,6 @@ ORDER = (
     "reading",
     "bits",
     "arch",
-    "card",
     "data_type",
     "card",
     "swizzle",
