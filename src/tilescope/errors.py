@@ -235,6 +235,15 @@ class DeviceError(TilescopeError, RuntimeError):
     """
 
 
+def raise_all(problems: Iterable[Violation]) -> None:
+    """Raise a `RuleError` that names every problem; without problems, do nothing.
+
+    >>> raise_all([])
+    """
+    if listed := tuple(problems):
+        raise RuleError(listed)
+
+
 # The rows of these four rules stand in rule.py, which is made of what stands here.
 def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     """The error for plain data that lacks fields of a value."""

@@ -75,7 +75,7 @@ def test_what_the_text_says_is_not_called_unsaid(notation, capsys):
     assert "unsaid there  shape = (8, 64)\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("shape", "said"), [("99999999999x64", "is too large"), ("9999999x64", "1 to 2^20")])
+@pytest.mark.parametrize(("shape", "said"), [("99999999999x64", "is too large"), ("9999999x64", "1 to 1048576")])
 def test_a_shape_that_is_too_large_is_called_so(shape, said, capsys):
     assert run(["convert", "128B", "--bits", "16", "--to", "cute", "--shape", shape]) == 2
     assert said in capsys.readouterr().err

@@ -46,7 +46,7 @@ PRINTED = [
     (["mma", "layout", "128x64", "bf16", "--element", "9,8"], "layout", ["element", "address"]),
     (["mma", "fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16"], "fragment", ["inverse"]),
     (["mma", "fragment", "ldmatrix.x4", "--lane", "3"], "fragment", ["inverse", "lane", "holds", "matrices"]),
-    (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "words", "findings"]),
+    (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "explanation", "findings"]),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x400"], "agreement", []),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x800"], "agreement", []),
     (["convert", ATOM, "--to", "triton"], "conversion", []),

@@ -250,8 +250,8 @@ def test_refuses_what_no_tensor_core_reads(arguments, message):
 
 @pytest.mark.parametrize(
     ("shape", "message"),
-    [((12, 64), "Use 16 x 64"), ((64, 32), "Use 64 x 64"), ((0, 64), "two integers"), ("64x64", "two integers"),
-     ((64,), "two integers"), ((64, 64.5), "two integers"), (None, "two integers"), ((64, float("inf")), "two integers")],
+    [((12, 64), "Use 16 x 64"), ((64, 32), "Use 64 x 64"), ((0, 64), "at least 1"), ("64x64", "a sequence of integers"),
+     ((64,), "2 integers"), ((64, 64.5), "an integer"), (None, "a sequence"), ((64, float("inf")), "an integer")],
 )  # fmt: skip
 def test_refuses_tiles_that_are_no_whole_atoms(shape, message):
     with pytest.raises(ts.RuleError, match=message):

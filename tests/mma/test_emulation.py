@@ -143,7 +143,7 @@ def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
         ({"data_type": "tf32", "b_major": "MN"}, "MN-major 16 bits"),
         ({"data_type": "b1"}, "no numpy or ml_dtypes type"),
         ({"smem_address": 64}, "multiples of 128"),
-        ({"smem_address": None}, "multiples of 128"),
+        ({"smem_address": None}, "smem_address is an integer"),
         ({"swizzle": "96B"}, "tensor cores read"),
         ({"swizzle": ("128B", "64B", "32B")}, "known: none"),
         ({"a_major": "row"}, "known: K, MN"),

@@ -137,7 +137,7 @@ def good(**changes):
         ({"lane_address": np.arange(32) * 16 - 16}, "lane 0 gives -0x10"),
         ({"lane_address": np.arange(16) * 16}, "32 integer addresses"),
         ({"lane_address": 0}, "32 integer addresses"),
-        ({"lane_address": [[0], [0, 1]]}, "equally long"),
+        ({"lane_address": [[0], [0, 1]]}, "Use rows of one length"),
         ({"lane_address": np.arange(32) * 16.0}, "32 integer addresses"),
         ({"smem_address": -1}, "0 to 2"),
         ({"smem_address": 0x400}, "smem holds 0x400 to 0x800"),

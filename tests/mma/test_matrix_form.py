@@ -140,9 +140,9 @@ def test_every_element_has_one_holder():
         ({"form": "m16n16.b8", "count": 4, "transpose": True}, "moves 1 or 2"),
         ({"form": "m16n16.b8", "count": 1}, "always transposes"),
         ({"form": "m8n16.b6x16_p32", "transpose": True}, "never transposes"),
-        ({"form": "m16n8.b8"}, "ldmatrix has m8n8.b16"),
-        ({"form": "m8n8.b8"}, "ldmatrix has m8n8.b16"),
-        ({"form": None}, "ldmatrix has m8n8.b16"),
+        ({"form": "m16n8.b8"}, "ldmatrix form .*; known: m8n8.b16"),
+        ({"form": "m8n8.b8"}, "ldmatrix form .*; known: m8n8.b16"),
+        ({"form": None}, "ldmatrix form .*; known: m8n8.b16"),
         ({"count": 3}, "moves 1, 2 or 4"),
     ],
 )

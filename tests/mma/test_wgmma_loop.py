@@ -99,7 +99,7 @@ def test_survives_plain_data():
         ((64, 24), "bf16", {"swizzle": "none"}, ["wgmma-tile"]),
         ((63, 15), "bf16", {"swizzle": "none"}, ["wgmma-tile", "wgmma-tile"]),
         ((12, 64), "bf16", {"operand": "B"}, ["wgmma-tile"]),
-        ((64, 64), "bf16", {"operand": "C"}, ["wgmma-operand"]),
+        ((64, 64), "bf16", {"operand": "C"}, ["unknown-name"]),
         ((64, 64), "tf32", {"major": "MN"}, ["wgmma-layout"]),
         ((64, 64), "bf16", {"major": "MN", "swizzle": "128B_ATOM_32B"}, ["wgmma-layout"]),
         ((60, 64), "e4m3", {"major": "MN"}, ["wgmma-layout", "wgmma-tile"]),
@@ -107,10 +107,10 @@ def test_survives_plain_data():
         ((64, 64), "e2m1", {}, ["wgmma-type"]),
         ((64, 32), "bf16", {}, ["tile-atoms"]),
         ((np.int64(64), np.int64(24)), "bf16", {"swizzle": "none"}, ["wgmma-tile"]),
-        ("64x64", "bf16", {}, ["tile-shape"]),
+        ("64x64", "bf16", {}, ["argument-type"]),
         ((64, 64), "bf16", {"smem_address": 8}, ["descriptor-field"]),
         ((64, 64), "bf16", {"smem_address": 0x40000}, ["descriptor-field"]),
-        ((64, 64), "bf16", {"atom_order": "diagonal"}, ["layout"]),
+        ((64, 64), "bf16", {"atom_order": "diagonal"}, ["unknown-name"]),
     ],
 )
 def test_refuses_what_no_sequence_of_wgmma_reads(tile, data_type, options, rules):

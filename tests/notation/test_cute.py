@@ -248,7 +248,10 @@ def test_an_mma_operand_of_many_indices_names_its_tile():
         ("GMMA::Layout_MN_SW128_32B_Atom<float>", "Hopper has no 32-byte atoms"),
         ("GMMA::Layout_K_SW128_Atom<my_type>", "only its bits matter"),
         ("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_12,_64>{})", "whole blocks"),
-        ("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_16,_64>{}, Step<_1,_1>{})", "each of 1 to 2"),
+        (
+            "tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_16,_64>{}, Step<_1,_1>{})",
+            "every number from 1 to 2",
+        ),
         ("Sw<3,4,3> o smem_ptr[32b](unset) o (8,32):(32,1)", "both must agree"),
         ("smem_ptr[16b](unset) o (8,64):(64,1) extra", "the end of the layout"),
     ],

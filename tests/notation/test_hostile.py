@@ -70,7 +70,7 @@ def test_hostile_text_gives_a_reason(name):
         ("deep pair", "at most 16 parentheses"),
         ("huge", "at most 2^40"),
         ("huge hex", "at most 2^40"),
-        ("huge product", "addresses below 2^48"),
+        ("huge product", "addresses lie below 2^48"),
         ("null", "plain ASCII"),
         ("unbalanced", 'expected "'),
     ],
@@ -83,7 +83,7 @@ def test_the_reason_is_the_right_one(name, reason):
 
 @pytest.mark.parametrize("text", [None, 3, b"(8,64):(64,1)", ["(8,64):(64,1)"], object()])
 def test_what_is_no_text_gives_a_reason(text):
-    with pytest.raises(RuleError, match="written as text"):
+    with pytest.raises(RuleError, match="text is a text"):
         parse_layout(text)
 
 

@@ -86,7 +86,7 @@ def test_reads_the_spellings_of_pallas_and_mosaic(text):
         ("TileTransform((7, 64))", "whole tiles"),
         ("TileTransform((0, 64))", "whole tiles"),
         ("TileTransform((8, (64)))", "a flat tuple"),
-        ("TransposeTransform((0, 0))", "each of 0 to 1"),
+        ("TransposeTransform((0, 0))", "every number from 0 to 1"),
         ("SqueezeTransform(1)", "TileTransform, TransposeTransform or SwizzleTransform"),
         ("(TileTransform((8, 64))", 'expected ")"'),
     ],

@@ -247,26 +247,26 @@ def test_without_numba_batches_are_counted_all_the_same():
 @pytest.mark.parametrize(
     ("op", "address", "active", "reason"),
     [
-        ("ld.b32", range(31), None, "warp-lanes: 31 lanes; a warp has 32 lanes"),
-        ("ld.b32", 4, None, "warp-lanes: one number"),
-        ("ld.b32", [], None, "lane-address: "),
+        ("ld.b32", range(31), None, "argument-range: 31 lanes; a warp has 32 lanes"),
+        ("ld.b32", 4, None, "argument-range: one number"),
+        ("ld.b32", [], None, "argument-type: "),
         ("ld.b32", LANES * 2, None, r"lane-alignment: lane 1 at address 2, as 16 of 32 lanes are; ld.b32 takes .* multiples of 4"),
         ("ldmatrix.x1", LANES * 8, None, r"lane-alignment: lane 1 at address 8, as 4 of 8 lanes are"),
-        ("ld.b8", LANES - 1, None, "lane-address: lane 0 at address -1; byte addresses start at 0"),
+        ("ld.b8", LANES - 1, None, "argument-range: lane 0 at address -1; byte addresses start at 0"),
         ("st.b16", [[0] * 32, [2] * 31 + [5]], None, "lane 31 of access 1 at address 5"),
-        ("ld.b32", LANES * 4.0, None, "lane-address: .*float64"),
-        ("ld.b32", ["4"] * 32, None, "lane-address: "),
-        ("ld.b32", [[1, 2], [3]], None, "lane-address: lanes of different lengths"),
-        ("ld.b32", [1 << 70] * 32, None, "lane-address: "),
-        ("ld.b32", np.full(32, 1 << 63, np.uint64), None, "lane-address: address 0x8000000000000000"),
-        ("ld.b32", None, None, "lane-address: "),
+        ("ld.b32", LANES * 4.0, None, "argument-type: .*float64"),
+        ("ld.b32", ["4"] * 32, None, "argument-type: "),
+        ("ld.b32", [[1, 2], [3]], None, "argument-type: lanes of different lengths"),
+        ("ld.b32", [1 << 70] * 32, None, "argument-type: "),
+        ("ld.b32", np.full(32, 1 << 63, np.uint64), None, "argument-type: address 0x8000000000000000"),
+        ("ld.b32", None, None, "argument-type: "),
         ("ld.b31", LANES, None, "unknown-name: operation ld.b31; .* Did you mean ld.b32"),
-        ("ld.b32", LANES * 4, [True] * 31, "active-lanes: "),
-        ("ld.b32", LANES * 4, 1 << 32, "active-lanes: 4294967296; .*below 2"),
-        ("ld.b32", LANES * 4, -1, "active-lanes: -1"),
-        ("ld.b32", LANES * 4, [2] * 32, "active-lanes: "),
-        ("ld.b32", LANES * 4, "all", "active-lanes: "),
-        ("ld.b32", LANES * 4, np.ones((2, 32), bool), "active-lanes: "),
+        ("ld.b32", LANES * 4, [True] * 31, "argument-type: active = "),
+        ("ld.b32", LANES * 4, 1 << 32, "argument-type: active = 4294967296 .int.; .*below 2"),
+        ("ld.b32", LANES * 4, -1, "argument-type: active = -1"),
+        ("ld.b32", LANES * 4, [2] * 32, "argument-type: active = "),
+        ("ld.b32", LANES * 4, "all", "argument-type: active = "),
+        ("ld.b32", LANES * 4, np.ones((2, 32), bool), "argument-type: active = "),
     ],
 )  # fmt: skip
 def test_what_is_no_access_is_refused_with_a_reason(op, address, active, reason):
@@ -277,4 +277,4 @@ def test_what_is_no_access_is_refused_with_a_reason(op, address, active, reason)
 def test_all_that_is_wrong_with_addresses_is_said_at_once():
     with pytest.raises(RuleError) as caught:
         wavefronts("ld.b64", LANES * 8 - 4)
-    assert [each.rule for each in caught.value.violations] == ["lane-address", "lane-alignment"]
+    assert [each.rule for each in caught.value.violations] == ["argument-range", "lane-alignment"]

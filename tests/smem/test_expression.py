@@ -107,7 +107,7 @@ def test_everything_else_is_refused_with_the_place(text, reason):
 
 @pytest.mark.parametrize("given", [None, 4, b"lane", ["lane"]])
 def test_what_is_no_text_is_refused(given):
-    with pytest.raises(RuleError, match="lane-expression: a "):
+    with pytest.raises(RuleError, match="argument-type: expression = "):
         lane_values(given)
 
 

@@ -109,5 +109,5 @@ def test_survives_json(op):
 
 
 def test_is_about_one_access():
-    with pytest.raises(RuleError, match=r"one-access: an array of shape \(2, 32\)"):
+    with pytest.raises(RuleError, match=r"argument-range: an array of shape \(2, 32\)"):
         bank_report("ld.b32", np.zeros((2, 32), int))

@@ -169,14 +169,14 @@ def test_survives_json():
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"max_padding_bytes": -1}, "padding: -1"),
-        ({"max_padding_bytes": 1.5}, "padding: 1.5"),
-        ({"max_padding_bytes": 10**30}, "padding: 1000000.*from 0 to 1024"),
+        ({"max_padding_bytes": -1}, "max_padding_bytes = -1; 0 to 1024"),
+        ({"max_padding_bytes": 1.5}, "argument-type: max_padding_bytes = 1.5"),
+        ({"max_padding_bytes": 10**30}, "max_padding_bytes = 1000000.*; 0 to 1024"),
         ({"tile": (1 << 11, 1 << 11)}, "tile-size"),
         ({"tile": (8, 64)}, "tile-bounds: ldmatrix.x4 reaches byte 2047"),
-        ({"tile": 64}, "layout: shape = 64"),
-        ({"element_bits": 5}, "layout: 5 bits"),
-        ({"accesses": []}, "accesses: none"),
+        ({"tile": 64}, "argument-type: shape = 64"),
+        ({"element_bits": 5}, "argument-range: element_bits = 5"),
+        ({"accesses": []}, "argument-type: none; one Access or more"),
         ({"accesses": [Access.ldmatrix((16, 64), 16).on(Layout((16, 64), 16))]}, "placed-twice"),
     ],
 )

@@ -173,7 +173,7 @@ def test_the_holder_of_an_element_is_marked():
 
 
 def test_a_thread_that_does_not_exist_is_refused():
-    with pytest.raises(RuleError, match="thread 0 to 31"):
+    with pytest.raises(RuleError, match="thread = 32; 0 to 31"):
         view.draw(fragment("mma.m16n8k8", "A", "bf16"), lane=32)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex
+from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, AtomOrder, Major, Tiling, oriented
 from tilescope.reading import attempted, integer, known_name, one_of, pair
@@ -34,6 +34,13 @@ ADDRESS_WINDOW = rule(
     source="PTX ISA, state space .shared: addresses have 32 bits",
     passing="ts.Layout((64, 64), 16, start=0xFFFF_0000)",
     failing="ts.Layout((64, 64), 16, start=0xFFFF_F000)",
+)
+LAYOUT_SIZE = rule(
+    "layout-size",
+    "An address map lists at most 2^22 elements, more than the shared memory of a block holds.",
+    source="the shared memory of every architecture that tilescope knows",
+    passing="ts.Layout((2048, 2048), 8).addresses()",
+    failing="ts.Layout((2048, 2049), 8).addresses()",
 )
 
 
@@ -88,8 +95,7 @@ def checked_modes(modes: Any, element_bits: Any, unit_bits: Any, start: Any) -> 
             "modes", f"elements up to {printed(nested.cosize)} apart", "addresses lie below 2^48",
             "Use strides below 2^32.", values={"cosize": nested.cosize},
         ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     return nested.scaled(unit) or nested
 
 

@@ -25,26 +25,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, printed
-from tilescope.layout.checks import POINTER_BYTES, checked_modes, checked_tiling
+from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_modes, checked_tiling
 from tilescope.layout.modes import Modes
 from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
 from tilescope.layout.rows import Rows
 from tilescope.layout.terms import AddressTerms
 from tilescope.layout.tiling import AtomOrder, Major, Tiling, find_tiling, major_named, oriented
 from tilescope.reading import integer, plain_int
-from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]
-LAYOUT_SIZE = rule(
-    "layout-size",
-    "An address map lists at most 2^22 elements, more than the shared memory of a block holds.",
-    source="the shared memory of every architecture that tilescope knows",
-    passing="ts.Layout((2048, 2048), 8).addresses()",
-    failing="ts.Layout((2048, 2049), 8).addresses()",
-)
 _TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major")
 
 
@@ -253,8 +246,8 @@ class Layout(Value):
         differ = self.addresses() != other.addresses()
         if self.element_bits % self.unit_bits:
             differ |= (self.bit_offsets() - other.bit_offsets()) % self.unit_bits != 0
-        found = np.argwhere(differ)
-        return tuple(found[0].tolist()) if len(found) else None
+        places = np.argwhere(differ)
+        return tuple(places[0].tolist()) if len(places) else None
 
     def terms(self, *names: str) -> AddressTerms:
         """The address as data that prints as C, Python or PTX; `names` are those of the indices.
@@ -336,7 +329,7 @@ class Layout(Value):
         return np.asarray(summed(self.pairs, self._grid(), 0, 1), np.int64)
 
     def _indices(self, coord: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Indices as integers, or as integer arrays that broadcast with each other, all inside the tile."""
+        """Indices as integers, or as integer arrays that broadcast, all inside the tile."""
         if len(coord) != len(self.shape):
             raise self._outside(f"{len(coord)} indices")
         if all(isinstance(index, int) for index in coord):
@@ -357,9 +350,8 @@ class Layout(Value):
 
     def _outside(self, found: str) -> RuleError:
         ranges = (f"{name} 0..{extent - 1}" for name, extent in zip(self.names, self.shape, strict=True))
-        limit = f"integer {', '.join(ranges)}"
-        last = ", ".join(str(extent - 1) for extent in self.shape)
-        return ARGUMENT_RANGE.error(", ".join(self.names), found, limit, f"The last element is ({last}).")
+        last = f"The last element is {tuple(extent - 1 for extent in self.shape)}."
+        return ARGUMENT_RANGE.error(", ".join(self.names), found, f"integer {', '.join(ranges)}", last)
 
     def _map(self) -> tuple[Any, ...]:
         """What makes two layouts equal: every address."""

@@ -138,7 +138,7 @@ class Modes(Value):
         parts = self.parts
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            raise ARGUMENT_RANGE.error("coord", found, limit, f"Give {len(parts)}: one index per mode.")
+            raise ARGUMENT_RANGE.error("coord", found, limit, f"Use {len(parts)}: one index per mode.")
         return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -183,14 +183,14 @@ class Modes(Value):
         >>> str(Modes(((4, 8), (2, 2)), ((32, 1), (16, 8))).right_inverse())
         '(8,2,2,4):(4,64,32,1)'
         """
-        found: list[tuple[int, int]] = []
+        inverse: list[tuple[int, int]] = []
         reached = 1
         for stride, extent, _, weight in steps_of((self.pairs,)):
             if stride != reached:
                 break
-            found.append((extent, weight))
+            inverse.append((extent, weight))
             reached *= extent
-        return Modes.of_pairs(found)
+        return Modes.of_pairs(inverse)
 
     def grouped(self, *extents: int) -> Modes:
         """The same function with its modes gathered into parts of `extents` indices; a mode is cut where it must be.
@@ -227,7 +227,7 @@ class Modes(Value):
             limit = "tile_to_shape takes whole blocks, with an extent for each index"
             raise TILE_TO_SHAPE.error("shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.")
         step, repeats = self.cosize, {}
-        for index in sorted(range(len(shape)), key=lambda each: order[each]):
+        for index in sorted(range(len(shape)), key=lambda index: order[index]):
             count = shape[index] // blocks[index].size
             repeats[index] = Modes(count, step)
             step *= count
@@ -240,15 +240,15 @@ class Modes(Value):
         return f"Modes({self.shape}, {self.stride})"
 
 
-def as_modes(given: Any) -> Modes:
+def as_modes(modes: Any) -> Modes:
     """Modes from a pair of shape and stride.
 
     >>> print(as_modes(((8, 64), (64, 1))))
     (8,64):(64,1)
     """
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise ARGUMENT_TYPE.error("modes", printed(given), "a pair: shape, stride", "Use such as ((8, 64), (64, 1)).")
-    return Modes(*given)
+    if not isinstance(modes, tuple) or len(modes) != 2:
+        raise ARGUMENT_TYPE.error("modes", printed(modes), "a pair: shape, stride", "Use such as ((8, 64), (64, 1)).")
+    return Modes(*modes)
 
 
 def _leaves(tree: Any) -> Iterator[int]:
@@ -260,13 +260,17 @@ def _leaves(tree: Any) -> Iterator[int]:
 
 
 def _mapped(tree: Any, factor: int, divisor: int) -> Any:
-    return tree * factor // divisor if isinstance(tree, int) else tuple(_mapped(each, factor, divisor) for each in tree)
+    return (
+        tree * factor // divisor
+        if isinstance(tree, int)
+        else tuple(_mapped(branch, factor, divisor) for branch in tree)
+    )
 
 
 def _alike(shape: Any, stride: Any) -> bool:
     if isinstance(shape, tuple) and isinstance(stride, tuple):
         return len(shape) == len(stride) > 0 and all(map(_alike, shape, stride))
-    plain = all(isinstance(each, int) and not isinstance(each, bool) for each in (shape, stride))
+    plain = all(isinstance(number, int) and not isinstance(number, bool) for number in (shape, stride))
     return plain and shape >= 1
 
 

@@ -50,10 +50,10 @@ def steps_of(pairs: tuple[Pairs, ...]) -> list[tuple[int, int, int, int]]:
     >>> steps_of((((8, 64), (2, 1)), ((4, 16),)))
     [(1, 2, 0, 8), (16, 4, 1, 1), (64, 8, 0, 1)]
     """
-    found = []
+    steps = []
     for place, index in enumerate(pairs):
         weight = 1
         for extent, stride in index:
-            found += [(stride, extent, place, weight)] if extent > 1 else []
+            steps += [(stride, extent, place, weight)] if extent > 1 else []
             weight *= extent
-    return sorted(found)
+    return sorted(steps)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, by, ceil_div, printed
+from tilescope.errors import RuleError, Violation, by, ceil_div, printed, raise_all
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
 from tilescope.reading import is_one_of, pair
 from tilescope.rule import rule
@@ -121,8 +121,7 @@ class CanonicalLayout(Value):
             problems.append(_no_such_mode(major, swizzle))
         if not is_one_of(element_bits, ELEMENT_BITS):
             problems.append(_no_such_element(f"{printed(element_bits)} bits"))
-        if problems:
-            raise RuleError(problems)
+        raise_all(problems)
         for name, value in (("major", major), ("swizzle", swizzle), ("element_bits", element_bits)):
             object.__setattr__(self, name, value)
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, argument_type, ceil_div
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div, raise_all
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, canonical_layout, tile_shape
 from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
@@ -241,9 +241,7 @@ class DescriptorLoop(Value):
         cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
     ) -> None:
         """Refuse what no sequence of the instruction reads, all reasons at once."""
-        problems = cls.unreadable(shape, data_type, operand, canonical)
-        if problems:
-            raise RuleError(problems)
+        raise_all(cls.unreadable(shape, data_type, operand, canonical))
 
     @classmethod
     def unreadable(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilescope.bits import Inspection
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import DescriptorForm, OperandDescriptor, ignored_fields, neighbours_in_words
@@ -65,8 +65,7 @@ def inspect_descriptor(
     described = DESCRIPTORS[known_name("instruction", instruction, list(DESCRIPTORS))]
     form = described.form
     word = integer("word", word)
-    if problems := form.word.word_problems(word):
-        raise RuleError(problems)
+    raise_all(form.word.word_problems(word))
     major, element_bits = major_named(major), integer("element_bits", element_bits)
     findings = form.word_problems(word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])

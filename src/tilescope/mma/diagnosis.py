@@ -1,6 +1,6 @@
 """Why a descriptor does not read what was written: the cause is found by putting it right.
 
-    written addresses ──▶ the descriptor that reads them, if there is one ──▶ the fields in which the given one differs
+    written addresses ──▶ the descriptor that reads them, if there is one ──▶ the fields in which this one differs
 
 From the addresses of a few elements follow start, leading and stride; the rest is trial: the other majorness, base offset 0,
 the swizzle that TMA wrote with. If nothing fits, the copies are to blame.
@@ -64,7 +64,7 @@ def diagnosed(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool)
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if tensor_map.swizzle.bits == 0 and row_bytes != CHUNK_BYTES:
         return _plain_rows(read, tensor_map, row_bytes)
-    fits = sorted(_fits(read, written, tensor_map, flip=flip), key=lambda each: len(_changes(read, *each)))
+    fits = sorted(_fits(read, written, tensor_map, flip=flip), key=lambda fit: len(_changes(read, *fit)))
     part = read.part_of(written)
     missing = part == NOT_WRITTEN
     only_missing = missing.any() and bool((read.addresses() == part)[~missing].all())
@@ -146,13 +146,14 @@ def _fits(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> 
 
 def _fitted(read: Read, written: Addresses, swizzle: Any, base_offset: int) -> OperandDescriptor | None:
     """The descriptor of this swizzle and base offset that reads the written addresses, if there is one."""
-    given = read.descriptor
-    fields = {each: getattr(given, each) for each in ("leading_is_address",) if hasattr(given, each)}
+    descriptor = read.descriptor
+    is_address = getattr(descriptor, "leading_is_address", False)
+    fields = {"leading_is_address": True} if is_address else {}
     try:
         layout = CanonicalLayout(read.major, swizzle, read.element_bits)
-        if read.element_bits not in readable_bits(given.form.instruction, read.major, layout.swizzle):
+        if read.element_bits not in readable_bits(descriptor.form.instruction, read.major, layout.swizzle):
             return None
-        blank = type(given)(0, leading_bytes=0, stride_bytes=0, swizzle=swizzle, base_offset=base_offset)
+        blank = type(descriptor)(0, leading_bytes=0, stride_bytes=0, swizzle=swizzle, base_offset=base_offset)
     except RuleError:
         return None
     if (written == NOT_WRITTEN).any():
@@ -164,14 +165,14 @@ def _fitted(read: Read, written: Addresses, swizzle: Any, base_offset: int) -> O
         return None if step is None or step[0] >= read.rows or step[1] >= read.k else int(logical[step])
 
     leading, stride = reached(layout.leading_step), reached(layout.stride_step)
-    if fields.get("leading_is_address"):
+    if is_address:
         leading = reached((0, (SMEM_LINE_BYTES - start % SMEM_LINE_BYTES) * 8 // read.element_bits))
     elif leading is not None:
         leading -= start
     try:
-        fitted = type(given)(
-            start, leading_bytes=given.leading_bytes if leading is None else leading,
-            stride_bytes=given.stride_bytes if stride is None else stride - start,
+        fitted = type(descriptor)(
+            start, leading_bytes=descriptor.leading_bytes if leading is None else leading,
+            stride_bytes=descriptor.stride_bytes if stride is None else stride - start,
             swizzle=swizzle, base_offset=base_offset, **fields,
         )  # fmt: skip
         agrees = (fitted.addresses(read.major, read.rows, read.k, read.element_bits) == written).all()
@@ -181,48 +182,46 @@ def _fitted(read: Read, written: Addresses, swizzle: Any, base_offset: int) -> O
 
 
 def _changes(read: Read, fitted: OperandDescriptor, major: Major) -> dict[Cause, str]:
-    """The fields in which the right descriptor differs from the given one, as causes, the weightiest first."""
-    given, changes = read.descriptor, dict[Cause, str]()
+    """The fields in which the right descriptor differs from the one that reads, as causes, the weightiest first."""
+    descriptor, changes = read.descriptor, dict[Cause, str]()
     if major != read.major:
         changes["majorness"] = (
             f'Majorness: the tile lies {major}-major, and is read as {read.major}-major. Use major="{major}".'
         )
-    if fitted.swizzle != given.swizzle:
+    if fitted.swizzle != descriptor.swizzle:
         changes["swizzle-mode"] = (
-            f"Swizzle mode: TMA wrote {fitted.swizzle.name}, the descriptor reads {given.swizzle.name}. "
+            f"Swizzle mode: TMA wrote {fitted.swizzle.name}, the descriptor reads {descriptor.swizzle.name}. "
             f"Use swizzle {fitted.swizzle.name}."
         )
     ignored = fitted.ignored_fields(major)
     moved = [
         name for name in ("leading_bytes", "stride_bytes")
-        if getattr(fitted, name) != getattr(given, name) and name not in ignored
+        if getattr(fitted, name) != getattr(descriptor, name) and name not in ignored
     ]  # fmt: skip
-    exchanged = {"leading_bytes": given.stride_bytes, "stride_bytes": given.leading_bytes}
+    exchanged = {"leading_bytes": descriptor.stride_bytes, "stride_bytes": descriptor.leading_bytes}
     if moved and all(getattr(fitted, name) == exchanged[name] for name in moved):
         changes["leading-stride-exchanged"] = (
-            f"Leading and stride are in each other's role: use leading_bytes={given.stride_bytes}, "
-            f"stride_bytes={given.leading_bytes}."
+            f"Leading and stride are in each other's role: use leading_bytes={descriptor.stride_bytes}, "
+            f"stride_bytes={descriptor.leading_bytes}."
         )
         moved = []
-    if fitted.base_offset != given.base_offset:
+    if fitted.base_offset != descriptor.base_offset:
         changes["base-offset"] = (
-            f"Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says {given.base_offset}. "
+            f"Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says {descriptor.base_offset}. "
             "Use base_offset=0."
         )
-    if fitted.start_address != given.start_address:
+    if fitted.start_address != descriptor.start_address:
         changes["start-address"] = (
             f"Start address: the first element was written for start {fitted.start_address:#x}, the descriptor says "
-            f"{given.start_address:#x}. Use start_address={fitted.start_address:#x}."
+            f"{descriptor.start_address:#x}. Use start_address={fitted.start_address:#x}."
         )
-    words: dict[str, tuple[Cause, str]] = {
+    causes: dict[str, tuple[Cause, str]] = {
         "leading_bytes": ("leading-bytes", "Leading"),
         "stride_bytes": ("stride-bytes", "Stride"),
     }
     for name in moved:
-        cause, word = words[name]
-        value = getattr(fitted, name)
-        where = f"lies {value} bytes away"
-        if name == "leading_bytes" and getattr(given, "leading_is_address", False):
-            where = f"begins at {value:#x}"
-        changes[cause] = f"{word}: the neighbour {where}, not {getattr(given, name)}. Use {name}={value}."
+        (cause, field), value = causes[name], getattr(fitted, name)
+        is_address = name == "leading_bytes" and getattr(descriptor, "leading_is_address", False)
+        where = f"begins at {value:#x}" if is_address else f"lies {value} bytes away"
+        changes[cause] = f"{field}: the neighbour {where}, not {getattr(descriptor, name)}. Use {name}={value}."
     return changes

@@ -98,7 +98,7 @@ def emulate_mma(
     for operand, tile, elements in tiles:
         _bring(tile, elements, row, smem, smem_address)
         operands.append(read(operand, tile, row, smem, smem_address))
-    one, other = (each.astype(np.float64 if row.is_float else np.int64) for each in operands)
+    one, other = (operand.astype(np.float64 if row.is_float else np.int64) for operand in operands)
     with np.errstate(over="ignore", invalid="ignore"):
         product: Matrix = (one @ other.T).astype(np.float32 if row.is_float else np.int32)
     return product
@@ -140,7 +140,7 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smem: Bytes, smem_ad
     rows, columns = tile.shape
     atom_rows, width = tile.tiling.atom
     run = rows if layout.atom_order == "column" else atom_rows
-    height = max(each for each in range(atom_rows, min(run, _HIGHEST_BOX) + 1, atom_rows) if run % each == 0)
+    height = max(extent for extent in range(atom_rows, min(run, _HIGHEST_BOX) + 1, atom_rows) if run % extent == 0)
     arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
     tensor_map = TensorMap(
         row.tma, (columns, rows), (columns * row.bits // 8,), (width, height), swizzle=layout.swizzle, arch=arch
@@ -211,12 +211,12 @@ def _mma_for(row: DataType, tile: Layout) -> str:
     canonical = CanonicalLayout.of(tile)
     readers = [reader.instruction for reader in canonical.readers] if canonical else []
     wanted = "ldmatrix.trans" if tile.major == "MN" else "ldmatrix"
-    for each in INSTRUCTIONS:
-        fits = (each.family, each.m, each.n, each.k) == ("mma", _MMA_M, (_MMA_N,), block_k)
-        if fits and row.name in each.types and wanted in readers:
-            return each.name
+    for instruction in INSTRUCTIONS:
+        fits = (instruction.family, instruction.m, instruction.n, instruction.k) == ("mma", _MMA_M, (_MMA_N,), block_k)
+        if fits and row.name in instruction.types and wanted in readers:
+            return instruction.name
     known = dict.fromkeys(
-        name for each in INSTRUCTIONS if each.family == "mma" and each.m == _MMA_M for name in each.types
+        name for instruction in INSTRUCTIONS if instruction.family == "mma" and instruction.m == _MMA_M for name in instruction.types
         if DataType.named(name).numpy_name and DataType.named(name).smem_bits <= 32
     )  # fmt: skip
     raise MMA_TYPE.error(

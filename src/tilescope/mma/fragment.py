@@ -253,8 +253,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     is_input = operand in ("A", "B")
     by_type: dict[str, Instruction] = {}
     for row in rows:
-        for each in row.types if is_input else row.accumulators:
-            by_type.setdefault(each, row)
+        for type_name in row.types if is_input else row.accumulators:
+            by_type.setdefault(type_name, row)
     chosen = _chosen_type(name, operand, data_type, by_type)
     row = by_type[chosen.name]
     a_order, b_order = _orders(name)
@@ -279,15 +279,15 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     )
 
 
-def as_array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
-    """What was given as an array; rows of different lengths are refused."""
+def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The value as an array; rows of different lengths are refused."""
     try:
-        return np.asarray(given)
+        return np.asarray(value)
     except Exception as error:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
         if isinstance(error, ValueError):
             found, fix = "rows of different lengths", "Use rows of one length."
         else:
-            found, fix = f"a {type(given).__name__}", "Use a numpy array."
+            found, fix = f"a {type(value).__name__}", "Use a numpy array."
         raise ARGUMENT_TYPE.error(argument, found, "an array", fix) from None
 
 

@@ -158,10 +158,10 @@ def wgmma_for(data_type: object) -> Instruction:
     (16, (240, 256))
     """
     row = DataType.named(data_type)
-    for each in INSTRUCTIONS:
-        if each.family == "wgmma" and row.name in each.types:
-            return each
-    known = [name for each in INSTRUCTIONS if each.family == "wgmma" for name in each.types]
+    for instruction in INSTRUCTIONS:
+        if instruction.family == "wgmma" and row.name in instruction.types:
+            return instruction
+    known = [name for instruction in INSTRUCTIONS if instruction.family == "wgmma" for name in instruction.types]
     raise no_such_type(WGMMA_TYPE, row, "wgmma", known)
 
 

@@ -19,11 +19,10 @@ from typing import Any
 from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import Violation, printed, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Tcgen05Kind, forms_of, shape_problems
+from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Tcgen05Kind, forms_of, shape_problems
 from tilescope.reading import attempted, flag, integer, is_one_of
-from tilescope.rule import Rule, rule
 from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
@@ -31,40 +30,6 @@ _SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
 # CuTe names these as the types that may be MN-major; PTX has the same by way of the valid layouts.
 _TRANSPOSABLE = ("float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8")
-
-_MAKE = "ts.InstructionDescriptor({})"
-TCGEN05_FIELD = rule(
-    "tcgen05-field",
-    "A field of an instruction descriptor has the values that its kind allows.",
-    source='PTX ISA, "Instruction descriptor" of tcgen05',
-    architectures=BLACKWELL,
-    passing=_MAKE.format('"f16", 64, 64, a_type="bf16", max_shift=16'),
-    failing=_MAKE.format('"f16", 64, 64, a_type="bf16", max_shift=4'),
-)
-TCGEN05_RESERVED = rule(
-    "tcgen05-reserved",
-    "Bits of an instruction descriptor that its kind does not use are zero.",
-    source='PTX ISA, "Instruction descriptor" of tcgen05',
-    architectures=BLACKWELL,
-    passing='ts.InstructionDescriptor.decode(0x08400010, "f16")',
-    failing='ts.InstructionDescriptor.decode(0x08400050, "f16")',
-)
-TCGEN05_MAJOR = rule(
-    "tcgen05-major",
-    "MN-major operands of tcgen05 are of the types that PTX lets be transposed.",
-    source="CuTe, UMMA instruction descriptors; PTX has the same by way of the valid layouts",
-    architectures=BLACKWELL,
-    passing=_MAKE.format('"f8f6f4", 128, 64, a_type="e4m3", a_major="MN"'),
-    failing=_MAKE.format('"f8f6f4", 128, 64, a_type="e2m1", a_major="MN"'),
-)
-TCGEN05_FLAG = rule(
-    "tcgen05-flag",
-    "Only kind i8 saturates, and only the other kinds negate.",
-    source='PTX ISA, "Instruction descriptor" of tcgen05',
-    architectures=BLACKWELL,
-    passing=_MAKE.format('"i8", 128, 64, a_type="s8", saturate=True'),
-    failing=_MAKE.format('"f16", 128, 64, a_type="bf16", saturate=True'),
-)
 
 # fmt: off
 _COMMON = (
@@ -165,7 +130,7 @@ class InstructionDescriptor(Value):
         if a_type is None and len(kind.codes) == 1:
             (a_type,) = kind.codes
         if a_type is None:
-            raise TCGEN05_TYPE.error(
+            raise TCGEN05["type"].error(
                 "a_type",
                 "no a_type",
                 f"kind {kind.name} takes {', '.join(kind.codes)}",
@@ -191,9 +156,7 @@ class InstructionDescriptor(Value):
             "a_scale_id": integer("a_scale_id", a_scale_id),
             "b_scale_id": integer("b_scale_id", b_scale_id),
         }
-        problems = _problems(kind, values)
-        if problems:
-            raise RuleError(problems)
+        raise_all(_problems(kind, values))
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -236,31 +199,26 @@ class InstructionDescriptor(Value):
         kind = Tcgen05Kind.named(mma_kind)
         form = word_format(kind)
         word = integer("word", word)
-        problems = form.word_problems(word) or _word_problems(kind, form, word, form.decode(word))
-        if problems:
-            raise RuleError(problems)
+        raise_all(form.word_problems(word) or _word_problems(kind, form, word, form.decode(word)))
         return cls(kind.name, **_arguments(kind, form.decode(word)))
 
     def __str__(self) -> str:
-        more = [
-            f"negated {letter}" for letter, on in (("A", self.negate_a), ("B", self.negate_b)) if on
-        ]  # fmt: skip
+        more = [f"negated {letter}" for letter, on in (("A", self.negate_a), ("B", self.negate_b)) if on]
         more += ["saturating"] if self.saturate else []
         more += [f"sparse (selector {self.sparsity_selector})"] if self.sparse else []
         more += [f"shift {self.max_shift}"] if self.max_shift else []
         more += [f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}"] if self.scale_type else []
         return (
             f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}, m{self.m} n{self.n} k{self.k}, "
-            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {each}" for each in more)
+            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {note}" for note in more)
         )
 
 
 def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[str, int]) -> list[Violation]:
     """Bits and codes that no descriptor of the kind has."""
     problems = []
-    ones = form.reserved_ones(word)
-    if ones:
-        problems.append(TCGEN05_RESERVED.violation(
+    if ones := form.reserved_ones(word):
+        problems.append(TCGEN05["reserved"].violation(
             "word", f"{word:#x} has bits {', '.join(map(str, ones))} set",
             f"an instruction descriptor of kind {kind.name} keeps them zero", "Take another kind, or check how it was built.",
             values={"word": word, "bits": ones},
@@ -269,13 +227,13 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[
     for letter in "ab":
         code = values[f"{letter}_type"]
         if code not in kind.codes.values():
-            problems.append(TCGEN05_TYPE.violation(
+            problems.append(TCGEN05["type"].violation(
                 f"{letter}_type", f"{letter.upper()} type code {code}", f"kind {kind.name} has {known}",
                 f"Use code {next(iter(kind.codes.values()))}.", values={"code": code},
             ))  # fmt: skip
     if "d_type" in values and values["d_type"] not in [ACCUMULATOR_CODES[name] for name in kind.accumulators]:
         accumulators = ", ".join(f"{ACCUMULATOR_CODES[name]} {name}" for name in kind.accumulators)
-        problems.append(TCGEN05_TYPE.violation(
+        problems.append(TCGEN05["type"].violation(
             "d_type", f"D type code {values['d_type']}", f"kind {kind.name} has {accumulators}",
             f"Use code {ACCUMULATOR_CODES[kind.accumulators[-1]]}.", values={"code": values["d_type"]},
         ))  # fmt: skip
@@ -308,28 +266,23 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     """All that no instruction of the kind has."""
     problems: list[Violation] = []
 
-    def refuse(broken: Rule, argument: str, found: str, limit: str, fix: str) -> None:
-        problems.append(
-            broken.violation(
-                argument, found, limit, fix, values={argument: getattr(values[argument], "name", values[argument])}
-            )
-        )
+    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
+        value = getattr(values[argument], "name", values[argument])
+        problems.append(TCGEN05[rule].violation(argument, found, limit, fix, values={argument: value}))
 
     for argument in ("a_type", "b_type"):
         name = values[argument].name
         if name not in kind.codes:
             fits = " or ".join(row.name for row in KINDS.values() if name in row.codes)
             fix = f"Use kind {fits}." if fits else f"Use {next(iter(kind.codes))}."
-            refuse(
-                TCGEN05_TYPE, argument, f"{argument} = {name}", f"kind {kind.name} takes {', '.join(kind.codes)}", fix
-            )
+            refuse("type", argument, f"{argument} = {name}", f"kind {kind.name} takes {', '.join(kind.codes)}", fix)
     accumulator = values["d_type"].name
     if accumulator not in kind.accumulators:
         limit = f"kind {kind.name} has D as {', '.join(kind.accumulators)}"
-        refuse(TCGEN05_TYPE, "d_type", f"d_type = {accumulator}", limit, f"Use {kind.accumulators[-1]}.")
+        refuse("type", "d_type", f"d_type = {accumulator}", limit, f"Use {kind.accumulators[-1]}.")
     elif accumulator == "float16" and "bfloat16" in (values["a_type"].name, values["b_type"].name):
         limit = "products of bfloat16 are summed in float32"
-        refuse(TCGEN05_TYPE, "d_type", "d_type = float16 with bfloat16", limit, 'Use d_type="f32".')
+        refuse("type", "d_type", "d_type = float16 with bfloat16", limit, 'Use d_type="f32".')
     for letter in "ab":
         row = values[f"{letter}_type"]
         if values[f"{letter}_major"] == "MN" and (row.name not in _TRANSPOSABLE or kind.is_dense_4_bit):
@@ -337,7 +290,7 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
                 f"{letter.upper()} MN-major with {row.name}",
                 f"MN-major operands are of {', '.join(_TRANSPOSABLE)}",
             )
-            refuse(TCGEN05_MAJOR, f"{letter}_major", found, limit, "Use K-major.")
+            refuse("major", f"{letter}_major", found, limit, "Use K-major.")
     transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
     shape = {"sparse": values["sparse"] is True, "k": values["k"], "transposed_bytes": transposed_bytes}
     problems += shape_problems(kind, values["m"], values["n"], **shape)
@@ -345,18 +298,18 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
         foreign = (name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")
         if attempted(problems, False, flag, name, values[name]) and foreign:
             limit = "only i8 saturates, and only the others negate"
-            refuse(TCGEN05_FLAG, name, f"{name} with kind {kind.name}", limit, f"Use {name}=False.")
+            refuse("flag", name, f"{name} with kind {kind.name}", limit, f"Use {name}=False.")
     for name, allowed in _limits(kind, values).items():
         if not (values[name] is None and None in allowed) and not is_one_of(values[name], allowed):
             limit = f"kind {kind.name} has {', '.join(map(str, allowed))}"
-            refuse(TCGEN05_FIELD, name, f"{name} = {printed(values[name])}", limit, f"Use {allowed[0]}.")
+            refuse("field", name, f"{name} = {printed(values[name])}", limit, f"Use {allowed[0]}.")
     has_ws = any(form.endswith(".ws") for form in forms_of(kind, values["m"], values["n"], **shape))
     if values["max_shift"] and not has_ws:
         found = (
             f"max_shift = {printed(values['max_shift'])} with m = {printed(values['m'])}, n = {printed(values['n'])}"
         )
         limit = "a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
-        refuse(TCGEN05_FIELD, "max_shift", found, limit, "Use max_shift = 0, or such a shape.")
+        refuse("field", "max_shift", found, limit, "Use max_shift = 0, or such a shape.")
     return problems
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilescope.bits import Inspection
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.mma.instruction_descriptor import ACCUMULATOR_CODES, MAX_SHIFTS, InstructionDescriptor, word_format
 from tilescope.mma.tcgen05_kind import Tcgen05Kind
 from tilescope.reading import integer
@@ -19,8 +19,7 @@ def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     kind = Tcgen05Kind.named(mma_kind)
     form = word_format(kind)
     word = integer("word", word)
-    if problems := form.word_problems(word):
-        raise RuleError(problems)
+    raise_all(form.word_problems(word))
     descriptor: InstructionDescriptor | None = None
     findings: tuple[Violation, ...] = ()
     try:

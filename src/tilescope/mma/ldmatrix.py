@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError
-from tilescope.mma.fragment import Fragment, as_array, fragment
-from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, MatrixFormName, matrix_form
+from tilescope.errors import raise_all
+from tilescope.mma.fragment import as_array, fragment
+from tilescope.mma.matrix_form import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.packing import unpacked
@@ -81,7 +81,7 @@ def ldmatrix(
     ['0x3020100', '0x7060504', '0xb0a0908', '0xf0e0d0c']
     """
     chosen = matrix_form("ldmatrix", form, count=count, transpose=transpose)
-    matrices = _fragment("ldmatrix", chosen, count)
+    matrices = fragment(chosen.opcode("ldmatrix", count))
     memory = readable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     rows = memory[first_byte[..., None] + np.arange(ROW_BYTES)]
@@ -115,7 +115,7 @@ def stmatrix(
     words = _registers(registers)
     count = words.shape[1]
     chosen = matrix_form("stmatrix", form, count=count, transpose=transpose)
-    matrices = _fragment("stmatrix", chosen, count)
+    matrices = fragment(chosen.opcode("stmatrix", count))
     memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
@@ -128,10 +128,6 @@ def stmatrix(
     rows = np.ascontiguousarray(stacked).view(np.uint8)
     _require_one_value_each(first_byte, rows, smem_address)
     memory[first_byte[:, None] + np.arange(ROW_BYTES)] = rows
-
-
-def _fragment(direction: str, form: MatrixForm, count: int) -> Fragment:
-    return fragment(form.opcode(direction, count))
 
 
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
@@ -175,8 +171,7 @@ def _row_offsets(
                 f"lane {values['lane']} gives {values['address']:#x} ({values['rows']} of {wrong.size} rows are wrong)"
             )
             problems.append(broken.violation("lane_address", found, limit, fix, values=values))
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     return offset
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import Violation, printed, raise_all
 from tilescope.reading import flag, is_one_of, known_name
 from tilescope.rule import UNKNOWN_NAME, rule
 
@@ -139,8 +139,7 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
             "transpose", f"transpose = {transpose}", f"{name} {'always' if has else 'never'} transposes",
             f"Use transpose={has}.", {"transpose": has},
         ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     return chosen[0]
 
 
@@ -152,9 +151,9 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     """
     direction, *qualifiers = opcode.split(".")
     count = next((count for count in _ALL if f"x{count}" in qualifiers), None)
-    rest = [each for each in qualifiers if each not in _QUALIFIERS]
-    shape = next((each for each in rest if each.startswith("m")), "m8n8")
-    element = next((each for each in rest if each.startswith("b")), "b16" if shape == "m8n8" else "b8")
+    rest = [qualifier for qualifier in qualifiers if qualifier not in _QUALIFIERS]
+    shape = next((qualifier for qualifier in rest if qualifier.startswith("m")), "m8n8")
+    element = next((qualifier for qualifier in rest if qualifier.startswith("b")), "b16" if shape == "m8n8" else "b8")
     name = f"{shape}.{element}"
     if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
         raise UNKNOWN_NAME.error(
@@ -163,5 +162,4 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
             "Use such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",
         )  # fmt: skip
-    written = "trans" in qualifiers
-    return direction, matrix_form(direction, name, count=count, transpose=written), count
+    return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.bits import WordFormat
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import READERS, CanonicalLayout
 from tilescope.mma.instruction import K_STEP_BYTES
@@ -104,8 +104,7 @@ class DescriptorForm:
             problems.append(DESCRIPTOR_RESERVED.violation("word", f"{word:#x} has {found}", limit, fix))
 
         built = f"Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4.{self.resembles}"
-        ones = self.word.reserved_ones(word)
-        if ones:
+        if ones := self.word.reserved_ones(word):
             limit = f"a {self.word.name} keeps bits {self.reserved} zero"
             refuse(f"bits {', '.join(map(str, ones))} set", limit, built)
         values = self.word.decode(word)
@@ -160,23 +159,20 @@ class OperandDescriptor(Value):
                     "swizzle", f"swizzle {row.name}", limit, "Use 128B."
                 )
             )
-        if problems:
-            raise RuleError(problems)
+        raise_all(problems)
         for name, value in (values | {"swizzle": row}).items():
             object.__setattr__(self, name, value)
 
     def encode(self) -> int:
         """The 64-bit word."""
-        numbers = {each.name: getattr(self, each.name, 0) for each in self.form.word.fields}
+        numbers = {field.name: getattr(self, field.name, 0) for field in self.form.word.fields}
         return self.form.word.encode(numbers | self.form.constants | {"swizzle": self.form.codes[self.swizzle.name]})
 
     @classmethod
     def decode(cls, word: int) -> Self:
         """The descriptor in a 64-bit word; a word with reserved bits set is refused."""
         word = integer("word", word)
-        problems = cls.form.word.word_problems(word) or cls.form.word_problems(word)
-        if problems:
-            raise RuleError(problems)
+        raise_all(cls.form.word.word_problems(word) or cls.form.word_problems(word))
         values: dict[str, Any] = cls.form.word.decode(word)
         values = {name: value for name, value in values.items() if name not in cls.form.constants}
         return cls(**values | {"swizzle": cls.form.swizzles[values["swizzle"]]})
@@ -205,8 +201,7 @@ class OperandDescriptor(Value):
         """
         major, element_bits = major_named(major), integer("element_bits", element_bits)
         rows, k = integer("rows", rows), integer("k", k)
-        if problems := self._read_problems(major, rows, k, element_bits):
-            raise RuleError(problems)
+        raise_all(self._read_problems(major, rows, k, element_bits))
         logical = self._logical(self.layout(major, element_bits), np.arange(rows)[:, None], np.arange(k)[None, :])
         addresses: npt.NDArray[np.int64] = self.physical(logical)
         return addresses
@@ -254,15 +249,12 @@ class OperandDescriptor(Value):
             )  # fmt: skip
         return problems
 
-    @property
     def _leading_shown(self) -> str:
         return f"leading {self.leading_bytes} bytes"
 
     def __str__(self) -> str:
         base = f", base offset {self.base_offset}" if self.base_offset else ""
-        return (
-            f"start {self.start_address:#x}, {self._leading_shown}, stride {self.stride_bytes} bytes, {self.mode}{base}"
-        )
+        return f"start {self.start_address:#x}, {self._leading_shown()}, stride {self.stride_bytes} bytes, {self.mode}{base}"
 
 
 def readable_bits(instruction: str, major: Major, swizzle: Swizzle) -> tuple[int, ...]:

@@ -130,8 +130,6 @@ class Tcgen05Descriptor(OperandDescriptor):
         ignored = OperandDescriptor.ignored_fields(self, major)
         return tuple(name for name in ignored if not (self.leading_is_address and name == "leading_bytes"))
 
-    @property
     def _leading_shown(self) -> str:
-        if self.leading_is_address:
-            return f"second chunk at {self.leading_bytes:#x}"
-        return OperandDescriptor._leading_shown.fget(self)  # type: ignore[attr-defined, no-any-return]
+        address = f"second chunk at {self.leading_bytes:#x}"
+        return address if self.leading_is_address else OperandDescriptor._leading_shown(self)

@@ -25,23 +25,28 @@ from tilescope.mma.instruction import no_such_type
 from tilescope.rule import rule
 
 BLACKWELL = ("sm_100", "sm_103", "sm_110")  # the architectures with tcgen05
-_DESCRIPTOR = "ts.InstructionDescriptor({})"
-TCGEN05_TYPE = rule(
-    "tcgen05-type",
-    "tcgen05 multiplies the types of its kinds, and accumulates in those that the kind lists.",
-    source='PTX ISA, "Kind" and "Instruction descriptor" of tcgen05.mma',
-    architectures=BLACKWELL,
-    passing=_DESCRIPTOR.format('"f16", 128, 256, a_type="bf16"'),
-    failing=_DESCRIPTOR.format('"f16", 128, 256, a_type="e4m3"'),
-)
-TCGEN05_SHAPE = rule(
-    "tcgen05-shape",
-    "A kind of tcgen05 has certain m and n, which also depend on the number of CTAs.",
-    source='PTX ISA, "Matrix shape" of tcgen05.mma',
-    architectures=BLACKWELL,
-    passing=_DESCRIPTOR.format('"f16", 128, 256, a_type="bf16"'),
-    failing=_DESCRIPTOR.format('"f16", 128, 260, a_type="bf16"'),
-)
+_MAKE = "ts.InstructionDescriptor({})"
+_DECODE = 'ts.InstructionDescriptor.decode({}, "f16")'
+# fmt: off
+TCGEN05 = {name: rule(
+    f"tcgen05-{name}", demand, source=f'PTX ISA, tcgen05.mma: {source}', architectures=BLACKWELL,
+    passing=call.format(passing), failing=call.format(failing),
+) for name, demand, source, call, passing, failing in (
+    ("type", "tcgen05 multiplies the types of its kinds, and accumulates in those that the kind lists.",
+     '"Instruction descriptor"', _MAKE, '"f16", 128, 256, a_type="bf16"', '"f16", 128, 256, a_type="e4m3"'),
+    ("shape", "A kind of tcgen05 has certain m and n, which also depend on the number of CTAs.",
+     '"Matrix shape"', _MAKE, '"f16", 128, 256, a_type="bf16"', '"f16", 128, 260, a_type="bf16"'),
+    ("field", "A field of an instruction descriptor has the values that its kind allows.",
+     '"Instruction descriptor"', _MAKE, '"f16", 64, 64, a_type="bf16", max_shift=16', '"f16", 64, 64, a_type="bf16", max_shift=4'),
+    ("reserved", "Bits of an instruction descriptor that its kind does not use are zero.",
+     '"Instruction descriptor"', _DECODE, "0x08400010", "0x08400050"),
+    ("major", "MN-major operands of tcgen05 are of the types that PTX lets be transposed.",
+     "valid layouts, which CuTe lists by type", _MAKE, '"f8f6f4", 128, 64, a_type="e4m3", a_major="MN"',
+     '"f8f6f4", 128, 64, a_type="e2m1", a_major="MN"'),
+    ("flag", "Only kind i8 saturates, and only the other kinds negate.",
+     '"Instruction descriptor"', _MAKE, '"i8", 128, 64, a_type="s8", saturate=True', '"f16", 128, 64, a_type="bf16", saturate=True'),
+)}
+# fmt: on
 WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a
 _EVERY_8 = tuple(range(8, 257, 8))
 _EVERY_16 = tuple(range(16, 257, 16))
@@ -156,7 +161,7 @@ def tcgen05_for(data_type: object) -> Tcgen05Kind:
     """
     row = DataType.named(data_type)
     if row.name not in _BY_SMEM_TYPE:
-        raise no_such_type(TCGEN05_TYPE, row, "tcgen05", list(_BY_SMEM_TYPE))
+        raise no_such_type(TCGEN05["type"], row, "tcgen05", list(_BY_SMEM_TYPE))
     return KINDS[_BY_SMEM_TYPE[row.name]]
 
 
@@ -185,7 +190,7 @@ def shape_problems(
         fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
     conditions = [", sparse"] * sparse + [f", k = {k}"] * (k == WIDE_K)
     where = ", and B MN-major of 8 bits" if transposed_bytes else ""
-    return [TCGEN05_SHAPE.violation(
+    return [TCGEN05["shape"].violation(
         "m, n", f"m = {printed(m)}, n = {printed(n)}{''.join(conditions)}{where}",
         f"kind {kind.name}{''.join(conditions)}{' ' if not conditions else ', '}has {'; '.join(known)}", fix,
         values={"m": m, "n": n},
@@ -214,7 +219,7 @@ def _in_steps(extents: list[int]) -> str:
         len(extents) - 1 - first
     ):
         first += 1
-    single = [str(each) for each in extents[:first]]
+    single = [str(extent) for extent in extents[:first]]
     if len(extents) - first <= 3:
         return ", ".join(map(str, extents))
     return ", ".join([*single, f"{extents[first]} to {extents[-1]} in steps of {extents[-1] - extents[-2]}"])

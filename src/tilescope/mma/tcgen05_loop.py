@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import Violation, printed, raise_all
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
@@ -56,9 +56,7 @@ class Tcgen05Loop(DescriptorLoop):
     k_step_bytes: int = K_STEP_BYTES
 
     def __post_init__(self) -> None:
-        problems = _wide_step_problems(self.k_step_bytes, self._canonical(), self.layout.shape[-1])
-        if problems:
-            raise RuleError(problems)
+        raise_all(_wide_step_problems(self.k_step_bytes, self._canonical(), self.layout.shape[-1]))
         DescriptorLoop.__post_init__(self)
 
     @classmethod

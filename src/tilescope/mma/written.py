@@ -82,7 +82,7 @@ def written_addresses(
     rows, columns, addresses = zip(*(
         _placed(tensor_map, coords, smem_address + offset_bytes, data_type) for coords, offset_bytes in copies
     ), strict=True)  # fmt: skip
-    row, column, address = (np.concatenate([each.ravel() for each in parts]) for parts in (rows, columns, addresses))
+    row, column, address = (np.concatenate([part.ravel() for part in parts]) for parts in (rows, columns, addresses))
     row, column = row - row.min(), column - column.min()
     _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
     kept = len(address) - 1 - last
@@ -94,11 +94,7 @@ def written_addresses(
 
 
 def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:
-    return _piece_bytes(tensor_map) * 8 // data_type.smem_bits
-
-
-def _piece_bytes(tensor_map: AnyMap) -> int:
-    return placement(tensor_map, 1, 0).piece_bytes
+    return placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
 
 
 def _placed(

@@ -57,7 +57,7 @@ NOTATION: dict[str, Notation] = {row.name: row for row in (
 
 @dataclass(frozen=True, slots=True)
 class Conversion(Value):
-    """A layout in two notations, with the number of addresses that were found equal.
+    """A layout in two notations, with the number of addresses that are equal.
 
     >>> print(convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "triton"))
     #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
@@ -187,8 +187,7 @@ def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
     text = row.spell(layout)
     beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
     again = parse_layout(text, **beside)
-    difference = layout.first_difference(again)
-    if difference is not None:
+    if (difference := layout.first_difference(again)) is not None:
         raise no_equivalent(
             f"{layout!r}: element {difference} would lie elsewhere in {text}",
             f"no {row.name} text for these addresses is known",

@@ -205,9 +205,7 @@ def _read_pointer(scan: Scanner, hints: Hints) -> tuple[int, int, Unit]:
     scan.take()
     scan.expect("[")
     said = scan.integer()
-    scan.expect("b")
-    scan.expect("]")
-    scan.expect("(")
+    scan.expect("b", "]", "(")
     start = hints.start
     if not scan.accept("unset"):
         start = scan.integer()
@@ -304,6 +302,6 @@ def _start_elements(layout: Layout) -> int:
         raise no_equivalent(
             f"start {layout.start:#x} of {layout.element_bits}-bit elements",
             "offsets count elements",
-            "Align the start.",
+            f"Use a start that is a multiple of {layout.element_bits // 8}.",
         )
     return layout.start * 8 // layout.element_bits

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import Violation, raise_all
 from tilescope.layout import ELEMENT_BITS, MAJORS, Layout, Major
 from tilescope.reading import attempted, integer, known_name, one_of, pair
 from tilescope.rule import rule
@@ -47,9 +47,8 @@ class Hints:
         ):  # fmt: skip
             value = getattr(self, argument)
             if value is not None or argument == "start":
-                attempted(problems, None, reader, argument, value, *limits)
-        if problems:
-            raise RuleError(problems)
+                object.__setattr__(self, argument, attempted(problems, None, reader, argument, value, *limits))
+        raise_all(problems)
 
     def bits(self, said: int | None, where: str) -> int:
         """The element's bits, from the text or the caller; both must agree."""

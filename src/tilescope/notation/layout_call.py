@@ -44,8 +44,7 @@ def read(text: str, hints: Hints) -> Layout:
         modes = Modes(shape, scan.integers())
         bits = None
         if from_modes:
-            scan.expect(")")
-            scan.expect(",")
+            scan.expect(")", ",")
             bits = scan.integer()
         arguments = _arguments(scan, ("unit_bits", "swizzle", "start") if from_modes else ())
         layout = Layout.from_modes(modes, hints.bits(bits, "the layout"), **({"start": hints.start} | arguments))
@@ -70,17 +69,17 @@ def spell(layout: Layout) -> str:
 
 def _arguments(scan: Scanner, known: tuple[str, ...]) -> dict[str, Any]:
     """What follows by name, up to the end."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     while scan.accept(","):
         key = scan.peek().spelling
-        if key not in known or key in found:
+        if key not in known or key in arguments:
             scan.refuse("one of " + ", ".join(known) + ", once")
         scan.take()
         scan.expect("=")
-        found[key] = _quoted(scan) if key in _QUOTED else scan.integers()
+        arguments[key] = _quoted(scan) if key in _QUOTED else scan.integers()
     scan.expect(")")
     scan.finished()
-    return found
+    return arguments
 
 
 def _quoted(scan: Scanner) -> str:

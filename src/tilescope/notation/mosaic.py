@@ -104,7 +104,7 @@ def spell(layout: Layout) -> str:
 
 def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:
     """The transforms and their numbers: a tuple, list or sequence, `swizzle=128` counting as the last of them."""
-    found: list[tuple[str, tuple[int, ...]]] = []
+    transforms: list[tuple[str, tuple[int, ...]]] = []
     opened = 0
     while scan.peek().kind != "end":
         if scan.peek().spelling in "([":
@@ -114,17 +114,16 @@ def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:
             scan.take()
             opened -= 1
         elif scan.peek().kind == "name" and scan.peek(1).spelling == "=":
-            if last_name(scan.name()) == "swizzle":
-                scan.expect("=")
-                found.append(("SwizzleTransform", (_read_width(scan),)))
-            else:
-                scan.expect("=")
+            name = last_name(scan.name())
+            scan.expect("=")
+            if name == "swizzle":
+                transforms.append(("SwizzleTransform", (_read_width(scan),)))
         else:
-            found.append(_read_transform(scan))
+            transforms.append(_read_transform(scan))
         scan.accept(",")
     if opened:
         scan.refuse('")"')
-    return found
+    return transforms
 
 
 def _read_transform(scan: Scanner) -> tuple[str, tuple[int, ...]]:
@@ -140,7 +139,7 @@ def _read_transform(scan: Scanner) -> tuple[str, tuple[int, ...]]:
         argument: tuple[int, ...] = (_read_width(scan),)
     else:
         tree = scan.integers()
-        if isinstance(tree, int) or not all(isinstance(each, int) for each in tree):
+        if isinstance(tree, int) or not all(isinstance(branch, int) for branch in tree):
             scan.refuse("a flat tuple")
         argument = tree
     scan.expect(")")

@@ -121,8 +121,7 @@ def _tensor_map_swizzle(layout: Layout) -> Swizzle:
     except RuleError as refused:
         reason = refused.violations[0]
         raise no_equivalent(reason.found, reason.limit, reason.fix) from None
-    difference = stored.first_difference(layout)
-    if difference is not None:
+    if (difference := stored.first_difference(layout)) is not None:
         raise no_equivalent(
             f"element {difference} lies at {int(layout.addresses()[difference]):#x}, "
             f"boxes put it at {int(stored.addresses()[difference]):#x}",

@@ -132,14 +132,15 @@ class Scanner:
 
     def accept(self, *spellings: str) -> bool:
         """Whether the next tokens are spelled so, consuming them if they are."""
-        found = self.at(*spellings)
-        self._next += len(spellings) if found else 0
-        return found
+        is_next = self.at(*spellings)
+        self._next += len(spellings) if is_next else 0
+        return is_next
 
-    def expect(self, spelling: str) -> None:
-        """Consume a token that must be there."""
-        if not self.accept(spelling):
-            self.refuse(f'"{spelling}"')
+    def expect(self, *spellings: str) -> None:
+        """Consume tokens that must be there."""
+        for spelling in spellings:
+            if not self.accept(spelling):
+                self.refuse(f'"{spelling}"')
 
     def refuse(self, expected: str, fix: str | None = None) -> NoReturn:
         """Give up at the next token."""

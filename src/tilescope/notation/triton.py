@@ -116,10 +116,10 @@ def _encoding(layout: Layout) -> tuple[str, dict[str, Any]]:
     hints = Hints(element_bits=layout.element_bits, shape=shape, start=layout.start)
     for kind, fields in _candidates(layout, major):
         try:
-            found = (_nvmma if kind == "nvmma" else _swizzled)(fields, None, None, hints)
+            stored = (_nvmma if kind == "nvmma" else _swizzled)(fields, None, None, hints)
         except RuleError:
             continue
-        if found.first_difference(layout) is None:
+        if stored.first_difference(layout) is None:
             return kind, fields
     raise no_equivalent(
         f"{layout!r}",
@@ -130,22 +130,24 @@ def _encoding(layout: Layout) -> tuple[str, dict[str, Any]]:
 
 
 def _candidates(layout: Layout, major: Major) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
+    encodings: list[tuple[str, dict[str, Any]]] = []
     width = {name: width for width, name in _WIDTHS.items()}.get(layout.swizzle.name)
     if width is not None and layout.element_bits >= 8:
         transposed = major == "MN" and width != 0
-        found.append(("nvmma", {"swizzlingByteWidth": width, "transposed": transposed}))
+        encodings.append(("nvmma", {"swizzlingByteWidth": width, "transposed": transposed}))
     order = [1, 0] if major == "K" else [0, 1]
     columns = layout.as_rows().shape[1]
     row_bit = (columns * layout.element_bits // 8).bit_length() - 1  # the lowest address bit that counts rows
     swizzle = layout.swizzle
     if swizzle.bits == 0:
-        found.append(("swizzled", {"vec": 1, "perPhase": 1, "maxPhase": 1, "order": order}))
+        encodings.append(("swizzled", {"vec": 1, "perPhase": 1, "maxPhase": 1, "order": order}))
     elif swizzle.shift > 0 and swizzle.base + swizzle.shift >= row_bit:
         vec = (1 << swizzle.base) * 8 // layout.element_bits
         per_phase = 1 << (swizzle.base + swizzle.shift - row_bit)
-        found.append(("swizzled", {"vec": vec, "perPhase": per_phase, "maxPhase": 1 << swizzle.bits, "order": order}))
-    return found
+        encodings.append(
+            ("swizzled", {"vec": vec, "perPhase": per_phase, "maxPhase": 1 << swizzle.bits, "order": order})
+        )
+    return encodings
 
 
 def _swizzled(
@@ -249,8 +251,7 @@ def _read_fields(scan: Scanner) -> tuple[str, dict[str, Any]]:
         fields = _read_values(scan, ")", positions)
     elif name in ("swizzled_shared", "shared", "nvmma_shared"):
         kind, positions = ("nvmma", _NVMMA) if name.startswith("n") else ("swizzled", _SWIZZLED)
-        scan.expect("<")
-        scan.expect("{")
+        scan.expect("<", "{")
         fields = _read_values(scan, "}", ())
         scan.expect(">")
     else:
@@ -279,7 +280,7 @@ def _splits(value: Any, key: str) -> bool:
     """Whether a cluster's fields cut the tile: a split other than 1, or a basis that moves. Blocks that share a tile do not."""
     if key in _CLUSTER_SPLITS:
         return value not in ([], [1] * len(value)) if isinstance(value, list) else value != 1
-    return key in _CLUSTER_BASES and any(_moves(each) for each in (value if isinstance(value, list) else [value]))
+    return key in _CLUSTER_BASES and any(_moves(basis) for basis in (value if isinstance(value, list) else [value]))
 
 
 def _moves(basis: Any) -> bool:
@@ -314,7 +315,7 @@ def _read_value(scan: Scanner) -> Any:
 
 
 def _listed(tree: Any) -> Any:
-    return [_listed(each) for each in tree] if isinstance(tree, tuple) else tree
+    return [_listed(branch) for branch in tree] if isinstance(tree, tuple) else tree
 
 
 def _type_bits(name: str) -> int:

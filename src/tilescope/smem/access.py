@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, argument_type, ceil_div, counted, unknown_name
+from tilescope.errors import RuleError, argument_type, ceil_div, counted, raise_all, unknown_name
 from tilescope.layout import Layout, Modes, as_modes
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
@@ -341,18 +341,17 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
             f"Access at most {whole_bytes} bytes a lane, or use a swizzle with larger atoms.",
             values={"access_bytes": op.access_bytes, "piece_bytes": whole_bytes},
         ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     addresses: npt.NDArray[np.int64] = tile.byte_address(row, byte)
     return addresses
 
 
-def _layout(given: Any) -> Layout:
-    if not isinstance(given, Layout):
+def _layout(layout: Any) -> Layout:
+    if not isinstance(layout, Layout):
         raise RuleError(
-            [argument_type("layout", given, "a Layout", 'Use such as Layout((64, 64), 16, swizzle="128B").')]
+            [argument_type("layout", layout, "a Layout", 'Use such as Layout((64, 64), 16, swizzle="128B").')]
         )
-    return given
+    return layout
 
 
 def _trans(transpose: Any) -> str:
@@ -368,7 +367,6 @@ def _other_width(fragment: Fragment, element_bits: Any) -> RuleError:
 
 
 def _element_load(element_bits: Any) -> SmemOp:
-    op = SMEM_OP.get(f"ld.b{element_bits}")
-    if op is None:
+    if (op := SMEM_OP.get(f"ld.b{element_bits}")) is None:
         raise pattern.no_element_load(element_bits)
     return op

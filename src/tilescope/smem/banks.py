@@ -23,7 +23,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_type, printed
+from tilescope.errors import RuleError, Violation, argument_type, printed, raise_all
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.smem import fast
 from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
@@ -93,9 +93,7 @@ def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresse
         mask = mask[..., : row.lanes]
     joined = int(np.bitwise_or.reduce(address, axis=None)) if address.size else 0
     if joined < 0 or joined % row.access_bytes:  # one pass finds that something is wrong, the rest finds what
-        problems = _problems(row, address, mask)
-        if problems:
-            raise RuleError(problems)
+        raise_all(_problems(row, address, mask))
     return address, mask
 
 
@@ -115,7 +113,9 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
         return _block_counts(row, address, mask)
     starts = range(0, len(address), _BLOCK_ACCESSES)
     blocks = [slice(start, start + _BLOCK_ACCESSES) for start in starts]
-    return np.concatenate([_block_counts(row, address[each], None if mask is None else mask[each]) for each in blocks])
+    return np.concatenate(
+        [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
+    )
 
 
 def count_ideal(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
@@ -214,13 +214,13 @@ def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
     if isinstance(active, int | np.integer) and not isinstance(active, bool) and 0 <= active < 1 << WARP_LANES:
         active = [bool(int(active) >> lane & 1) for lane in range(WARP_LANES)]
     try:
-        given = np.asarray(active)
-        mask = np.broadcast_to(given.astype(np.bool_), shape)
+        lanes = np.asarray(active)
+        mask = np.broadcast_to(lanes.astype(np.bool_), shape)
     except Exception:  # noqa: BLE001  the truth value of a foreign object may raise whatever it likes
-        given, mask = np.zeros(0), np.zeros(0, np.bool_)
-    if given.dtype.kind not in "biu" or given.shape[-1:] != (WARP_LANES,) or (given != mask).any():
-        lanes = f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"
-        raise RuleError([argument_type("active", active, lanes, "Use None for a full warp.")])
+        lanes, mask = np.zeros(0), np.zeros(0, np.bool_)
+    if lanes.dtype.kind not in "biu" or lanes.shape[-1:] != (WARP_LANES,) or (lanes != mask).any():
+        wanted = f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"
+        raise RuleError([argument_type("active", active, wanted, "Use None for a full warp.")])
     return None if mask.all() else mask
 
 
@@ -232,7 +232,7 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
         (ARGUMENT_RANGE, address < 0, "byte addresses start at 0", "Use 0 or more."),
         (
             LANE_ALIGNMENT, address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
-            "Align the tile and its row pitch, or use a narrower access.",
+            f"Use a start and a row pitch of multiples of {width}, or a narrower access.",
         ),
     ):  # fmt: skip
         where = np.argwhere(wrong & used)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError, by, ceil_div, printed
+from tilescope.errors import RuleError, by, ceil_div, printed, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.rule import rule
@@ -151,8 +151,7 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
             "element_bits", f"{element_bits} bits", f"{op.name} transposes elements of 16 bits",
             "Use it without .trans, or 16-bit elements.", values={"element_bits": element_bits},
         ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     matrix = np.arange(op.groups)
     below, beside = (matrix % down, matrix // down) if order == "columns" else (matrix // across, matrix % across)
     lane = (below[:, None] * MATRIX_ROWS + np.arange(MATRIX_ROWS)) * row_bytes + beside[:, None] * CHUNK_BYTES

@@ -42,7 +42,7 @@ class FoundLayout(Value):
 
     family: Family
     layout: Layout
-    wavefronts: tuple[int, ...]  # of each pattern, in the order given
+    wavefronts: tuple[int, ...]  # of each pattern, in their order
     excess: int  # of all patterns together
 
     @property
@@ -140,9 +140,9 @@ def find_layouts(
         for family, layouts in candidates.items():
             counts[family][:, number] = _family_counts(family, access.op, address, mask, layouts, row_bytes)
     everything = [
-        FoundLayout(family, layout, tuple(map(int, each)), int(each.sum()) - sum(ideal))
+        FoundLayout(family, layout, tuple(map(int, count)), int(count.sum()) - sum(ideal))
         for family, layouts in candidates.items()
-        for layout, each in zip(layouts, counts[family], strict=True)
+        for layout, count in zip(layouts, counts[family], strict=True)
     ]
     least = min(found.excess for found in everything)
     return LayoutSearch(
@@ -168,7 +168,7 @@ def _candidates(plain: Layout, row_bytes: int, widest_bytes: int, max_padding_by
     return {
         "plain": [plain],
         "hardware": hardware,
-        "xor": [Layout(tile, bits, swizzle=each) for each in swizzles if _triple(each) not in known],
+        "xor": [Layout(tile, bits, swizzle=swizzle) for swizzle in swizzles if _triple(swizzle) not in known],
         "padding": [
             Layout(tile, bits, padding_bytes=padding)
             for padding in range(1, max_padding_bytes + 1)
@@ -235,7 +235,9 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int
     occurrences: dict[bytes, list[int]] = {}
     for number, row in enumerate(key):
         occurrences.setdefault(row.tobytes(), []).append(number)
-    return np.array([each[0] for each in occurrences.values()]), np.array([len(each) for each in occurrences.values()])
+    return np.array([numbers[0] for numbers in occurrences.values()]), np.array(
+        [len(numbers) for numbers in occurrences.values()]
+    )
 
 
 def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:

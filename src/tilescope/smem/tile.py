@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ class TileReport(Value):
     [('st.b128 rows', 64, 64, 'no conflict'), ('ldmatrix.x4', 512, 64, '8-way conflict')]
     """
 
-    layout: Layout | None  # None: the addresses were given as they are
+    layout: Layout | None  # None: the patterns hold shared addresses
     costs: tuple[AccessCost, ...]
 
     @property
@@ -83,17 +84,16 @@ def tile_report(accesses: Access | Iterable[Access], layout: Layout | None = Non
 
 
 def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
-    """The patterns as a list, whether one or several were given; a RuleError where something else was."""
-    found: list[Any]
-    try:
-        found = [accesses] if isinstance(accesses, Access) else list(accesses)
-    except Exception:  # noqa: BLE001  an iterator of the caller's may raise whatever it likes
-        found = [accesses]
-    wrong = [each for each in found if not isinstance(each, Access)]
-    if wrong or not found:
+    """One pattern or several as a list; a RuleError for anything else."""
+    patterns: list[Any] = [accesses]
+    if not isinstance(accesses, Access):
+        with suppress(Exception):  # an iterator of the caller's may raise whatever it likes
+            patterns = list(accesses)
+    wrong = [pattern for pattern in patterns if not isinstance(pattern, Access)]
+    if wrong or not patterns:
         shown = f"a {type(wrong[0]).__name__}" if wrong else "none"
         raise ARGUMENT_TYPE.error("accesses", shown, "one Access or more", "Use such as Access.rows((64, 64), 16).")
-    return found
+    return patterns
 
 
 def _cost(access: Access, layout: Layout | None) -> AccessCost:

@@ -180,7 +180,7 @@ class Swizzle(Row):
             "mode, atomicity",
             f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
             f"PTX's table of valid combinations has {valid}",
-            "Use one of these pairs: only the 128B mode has a choice of atoms.",
+            "Use 128B with 32B, or leave the atomicity out: only the 128B mode has a choice of atoms.",
         )  # fmt: skip
 
     @property
@@ -384,18 +384,17 @@ class Swizzle(Row):
         return self.name
 
 
-def _ptx_code(codes: dict[str, int], given: object) -> int:
+def _ptx_code(codes: dict[str, int], spelling: object) -> int:
     """The number of a spelling; a number stays itself; -1 for what is neither."""
-    if isinstance(given, str):
-        return codes.get(given, -1)
-    code = plain_int(given)
+    code = codes.get(spelling) if isinstance(spelling, str) else plain_int(spelling)
     return -1 if code is None else code
 
 
-def _not_an_address(given: object) -> RuleError:
-    if plain_int(given) is not None:
-        return RuleError([argument_range("address", given, "at least 0", "Give a byte address.")])
-    return RuleError([argument_type("address", given, "an integer, or an array of integers, of at least 0")])
+def _not_an_address(address: object) -> RuleError:
+    if plain_int(address) is not None:
+        return RuleError([argument_range("address", address, "at least 0", "Use 0 or more.")])
+    wanted = "an integer, or an array of integers, of at least 0"
+    return RuleError([argument_type("address", address, wanted, "Use such as 0x400.")])
 
 
 _PTX_MODE = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}
