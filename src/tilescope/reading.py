@@ -94,7 +94,7 @@ def integer(argument: str, given: Any, least: int | None = None, most: int | Non
     """
     number = given if type(given) is int else plain_int(given)
     if number is None:
-        nearest = int(given) if isinstance(given, float) and abs(given) < INTEGER_END else least or 0
+        nearest = int(given) if isinstance(given, float) and abs(given) < 1e15 else least or 0
         raise RuleError([argument_type(argument, given, "an integer", f"Use {nearest}, for example.")])
     if not -INTEGER_END < number < INTEGER_END:
         raise RuleError([argument_range(argument, number, "at most 64 bits", "Use a number below 2^64.")])
