@@ -94,7 +94,7 @@ CALLS = {
                       "max_padding_bytes": 16},
     ts.fragment: {"instruction": "mma.m16n8k16", "operand": "A", "data_type": "bf16"},
     ts.gather4: {"tensor_map": ROWS4, "memory": MEMORY, "column": 0, "rows": (0, 1, 2, 3)},
-    ts.identify: {"smem_bytes": SMEM, "tile": MEMORY[: 8 * 64].reshape(8, 64)},
+    ts.identify: {"dump": SMEM, "tile": MEMORY[: 8 * 64].reshape(8, 64)},
     ts.inspect_descriptor: {"word": WORD},
     ts.inspect_tensor_map: {"blob": MAP.encode()},
     ts.ldmatrix: {"smem": bytes(512), "lane_address": LANES},

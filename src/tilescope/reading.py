@@ -94,14 +94,15 @@ def integer(argument: str, given: Any, least: int | None = None, most: int | Non
     """
     number = given if type(given) is int else plain_int(given)
     if number is None:
-        raise RuleError([argument_type(argument, given, "an integer")])
+        nearest = int(given) if isinstance(given, float) and abs(given) < 1e15 else least or 0
+        raise RuleError([argument_type(argument, given, "an integer", f"Use {nearest}, for example.")])
     if not -INTEGER_END < number < INTEGER_END:
-        raise RuleError([argument_range(argument, number, "at most 64 bits", "Check where the number comes from.")])
+        raise RuleError([argument_range(argument, number, "at most 64 bits", "Use a number below 2^64.")])
     if (least is not None and number < least) or (most is not None and number > most):
-        nearest = least if least is not None and number < least else most
+        bound = least if least is not None and number < least else most
         end = most if most is None or most < INTEGER_SHOWN or most & (most + 1) else f"2^{most.bit_length()} - 1"
         limit = f"at least {least}" if most is None or least is None else f"{least} to {end}"
-        raise RuleError([argument_range(argument, number, limit, f"Use {nearest}.", {argument: nearest})])
+        raise RuleError([argument_range(argument, number, limit, f"Use {bound}.", {argument: bound})])
     return number
 
 
@@ -204,7 +205,7 @@ def readable(argument: str, given: Any) -> Bytes:
         try:
             return np.frombuffer(given, np.uint8)
         except (TypeError, ValueError, BufferError):
-            found, limit, fix = f"a {type(given).__name__}", "an array or a buffer", "Give a numpy array."
+            found, limit, fix = f"a {type(given).__name__}", "an array or a buffer", "Use np.asarray(…), or bytes."
             raise ARGUMENT_TYPE.error(argument, found, limit, fix) from None
     if given.dtype.hasobject:
         found, fix = f"an array of {given.dtype}", 'Give it a dtype of numbers, such as np.asarray(…, dtype="f4").'

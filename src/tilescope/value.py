@@ -290,8 +290,9 @@ def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
     try:
         return read_only(np.array(value, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
-        wanted = f"nested lists of {dtype}"
-        raise RuleError([argument_type(described.name, value, wanted, "Give what to_dict() gave.")]) from None
+        raise RuleError(
+            [argument_type(described.name, value, f"nested lists of {dtype}", "Give what to_dict() gave.")]
+        ) from None
 
 
 def _same(one: Any, other: Any) -> bool:

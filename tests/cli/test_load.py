@@ -199,13 +199,26 @@ def test_draws_so_many_lines(capsys):
 REFUSED = {
     "no map": ([], "stdin is empty"),
     "a broken map": (["--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"], "swizzle-span"),
-    "a coordinate": ([*MAP, "--coords", "4,0"], "inner-coordinate"),
-    "a shared address": ([*MAP, "--smem-address", "64"], "smem-address"),
     "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
     "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs --npy"),
     "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
     "no lines": ([*MAP, "--lines", "0"], "at least 1"),
 }
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "code"),
+    [(["--coords", "4,0"], "inner-coordinate", 715), (["--smem-address", "64"], "smem-address", 716)],
+)
+def test_a_copy_that_faults_is_answered_with_no(options, rule, code, capsys):
+    assert run(["load", *MAP, *options]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"error: {rule}: ")
+    assert f"The chip answers with error {code}" in shown.out
+    assert shown.err == ""
+    assert run(["load", *MAP, *options, "--json"]) == 1
+    plain = json.loads(capsys.readouterr().out)
+    assert (plain["code"], [violation["rule"] for violation in plain["violations"]]) == (code, [rule])
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -163,7 +163,6 @@ def test_takes_tcgen05_words_too(capsys):
         (["0x4000c04000010040", *MAP], "a wgmma descriptor keeps bits"),
         ([str(1 << 64), *MAP], "64 bits"),
         ([WORD, *MAP, "--copy", "0,0@here"], "here"),
-        ([WORD, *MAP, "--smem-address", "64"], "128"),
         ([WORD, *MAP, "--origin", "5,6,7"], "write two"),
         ([WORD, *MAP, "--rows", "300"], "1 to 256"),
         ([WORD, *MAP, "--box", "128,64"], "swizzle-span"),
@@ -174,6 +173,11 @@ def test_check_refuses_with_the_reason_on_stderr(arguments, said, capsys):
     shown = capsys.readouterr()
     assert said.casefold() in shown.err.casefold()
     assert shown.out == ""
+
+
+def test_a_copy_that_faults_is_answered_with_no(capsys):
+    assert run(["mma", "check", WORD, *MAP, "--smem-address", "64"]) == 1
+    assert "The chip answers with error 716" in capsys.readouterr().out
 
 
 def test_alone_it_shows_its_help(capsys):

@@ -447,9 +447,9 @@ def test_a_type_of_a_later_architecture_names_it():
     [found] = refusal(64, 64, 64, "e4m3", arch="sm_80")
     assert (found.found, found.argument) == ("e4m3 on sm_80", "data_type")
     assert "multiplies float16, int8, uint8, int4, uint4, b1, tfloat32, bfloat16" in found.limit
-    assert found.fix == 'Use one of these, or arch="sm_89".'
-    assert refusal(64, 64, 64, "e2m3", consumer="ldmatrix")[0].fix == 'Use one of these, or arch="sm_120".'
-    assert refusal(64, 64, 64, "u16", arch="sm_120")[0].fix == "Use one of these."
+    assert found.fix == 'Use data_type="bfloat16", or arch="sm_89".'
+    assert refusal(64, 64, 64, "e2m3", consumer="ldmatrix")[0].fix == 'Use data_type="bfloat16", or arch="sm_120".'
+    assert refusal(64, 64, 64, "u16", arch="sm_120")[0].fix == 'Use data_type="bfloat16".'
     assert refusal(64, 64, 64, "s8", arch="sm_103")[0].fix == 'Use consumer="ldmatrix", or arch="sm_100".'
 
 
@@ -470,7 +470,7 @@ def test_bits_are_not_sent_to_the_product_of_bytes(arch, consumer):
     )
     assert ts.plan((64, 1024 // 8), "uint8", arch=arch, consumer=consumer).best
     [found] = refusal(64, 64, 1024, "bf16", arch=arch, consumer=consumer, output_type="b1")
-    assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32", say.')
+    assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32", for example.')
 
 
 # Tiles that cannot be
@@ -663,7 +663,7 @@ def test_what_tma_never_stores_is_no_output_type(arch, data_type, options, tile)
     [found] = refusal(128, 128, 128, data_type, arch=arch, tile=tile, **options)
     assert (found.rule, found.argument, found.found) == ("gemm-type", "output_type", f"16u4_align16b on {arch}")
     assert f"{found.limit}." == ts.RULES["packed-store"].demand
-    assert found.fix == 'Use output_type="bfloat16", say.'
+    assert found.fix == 'Use output_type="bfloat16", for example.'
     assert ts.plan_gemm(128, 128, 128, data_type, arch=arch, output_type="bfloat16")
 
 

@@ -243,7 +243,7 @@ def test_threads_follow_a_xor_swizzle_that_keeps_chunks_whole_and_stays_in_the_t
 
 
 def test_half_bytes_are_not_stored_one_by_one():
-    with pytest.raises(ts.PlanError, match=r"element-load: single elements of 4 bits.*Use the K-major tile"):
+    with pytest.raises(ts.PlanError, match=r"plan-layout: single elements of 4 bits.*Use the K-major tile"):
         _ = ts.plan((128, 64), "e2m1", direction="store", arch="sm_100", major="MN").best
 
 

@@ -168,7 +168,7 @@ def test_is_plain_data_and_back():
 @pytest.mark.parametrize(("dump", "tile", "rule"), [
     (np.zeros(100, np.uint8), TILE, "dump-extent"), (np.zeros(8192, np.uint8), TILE.reshape(-1), "argument-type"),
     (np.zeros(8192, np.uint8), [[1]], "argument-type"), (TILE[:, ::2], TILE, "argument-type"),
-        (TILE, TILE.astype(complex), "argument-type"),
+    (TILE, TILE.astype(complex), "argument-type"),
 ])  # fmt: skip
 def test_refuses_what_it_cannot_compare(dump, tile, rule):
     with pytest.raises(ts.RuleError) as refused:

@@ -137,16 +137,26 @@ def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str |
     )
     values = {"element_bytes": element_bytes, "element_bits": 8 * element_bytes}
     if element_bytes not in (1, 2, 4, 8):
-        fix = f'No type has {element_bytes} bytes; save the bytes: np.save(…, array.view("u1")).'
-        raise NPY_TYPE.error("--npy", found, limit, fix, values=values)
+        raise NPY_TYPE.error(
+            "--npy",
+            found,
+            limit,
+            f'No type has {element_bytes} bytes; save the bytes: np.save(…, array.view("u1")).',
+            values=values,
+        )
     if type_name is None:
         alike = {1: "e4m3", 2: "bf16"}.get(element_bytes, f"u{8 * element_bytes}")
         raise NPY_TYPE.error("--type", found, limit, f"Say what they are, such as --type {alike}.", values=values)
     bits = DataType.named(type_name).bits
     if bits != 8 * element_bytes:
         found = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * element_bytes}"
-        fix = f"Use a type of {8 * element_bytes} bits, such as --type u{8 * element_bytes}."
-        raise NPY_TYPE.error("--type", found, limit, fix, values=values | {"type_bits": bits})
+        raise NPY_TYPE.error(
+            "--type",
+            found,
+            limit,
+            f"Use a type of {8 * element_bytes} bits, such as --type u{8 * element_bytes}.",
+            values=values | {"type_bits": bits},
+        )
     return array.view(f"u{element_bytes}")
 
 

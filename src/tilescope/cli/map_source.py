@@ -93,11 +93,12 @@ def _content(words: tuple[str, ...]) -> bytes:
     content = _line(line[1], int(line[2])) if line else read_input(words[0])
     if not content.strip():
         which = "stdin" if words[0] == STDIN else f"line {line[2]} of {line[1]}" if line else words[0]
-        limit, fix = (
+        raise INPUT_EMPTY.error(
+            "source",
+            f"{which} is empty",
             "a map as bytes, words, JSON or a dump",
             "Write one there: tilescope encode … --out FILE makes its bytes.",
         )
-        raise INPUT_EMPTY.error("source", f"{which} is empty", limit, fix)
     return content
 
 
@@ -106,8 +107,13 @@ def read_input(source: str) -> bytes:
     with click.open_file(source, "rb") as file:
         content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
     if len(content) > LARGEST_INPUT_BYTES:
-        limit, fix = "a tensor map is 128 bytes", "Give the map alone."
-        raise INPUT_SIZE.error(source, "more than 1 MiB", limit, fix, values={"MiB": 1})
+        raise INPUT_SIZE.error(
+            source,
+            "more than 1 MiB",
+            "a tensor map is 128 bytes",
+            "Cut the file to the map alone: its 128 bytes, or its text.",
+            values={"MiB": 1},
+        )
     return content
 
 

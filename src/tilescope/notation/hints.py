@@ -47,7 +47,7 @@ class Hints:
         ):  # fmt: skip
             value = getattr(self, argument)
             if value is not None or argument == "start":
-                attempted(problems, None, reader, argument, value, *limits)
+                object.__setattr__(self, argument, attempted(problems, None, reader, argument, value, *limits))
         raise_all(problems)
 
     def bits(self, said: int | None, where: str) -> int:

@@ -98,10 +98,15 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     refusals = []
 
     def refuse(broken: Rule, extent: int, unit: str, multiple: int) -> None:
-        limit = f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits"
-        fix = f"Use {_up(extent, multiple)}{_or_a_swizzle(problem)}."
-        values = {"extent": extent, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
-        refusals.append(broken.violation("tile", f"{extent} {unit}", limit, fix, values=values))
+        refusals.append(
+            broken.violation(
+                "tile",
+                f"{extent} {unit}",
+                f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits",
+                f"Use {_up(extent, multiple)}{_or_a_swizzle(problem)}.",
+                values={"extent": extent, "atom_rows": rows, "atom_elements": width, "element_bits": bits},
+            )
+        )
 
     if problem.columns % width:
         refuse(PLAN_SPAN, problem.columns, "contiguous elements", width)

@@ -23,6 +23,7 @@ from tilescope.layout import Major, major_named
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
 from tilescope.planner.gemm_reasons import gemm_reasons
+from tilescope.planner.gemm_rules import GEMM_SMEM
 from tilescope.planner.gemm_tiles import (
     FloorTerm,
     RankedTile,
@@ -40,7 +41,6 @@ from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved
 from tilescope.planner.product import (
     EXTENTS,
-    GEMM_SMEM,
     Product,
     Tile,
     is_exchanged,

@@ -94,7 +94,7 @@ class RankedTile(Value):
 
     @property
     def why(self) -> str:
-        """Why it does not come first, in words."""
+        """Why it does not come first, as a sentence."""
         return self.behind.sentence
 
 

@@ -110,9 +110,12 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
     if card is not None:
         row = Card.named(card)
         if arch is not None and Arch.named(arch) is not row.arch:
-            found = f"card = {row.name} with arch = {Arch.named(arch).name}"
-            limit = f"a card has one architecture, and that of the {row.name} is {row.arch.name}"
-            raise PLAN_CARD.error("card", found, limit, f'Use arch="{row.arch.name}", or leave it out.')
+            raise PLAN_CARD.error(
+                "card",
+                f"card = {row.name} with arch = {Arch.named(arch).name}",
+                f"a card has one architecture, and that of the {row.name} is {row.arch.name}",
+                f'Use arch="{row.arch.name}", or leave it out.',
+            )
         return row.arch, row
     target = Arch.named(DEFAULT_ARCH if arch is None else arch)
     device = card_called(arch) if isinstance(arch, str) else None

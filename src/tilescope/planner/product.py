@@ -24,7 +24,16 @@ from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.rule import RULES, rule
+from tilescope.planner.gemm_rules import (
+    GEMM_ACCUMULATORS,
+    GEMM_CONSUMER,
+    GEMM_MAJOR,
+    GEMM_ROWS,
+    GEMM_SMEM,
+    GEMM_TILE,
+    GEMM_TYPE,
+)
+from tilescope.rule import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -41,57 +50,6 @@ _MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.pl
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
 _NEVER_STORED = "16u4_align16b"
 _EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
-
-GEMM_CONSUMER = rule(
-    "gemm-consumer",
-    "The architecture has the consumer of the product: wgmma, tcgen05, or ldmatrix with mma.",
-    source='PTX ISA, "Target ISA Notes" of the instructions',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="wgmma")',
-    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="tcgen05")',
-)
-GEMM_TYPE = rule(
-    "gemm-type",
-    "The tensor core multiplies the type on this architecture, and the copies move it and the type of C.",
-    source='PTX ISA, "mma", "tcgen05.mma"; cuda.h, CUtensorMapDataType',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", arch="sm_80")',
-    failing='ts.plan_gemm(256, 256, 256, "e4m3", arch="sm_80")',
-)
-GEMM_MAJOR = rule(
-    "gemm-major",
-    "A and B are MN-major only if the tensor core reads MN-major elements of their width.",
-    source='PTX ISA, "wgmma.mma_async", "tcgen05.mma", "ldmatrix"',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", b_major="MN")',
-    failing='ts.plan_gemm(256, 256, 256, "e4m3", b_major="MN")',
-)
-GEMM_ROWS = rule(
-    "gemm-rows",
-    "Rows of A and B in global memory are multiples of 16 bytes, and rows of C where TMA stores them.",
-    source="cuda.h, cuTensorMapEncodeTiled; measured on an H200",
-    basis="measured",
-    passing='ts.plan_gemm(256, 256, 264, "bf16")',
-    failing='ts.plan_gemm(256, 256, 260, "bf16")',
-)
-GEMM_TILE = rule(
-    "gemm-tile",
-    "A tile is a whole number of the tensor core's instructions, and of the rows in which TMA moves its elements.",
-    source='PTX ISA, "mma", "tcgen05.mma"; CUTLASS',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(16, 8, 64))',
-    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(12, 8, 64))',
-)
-GEMM_ACCUMULATORS = rule(
-    "gemm-accumulators",
-    "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
-    source='CUDA programming guide, compute capabilities; PTX ISA, "tensor memory"',
-    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64))',
-    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 256, 64))',
-)
-GEMM_SMEM = rule(
-    "gemm-smem",
-    "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
-    source="CUDA programming guide, compute capabilities",
-    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=6)',
-    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=8)',
-)
 
 
 class Product(NamedTuple):
@@ -148,8 +106,14 @@ def _unknown_type(product: Product) -> list[Violation]:
     fix = 'Use data_type="bfloat16"' + (f', or arch="{elsewhere[0]}".' if elsewhere else ".")
     if row.name in ("float32", "float32_ftz"):
         fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
-    limit = f"mma on {arch.name}, fed by ldmatrix in 32-bit registers, multiplies {', '.join(mma_types(arch))}"
-    return [GEMM_TYPE.violation("data_type", f"{row.name} on {arch.name}", limit, fix)]
+    return [
+        GEMM_TYPE.violation(
+            "data_type",
+            f"{row.name} on {arch.name}",
+            f"mma on {arch.name}, fed by ldmatrix in 32-bit registers, multiplies {', '.join(mma_types(arch))}",
+            fix,
+        )
+    ]
 
 
 def _unmoved_types(product: Product) -> list[Violation]:
@@ -305,14 +269,23 @@ def _accumulators(product: Product, tile: Tile) -> list[Violation]:
             f"an SM has 65536 registers of 4 bytes, and two warpgroups, with 255 registers a thread at most, "
             f"hold {_TWO_WARPGROUPS_BYTES} bytes"
         )
-    values = {
-        "m": m,
-        "n": n,
-        "accumulator_bytes": ACCUMULATOR_BYTES,
-        "total_bytes": total,
-        "columns": accumulator_columns(tile),
-    }
-    return [GEMM_ACCUMULATORS.violation("tile", found, limit, "Use at most 128 x 256 or 256 x 128.", values=values)]
+    return [
+        GEMM_ACCUMULATORS.violation(
+            "tile",
+            found,
+            limit,
+            "Use at most 128 x 256 or 256 x 128.",
+            values=(
+                {
+                    "m": m,
+                    "n": n,
+                    "accumulator_bytes": ACCUMULATOR_BYTES,
+                    "total_bytes": total,
+                    "columns": accumulator_columns(tile),
+                }
+            ),
+        )
+    ]
 
 
 def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:

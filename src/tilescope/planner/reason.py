@@ -126,14 +126,14 @@ class Reason(Value):
 
     @property
     def sentence(self) -> str:
-        """The reason in words."""
+        """The reason as a sentence."""
         return _Sentence(self.values).format(SENTENCES[self.name])
 
     def __str__(self) -> str:
         return self.sentence
 
     def text(self) -> str:
-        """The reason in words."""
+        """The reason as a sentence."""
         return self.sentence
 
 

@@ -56,7 +56,7 @@ class PlanReport(Value):
         return self.candidates[0]
 
     def why(self, candidate: Plan) -> str:
-        """Why this candidate does not come first, in words, from the first term in which it differs."""
+        """Why this candidate does not come first: a sentence about the first term in which it differs."""
         return reasons.behind(candidate, self.best).sentence
 
 

@@ -180,7 +180,7 @@ class Swizzle(Row):
             "mode, atomicity",
             f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
             f"PTX's table of valid combinations has {valid}",
-            "Use 128B with 16B, 32B, 32B+8B-flip or 64B; other modes have no choice of atoms.",
+            "Use 128B with 32B, or leave the atomicity out: only the 128B mode has a choice of atoms.",
         )  # fmt: skip
 
     @property

@@ -104,9 +104,16 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
             if asked not in found:
                 found.append(asked)
     if not found:
-        limit = "the arguments that CUTLASS, TileLang or Triton print, or JSON"
-        fix = "Paste the lines with globalDim or shape, or give options such as --dims."
-        raise RuleError([argument_dump.violation("text", "no arguments of a tensor map", limit, fix)])
+        raise RuleError(
+            [
+                argument_dump.violation(
+                    "text",
+                    "no arguments of a tensor map",
+                    "the arguments that CUTLASS, TileLang or Triton print, or JSON",
+                    "Paste the lines with globalDim or shape, or give options such as --dims.",
+                )
+            ]
+        )
     return tuple(found)
 
 

@@ -23,12 +23,13 @@ from tilescope.tensor_map.driver_answer import DRIVER_RESULT, DriverAnswer
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.im2col_wide import Im2colWideMap
 from tilescope.tensor_map.option import Interleave
-from tilescope.tensor_map.rules.samples import MATRIX
+from tilescope.tensor_map.rules.samples import IMAGES, MATRIX, WIDE
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 
 MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
 
+_EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 argument_missing = map_rule(
     "argument-missing",
     "Every argument that has no default is given.",
@@ -190,8 +191,14 @@ class MapArguments:
         for name, parameter in parameters.items():
             if parameter.default is Parameter.empty and name not in self.given:
                 needed = ", ".join(each.name for each in parameters.values() if each.default is Parameter.empty)
-                limit = f"a {self.map_class.subject} map needs {needed}"
-                wrong.append(argument_missing.violation(name, f"no {name}", limit, f"Give {name}."))
+                wrong.append(
+                    argument_missing.violation(
+                        name,
+                        f"no {name}",
+                        f"a {self.map_class.subject} map needs {needed}",
+                        f"Add {name}, such as {_EXAMPLES[name]!r}.",
+                    )
+                )
         return tuple(wrong)
 
 

@@ -116,10 +116,16 @@ def metadata(array: Any) -> Metadata:
             continue
         if found is not None:
             return found
-    which = f"a {type(array).__name__}{refused}"
-    limit = "an array with __array_interface__, __cuda_array_interface__ or __dlpack__"
-    fix = "Give a numpy, torch, cupy or jax array."
-    raise TensorMapError([array_interface.violation("array", which, limit, fix)])
+    raise TensorMapError(
+        [
+            array_interface.violation(
+                "array",
+                f"a {type(array).__name__}{refused}",
+                "an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
+                "Give a numpy, torch, cupy or jax array.",
+            )
+        ]
+    )
 
 
 def _from_numpy(array: Any) -> Metadata | None:
@@ -213,42 +219,71 @@ def _element(dtype: Any) -> DataType:
 
 
 def _untyped(what: str) -> TensorMapError:
-    fix = "View it as an unsigned integer of the same size, such as uint8 or uint64."
-    return TensorMapError([ARRAY_TYPE.violation("array", f"elements of {what}", "a type that TMA can move", fix)])
+    return TensorMapError(
+        [
+            ARRAY_TYPE.violation(
+                "array",
+                f"elements of {what}",
+                "a type that TMA can move",
+                "View it as an unsigned integer of the same size, such as uint8 or uint64.",
+            )
+        ]
+    )
 
 
 def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
     """What is wrong with an array, in the array's own words."""
     problems = []
     if not found.shape:
-        fix = "Use array.reshape(1)."
-        problems.append(rank_check.rule.violation("array", "0 dimensions", "a tiled map has 1 to 5", fix))
+        problems.append(
+            rank_check.rule.violation("array", "0 dimensions", "a tiled map has 1 to 5", "Use array.reshape(1).")
+        )
     elif len(found.shape) > 5:
         fix = "Merge contiguous axes with reshape, or index the leading ones away."
         which = f"{len(found.shape)} dimensions"
         values: dict[str, Any] = {"rank": len(found.shape)}
         problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix, None, values))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
-        which, limit = f"strides {found.strides_bytes} bytes", "strides of at least 0"
-        fix = "Use np.ascontiguousarray, or flip the coordinates instead of the array."
-        values = {"strides_bytes": found.strides_bytes}
-        problems.append(array_strides.violation("array", which, limit, fix, None, values))
+        problems.append(
+            array_strides.violation(
+                "array",
+                f"strides {found.strides_bytes} bytes",
+                "strides of at least 0",
+                "Use np.ascontiguousarray, or flip the coordinates instead of the array.",
+                None,
+                {"strides_bytes": found.strides_bytes},
+            )
+        )
     if found.shape and found.shape[-1] > 1 and abs(found.strides_bytes[-1]) != found.element_bytes:
         unit = [axis for axis, step in enumerate(found.strides_bytes) if step == found.element_bytes]
-        which = f"elements of the last axis are {found.strides_bytes[-1]} bytes apart"
-        limit = f"the innermost dimension steps one element, {found.element_bytes} bytes"
-        fix = f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray."
-        values = {"stride_bytes": found.strides_bytes[-1], "element_bytes": found.element_bytes}
-        problems.append(array_strides.violation("array", which, limit, fix, None, values))
+        problems.append(
+            array_strides.violation(
+                "array",
+                f"elements of the last axis are {found.strides_bytes[-1]} bytes apart",
+                f"the innermost dimension steps one element, {found.element_bytes} bytes",
+                (f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray."),
+                None,
+                {"stride_bytes": found.strides_bytes[-1], "element_bytes": found.element_bytes},
+            )
+        )
     if found.data_type.is_packed and data_type.is_packed:
-        which = f"an array of {found.data_type.name}, which numpy keeps in a byte each"
-        limit = f"{data_type.name} wants its values packed together"
-        fix = 'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".'
-        problems.append(ARRAY_TYPE.violation("array", which, limit, fix))
+        problems.append(
+            ARRAY_TYPE.violation(
+                "array",
+                f"an array of {found.data_type.name}, which numpy keeps in a byte each",
+                f"{data_type.name} wants its values packed together",
+                'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".',
+            )
+        )
     elif found.shape and found.shape[-1] * found.element_bytes * 8 % data_type.bits:
-        which = f"rows of {found.shape[-1] * found.element_bytes} bytes"
-        limit = f"whole elements of {data_type.name}, {data_type.bits} bits each"
-        fix = f'Use data_type="{found.data_type.name}", the array\'s own.'
-        values = {"row_bytes": found.shape[-1] * found.element_bytes, "element_bits": data_type.bits}
-        problems.append(ARRAY_TYPE.violation("array", which, limit, fix, None, values))
+        problems.append(
+            ARRAY_TYPE.violation(
+                "array",
+                f"rows of {found.shape[-1] * found.element_bytes} bytes",
+                f"whole elements of {data_type.name}, {data_type.bits} bits each",
+                f'Use data_type="{found.data_type.name}", the array\'s own.',
+                None,
+                {"row_bytes": found.shape[-1] * found.element_bytes, "element_bits": data_type.bits},
+            )
+        )
     return problems

@@ -63,10 +63,18 @@ def walk_of(
     upper = tuple(each - (tap - 1) * gap for each, tap, gap in zip(pads, taps, spread, strict=True))
     room = [size + high - low for size, low, high in zip((h, w), lower, upper, strict=True)]
     if min(room) < 1:
-        found = f"a {taps[0]} x {taps[1]} filter on a {h} x {w} image with padding {pads}"
-        fix = "Use a larger padding, or a smaller filter or dilation."
-        values = {"filter": taps, "image": (h, w), "pad": pads}
-        raise TensorMapError([extents.violation("pad", found, "the filter fits the padded image", fix, None, values)])
+        raise TensorMapError(
+            [
+                extents.violation(
+                    "pad",
+                    f"a {taps[0]} x {taps[1]} filter on a {h} x {w} image with padding {pads}",
+                    "the filter fits the padded image",
+                    "Use a larger padding, or a smaller filter or dilation.",
+                    None,
+                    {"filter": taps, "image": (h, w), "pad": pads},
+                )
+            ]
+        )
     pixel_bytes = c * data_type.bits // 8
     arguments = {
         "dims": (c, w, h, n),
@@ -83,9 +91,18 @@ def walk_of(
 def _pair(argument: str, given: Any, least: int) -> tuple[int, int]:
     both = integers(argument, given if isinstance(given, list | tuple) else (given, given))
     if len(both) != 2 or min(both) < least:
-        limit = f"one or two integers of at least {least}"
-        fix = f"Use {max(least, 1)}, or two numbers: (height, width)."
-        raise TensorMapError([extents.violation(argument, f"{argument} = {given}", limit, fix, None, {argument: both})])
+        raise TensorMapError(
+            [
+                extents.violation(
+                    argument,
+                    f"{argument} = {given}",
+                    f"one or two integers of at least {least}",
+                    f"Use {max(least, 1)}, or two numbers: (height, width).",
+                    None,
+                    {argument: both},
+                )
+            ]
+        )
     return both[0], both[1]
 
 

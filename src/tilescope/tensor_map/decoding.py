@@ -78,16 +78,26 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     strange = [bit for bit in form.reserved_ones(bits) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
-        found = f"{counted(len(strange), 'unknown bit')} set: {shown}"
-        fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
-        numbers = {"count": len(strange), "bits": tuple(strange), "places": tuple(divmod(bit, 64) for bit in strange)}
         violations.append(
-            descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix, None, numbers)
+            descriptor_bits.violation(
+                "blob",
+                f"{counted(len(strange), 'unknown bit')} set: {shown}",
+                "they are zero in a map of sm_90",
+                "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.",
+                None,
+                {"count": len(strange), "bits": tuple(strange), "places": tuple(divmod(bit, 64) for bit in strange)},
+            )
         )
     if unused:
-        found = f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}"
-        zero = "the driver leaves them zero"
-        violations.append(descriptor_derived.violation("blob", found, zero, _EDITED, values={"count": len(unused)}))
+        violations.append(
+            descriptor_derived.violation(
+                "blob",
+                f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}",
+                "the driver leaves them zero",
+                _EDITED,
+                values={"count": len(unused)},
+            )
+        )
     tensor_map = None
     arguments = arguments_of(values)
     violations += (unnamed := _unnamed(arguments, values))
@@ -127,10 +137,18 @@ def _checked_blob(blob: Any) -> bytes:
     except (TypeError, ValueError):
         data = None
     if data is None or len(data) != DESCRIPTOR_BYTES:
-        found = f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"
-        fix = "Give the whole CUtensorMap, 128 bytes."
-        values = {} if data is None else {"bytes": len(data)}
-        raise TensorMapError([descriptor_length.violation("blob", found, "128 bytes", fix, None, values)])
+        raise TensorMapError(
+            [
+                descriptor_length.violation(
+                    "blob",
+                    (f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"),
+                    "128 bytes",
+                    "Give the whole CUtensorMap, 128 bytes.",
+                    None,
+                    ({} if data is None else {"bytes": len(data)}),
+                )
+            ]
+        )
     return data
 
 
@@ -142,8 +160,15 @@ def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
         fix = f"Leave it: this tensor is {size}."
     else:
         fix = f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}."
-    values = {} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}
-    return size_flag_check.rule.violation("blob", "word 1 bit 21 is set", limit, fix, values=values)
+    return size_flag_check.rule.violation(
+        "blob",
+        "word 1 bit 21 is set",
+        limit,
+        fix,
+        values=(
+            {} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}
+        ),
+    )
 
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:

@@ -144,9 +144,16 @@ encode_measured = map_rule(
 def encoded(a: Geometry) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if a.arch.name != "sm_90" or a.subject == "wide":
-        limit = "the descriptor's bits were measured on sm_90 for tiled and im2col maps"
-        fix = "Let the driver of that card encode it."
-        raise TensorMapError([encode_measured.violation("arch", f"a {a.kind} for {a.arch.name}", limit, fix)])
+        raise TensorMapError(
+            [
+                encode_measured.violation(
+                    "arch",
+                    f"a {a.kind} for {a.arch.name}",
+                    "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
+                    "Let the driver of that card encode it.",
+                )
+            ]
+        )
     return FORMATS[a.subject == "im2col", len(a.dims)].encode(_values(a)).to_bytes(DESCRIPTOR_BYTES, "little")
 
 

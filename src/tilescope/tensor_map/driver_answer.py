@@ -75,8 +75,11 @@ class DriverAnswer:
         if self.result:
             name = f", {_RESULTS[self.result]}" if self.result in _RESULTS else ""
             limit, fix = self._what_follows(any(each.severity == "error" for each in found), address)
-            answered = f"the driver answered {self.result}{name}"
-            said.append(DRIVER_RESULT.violation("tensor_map", answered, limit, fix, values={"result": self.result}))
+            said.append(
+                DRIVER_RESULT.violation(
+                    "tensor_map", f"the driver answered {self.result}{name}", limit, fix, values={"result": self.result}
+                )
+            )
         return said
 
     def _what_follows(self, is_broken: bool, address: Any) -> tuple[str, str]:

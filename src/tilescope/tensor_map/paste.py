@@ -75,9 +75,18 @@ def descriptor_bytes(text: str) -> bytes:
 
 
 def _refused(found: str, **values: int) -> RuleError:
-    limit = "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
-    fix = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it."
-    return RuleError([pasted_descriptor.violation("text", found, limit, fix, None, values)])
+    return RuleError(
+        [
+            pasted_descriptor.violation(
+                "text",
+                found,
+                "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
+                "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.",
+                None,
+                values,
+            )
+        ]
+    )
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:

@@ -78,16 +78,33 @@ def replacement_fields(a: Geometry, known: Iterable[str], fields: Mapping[str, A
             problems.append(unknown_name("argument", name, name, replaceable))
         elif name not in replaceable or (a.subject != "tiled" and name != "address"):
             which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
-            limit = f"tensormap.replace writes {', '.join(replaceable)}: {which}"
-            fix = "Encode another map instead."
-            problems.append(replace_field.violation(name, f"{name} of a {a.subject} map", limit, fix))
+            problems.append(
+                replace_field.violation(
+                    name,
+                    f"{name} of a {a.subject} map",
+                    f"tensormap.replace writes {', '.join(replaceable)}: {which}",
+                    "Encode another map instead.",
+                )
+            )
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
-        limit, fix = "tensormap.replace needs sm_90a or later", "Replace the address alone, on the host."
-        problems.append(replace_field.violation("arch", f"arch = {a.arch.name}", limit, fix))
+        problems.append(
+            replace_field.violation(
+                "arch",
+                f"arch = {a.arch.name}",
+                "tensormap.replace needs sm_90a or later",
+                "Replace the address alone, on the host.",
+            )
+        )
     none: tuple[int, ...] = ()
     if 1 << 32 in attempted([], none, integers, "dims", fields.get("dims", none)):
-        limit, fix = "global_dim is written with 32 bits", "Use 2^32 - 1, or encode another map."
-        problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix))
+        problems.append(
+            replace_field.violation(
+                "dims",
+                "a dim of 2^32 elements",
+                "global_dim is written with 32 bits",
+                "Use 2^32 - 1, or encode another map.",
+            )
+        )
     if problems:
         raise TensorMapError(problems)
     return dict(fields)

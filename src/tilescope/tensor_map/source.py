@@ -65,10 +65,9 @@ class MapSource(NamedTuple):
         if _TEXT.fullmatch(text) is None or "\ufffd" in text:
             if len(content) == DESCRIPTOR_BYTES:
                 return cls(content)
-            found = f"{len(content)} bytes that are no text"
             raise INPUT_BINARY.error(
                 "source",
-                found,
+                f"{len(content)} bytes that are no text",
                 "a descriptor is 128 bytes",
                 "Give the 128 bytes of the map alone.",
                 values={"bytes": len(content)},
@@ -94,8 +93,11 @@ class MapSource(NamedTuple):
     def tensor_map(self) -> AnyMap:
         """The one map, or its violations raised."""
         if len(self.asked) > 1:
-            found = f"the arguments of {len(self.asked)} maps"
             raise ONE_MAP.error(
-                "source", found, "one map at a time", "Leave the others out.", values={"maps": len(self.asked)}
+                "source",
+                f"the arguments of {len(self.asked)} maps",
+                "one map at a time",
+                "Leave the others out.",
+                values={"maps": len(self.asked)},
             )
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)

@@ -141,8 +141,13 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
     start = None if smem_address is None else integer("smem_address", smem_address, least=0)
     if start is not None and start % CHUNK_BYTES:
         below = start // CHUNK_BYTES * CHUNK_BYTES
-        fix = f"Use {below}, or leave it out."
-        raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
+        raise RuleError(
+            [
+                argument_range(
+                    "smem_address", start, "a multiple of 16", f"Use {below}, or leave it out.", {"smem_address": below}
+                )
+            ]
+        )
     best: tuple[int, _Tried] | None = None
     equally_good = 0
     for tried in sorted(_looked_at(content, matrix, start)):
@@ -175,9 +180,9 @@ def _matrix(tile: Any) -> npt.NDArray[Any]:
         or array.itemsize not in (1, 2, 4, 8)
         or array.dtype.hasobject
     ):
-        which = f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}"
         raise ARGUMENT_TYPE.error(
-            "tile", which, "a 2-D array of elements of 1, 2, 4 or 8 bytes",
+            "tile", f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}",
+            "a 2-D array of elements of 1, 2, 4 or 8 bytes",
             "Give rows and columns as the kernel sees them, tile.reshape(rows, columns); view wider elements as pairs.",
         )  # fmt: skip
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")

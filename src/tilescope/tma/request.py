@@ -55,9 +55,16 @@ def requested(
     (0, 8)
     """
     if not isinstance(tensor_map, AnyMap):
-        wanted = "a TensorMap, Im2colMap or Im2colWideMap"
-        fix = "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…)."
-        raise RuleError([argument_type("tensor_map", tensor_map, wanted, fix)])
+        raise RuleError(
+            [
+                argument_type(
+                    "tensor_map",
+                    tensor_map,
+                    "a TensorMap, Im2colMap or Im2colWideMap",
+                    "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…).",
+                )
+            ]
+        )
     problems: list[Violation] = []
     none: tuple[int, ...] = ()
     place = attempted(problems, none, integers, "coords", coords)
@@ -89,10 +96,16 @@ def _inexpressible(
         if not -_COORD_END <= place < _COORD_END
     ]
     if not 0 <= smem_address < _ADDRESS_END:
-        problems.append(argument_range("smem_address", smem_address, "0 to 2^32 - 1", "Give a shared-memory address."))
+        problems.append(argument_range("smem_address", smem_address, "0 to 2^32 - 1", "Use 0.", {"smem_address": 0}))
     if reduce is not None and not is_one_of(reduce, REDUCTIONS):
         problems.append(unknown_name("reduction", "reduce", reduce, REDUCTIONS))
     if direction != "load" and isinstance(tensor_map, Im2colWideMap):
-        found, limit = "a store through an Im2colWideMap", "the im2col::w modes only load"
-        problems.append(WIDE_STORE.violation("tensor_map", found, limit, "Store through a tiled map."))
+        problems.append(
+            WIDE_STORE.violation(
+                "tensor_map",
+                "a store through an Im2colWideMap",
+                "the im2col::w modes only load",
+                "Store through a tiled map.",
+            )
+        )
     return problems

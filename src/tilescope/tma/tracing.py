@@ -219,9 +219,16 @@ class Trace(Value):
         wanted = integers("coords", coords)
         a = self.tensor_map
         if len(wanted) != a.rank:
-            limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
-            fix = f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
-            raise RuleError([argument_range("coords", wanted, limit, fix)])
+            raise RuleError(
+                [
+                    argument_range(
+                        "coords",
+                        wanted,
+                        f"{a.rank} coordinates for rank {a.rank}, innermost first",
+                        f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
+                    )
+                ]
+            )
         rows = self._row_coords
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))

@@ -177,9 +177,16 @@ def load_multicast(
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
     blocks = entries(smems, _LARGEST_CLUSTER + 1)
     if blocks is None or len(blocks) > _LARGEST_CLUSTER:
-        which = printed(smems) if blocks is None else f"more than {_LARGEST_CLUSTER} blocks"
-        limit = f"a sequence of at most {_LARGEST_CLUSTER} arrays, one for each block of the cluster"
-        raise RuleError([ARGUMENT_TYPE.violation("smems", which, limit, "Give a list of arrays, one for every block.")])
+        raise RuleError(
+            [
+                ARGUMENT_TYPE.violation(
+                    "smems",
+                    (printed(smems) if blocks is None else f"more than {_LARGEST_CLUSTER} blocks"),
+                    f"a sequence of at most {_LARGEST_CLUSTER} arrays, one for each block of the cluster",
+                    "Give a list of arrays, one for every block.",
+                )
+            ]
+        )
     source = readable("memory", memory)
     found = walk(copy)
     placed = placement(tensor_map, found.rows, copy.smem_address)

@@ -181,5 +181,12 @@ def size_flag_check(a: Geometry) -> Sequence[Breach]:
 def _l2_256(a: Geometry) -> Sequence[Breach]:
     if a.l2_promotion.name != "256B":
         return ()
-    limit, fix = "128B moved 7 to 14 % more bytes a second on an H200", 'Use l2_promotion="128B".'
-    return (Breach("l2_promotion", "l2_promotion = 256B", limit, fix, {"l2_promotion": "128B"}),)
+    return (
+        Breach(
+            "l2_promotion",
+            "l2_promotion = 256B",
+            "128B moved 7 to 14 % more bytes a second on an H200",
+            'Use l2_promotion="128B".',
+            {"l2_promotion": "128B"},
+        ),
+    )

@@ -25,8 +25,15 @@ def _arch_tma(a: Geometry) -> Sequence[Breach]:
     if a.arch.has(feature):
         return ()
     known = architectures_with(feature)
-    limit = f"{'an im2col-wide' if a.subject == 'wide' else 'a tensor'} map exists on {', '.join(known)}"
-    return (Breach("arch", f"arch = {a.arch.name}", limit, f'Use arch="{known[0]}".', {"arch": known[0]}),)
+    return (
+        Breach(
+            "arch",
+            f"arch = {a.arch.name}",
+            f"{'an im2col-wide' if a.subject == 'wide' else 'a tensor'} map exists on {', '.join(known)}",
+            f'Use arch="{known[0]}".',
+            {"arch": known[0]},
+        ),
+    )
 
 
 @checked(
@@ -41,9 +48,15 @@ def _arch_tma(a: Geometry) -> Sequence[Breach]:
 def _arch_data_type(a: Geometry) -> Sequence[Breach]:
     if not a.data_type.is_packed or a.arch.has("packed_types"):
         return ()
-    limit = f"packed types exist on {', '.join(architectures_with('packed_types'))}"
-    fix = 'Move the bytes as "uint8", or plan for sm_100.'
-    return (Breach("data_type", f"data_type = {a.data_type.name} on {a.arch.name}", limit, fix, {"arch": "sm_100"}),)
+    return (
+        Breach(
+            "data_type",
+            f"data_type = {a.data_type.name} on {a.arch.name}",
+            f"packed types exist on {', '.join(architectures_with('packed_types'))}",
+            'Move the bytes as "uint8", or plan for sm_100.',
+            {"arch": "sm_100"},
+        ),
+    )
 
 
 @checked(
@@ -85,8 +98,15 @@ def _arch_swizzle(a: Geometry) -> Sequence[Breach]:
 def _wide_mode(a: WideGeometry) -> Sequence[Breach]:
     if a.mode != "W128" or a.arch.has("im2col_wide_128") or not a.arch.has("im2col_wide"):
         return ()
-    limit = f"W128 exists on {', '.join(architectures_with('im2col_wide_128'))}"
-    return (Breach("mode", f"mode = W128 on {a.arch.name}", limit, 'Use mode="W".', {"mode": "W"}),)
+    return (
+        Breach(
+            "mode",
+            f"mode = W128 on {a.arch.name}",
+            f"W128 exists on {', '.join(architectures_with('im2col_wide_128'))}",
+            'Use mode="W".',
+            {"mode": "W"},
+        ),
+    )
 
 
 @checked(
@@ -102,9 +122,14 @@ def _wide_mode(a: WideGeometry) -> Sequence[Breach]:
 def _swizzle_96_interleave(a: Geometry) -> Sequence[Breach]:
     if a.swizzle.name != "96B" or not a.interleave.slice_bytes:
         return ()
-    found = f"swizzle 96B with interleave {a.interleave.name}"
     return (
-        Breach("swizzle", found, "96B goes with interleave none", 'Use interleave="none".', {"interleave": "none"}),
+        Breach(
+            "swizzle",
+            f"swizzle 96B with interleave {a.interleave.name}",
+            "96B goes with interleave none",
+            'Use interleave="none".',
+            {"interleave": "none"},
+        ),
     )
 
 
@@ -122,8 +147,14 @@ def _swizzle_96_interleave(a: Geometry) -> Sequence[Breach]:
 def _swizzle_96(a: Geometry) -> Sequence[Breach]:
     if a.swizzle.name != "96B" or not a.arch.has("swizzle_96B"):
         return ()
-    fix = "Encode with swizzle 64B, then set swizzle_mode 4 with tensormap.replace on sm_103a."
-    return (Breach("swizzle", "swizzle = 96B", "the driver has no enumerator for it", fix),)
+    return (
+        Breach(
+            "swizzle",
+            "swizzle = 96B",
+            "the driver has no enumerator for it",
+            "Encode with swizzle 64B, then set swizzle_mode 4 with tensormap.replace on sm_103a.",
+        ),
+    )
 
 
 def cluster_restrictions(a: Geometry) -> list[tuple[str, str]]:
@@ -157,5 +188,11 @@ def _cluster_load(a: Geometry) -> Sequence[Breach]:
     if not reasons:
         return ()
     which = " and ".join(reason for _, reason in reasons)
-    limit = "loads of such a map go to .shared::cta alone"
-    return (Breach("arch", f"{which} on {a.arch.name}", limit, "Leave .shared::cluster out of the load."),)
+    return (
+        Breach(
+            "arch",
+            f"{which} on {a.arch.name}",
+            "loads of such a map go to .shared::cta alone",
+            "Leave .shared::cluster out of the load.",
+        ),
+    )

@@ -146,9 +146,16 @@ def _box_bytes(a: Any) -> Sequence[Breach]:  # of whatever kind
         argument = "pixels_per_column"
         fix = f"Use channels_per_pixel = {channels}, pixels_per_column = {pixels} and more copies."
         change = {"channels_per_pixel": channels, "pixels_per_column": pixels}
-    limit = f"at most {LARGEST_BOX_BYTES} bytes (228 KiB)"
-    values = {"box_bytes": a.box_bytes, "limit_bytes": LARGEST_BOX_BYTES}
-    return (Breach(argument, f"a box of {a.box_bytes} bytes", limit, fix, change, values),)
+    return (
+        Breach(
+            argument,
+            f"a box of {a.box_bytes} bytes",
+            f"at most {LARGEST_BOX_BYTES} bytes (228 KiB)",
+            fix,
+            change,
+            {"box_bytes": a.box_bytes, "limit_bytes": LARGEST_BOX_BYTES},
+        ),
+    )
 
 
 def _halved(a: TiledGeometry) -> tuple[int, ...]:
@@ -184,9 +191,15 @@ def _fewer_pixels(a: Any) -> tuple[int, int]:
 def _nan_fill(a: Geometry) -> Sequence[Breach]:
     if a.data_type.is_float or a.oob_fill.name != "nan":
         return ()
-    found = f"oob_fill = nan with {a.data_type.name}"
-    limit, fix = "only floating-point types have a NaN", 'Use oob_fill="zero".'
-    return (Breach("oob_fill", found, limit, fix, {"oob_fill": "zero"}),)
+    return (
+        Breach(
+            "oob_fill",
+            f"oob_fill = nan with {a.data_type.name}",
+            "only floating-point types have a NaN",
+            'Use oob_fill="zero".',
+            {"oob_fill": "zero"},
+        ),
+    )
 
 
 @checked(
@@ -201,6 +214,12 @@ def _nan_fill(a: Geometry) -> Sequence[Breach]:
 def _interleave_swizzle(a: Geometry) -> Sequence[Breach]:
     if a.interleave.name != "32B" or a.swizzle.name == "32B":
         return ()
-    found = f"interleave 32B with swizzle {a.swizzle.name}"
-    limit = "the documents allow swizzle 32B only; the driver accepts this"
-    return (Breach("swizzle", found, limit, 'Use swizzle="32B".', {"swizzle": "32B"}),)
+    return (
+        Breach(
+            "swizzle",
+            f"interleave 32B with swizzle {a.swizzle.name}",
+            "the documents allow swizzle 32B only; the driver accepts this",
+            'Use swizzle="32B".',
+            {"swizzle": "32B"},
+        ),
+    )

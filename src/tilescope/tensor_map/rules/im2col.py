@@ -131,9 +131,16 @@ def _channels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
     if 1 <= a.channels_per_pixel <= LARGEST_EXTENT:
         return ()
     nearest = min(max(a.channels_per_pixel, 1), LARGEST_EXTENT)
-    found = f"channels_per_pixel = {a.channels_per_pixel}"
-    change, values = {"channels_per_pixel": nearest}, {"channels_per_pixel": a.channels_per_pixel}
-    return (Breach("channels_per_pixel", found, "1 to 256", f"Use {nearest}.", change, values),)
+    return (
+        Breach(
+            "channels_per_pixel",
+            f"channels_per_pixel = {a.channels_per_pixel}",
+            "1 to 256",
+            f"Use {nearest}.",
+            {"channels_per_pixel": nearest},
+            {"channels_per_pixel": a.channels_per_pixel},
+        ),
+    )
 
 
 @checked(
@@ -149,10 +156,16 @@ def _pixels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
     if 1 <= a.pixels_per_column <= LARGEST_PIXELS:
         return ()
     nearest = min(max(a.pixels_per_column, 1), LARGEST_PIXELS)
-    found = f"pixels_per_column = {a.pixels_per_column}"
-    fix = f"Use {nearest}" + (" and more copies." if a.pixels_per_column > LARGEST_PIXELS else ".")
-    change, values = {"pixels_per_column": nearest}, {"pixels_per_column": a.pixels_per_column}
-    return (Breach("pixels_per_column", found, "1 to 1024", fix, change, values),)
+    return (
+        Breach(
+            "pixels_per_column",
+            f"pixels_per_column = {a.pixels_per_column}",
+            "1 to 1024",
+            (f"Use {nearest}" + (" and more copies." if a.pixels_per_column > LARGEST_PIXELS else ".")),
+            {"pixels_per_column": nearest},
+            {"pixels_per_column": a.pixels_per_column},
+        ),
+    )
 
 
 @checked(
@@ -207,8 +220,16 @@ def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
     fix = "Raise upper_width or lower lower_width."
     if opened is not None:
         fix = f"Use lower_width = {opened[0]} and upper_width = {opened[1]}."
-    values = {"extent": a.dims[1], "upper": a.upper_width, "lower": a.lower_width, "pixels": pixels}
-    return (Breach("upper_width", found, "at least 1 pixel", fix, change, values),)
+    return (
+        Breach(
+            "upper_width",
+            found,
+            "at least 1 pixel",
+            fix,
+            change,
+            {"extent": a.dims[1], "upper": a.upper_width, "lower": a.lower_width, "pixels": pixels},
+        ),
+    )
 
 
 @checked(
@@ -225,9 +246,15 @@ def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
 def _wide_swizzle(a: WideGeometry) -> Sequence[Breach]:
     if a.swizzle.name in _WIDE_SWIZZLES and (a.swizzle.name != "96B" or a.mode == "W"):
         return ()
-    found = f"swizzle = {a.swizzle.name} in mode {a.mode}"
-    limit = "64B, 128B or 128B_ATOM_32B; 96B in mode W"
-    return (Breach("swizzle", found, limit, 'Use swizzle="128B".', {"swizzle": "128B"}),)
+    return (
+        Breach(
+            "swizzle",
+            f"swizzle = {a.swizzle.name} in mode {a.mode}",
+            "64B, 128B or 128B_ATOM_32B; 96B in mode W",
+            'Use swizzle="128B".',
+            {"swizzle": "128B"},
+        ),
+    )
 
 
 @checked(
@@ -244,6 +271,12 @@ def _wide_swizzle(a: WideGeometry) -> Sequence[Breach]:
 def _wide_interleave(a: WideGeometry) -> Sequence[Breach]:
     if not a.interleave.slice_bytes:
         return ()
-    found = f"interleave = {a.interleave.name}"
-    limit, fix = "im2col-wide takes no interleave", 'Use interleave="none".'
-    return (Breach("interleave", found, limit, fix, {"interleave": "none"}),)
+    return (
+        Breach(
+            "interleave",
+            f"interleave = {a.interleave.name}",
+            "im2col-wide takes no interleave",
+            'Use interleave="none".',
+            {"interleave": "none"},
+        ),
+    )

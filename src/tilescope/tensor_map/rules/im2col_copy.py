@@ -78,11 +78,15 @@ def _im2col_store(copy: Copy) -> Sequence[Breach]:
         return ()
     if min(a.lower_corner) >= 0 and max(a.upper_corner) <= 0:
         return ()
-    found = f"corners {a.lower_corner} and {a.upper_corner}"
-    limit = "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0"
-    fix = "Encode a map without padding for the store: lower_corner and upper_corner of zeros."
-    values = {"lower_corner": a.lower_corner, "upper_corner": a.upper_corner}
-    return (Breach("lower_corner", found, limit, fix, values=values),)
+    return (
+        Breach(
+            "lower_corner",
+            f"corners {a.lower_corner} and {a.upper_corner}",
+            "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
+            "Encode a map without padding for the store: lower_corner and upper_corner of zeros.",
+            values={"lower_corner": a.lower_corner, "upper_corner": a.upper_corner},
+        ),
+    )
 
 
 @checked(
@@ -104,11 +108,15 @@ def _im2col_base(copy: Copy) -> Sequence[Breach]:
         place, highest = copy.coords[axis], a.dims[axis] - 1 + upper
         if not lower <= place <= highest:
             nearest = (*copy.coords[:axis], min(max(place, lower), highest), *copy.coords[axis + 1 :])
-            limit = f"the bounding box runs from {lower} to {highest}"
-            fix = f"Use {nearest[axis]}: the offsets, not the base, reach a filter's taps."
-            values = {"coord": place, "lowest": lower, "highest": highest}
             found.append(
-                Breach(f"coords[{axis}]", f"coords[{axis}] = {place}", limit, fix, {"coords": nearest}, values)
+                Breach(
+                    f"coords[{axis}]",
+                    f"coords[{axis}] = {place}",
+                    f"the bounding box runs from {lower} to {highest}",
+                    f"Use {nearest[axis]}: the offsets, not the base, reach a filter's taps.",
+                    {"coords": nearest},
+                    {"coord": place, "lowest": lower, "highest": highest},
+                )
             )
     return found
 
@@ -131,7 +139,13 @@ def _wide_base(copy: Copy) -> Sequence[Breach]:
     place, highest = copy.coords[1], a.dims[1] - 1 + a.upper_width  # the instruction's offset moves both alike
     if place <= highest:
         return ()
-    limit = f"the bounding box runs from {a.lower_width} to {highest}, and the copy starts in it or left of it"
-    change = {"coords": (copy.coords[0], highest, *copy.coords[2:])}
-    values = {"coord": place, "lowest": a.lower_width, "highest": highest}
-    return (Breach("coords[1]", f"coords[1] = {place}", limit, f"Use {highest} or less.", change, values),)
+    return (
+        Breach(
+            "coords[1]",
+            f"coords[1] = {place}",
+            f"the bounding box runs from {a.lower_width} to {highest}, and the copy starts in it or left of it",
+            f"Use {highest} or less.",
+            {"coords": (copy.coords[0], highest, *copy.coords[2:])},
+            {"coord": place, "lowest": a.lower_width, "highest": highest},
+        ),
+    )

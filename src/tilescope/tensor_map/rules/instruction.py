@@ -101,16 +101,24 @@ def _coords_rank(copy: Copy) -> Sequence[Breach]:
     if copy.rows4:
         name = "gather4" if copy.direction == "load" else "scatter4"
         argument, found = ("rows", counted(count - 1, "row")) if count else ("coords", "no column")
-        limit, fix = (
-            f"{name} takes a column and four rows",
-            "Give one column and four rows, such as 0 and (0, 1, 2, 3).",
+        return (
+            Breach(
+                argument,
+                found,
+                f"{name} takes a column and four rows",
+                "Give one column and four rows, such as 0 and (0, 1, 2, 3).",
+                values={"rows": count - 1},
+            ),
         )
-        return (Breach(argument, found, limit, fix, values={"rows": count - 1}),)
-    limit, fix = (
-        f"a map of rank {wanted} takes {wanted}",
-        f"Use coords = {(0,) * wanted}, for example, innermost first.",
+    return (
+        Breach(
+            "coords",
+            counted(count, "coordinate"),
+            f"a map of rank {wanted} takes {wanted}",
+            f"Use coords = {(0,) * wanted}, for example, innermost first.",
+            values={"coords": count, "rank": wanted},
+        ),
     )
-    return (Breach("coords", counted(count, "coordinate"), limit, fix, values={"coords": count, "rank": wanted}),)
 
 
 @checked(
@@ -138,9 +146,16 @@ def _inner_coordinate(copy: Copy) -> Sequence[Breach]:
         return ()
     below = inner // step * step
     inner_bytes = inner * a.data_type.bits / 8
-    found, fix = f"coords[0] = {inner} elements = {inner_bytes:g} bytes", f"Use {below} or {below + step}."
-    values = {"elements": inner, "inner_bytes": inner_bytes, "multiple_elements": step}
-    return (Breach("coords[0]", found, limit, fix, {"coords": (below, *copy.coords[1:])}, values),)
+    return (
+        Breach(
+            "coords[0]",
+            f"coords[0] = {inner} elements = {inner_bytes:g} bytes",
+            limit,
+            f"Use {below} or {below + step}.",
+            {"coords": (below, *copy.coords[1:])},
+            {"elements": inner, "inner_bytes": inner_bytes, "multiple_elements": step},
+        ),
+    )
 
 
 @checked(
@@ -185,8 +200,14 @@ def _reduce_type(copy: Copy) -> Sequence[Breach]:
     taken, name = REDUCTIONS[copy.reduce], copy.tensor_map.data_type.name
     if name in taken:
         return ()
-    fix = f'Encode the map with data_type="{taken[0]}".'
-    return (Breach("reduce", f"{copy.reduce} on {name}", f"{copy.reduce} takes {', '.join(taken)}", fix),)
+    return (
+        Breach(
+            "reduce",
+            f"{copy.reduce} on {name}",
+            f"{copy.reduce} takes {', '.join(taken)}",
+            f'Encode the map with data_type="{taken[0]}".',
+        ),
+    )
 
 
 @checked(
@@ -203,8 +224,9 @@ def _reduce_type(copy: Copy) -> Sequence[Breach]:
 def _packed_store(copy: Copy) -> Sequence[Breach]:
     if copy.direction != "store" or copy.tensor_map.data_type.name != "16u4_align16b":
         return ()
-    limit, fix = "it can only be loaded", "Store dense values as 16u4_align8b."
-    return (Breach("data_type", "a store of 16u4_align16b", limit, fix),)
+    return (
+        Breach("data_type", "a store of 16u4_align16b", "it can only be loaded", "Store dense values as 16u4_align8b."),
+    )
 
 
 @checked(
@@ -225,8 +247,14 @@ def _packed_load(copy: Copy) -> Sequence[Breach]:
     if not reasons:
         return ()
     wider = " on sm_103" if takes_half_rows(copy.tensor_map) else ""
-    limit = f"only a store{wider} takes that"
-    return (Breach("data_type", f"a load with {' and '.join(reasons)}", limit, "Encode another map for loads."),)
+    return (
+        Breach(
+            "data_type",
+            f"a load with {' and '.join(reasons)}",
+            f"only a store{wider} takes that",
+            "Encode another map for loads.",
+        ),
+    )
 
 
 @checked(
@@ -249,19 +277,30 @@ def _gather_map(copy: Copy) -> Sequence[Breach]:
     name = "gather4" if copy.direction == "load" else "scatter4"
     found = []
     if a.subject != "tiled" or a.rank != 2:
-        which = f"a {a.subject} map of rank {a.rank}"
-        limit, fix = f"{name} takes a tiled map of rank 2", "Describe the rows as a matrix: dims = (columns, rows)."
-        found.append(Breach("dims", which, limit, fix, values={"rank": a.rank}))
-    elif a.box[1] != 1:
-        limit = f"{name} names its four rows one by one: box[1] is 1"
         found.append(
             Breach(
-                "box[1]", f"box[1] = {a.box[1]}", limit, "Use box[1] = 1.", {"box": (a.box[0], 1)}, {"rows": a.box[1]}
+                "dims",
+                f"a {a.subject} map of rank {a.rank}",
+                f"{name} takes a tiled map of rank 2",
+                "Describe the rows as a matrix: dims = (columns, rows).",
+                values={"rank": a.rank},
+            )
+        )
+    elif a.box[1] != 1:
+        found.append(
+            Breach(
+                "box[1]",
+                f"box[1] = {a.box[1]}",
+                f"{name} names its four rows one by one: box[1] is 1",
+                "Use box[1] = 1.",
+                {"box": (a.box[0], 1)},
+                {"rows": a.box[1]},
             )
         )
     if a.interleave.slice_bytes:
-        which = f"interleave = {a.interleave.name}"
-        found.append(Breach("interleave", which, f"{name} takes none", 'Use interleave="none".'))
+        found.append(
+            Breach("interleave", f"interleave = {a.interleave.name}", f"{name} takes none", 'Use interleave="none".')
+        )
     if not a.arch.has(name):
         known = ", ".join(architectures_with(name))
         found.append(Breach("arch", f"arch = {a.arch.name}", f"{name} exists on {known}", "Copy row by row."))
@@ -302,10 +341,15 @@ def _cluster_copy(copy: Copy) -> Sequence[Breach]:
 def _transaction_limit(copy: Copy) -> Sequence[Breach]:
     if copy.direction != "load" or copy.tensor_map.transaction_bytes < TRANSACTION_END_BYTES:
         return ()
-    found = f"a copy of {copy.tensor_map.transaction_bytes} bytes"
-    limit = "an mbarrier counts at most 2^20 - 1 outstanding bytes"
-    values = {"transaction_bytes": copy.tensor_map.transaction_bytes, "end_bytes": TRANSACTION_END_BYTES}
-    return (Breach("box", found, limit, "Use a smaller box and more copies.", values=values),)
+    return (
+        Breach(
+            "box",
+            f"a copy of {copy.tensor_map.transaction_bytes} bytes",
+            "an mbarrier counts at most 2^20 - 1 outstanding bytes",
+            "Use a smaller box and more copies.",
+            values={"transaction_bytes": copy.tensor_map.transaction_bytes, "end_bytes": TRANSACTION_END_BYTES},
+        ),
+    )
 
 
 _CHECKS = tuple(each for each in CHECKS if each.rule.subjects == COPY_RULES)

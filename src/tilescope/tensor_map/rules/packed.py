@@ -49,10 +49,16 @@ def _packed_dim(a: Geometry) -> Sequence[Breach]:
     if a.dims[0] % multiple == 0:
         return ()
     padded = rounded_up(a.dims[0], multiple)
-    limit = f"a multiple of {multiple} with {a.data_type.name}"
-    change, values = {"dims": (padded, *a.dims[1:])}, {"elements": a.dims[0], "multiple_elements": multiple}
-    fix = f"Pad the rows to {padded} values."
-    return (Breach("dims[0]", f"dims[0] = {a.dims[0]} values", limit, fix, change, values),)
+    return (
+        Breach(
+            "dims[0]",
+            f"dims[0] = {a.dims[0]} values",
+            f"a multiple of {multiple} with {a.data_type.name}",
+            f"Pad the rows to {padded} values.",
+            {"dims": (padded, *a.dims[1:])},
+            {"elements": a.dims[0], "multiple_elements": multiple},
+        ),
+    )
 
 
 @checked(
@@ -96,9 +102,15 @@ def _packed_row(a: Geometry) -> Sequence[Breach]:
 def _packed_interleave(a: Geometry) -> Sequence[Breach]:
     if a.data_type.name != "16u6_align16b" or not a.interleave.slice_bytes:
         return ()
-    found = f"interleave = {a.interleave.name} with 16u6_align16b"
-    limit, fix = "16u6_align16b takes no interleave", 'Use interleave="none".'
-    return (Breach("interleave", found, limit, fix, {"interleave": "none"}),)
+    return (
+        Breach(
+            "interleave",
+            f"interleave = {a.interleave.name} with 16u6_align16b",
+            "16u6_align16b takes no interleave",
+            'Use interleave="none".',
+            {"interleave": "none"},
+        ),
+    )
 
 
 @checked(
@@ -115,9 +127,15 @@ def _packed_interleave(a: Geometry) -> Sequence[Breach]:
 def _packed_interleave_unknown(a: Geometry) -> Sequence[Breach]:
     if a.data_type.name != "16u4_align16b" or not a.interleave.slice_bytes:
         return ()
-    found = f"interleave = {a.interleave.name} with 16u4_align16b"
-    limit, fix = "no document allows or forbids it", 'Use interleave="none", or try it on the card.'
-    return (Breach("interleave", found, limit, fix, {"interleave": "none"}),)
+    return (
+        Breach(
+            "interleave",
+            f"interleave = {a.interleave.name} with 16u4_align16b",
+            "no document allows or forbids it",
+            'Use interleave="none", or try it on the card.',
+            {"interleave": "none"},
+        ),
+    )
 
 
 @checked(
@@ -137,9 +155,15 @@ def _packed_swizzle(a: Geometry) -> Sequence[Breach]:
     allowed = _SWIZZLES[a.data_type.name] + (("64B",) if takes_half_rows(a) else ())
     if a.swizzle.name in allowed:
         return ()
-    found = f"swizzle = {a.swizzle.name} with {a.data_type.name}"
-    limit = f"{a.data_type.name} takes {', '.join(allowed)}"
-    return (Breach("swizzle", found, limit, 'Use swizzle="128B".', {"swizzle": "128B"}),)
+    return (
+        Breach(
+            "swizzle",
+            f"swizzle = {a.swizzle.name} with {a.data_type.name}",
+            f"{a.data_type.name} takes {', '.join(allowed)}",
+            'Use swizzle="128B".',
+            {"swizzle": "128B"},
+        ),
+    )
 
 
 def store_only_reasons(a: Geometry) -> list[str]:
@@ -174,6 +198,12 @@ def _packed_store_only(a: Geometry) -> Sequence[Breach]:
     reasons = store_only_reasons(a)
     if not reasons:
         return ()
-    fix = "Use it for stores, and another map for loads."
-    values = {"row_elements": a.inner_elements, "elements": a.dims[0], "address": a.address}
-    return (Breach("data_type", " and ".join(reasons), "such a map serves stores alone", fix, values=values),)
+    return (
+        Breach(
+            "data_type",
+            " and ".join(reasons),
+            "such a map serves stores alone",
+            "Use it for stores, and another map for loads.",
+            values={"row_elements": a.inner_elements, "elements": a.dims[0], "address": a.address},
+        ),
+    )

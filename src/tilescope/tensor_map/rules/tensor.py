@@ -32,8 +32,15 @@ def rank_check(a: Geometry) -> Sequence[Breach]:
         fix = "Merge neighbouring dimensions whose strides allow it, or copy slice by slice."
     else:
         fix = f"Add dimensions of extent 1 up to rank {least}."
-    limit = f"{'a tiled' if a.subject == 'tiled' else 'an im2col'} map has {least} to 5"
-    return (Breach("dims", counted(a.rank, "dimension"), limit, fix, values={"rank": a.rank}),)
+    return (
+        Breach(
+            "dims",
+            counted(a.rank, "dimension"),
+            f"{'a tiled' if a.subject == 'tiled' else 'an im2col'} map has {least} to 5",
+            fix,
+            values={"rank": a.rank},
+        ),
+    )
 
 
 @checked(
@@ -48,9 +55,16 @@ def rank_check(a: Geometry) -> Sequence[Breach]:
 def _interleave_rank(a: Geometry) -> Sequence[Breach]:
     if not a.interleave.slice_bytes or a.rank >= 3:
         return ()
-    found = f"interleave = {a.interleave.name} with {a.rank} dimensions"
-    limit, fix = "interleave needs 3 to 5: W, (H, (D,)) slices, N", 'Use interleave="none".'
-    return (Breach("interleave", found, limit, fix, {"interleave": "none"}, {"rank": a.rank}),)
+    return (
+        Breach(
+            "interleave",
+            f"interleave = {a.interleave.name} with {a.rank} dimensions",
+            "interleave needs 3 to 5: W, (H, (D,)) slices, N",
+            'Use interleave="none".',
+            {"interleave": "none"},
+            {"rank": a.rank},
+        ),
+    )
 
 
 def _alignment(a: Geometry) -> tuple[int, str]:
@@ -106,9 +120,16 @@ def _address_alignment(a: Geometry) -> Sequence[Breach]:
 def _address_range(a: Geometry) -> Sequence[Breach]:
     if 0 <= a.address < ADDRESS_END:
         return ()
-    limit, fix = "a device address is 0 to 2^57 - 1", "Pass the device pointer itself."
-    change = {"address": a.address % ADDRESS_END}
-    return (Breach("address", f"address = {a.address:#x}", limit, fix, change, {"address": a.address}),)
+    return (
+        Breach(
+            "address",
+            f"address = {a.address:#x}",
+            "a device address is 0 to 2^57 - 1",
+            "Pass the device pointer itself.",
+            {"address": a.address % ADDRESS_END},
+            {"address": a.address},
+        ),
+    )
 
 
 @checked(
