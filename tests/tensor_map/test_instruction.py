@@ -75,7 +75,11 @@ def test_gather_and_scatter():
     assert rules(rows, "store", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows, "load", (0, 5), rows4=True) == ["coords-rank"]
     (found,) = broken_by(Copy(rows, "load", (0, 5, 3, 9), rows4=True))
-    assert (found.argument, found.found, found.fix) == ("rows", "3 rows", "Give one column and four rows, such as 0 and (0, 1, 2, 3).")
+    assert (found.argument, found.found, found.fix) == (
+        "rows",
+        "3 rows",
+        "Give one column and four rows, such as 0 and (0, 1, 2, 3).",
+    )
     (found,) = broken_by(Copy(rows, "store", (), rows4=True))
     assert (found.found, found.limit) == ("no column", "scatter4 takes a column and four rows")
     assert rules(rows.with_fields(arch="sm_120"), "store", (0, 5, 3, 9, 7), rows4=True) == ["gather-map"]
