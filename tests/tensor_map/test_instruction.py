@@ -75,7 +75,11 @@ def test_gather_and_scatter():
     assert rules(rows, "store", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows, "load", (0, 5), rows4=True) == ["coords-rank"]
     (found,) = broken_by(Copy(rows, "load", (0, 5, 3, 9), rows4=True))
-    assert (found.argument, found.found, found.fix) == ("rows", "3 rows", "Give a column and four rows.")
+    assert (found.argument, found.found, found.fix) == (
+        "rows",
+        "3 rows",
+        "Give one column and four rows, such as 0 and (0, 1, 2, 3).",
+    )
     (found,) = broken_by(Copy(rows, "store", (), rows4=True))
     assert (found.found, found.limit) == ("no column", "scatter4 takes a column and four rows")
     assert rules(rows.with_fields(arch="sm_120"), "store", (0, 5, 3, 9, 7), rows4=True) == ["gather-map"]
@@ -101,9 +105,9 @@ def test_im2col_offsets_by_rank(rank, end):
 OFFSETS = {
     #                    map          direction  offsets    what is said of it
     "tiled":            (BF16,        "load",    (1,),      ("a tiled copy has none", "Leave offsets out.")),
-    "two, of three":    (IMAGES,      "load",    (1,),      ("2 for an im2col map of rank 4", "Give one for each of W, H.")),
-    "three, of two":    (IMAGES,      "load",    (1, 1, 1), ("2 for an im2col map of rank 4", "Give one for each of W, H.")),
-    "a halo alone":     (WIDE,        "load",    (1,),      ("2 for an im2col-wide map", "Give the halo and the offset.")),
+    "two, of three":    (IMAGES,      "load",    (1,),      ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
+    "three, of two":    (IMAGES,      "load",    (1, 1, 1), ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
+    "a halo alone":     (WIDE,        "load",    (1,),      ("2 for an im2col-wide map", "Give the halo and the offset, such as (0, 0).")),
     "stored":           (IMAGES,      "store",   (1, 1),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
     "stored, zero":     (IMAGES,      "store",   (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
     "reduced":          (IMAGES,      "reduce",  (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),

@@ -40,7 +40,7 @@ def _offsets_range(copy: Copy) -> Sequence[Breach]:
         spatial = ", ".join("WHD"[: len(ends)])
         limit, fix = (
             f"{len(ends)} for an im2col map of rank {a.rank}",
-            f"Use offsets = {(0,) * len(ends)}, for example: one for {spatial}.",
+            f"Use {(0,) * len(ends)}, for example: {spatial}.",
         )
     if len(copy.offsets) != len(ends):
         count = len(copy.offsets)
