@@ -93,7 +93,9 @@ def test_signals_go_to_the_program_and_nothing_is_left_behind(build, around):
         [*COMMAND, "--json", "--", *program], env=around, stderr=subprocess.PIPE, text=True
     ) as watched:
         time.sleep(0.01)
-        while not list(Path(around["TMPDIR"]).glob("*/socket")) and watched.poll() is None:  # until the program is about to start
+        while (
+            not list(Path(around["TMPDIR"]).glob("*/socket")) and watched.poll() is None
+        ):  # until the program is about to start
             time.sleep(0.01)
         watched.send_signal(signal.SIGTERM)
         said = watched.stderr.read()
