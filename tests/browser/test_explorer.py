@@ -260,7 +260,7 @@ def test_a_mistake_in_a_pasted_pipeline_is_marked_and_mended(open_page):
     page.get_by_role("heading", name=re.compile("4 stages: proven$")).wait_for()
     page.get_by_label("Described by").select_option("text")
     page.locator(".violations li", has_text="pipeline-bytes").wait_for()
-    assert page.locator("rect.collision, rect[class*=collision]").count() >= 3  # two that wait for ever, and the phase
+    assert page.locator("g.cells rect.collision:not(.frame)").count() >= 3  # two that wait for ever, and the phase
     field = page.get_by_role("textbox", name="Description")
     field.fill(field.input_value().replace("16384 + 64 * (i == 3)", "16384"))
     page.get_by_role("heading", name=re.compile(": proven$")).wait_for()

@@ -77,7 +77,7 @@ STATES = [
     "/plan?tile=64x64&major=MN&consumer=ldmatrix&operand=B",
     "/plan?target=none",
     "/plan?tile=64x64&direction=store&target=python",
-    "/plan?tile=512x256&target=ptx",
+    "/plan?arch=sm_80&target=triton",
     "/pipeline?other=256x64&consumers=2&cluster=2x1",
     "/pipeline?stages=2&steps=5&arrivals=thread&no_multicast=yes&cluster=2x1&arch=sm_100",
     "/pipeline?copy=cp.async&consumer=ldmatrix&arch=sm_80",
@@ -269,9 +269,9 @@ def _planned(page):
 
 
 def test_a_plan_without_code_says_why(client):
-    page = page_of(client, "/plan?tile=512x256&target=cuda")
+    page = page_of(client, "/plan?direction=store&target=triton")
     assert 'id="source"' not in page
-    assert "No cuda code: " in page
+    assert "No triton code: emit: a store by tma" in page
 
 
 def test_the_mistake_of_a_pipeline_is_said_and_marked(client):
@@ -279,7 +279,7 @@ def test_the_mistake_of_a_pipeline_is_said_and_marked(client):
     found = saved(client, "/pipeline?given=text", ".json").json()
     assert found["verdict"] == "mistake"
     assert found["mistake"]["found"] in html.unescape(page)
-    assert re.search(r'<rect class="[^"]*collision[^"]*"[^>]*><title>full\[1\], phase 1', page)
+    assert re.search(r'<rect[^>]*class="collision"[^>]*><title>full\[1\], phase 1', page)
     assert "the mistake" in page
     cured = saved(client, "/pipeline?given=text&text=" + quote(_sample(page).replace("64 * (i == 3)", "0")), ".json")
     assert cured.json()["verdict"] == "proven"
