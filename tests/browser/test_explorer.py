@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 import tilescope as ts
 import tilescope.cli
+from tilescope.symptoms import diagnose
 from tilescope.web.pages import PAGES
 
 pytestmark = pytest.mark.browser
@@ -271,15 +272,16 @@ def test_a_mistake_in_a_pasted_pipeline_is_marked_and_mended(open_page):
 
 def test_a_symptom_leads_to_the_page_that_tests_its_cause(open_page):
     page = open_page("/symptoms")
-    page.get_by_label("What you see").fill("CUDA_ERROR_ILLEGAL_INSTRUCTION")
-    page.get_by_role("heading", name="illegal instruction (715)").wait_for()
-    first = ts.diagnose("715").causes[0]
+    page.get_by_label("What you see").fill("CUDA_ERROR_INVALID_VALUE")
+    page.get_by_role("heading", name="the encode call answers INVALID_VALUE (1)").wait_for()
+    settled(page)
+    first = diagnose("CUDA_ERROR_INVALID_VALUE").causes[0]
     assert page.get_by_role("heading", name=f"1. {first.name}").count() == 1
     assert first.fix in page.locator("#answer").inner_text()
-    page.get_by_role("link", name="Test it on the page Load").first.click()
-    page.get_by_role("heading", name="Load", exact=True).wait_for()
-    assert page.get_by_label("Coordinates").input_value() == "4,128"
-    page.locator(".violations li", has_text="inner-coordinate").wait_for()
+    page.get_by_role("link", name="Test it on the page Tensor map").first.click()
+    page.get_by_role("heading", name="Tensor map", exact=True).wait_for()
+    assert page.get_by_label("Strides in bytes").input_value() == "8200"
+    page.locator(".violations li", has_text="stride-alignment").wait_for()
 
 
 @pytest.mark.parametrize("state", ["/swizzle?mode=64B", "/load?kind=im2col_map", "/tensor-core"])
