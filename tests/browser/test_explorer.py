@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 import tilescope as ts
 import tilescope.cli
+from tilescope.symptoms import diagnose
 from tilescope.web.pages import PAGES
 
 pytestmark = pytest.mark.browser
@@ -241,6 +242,46 @@ def test_a_pasted_dump_fills_the_form(open_page):
     page.get_by_role("button", name="Read it").click()
     page.get_by_role("heading", name=re.compile("256 x 64 float16")).wait_for()
     assert page.get_by_label("Box").input_value() == "64,16"
+
+
+def test_the_code_of_a_plan_is_copied_for_the_chosen_target(open_page):
+    page = open_page("/plan", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_label("Code to copy").select_option("cute")
+    page.get_by_role("heading", name="The best plan as CuTe C++").wait_for()
+    settled(page)
+    assert parse_qs(urlsplit(page.url).query) == {"target": ["cute"]}
+    page.get_by_role("button", name="Copy the code").click()
+    page.get_by_role("button", name="Copy the code").get_by_text("Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == ts.emit(ts.plan((128, 64), "bf16").best, "cute")
+
+
+def test_a_mistake_in_a_pasted_pipeline_is_marked_and_mended(open_page):
+    page = open_page("/pipeline")
+    page.get_by_role("heading", name=re.compile("4 stages: proven$")).wait_for()
+    page.get_by_label("Described by").select_option("text")
+    page.locator(".violations li", has_text="pipeline-bytes").wait_for()
+    assert page.locator("g.cells rect.collision:not(.frame)").count() >= 3  # two that wait for ever, and the phase
+    field = page.get_by_role("textbox", name="Description")
+    field.fill(field.input_value().replace("16384 + 64 * (i == 3)", "16384"))
+    page.get_by_role("heading", name=re.compile(": proven$")).wait_for()
+    assert page.locator(".violations").count() == 0
+    page.go_back()
+    page.locator(".violations li", has_text="pipeline-bytes").wait_for()
+
+
+def test_a_symptom_leads_to_the_page_that_tests_its_cause(open_page):
+    page = open_page("/symptoms")
+    page.get_by_label("What you see").fill("CUDA_ERROR_INVALID_VALUE")
+    page.get_by_role("heading", name="the encode call answers INVALID_VALUE (1)").wait_for()
+    settled(page)
+    first = diagnose("CUDA_ERROR_INVALID_VALUE").causes[0]
+    assert page.get_by_role("heading", name=f"1. {first.name}").count() == 1
+    assert first.fix in page.locator("#answer").inner_text()
+    page.get_by_role("link", name="Test it on the page Tensor map").first.click()
+    page.get_by_role("heading", name="Tensor map", exact=True).wait_for()
+    assert page.get_by_label("Strides in bytes").input_value() == "8200"
+    page.locator(".violations li", has_text="stride-alignment").wait_for()
 
 
 @pytest.mark.parametrize("state", ["/swizzle?mode=64B", "/load?kind=im2col_map", "/tensor-core"])

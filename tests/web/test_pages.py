@@ -1,21 +1,40 @@
 """Every page answers; what it shows is what it ran: its Python and its command give the page's own JSON."""
 
 import html
+import io
 import json
 import re
 import shlex
 import tracemalloc
 import xml.etree.ElementTree as ET
 from time import process_time
+from urllib.parse import quote, urlencode
 
 import pytest
 
 import tilescope.cli
+from tilescope.emitter.emission import TARGETS
+from tilescope.symptoms import SYMPTOM
 from tilescope.value import EXTRA
 from tilescope.web.page import STEP
 from tilescope.web.pages import PAGES
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+ONE_COPY = {
+    "barriers": {"full": {"count": 1}},
+    "slots": {"a": {"bytes": 4096}},
+    "roles": [
+        {
+            "name": "thread",
+            "steps": [
+                {"expect": "full", "bytes": 4096},
+                {"copy": "a", "bytes": 4096, "barrier": "full"},
+                {"read": ["a"]},
+            ],
+        }
+    ],
+}  # fmt: skip  it reads before the bytes are there
 
 # A state of every form, and some that are not the defaults.
 STATES = [
@@ -56,6 +75,16 @@ STATES = [
     "/plan?arch=sm_80",
     "/plan?tile=64x64&consumer=ld.b128 columns&fold=yes&global_shape=4096x4096",
     "/plan?tile=64x64&major=MN&consumer=ldmatrix&operand=B",
+    "/plan?target=none",
+    "/plan?tile=64x64&direction=store&target=python",
+    "/plan?arch=sm_80&target=triton",
+    "/pipeline?other=256x64&consumers=2&cluster=2x1",
+    "/pipeline?stages=2&steps=5&arrivals=thread&no_multicast=yes&cluster=2x1&arch=sm_100",
+    "/pipeline?copy=cp.async&consumer=ldmatrix&arch=sm_80",
+    "/pipeline?given=text&text=" + quote(json.dumps(ONE_COPY)),
+    "/symptoms?seen=715",
+    "/symptoms?seen=garbage in every second row",
+    "/symptoms?seen=-1 is not it: misaligned address",
 ]
 
 
@@ -103,8 +132,12 @@ def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(client, stat
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(client, state, capsys):
-    words = shlex.split(shown(page_of(client, state), "command"))
+def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(client, state, capsys, monkeypatch):
+    page = page_of(client, state)
+    words = shlex.split(shown(page, "command"))
+    if "-" in words:  # it reads what stands in the page's field
+        written = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(written.encode())))
     assert words[0] == "tilescope"
     expected = saved(client, state, ".json").json()
     assert tilescope.cli.run([*words[1:], "--json"]) in (0, 1)
@@ -216,6 +249,98 @@ def test_pasted_bytes_that_are_no_map_are_shown_bit_by_bit(client):
     assert 'class="violations"' in page
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("query", ["", "tile=64x64&direction=store&", "data_type=e4m3&stages=4&"])
+def test_the_code_of_a_plan_is_what_its_command_and_its_python_write(client, capsys, target, query):
+    page = page_of(client, f"/plan?{query}target={target}")
+    if "No " + target in page:  # a sentence instead
+        with pytest.raises(tilescope.RuleError):
+            tilescope.emit(eval(_planned(page), {"ts": tilescope}).best, target)
+        return
+    source = shown(page, "source")
+    assert eval(shown(page, "code-python"), {"ts": tilescope}) == source
+    assert tilescope.cli.run(shlex.split(shown(page, "code-command"))[1:]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == source.rstrip("\n")
+    assert saved(client, f"/plan?{query}target={target}", ".json").json()[EXTRA]["source"] == source
+
+
+def _planned(page):
+    return shown(page, "python").partition("report = ")[2]
+
+
+def test_a_plan_without_code_says_why(client):
+    page = page_of(client, "/plan?direction=store&target=triton")
+    assert 'id="source"' not in page
+    assert "No triton code: emit: a store by tma" in page
+
+
+def test_the_mistake_of_a_pipeline_is_said_and_marked(client):
+    page = page_of(client, "/pipeline?given=text")
+    found = saved(client, "/pipeline?given=text", ".json").json()
+    assert found["verdict"] == "mistake"
+    assert found["mistake"]["found"] in html.unescape(page)
+    assert re.search(r'<rect[^>]*class="collision"[^>]*><title>full\[1\], phase 1', page)
+    assert "the mistake" in page
+    cured = saved(client, "/pipeline?given=text&text=" + quote(_sample(page).replace("64 * (i == 3)", "0")), ".json")
+    assert cured.json()["verdict"] == "proven"
+
+
+def _sample(page):
+    return html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"cluster": "4x4"}, "32 roles in all blocks"),
+        ({"steps": "1000"}, "more than 1000 steps"),
+        ({"tile": "99999x99999"}, "elements"),
+        ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'}, "more than 1000"),
+        ({"given": "text", "text": "roles = 3"}, "pipeline-"),
+        ({"given": "text", "text": "<script>"}, "stdin"),
+        ({"given": "text", "text": "a" * 7000}, "at most 6000"),
+    ],
+)  # fmt: skip
+def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client, monkeypatch, query, sentence):
+    monkeypatch.setattr("tilescope.web.pages.pipeline.simulate", None)
+    answer = client.get("/pipeline", params=query)
+    assert answer.status_code == 422
+    assert sentence in answer.text
+    assert "<script>" not in answer.text
+
+
+def test_every_cause_leads_to_a_page_that_shows_its_command_or_has_none(client):
+    led = set()
+    for symptom in SYMPTOM:
+        page = page_of(client, "/symptoms?" + urlencode({"seen": symptom}))
+        pages = (
+            saved(client, "/symptoms?" + urlencode({"seen": symptom}), ".json").json().get(EXTRA, {}).get("pages", {})
+        )
+        for cause, path in pages.items():
+            assert html.escape(path) in page
+            if cause in led:
+                continue
+            led.add(cause)
+            answer = client.get(path)
+            assert answer.status_code in (200, 422), path
+            assert "unknown-name" not in answer.text  # every field is one of the page's
+    assert {
+        "parity",
+        "coordinate-16-bytes",
+        "stride-16-bytes",
+        "swizzle-by-row",
+        "atom-step",
+        "plain-pitch",
+        "few-stages",
+    } <= led
+
+
+def test_words_that_name_no_symptom_lead_to_the_nearest(client):
+    page = page_of(client, "/symptoms?seen=slow egg")
+    assert "Nothing known by these words" in page
+    assert 'href="/symptoms?seen=TMA+is+slow"' in page
+
+
 def test_a_place_in_a_walk_is_part_of_the_address(client):
     assert 'data-step="5"' in page_of(client, f"/swizzle?{STEP}=5")
     for strange in ("-1", "x", "\uff15", "9" * 9):
@@ -230,6 +355,18 @@ def test_a_tile_of_128_x_128_is_drawn_whole_and_within_a_second(client):
     assert process_time() - began < 1
     assert page.count("data-link=") == 2 * 128 * 8  # both sides, chunk by chunk
 
+
+# Twelve roles whose arrivals may meet any phase.
+MANY_ORDERS = """
+barriers = {full = {stages = 2, count = 1}}
+[[roles]]
+name = "p"
+instances = 11
+steps = [{loop = "i", count = 40, steps = [{arrive = "full[i % 2]"}]}]
+[[roles]]
+name = "c"
+steps = [{loop = "i", count = 10, steps = [{wait = "full[i % 2]", parity = "(i / 2) % 2"}]}]
+"""
 
 # The most that each page takes, as slow as it can be made.
 LARGEST = [
@@ -246,6 +383,10 @@ LARGEST = [
     "/load?dims=256,256,256&box=64,256,7&coords=0,0,0",
     "/load?kind=im2col_map&dims=64,160,160,2&pixels_per_column=1024",
     "/swizzle?mode=xor:5,0,5",
+    "/plan?tile=128x256&data_type=u8&stages=4&target=python",
+    "/pipeline?cluster=2x1&consumers=2&steps=30",
+    "/pipeline?given=text&text=" + quote(MANY_ORDERS),
+    "/symptoms?seen=" + quote("hang slow wrong zero nan conflict multicast " * 40),
 ]
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
+from pprint import pformat
+from textwrap import indent
 from typing import Any
 
 from tilescope.value import Row
@@ -33,12 +35,14 @@ class Call:
     name: str = "value"
     receiver: Call | None = None  # of a method: the call that gives its object
     module: str = "tilescope"  # where the function is public; "builtins" is Python's own
+    attribute: str = ""  # of what the function gives: the result is this attribute
 
     def run(self) -> Any:
         """The result; whatever the library raises goes through."""
         objects = () if self.receiver is None else (self.receiver.run(),)
         arguments = [_ran(argument) for argument in self.arguments]
-        return self.function(*objects, *arguments, **{name: _ran(option) for name, option in self.options.items()})
+        found = self.function(*objects, *arguments, **{name: _ran(option) for name, option in self.options.items()})
+        return getattr(found, self.attribute) if self.attribute else found
 
     def source(self) -> str:
         """The Python that does the same, imports included."""
@@ -72,10 +76,11 @@ class Call:
             for name, option in self.options.items()
             if not _is_default(option, defaults.get(name))
         ]
-        on_one_line = f"{qualified}({', '.join(pieces)})"
-        if len(on_one_line) <= _LINE_WIDTH:
+        taken = f".{self.attribute}" if self.attribute else ""
+        on_one_line = f"{qualified}({', '.join(pieces)}){taken}"
+        if len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line:
             return on_one_line
-        return f"{qualified}(\n    " + ",\n    ".join(pieces) + ",\n)"
+        return f"{qualified}(\n" + indent(",\n".join(pieces), "    ") + f",\n){taken}"
 
 
 def _ran(argument: Any) -> Any:
@@ -96,6 +101,8 @@ def _printed(argument: Any, *, is_address: bool = False) -> str:
             return f"[{', '.join(map(_printed, argument))}]"
         case tuple():
             return f"({', '.join(map(_printed, argument))}{',' if len(argument) == 1 else ''})"
+        case dict():
+            return pformat(argument, width=_LINE_WIDTH, sort_dicts=False)
         case Row():
             return _printed(argument.name)
         case str() if '"' not in argument and "\\" not in argument and argument.isprintable():

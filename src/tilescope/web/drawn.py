@@ -6,8 +6,10 @@ and are read aloud. Colours come from the page's style sheet, so that grids turn
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
+from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
@@ -19,15 +21,27 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_canvas import Block, number
 from tilescope.view.svg_document import ruler_rows
 from tilescope.view.svg_grid import grid_block
-from tilescope.web.page import Drag
+from tilescope.web.page import Drag, Lead
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other
 _NOTHING = Markup("")
+NO_LEADS: Mapping[str, tuple[Lead, ...]] = MappingProxyType({})
 
 
-def drawing_html(drawing: Drawing, drag: Drag | None = None) -> Markup:
-    """The parts of a drawing below each other; its title is the page's to show."""
-    return Markup("\n").join(_part(part, drag) for part in drawing.parts)
+def drawing_html(
+    drawing: Drawing, drag: Drag | None = None, leads: Mapping[str, tuple[Lead, ...]] = NO_LEADS
+) -> Markup:
+    """The parts of a drawing below each other, each with the links that lead on from it; the page shows the title."""
+    return Markup("\n").join(
+        _part(part, drag) + _links(leads.get(getattr(part, "title", ""), ())) for part in drawing.parts
+    )
+
+
+def _links(leads: tuple[Lead, ...]) -> Markup:
+    if not leads:
+        return _NOTHING
+    links = (Markup('<a class="button" href="{}">{}</a>').format(each.path, each.label) for each in leads)
+    return Markup('<p class="leads">{}</p>').format(Markup(" ").join(links))
 
 
 @singledispatch

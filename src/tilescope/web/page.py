@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -38,6 +38,24 @@ class Drag:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """A program to copy, and the call and the command that write it."""
+
+    title: str
+    source: str
+    call: Call
+    command_line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A link from a part of an answer to the state of a page."""
+
+    path: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a filled form gives: a value with its drawing, and the call and the command that make it."""
 
@@ -49,11 +67,13 @@ class Answer:
     violations: tuple[Violation, ...] = ()
     steps: tuple[Step, ...] = ()
     drag: Drag | None = None
+    code: Code | None = None
+    leads: Mapping[str, tuple[Lead, ...]] = field(default_factory=dict)  # by the title of the part they stand below
 
     @property
     def command_line(self) -> str:
         """The command as a shell takes it."""
-        return shlex.join(["tilescope", *self.command])
+        return command_line(self.command)
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data, as `--json` of the command prints it."""
@@ -114,7 +134,7 @@ class Form:
         said = {} if self.page.choice is None else {self.page.choice.name: (self.chosen, self.page.choice.default)}
         said |= {each.name: (changed.get(each.name, self.written[each.name]), each.default) for each in self.fields}
         query = {name: written for name, (written, default) in said.items() if written != default}
-        return f"/{self.page.name}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
+        return address(self.page.name, query)
 
     def cure(self, violation: Violation) -> str | None:
         """The path of the state in which the violation's own change is made; None where it has none for this form."""
@@ -133,6 +153,24 @@ def written_argument(value: Any) -> str:
     if value is None:
         return ""
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))
+
+
+def command_line(words: Iterable[str]) -> str:
+    """The words of a command as a shell takes them.
+
+    >>> command_line(["explain", "it hangs"])
+    "tilescope explain 'it hangs'"
+    """
+    return shlex.join(["tilescope", *words])
+
+
+def address(page: str, query: Mapping[str, str]) -> str:
+    """The path and query of a state of a page.
+
+    >>> address("load", {"coords": "4,128"})
+    '/load?coords=4,128'
+    """
+    return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
 
 
 def drawn(value: Value, **options: Any) -> Drawing:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from tilescope.errors import RuleError, Violation
 from tilescope.view.palette import CHUNK_COLOURS, ROLES
 from tilescope.view.svg_canvas import hatchings, style_sheet
-from tilescope.web.drawn import drawing_html
+from tilescope.web.drawn import NO_LEADS, drawing_html
 from tilescope.web.page import Answer, Form
 from tilescope.web.pages import PAGES
 
@@ -64,7 +64,7 @@ def render_form(form: Form, step: str = "", *, standalone: dict[str, Any] | None
     html = _environment().get_template("page.html").render(
         form=form, page=form.page, answer=answer, standalone=standalone,
         violations=[_shown(form, each) for each in said],
-        drawing=None if answer is None else drawing_html(answer.drawing, answer.drag),
+        drawing=None if answer is None else drawing_html(answer.drawing, answer.drag, answer.leads if standalone is None else NO_LEADS),
         steps=None if answer is None else _steps(answer), step=step if re.fullmatch("[0-9]{1,6}", step) else "0",
     )  # fmt: skip
     return Rendered(200 if answer is not None else 422, html)

@@ -1,0 +1,207 @@
+"""The page of pipelines: planned tiles or a description in, a timeline out, the mistake marked in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tilescope.arch import ARCH
+from tilescope.data_type import DATA_TYPE
+from tilescope.errors import Violation
+from tilescope.mma.consumer import CONSUMER
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.expression import Expression
+from tilescope.pipeline.mistake import Mistake
+from tilescope.pipeline.parts import Loop
+from tilescope.pipeline.parts import Step as PipelineStep
+from tilescope.pipeline.program import Program, agent_names
+from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.planner import plan
+from tilescope.planner.pipelines import plan_pipeline
+from tilescope.view.drawing import Drawing
+from tilescope.view.grid import Grid, Row
+from tilescope.view.parts import Entry, Legend, Paragraph, Part
+from tilescope.web.call import Call
+from tilescope.web.field import Field, choice, integer, optional, pair, text, tick
+from tilescope.web.page import Answer, Page, drawn, limited, written_argument
+from tilescope.web.page_rules import PAGE_LIMIT
+from tilescope.web.pages.plan import MOST_ELEMENTS
+
+MOST_ROLES = 12  # in all blocks
+MOST_STEPS = 1000  # of all roles, loops run
+MOST_STATES = 200
+_STDIN = "stdin"  # how the command names what it reads there
+_PLANNED, _TEXT = "tiles", "text"
+_PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
+_PIPELINE_OPTIONS = ("stages", "consumers", "cluster", "cta_group", "arrivals", "steps")
+
+
+def answer(given: str, asked: dict[str, Any]) -> Answer:
+    """The verdict on a pipeline, its timeline, and the way into the mistake."""
+    made, command = _planned(asked) if given == _PLANNED else _described(asked["text"])
+    pipeline = Pipeline.from_dict(made) if isinstance(made, dict) else made.run()
+    _require_small(pipeline)
+    call = Call(simulate, (made,), {"max_states": MOST_STATES}, "simulation")
+    found: Simulation = simulate(pipeline, max_states=MOST_STATES)
+    drawing = drawn(found)
+    mistakes = () if found.mistake is None else (_violation(found.mistake, "error"),)
+    return Answer(
+        call, (*command, "--max-states", str(MOST_STATES)), found, Drawing(drawing.title, _marked(drawing, found)),
+        violations=(*mistakes, *(_violation(each, "warning") for each in found.warnings)),
+    )  # fmt: skip
+
+
+def _planned(asked: dict[str, Any]) -> tuple[Call, list[str]]:
+    """The call that makes the pipeline of one tile, or of two that share a stage, and the command that does."""
+    tiles = [asked[name] for name in ("tile", "other") if asked[name] is not None]
+    for tile in tiles:
+        limited("elements", "tile", abs(tile[0] * tile[1]), MOST_ELEMENTS, "Plan a smaller tile.")
+    plan_options = {name: asked[name] for name in _PLAN_OPTIONS if asked[name] is not None}
+    options = {name: asked[name] for name in _PIPELINE_OPTIONS if asked[name] is not None}
+    plans = [
+        Call(plan, (tile, asked["data_type"]), plan_options, name, attribute="best")
+        for name, tile in zip("ab", tiles, strict=False)
+    ]
+    made = Call(plan_pipeline, (plans,), options | {"multicast": not asked["no_multicast"]}, "pipeline")
+    command = ["pipeline", *("x".join(map(str, tile)) for tile in tiles), asked["data_type"]]
+    for name, value in (plan_options | options).items():
+        written = written_argument(value)
+        if name == "stages" or written != _DEFAULTS[name].replace("x", ","):
+            command.append(f"--{name.replace('_', '-')}={written.replace(',', 'x')}")
+    return made, command + (["--no-multicast"] if asked["no_multicast"] else [])
+
+
+def _described(written: str) -> tuple[dict[str, Any], list[str]]:
+    """The description as data; the command reads the same text from its input."""
+    return Pipeline.from_text(written.encode("utf-8", errors="replace"), _STDIN).to_dict(), ["pipeline", "-"]
+
+
+def _require_small(pipeline: Pipeline) -> None:
+    """Refuse more roles or steps than a page can try in many orders, before any is run."""
+    agents = Program(pipeline).agents
+    limited("roles in all blocks", "roles", len(agents), MOST_ROLES, "Describe fewer consumers or blocks.")
+    left = MOST_STEPS
+    for agent in agents:
+        left = _left(agent.role.steps, agent_names(pipeline, agent), left)
+
+
+def _left(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], left: int) -> int:
+    """What is left of the steps that a page takes when these are done; a round of a loop counts as one more."""
+    for each in steps:
+        rounds = range(1)
+        if isinstance(each, Loop):
+            count, start = (
+                Expression.read(each.counter, said, names).value(names) for said in (each.count, each.start)
+            )
+            rounds = range(start, start + min(count, left + 1))
+        for value in rounds:
+            left -= 1
+            if left < 0:
+                fix = "Describe fewer rounds; the command line takes more."
+                raise PAGE_LIMIT.error(
+                    "steps", f"more than {MOST_STEPS} steps", f"a page takes at most {MOST_STEPS}", fix
+                )
+            if isinstance(each, Loop):
+                left = _left(each.steps, {**names, each.counter: value}, left)
+    return left
+
+
+def _violation(mistake: Mistake, severity: Any) -> Violation:
+    return Violation(mistake.rule, severity, mistake.subject, mistake.found, mistake.consequence, mistake.fix)
+
+
+def _marked(drawing: Drawing, found: Simulation) -> tuple[Part, ...]:
+    """The parts with the mistake marked in the timeline; its sentence stands in the page's own list."""
+    if found.mistake is None:
+        return drawing.parts
+    subject = found.mistake.subject.partition(" of block ")[0]
+    parts: list[Part] = []
+    fresh = False
+    for part in drawing.parts:
+        if part == Paragraph(found.sentence):
+            continue
+        if isinstance(part, Grid) and part.title.startswith("Timeline"):
+            marked = replace(part, rows=tuple(_marked_row(row, subject) for row in part.rows))
+            fresh = marked != part
+            parts.append(marked)
+        elif isinstance(part, Legend) and fresh:
+            parts.append(replace(part, entries=(*part.entries, Entry("the mistake", "collision", "collision", "!"))))
+            fresh = False
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+def _marked_row(row: Row, subject: str) -> Row:
+    """The row with its last cell marked, where it is the lane of the subject."""
+    if subject not in row.labels[-1].split(", "):
+        return row
+    last = max((place for place, cell in enumerate(row.cells) if cell.text), default=None)
+    if last is None or row.cells[last].mark:
+        return row
+    cell = replace(row.cells[last], colour="collision", mark="collision")
+    return replace(row, cells=(*row.cells[:last], cell, *row.cells[last + 1 :]))
+
+
+_SAMPLE = """\
+name = "a byte count that is wrong"
+
+[barriers]
+full = {stages = 2, count = 1}
+empty = {stages = 2, count = 1}
+
+[slots]
+a = {stages = 2, bytes = 16384}
+
+[[roles]]
+name = "producer"
+steps = [{loop = "i", count = 6, steps = [
+    {wait = "empty[i % 2]", parity = "(i / 2) % 2 ^ 1"},
+    {expect = "full[i % 2]", bytes = "16384 + 64 * (i == 3)"},
+    {copy = "a[i % 2]", bytes = 16384, barrier = "full[i % 2]", tile = "i"},
+]}]
+
+[[roles]]
+name = "consumer"
+threads = 128
+steps = [{loop = "i", count = 6, steps = [
+    {wait = "full[i % 2]", parity = "(i / 2) % 2"},
+    {multiply = ["a[i % 2]"], tile = "i"},
+    {commit = "wgmma"},
+    {wait_group = "wgmma", pending = 0},
+    {release = "empty[i % 2]"},
+]}]"""
+
+_NAME, _NUMBER = optional(text), optional(integer)
+_PLANNED_FIELDS = (
+    Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
+    Field("other", "And", "", optional(pair), "A second tile in the same stage, such as 256x64."),
+    Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE)),
+    Field("stages", "Stages", "4", _NUMBER),
+    Field("consumers", "Consumers", "", _NUMBER, "Warpgroups; empty: 1."),
+    Field("cluster", "Cluster", "1x1", pair, "Blocks, x by y."),
+    Field("steps", "K steps", "", _NUMBER, "Empty: 4 x stages + 2."),
+    choice("arrivals", "Arrive", ("warpgroup", "warp", "thread"), hint="Who arrives for a consumer."),
+    tick("no_multicast", "Every block loads its own tiles"),
+    Field("cta_group", "Blocks that multiply together", "1", integer, "2: pairs, with tcgen05."),
+    Field("arch", "Architecture", "", _NAME, "Empty: sm_90.", tuple(ARCH)),
+    Field("consumer", "Read by", "", _NAME, "Empty: the best tensor core.", tuple(CONSUMER)),
+    Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global")),
+    choice("direction", "Direction", ("load", "store")),
+)  # fmt: skip
+_DEFAULTS = {each.name: each.default for each in _PLANNED_FIELDS}
+
+PAGE = Page(
+    "pipeline",
+    "Pipeline",
+    "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake marked.",
+    {
+        _PLANNED: _PLANNED_FIELDS,
+        _TEXT: (
+            Field("text", "Description", _SAMPLE, control="area", most_characters=6000,
+                  hint="Barriers, slots and roles as TOML or JSON; the command reads it from its input."),
+        ),
+    },
+    answer,
+    choice("given", "Described by", (_PLANNED, _TEXT)),
+)  # fmt: skip
