@@ -153,7 +153,7 @@ def test_numpy_integers_are_plain_ones():
         ({"shape": (0, 64)}, "shape[0] = 0; at least 1"),
         ({"shape": {8, 64}}, "a sequence of integers"),
         ({"shape": (8, 64, 1)}, "2 integers"),
-        ({"shape": (8, 64, 2)}, "Use such as (64, 64)"),
+        ({"shape": (8, 64, 2)}, "Use (64, 64), for example"),
         ({"shape": 8}, "a sequence of integers"),
         ({"shape": None}, "a sequence of integers"),
         ({"shape": (8.0, 64)}, "shape[0] = 8.0 (float)"),

@@ -22,7 +22,6 @@ READER_GONE = 141  # 128 + SIGPIPE
 _EXTRAS = {
     "starlette": "web",
     "uvicorn": "web",
-    "jinja2": "web",
     "cuda": "gpu",
     "numba": "fast",
 }

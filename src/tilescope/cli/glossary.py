@@ -269,21 +269,6 @@ TERMS = (
         ("mbarrier",),
     ),
     Term(
-        "TMEM",
-        "Tensor memory of sm_100, sm_103 and sm_110: 128 lanes x 512 columns of 32 bits an SM, where tcgen05 keeps its "
-        "accumulators. A warp allocates columns in powers of two from 32 on (tcgen05.alloc), must free them before the block "
-        "ends, and reaches the quarter of the lanes that is its rank in the warpgroup. Documented, not measured.",
-        ("tensor memory", "tcgen05.alloc"),
-        ("tcgen05",),
-    ),
-    Term(
-        "nvfp4",
-        "4-bit floats (e2m1) in blocks of 16 along k that share a scale factor of type ue4m3. mxfp4 has blocks of 32 with "
-        "ue8m0 scales, mxfp8 the same with 8-bit floats. The scale factors lie in tensor memory beside the accumulators.",
-        ("mxfp4", "mxfp8", "block scaled", "scale factor", "scale factors", "microscaling"),
-        ("tcgen05", "TMEM"),
-    ),
-    Term(
         "atom order",
         "How the atoms of a tile follow each other in shared memory, with its contiguous dimension drawn left to right: "
         "column order goes down the strided dimension first, so that one TMA box spans a column of atoms; row order goes "

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilescope.emitter import snippet
+from tilescope.errors import RuleError
 from tilescope.gpu.watch_record import Call, Frame, Stack
-from tilescope.gpu.watch_verdict import Verdict
+from tilescope.gpu.watch_verdict import Verdict, asked_by
 from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.repair import repaired
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part, Table
@@ -125,7 +128,20 @@ def explained(verdict: Verdict, program: str) -> Drawing:
     else:
         title = f"Refused: {where} returned {verdict.result_name}"
     parts += [*findings(verdict.report.violations), Table(_rows(call), title="The arguments"), *called_by(call.stack)]
+    parts += _accepted_instead(verdict)
     return Drawing(title, tuple(parts))
+
+
+def _accepted_instead(verdict: Verdict) -> list[Part]:
+    """The nearest call that the driver takes, as `tilescope check --fix` prints it; nothing where no rule names a change."""
+    if verdict.state != "refused" or verdict.call.function == "cuTensorMapReplaceAddress":
+        return []
+    try:
+        tensor_map = repaired(asked_by(verdict.call)).tensor_map()
+    except RuleError:
+        return []
+    lines = [line for line in snippet(tensor_map, "encode").splitlines() if line]
+    return [Table(tuple((f"`{line}`",) for line in lines), title="A call that is accepted")]
 
 
 def warned(verdict: Verdict, program: str) -> Drawing:

@@ -97,10 +97,15 @@ def judged(call: Call) -> Verdict:
     return Verdict(call, report, "disagreement", "The driver refused this map; no rule that tilescope knows is broken.")
 
 
+def asked_by(call: Call) -> MapArguments:
+    """The arguments of a call that encodes a map, for the architecture whose rules hold."""
+    return MapArguments.of({name: given for name, given in call.arguments.items() if name != "arch"} | _arch(call))
+
+
 def _report(call: Call) -> MapReport:
     if call.function == "cuTensorMapReplaceAddress":
         return _replaced(call)
-    asked = MapArguments.of({name: given for name, given in call.arguments.items() if name != "arch"} | _arch(call))
+    asked = asked_by(call)
     if not 0 < call.rank <= MOST_DIMS:
         rank = RULES["rank"]
         fix = "Pass the number of dimensions that the arrays have."

@@ -97,7 +97,8 @@ def _bytes(machine: Machine, wait: _Wait) -> Mistake | None:
     brought = sum(note.amount for note in notes if note.op == "bytes")
     return Mistake(
         "pipeline-bytes", "hang", name, f"{name}, phase {phase} expects {expected} bytes, the copies bring {brought}",
-        "it never ends", f"Expect {brought} bytes." + (f" {_CUT}" if expected % CHUNK_BYTES else ""),
+        "it never ends" if brought < expected else "it ends before the last bytes arrive, or never",
+        f"Expect {brought} bytes." + (f" {_CUT}" if expected % CHUNK_BYTES else ""),
     )  # fmt: skip
 
 
