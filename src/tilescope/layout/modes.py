@@ -247,7 +247,9 @@ def as_modes(modes: Any) -> Modes:
     (8,64):(64,1)
     """
     if not isinstance(modes, tuple) or len(modes) != 2:
-        raise ARGUMENT_TYPE.error("modes", printed(modes), "a pair: shape, stride", "Use such as ((8, 64), (64, 1)).")
+        raise ARGUMENT_TYPE.error(
+            "modes", printed(modes), "a pair: shape, stride", "Use ((8, 64), (64, 1)), for example."
+        )
     return Modes(*modes)
 
 

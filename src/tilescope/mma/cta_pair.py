@@ -59,7 +59,7 @@ def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ..
     shape: list[int] = [each for each in map(plain_int, entries(cluster, 3) or ()) if isinstance(each, int)]
     if len(shape) != 2 or min(shape) < 1 or shape[0] % 2 or shape[0] * shape[1] > _MAX_CLUSTER:
         limit = f"a cluster of pairs is an even number of blocks by some more, at most {_MAX_CLUSTER} together"
-        raise PAIR_CLUSTER.error("cluster", printed(cluster), limit, "Use such as (2, 1) or (4, 2).")
+        raise PAIR_CLUSTER.error("cluster", printed(cluster), limit, "Use (2, 1) or (4, 2), for example.")
     if not is_one_of(m, (128, 256)) or not is_one_of(n, range(16, 257, 16)):
         found, limit = f"m {printed(m)}, n {printed(n)}", "a pair has m 128 or 256 and n 16 to 256 in steps of 16"
         raise TCGEN05["shape"].error("m, n", found, limit, "Use such a pair.")

@@ -160,6 +160,6 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
             "instruction", printed(opcode),
             "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
-            "Use such as ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8.",
+            "Use ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8, for example.",
         )  # fmt: skip
     return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

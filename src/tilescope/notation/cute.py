@@ -252,7 +252,7 @@ def _swizzle_of_bytes(triple: tuple[int, int, int], unit: Unit, element_bits: in
     """The swizzle on byte addresses that these numbers mean."""
     bits, base, shift = triple
     if max(bits, base, abs(shift)) > 64:
-        raise refusal(f"Swizzle<{bits},{base},{shift}>", "an address has 64 bits", "Use such as Swizzle<3,4,3>.")
+        raise refusal(f"Swizzle<{bits},{base},{shift}>", "an address has 64 bits", "Use Swizzle<3,4,3>, for example.")
     if bits == 0:
         return SWIZZLE["none"]
     if unit == "bytes":

@@ -60,7 +60,7 @@ def refusal(found: str, limit: str, fix: str) -> RuleError:
 def checked_text(text: Any) -> str:
     """`text` itself, when it is a line of ASCII of sane length; CuTe's ring operator may be "o" or "∘"."""
     if not isinstance(text, str):
-        raise RuleError([argument_type("text", text, "a text", 'Use such as "(8,64):(64,1)".')])
+        raise RuleError([argument_type("text", text, "a text", 'Use "(8,64):(64,1)", for example.')])
     if len(text) > CHARACTERS:
         raise refusal(
             f"{len(text)} characters", f"one layout, at most {CHARACTERS} characters", "Read one layout at a time."

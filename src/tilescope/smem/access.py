@@ -350,7 +350,7 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
 def _layout(layout: Any) -> Layout:
     if not isinstance(layout, Layout):
         raise RuleError(
-            [argument_type("layout", layout, "a Layout", 'Use such as Layout((64, 64), 16, swizzle="128B").')]
+            [argument_type("layout", layout, "a Layout", 'Use Layout((64, 64), 16, swizzle="128B"), for example.')]
         )
     return layout
 

@@ -69,7 +69,7 @@ def lane_values(text: str) -> tuple[int, ...]:
     tilescope.errors.RuleError: lane-expression: lane / 0: division by 0 in lane 0, at character 6; ...
     """
     if not isinstance(text, str):
-        raise RuleError([argument_type("expression", text, "a text", "Use such as 'lane * 16'.")])
+        raise RuleError([argument_type("expression", text, "a text", "Use 'lane * 16', for example.")])
     if len(text) > MAX_CHARACTERS:
         raise _problem(
             text,

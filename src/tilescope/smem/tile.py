@@ -92,7 +92,9 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     wrong = [pattern for pattern in patterns if not isinstance(pattern, Access)]
     if wrong or not patterns:
         shown = f"a {type(wrong[0]).__name__}" if wrong else "none"
-        raise ARGUMENT_TYPE.error("accesses", shown, "one Access or more", "Use such as Access.rows((64, 64), 16).")
+        raise ARGUMENT_TYPE.error(
+            "accesses", shown, "one Access or more", "Use Access.rows((64, 64), 16), for example."
+        )
     return patterns
 
 

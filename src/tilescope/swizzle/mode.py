@@ -394,7 +394,7 @@ def _not_an_address(address: object) -> RuleError:
     if plain_int(address) is not None:
         return RuleError([argument_range("address", address, "at least 0", "Use 0 or more.")])
     wanted = "an integer, or an array of integers, of at least 0"
-    return RuleError([argument_type("address", address, wanted, "Use such as 0x400.")])
+    return RuleError([argument_type("address", address, wanted, "Use 0x400, for example.")])
 
 
 _PTX_MODE = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}
