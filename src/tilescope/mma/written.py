@@ -56,7 +56,7 @@ def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
     except Exception:  # noqa: BLE001  a foreign object may raise whatever it likes
         listed = ()
     if not listed:
-        wanted, fix = "pairs of coordinates and offset in shared memory", "Use such as [((0, 0), 0), ((64, 0), 8192)]."
+        wanted, fix = "pairs of coordinates and offset in shared memory", "Use [((0, 0), 0), ((64, 0), 8192)], for example."
         raise RuleError([argument_type("copies", copies, wanted, fix)])
     return listed
 
