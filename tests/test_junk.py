@@ -89,6 +89,8 @@ CALLS = {
     ts.convert_layout: {"text": "GMMA::Layout_K_SW128_Atom<half_t>", "notation": "triton"},
     ts.decode_tensor_map: {"blob": MAP.encode()},
     ts.descriptor_readings: {"word": WORD},
+    ts.emit: {"plan": ts.plan((64, 64), "bf16").best, "target": "ptx"},
+    ts.snippet: {"source": MAP, "name": "encode"},
     ts.emulate_mma: {"a": MATRIX, "b": MATRIX.T, "data_type": "bf16"},
     ts.find_layouts: {"accesses": [ts.Access.rows((8, 32), 32, "ld.b32")], "tile": (8, 32), "element_bits": 32,
                       "max_padding_bytes": 16},

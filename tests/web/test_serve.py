@@ -48,7 +48,7 @@ def test_export_and_its_file_belong_together(capsys, arguments):
     assert "belong together" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "jinja2"])
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_without_the_extra_one_sentence_says_so(missing):
     hide = (
         "import sys\n"

@@ -330,7 +330,7 @@ TERMS = (
         "stmatrix writes on. A count .x1 to .x128 repeats it along the columns, .pack::16b puts two 16-bit columns "
         "into a register. `tilescope mma fragment tcgen05.ld.16x256b.x2` draws it.",
         ("tcgen05.st", "tmem load", "tmem store", "ld.red", "tcgen05.ld.red"),
-        ("tensor memory", "lane quarter", "fragment"),
+        ("tensor memory", "lane quarter"),
     ),
     Term(
         "tcgen05.cp",

@@ -11,9 +11,10 @@ from tilescope.emitter.gluon_text import gluon_facts
 from tilescope.emitter.ptx_text import ptx_facts
 from tilescope.emitter.source import rendered
 from tilescope.emitter.tile_program import refused, tile_facts
-from tilescope.errors import RuleError, unknown_name
+from tilescope.errors import RuleError, argument_type
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
+from tilescope.reading import known_name
 
 Target = Literal["cuda", "ptx", "cute", "triton", "python"]
 TARGETS: tuple[Target, ...] = ("cuda", "ptx", "cute", "triton", "python")
@@ -35,8 +36,9 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     >>> [line for line in source.splitlines() if "STAGES =" in line]
     ['constexpr int STAGES = 4;']
     """
-    if target not in TARGETS:
-        raise RuleError([unknown_name("target", "target", target, TARGETS)])
+    known_name("target", target, TARGETS)
+    if not isinstance(plan, Plan | GemmPlan):
+        raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
     facts = gemm_facts(plan) if isinstance(plan, GemmPlan) else tile_facts(plan)
     if target in _TEXTS:
         if isinstance(plan, GemmPlan):

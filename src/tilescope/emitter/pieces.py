@@ -6,8 +6,9 @@ from typing import Any, Literal, get_args
 
 from tilescope.emitter.source import rendered
 from tilescope.emitter.tile_program import CONSUMER_WARPS, address_lines, refused
-from tilescope.errors import RuleError, unknown_name
+from tilescope.errors import RuleError, argument_type
 from tilescope.planner.plans import Plan
+from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 
@@ -33,8 +34,11 @@ def snippet(source: Plan | AnyMap, name: SnippetName) -> str:
         return (a := base + mn * 128 + k * 2) ^ ((a >> 3) & 0x70)
     <BLANKLINE>
     """
-    if name not in SNIPPETS:
-        raise RuleError([unknown_name("snippet", "name", name, SNIPPETS)])
+    known_name("name", name, SNIPPETS)
+    if not isinstance(source, Plan | AnyMap):
+        raise RuleError(
+            [argument_type("source", source, "a plan or a tensor map", 'Use ts.plan((64, 64), "bf16").best.')]
+        )
     template = f"snippet_{name.replace('-', '_')}.jinja"
     if name.startswith("encode"):
         if isinstance(source, Plan):
