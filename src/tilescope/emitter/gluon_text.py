@@ -32,6 +32,9 @@ def gluon_facts(plan: Plan, _: dict[str, Any]) -> dict[str, Any]:
     except RuleError as error:
         found, limit = str(error.violations[0].found), "Gluon's shared layouts hold spans column by column"
         raise refused("layout", found, limit, "Use swizzle 128B, 64B or 32B in column order.") from error
+    if "NVMMASharedLayout" not in spelled:
+        found, limit = f"swizzle {plan.swizzle.name}, {problem.major}-major", "TMA takes Gluon's NVMMASharedLayout"
+        raise refused("swizzle", found, limit, "Use swizzle 128B, 64B or 32B.")
     vector = 128 // problem.data_type.bits
     return {
         "triton_versions": TRITON_VERSIONS,
