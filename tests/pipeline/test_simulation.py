@@ -171,7 +171,9 @@ def test_the_command(tmp_path, capsys):
     path = tmp_path / "kernel.json"
     path.write_text(capsys.readouterr().out.replace('"bytes": 16384', '"bytes": 16000', 2))
     assert run(["pipeline", str(path)]) == 1
-    assert "the copies bring 16384: it ends before the last bytes arrive, or never" in " ".join(capsys.readouterr().out.split())
+    assert "the copies bring 16384: it ends before the last bytes arrive, or never" in " ".join(
+        capsys.readouterr().out.split()
+    )
     for arguments in (["nothing.toml"], ["128x64", "bf17"], ["128", "bf16"], [str(path), "--block", "3"]):
         assert run(["pipeline", *arguments]) == 2
         assert "Traceback" not in capsys.readouterr().err

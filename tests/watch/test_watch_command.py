@@ -87,16 +87,20 @@ def test_the_programs_end_is_its_own(watch, word, status):
     assert found.total("times") == 4 + (word == "accepted")
 
 
+def _children(process):
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
 def test_signals_go_to_the_program_and_nothing_is_left_behind(build, around):
     program = build("plain").command("init", "accepted", "sleep=20000")
     with subprocess.Popen(
         [*COMMAND, "--json", "--", *program], env=around, stderr=subprocess.PIPE, text=True
     ) as watched:
-        time.sleep(0.01)
         while (
-            not list(Path(around["TMPDIR"]).glob("*/socket")) and watched.poll() is None
-        ):  # until the program is about to start
+            not (sockets(around) and _children(watched.pid)) and watched.poll() is None
+        ):  # until the program has started
             time.sleep(0.01)
+        time.sleep(0.5)  # and is past its loader
         watched.send_signal(signal.SIGTERM)
         said = watched.stderr.read()
         assert watched.wait(10) == -signal.SIGTERM
