@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilescope.emitter import snippet
 from tilescope.errors import RuleError
 from tilescope.gpu.watch_record import Call, Frame, Stack
 from tilescope.gpu.watch_verdict import Verdict, asked_by
@@ -136,6 +135,8 @@ def _accepted_instead(verdict: Verdict) -> list[Part]:
     """The nearest call that the driver takes, as `tilescope check --fix` prints it; nothing where no rule names a change."""
     if verdict.state != "refused" or verdict.call.function == "cuTensorMapReplaceAddress":
         return []
+    from tilescope.emitter import snippet  # late: a program that is refused nothing does not wait for it
+
     try:
         tensor_map = repaired(asked_by(verdict.call)).tensor_map()
     except RuleError:
