@@ -16,9 +16,8 @@ def gluon_facts(plan: Plan, _: dict[str, Any]) -> dict[str, Any]:
     """What the Gluon text says beside the facts of the program."""
     problem, layout = plan.problem, plan.layout
     if plan.boxes is None or problem.direction == "store":
-        raise refused(
-            "copy", f"a {problem.direction} by {problem.copy}", "Gluon text shows loads by TMA", 'Plan with copy="tma".'
-        )
+        fix = 'Emit "cuda" for a store.' if problem.direction == "store" else 'Plan with copy="tma".'
+        raise refused("copy", f"a {problem.direction} by {problem.copy}", "Gluon text shows loads by TMA", fix)
     rows = layout.as_rows()
     block = rows.shape
     if any(extent & (extent - 1) for extent in block):
