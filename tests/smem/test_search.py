@@ -166,6 +166,18 @@ def test_survives_json():
     assert Value.from_dict(json.loads(json.dumps(search.to_dict()))) == search
 
 
+@pytest.mark.parametrize("major", ["K", "MN"])
+def test_the_tile_of_a_layout_is_searched_in_its_own_order(major):
+    shape = (64, 128) if major == "K" else (128, 64)  # rows of 128 contiguous elements
+    accesses = [Access.rows((64, 128), 16, "st.b128"), Access.ldmatrix((64, 128), 16)]
+    search = find_layouts(accesses, tile=Layout(shape, 16, major=major, padding_bytes=8, start=0x400))
+    plain = find_layouts(accesses, tile=(64, 128), element_bits=16)
+    assert [found.wavefronts for found in search] == [found.wavefronts for found in plain]
+    for found in search:
+        assert (found.layout.shape, found.layout.major) == (shape, major)
+        assert [cost.wavefronts for cost in tile_report(accesses, found.layout).costs] == list(found.wavefronts)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -176,6 +188,9 @@ def test_survives_json():
         ({"tile": (8, 64)}, "tile-bounds: ldmatrix.x4 reaches byte 2047"),
         ({"tile": 64}, "argument-type: shape = 64"),
         ({"element_bits": 5}, "argument-range: element_bits = 5"),
+        ({"element_bits": None}, "argument-type: element_bits = None .* Use 16 for bf16"),
+        ({"tile": Layout((16, 64), 8)}, "argument-range: element_bits = 16; the layout has elements of 8 bits"),
+        ({"tile": Layout.from_modes((((2, 4), 8), ((1, 32), 2)), 16)}, "layout-atoms"),
         ({"accesses": []}, "argument-type: none; one Access or more"),
         ({"accesses": [Access.ldmatrix((16, 64), 16).on(Layout((16, 64), 16))]}, "placed-twice"),
     ],

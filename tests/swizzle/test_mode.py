@@ -339,7 +339,7 @@ def test_strange_name_is_a_rule_error(strange):
 )
 def test_an_xor_swizzle_is_told_that_it_takes_three_numbers(written):
     with pytest.raises(
-        RuleError, match=r"xor-swizzle: .*; three integers: bits, base, shift\. Write such as xor:3,4,3\.$"
+        RuleError, match=r"xor-swizzle: .*; three integers: bits, base, shift\. Use xor:3,4,3, for example\.$"
     ) as refused:
         Swizzle.named(written)
     assert len(str(refused.value)) < 200

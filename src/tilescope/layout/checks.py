@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, AtomOrder, Major, Tiling, oriented
 from tilescope.reading import attempted, integer, known_name, one_of, pair
-from tilescope.rule import rule
+from tilescope.rule import ARGUMENT_RANGE, rule
 
 MAX_RANK = 5
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
@@ -103,3 +105,30 @@ def checked_start(problems: list[Violation], element_bits: Any, start: Any) -> t
     """An element's bits and a start address; where they are none, the reasons join `problems`."""
     bits = attempted(problems, 8, one_of, "element_bits", element_bits, ELEMENT_BITS)
     return bits, attempted(problems, 0, integer, "start", start, 0, POINTER_BYTES - 1)
+
+
+def checked_indices(names: tuple[str, ...], shape: tuple[int, ...], coord: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Indices as integers, or as integer arrays that broadcast; RuleError for those outside the tile."""
+
+    def outside(found: str) -> RuleError:
+        limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
+        last = f"The last element is {tuple(extent - 1 for extent in shape)}."
+        return ARGUMENT_RANGE.error(", ".join(names), found, limit, last)
+
+    if len(coord) != len(shape):
+        raise outside(f"{len(coord)} indices")
+    if all(isinstance(index, int) for index in coord):
+        if not all(0 <= index < extent for index, extent in zip(coord, shape, strict=True)):
+            raise outside(f"({', '.join(map(printed, coord))}) outside the tile")
+        return coord
+    try:
+        arrays = [np.asarray(index) for index in coord]
+        np.broadcast_shapes(*(index.shape for index in arrays))
+    except (TypeError, ValueError, OverflowError):  # ragged lists, shapes that do not broadcast
+        raise outside("indices that make no array") from None
+    for index, extent in zip(arrays, shape, strict=True) if all(index.size for index in arrays) else ():
+        if index.dtype.kind not in "iu":
+            raise outside(f"indices of {index.dtype}")
+        if index.min() < 0 or index.max() >= extent:
+            raise outside(f"indices from {index.min()} to {index.max()}")
+    return tuple(index.astype(np.int64) for index in arrays)

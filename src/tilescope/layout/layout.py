@@ -24,15 +24,13 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, printed
-from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_modes, checked_tiling
+from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_indices, checked_modes, checked_tiling
 from tilescope.layout.modes import Modes
 from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
-from tilescope.layout.rows import Rows
+from tilescope.layout.rows import Rows, two_indices
 from tilescope.layout.terms import AddressTerms
-from tilescope.layout.tiling import AtomOrder, Major, Tiling, find_tiling, major_named, oriented
+from tilescope.layout.tiling import AtomOrder, Major, Tiling, contiguous, find_tiling, major_named, oriented
 from tilescope.reading import integer, plain_int
-from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
@@ -105,7 +103,7 @@ class Layout(Value):
         row = Swizzle.named(swizzle)
         in_bits, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
         pairs = tuple(coalesced(*part.pairs) for part in in_bits.parts)
-        major = _contiguous(pairs, bits)
+        major = contiguous(pairs, bits)
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
         made = object.__new__(cls)
         made._fill(pairs, tiling, bits, major, row, plain_int(start) or 0, in_bits)
@@ -191,7 +189,7 @@ class Layout(Value):
     def logical(self, *coord: npt.ArrayLike) -> Addresses: ...
     def logical(self, *coord: Any) -> Any:
         """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
-        return summed(self.pairs, self._indices(coord), self.start, self.unit_bits)
+        return summed(self.pairs, checked_indices(self.names, self.shape, coord), self.start, self.unit_bits)
 
     @overload
     def address(self, *coord: int) -> int: ...
@@ -282,7 +280,7 @@ class Layout(Value):
         >>> rows.shape, rows.names, rows.address(1, 0)
         ((16, 128), ('k', 'mn'), 144)
         """
-        first, second, *further = self._two_indices()
+        first, second, *further = two_indices(self.bit_modes, self.element_bits)
         names = self.names if len(self.shape) == 2 else ("mn", "k") if len(self.shape) > 2 else ("", "i0")
         major = self.major or ("MN" if first[0][1] == self.element_bits != second[0][1] else "K")
         (rows, row_name), (columns, column_name) = oriented(major, (first, names[0]), (second, names[1]))
@@ -296,24 +294,9 @@ class Layout(Value):
         >>> Layout.from_modes((((128, 16), 1, 4, 2), ((64, 1), 0, 16, 8192)), 16, swizzle="128B").stage()
         Layout((128, 64), 16, swizzle="128B")
         """
-        first = _nested(self._two_indices()[:2])
+        first = _nested(two_indices(self.bit_modes, self.element_bits)[:2])
         tile = Layout.from_modes(first, self.element_bits, unit_bits=1, swizzle=self.swizzle, start=self.start)
         return None if tile.atom is None else tile
-
-    def _two_indices(self) -> tuple[Pairs, ...]:
-        """The strides of mn, of k, and of whatever comes on top: CuTe's ((mma mn, mma k), mn, k, stages) by mn and k."""
-        rank = len(self.pairs)
-        if rank < 3:
-            return self.pairs if rank == 2 else (((1, 0),), *self.pairs)
-        blocks = self.bit_modes.parts[0].parts
-        if rank == 5 or len(blocks) != 2:
-            return self.pairs
-        major = _contiguous(self.pairs[:2], self.element_bits) if rank == 3 else None
-        plain = find_tiling(*oriented(major, *self.pairs[:2]), self.element_bits) if major else None
-        if plain is not None and not plain.padding_bytes:  # (mn, k, stages)
-            return self.pairs
-        inner = [coalesced(*block.pairs, *outer) for block, outer in zip(blocks, self.pairs[1:3], strict=True)]
-        return (*inner, *self.pairs[3:])
 
     def _grid(self) -> tuple[Any, ...]:
         """Indices of all elements, which broadcast to the tile's shape."""
@@ -327,31 +310,6 @@ class Layout(Value):
     def bit_offsets(self) -> Addresses:
         """Bits from the start to every element before the swizzle, as an array of the tile's shape."""
         return np.asarray(summed(self.pairs, self._grid(), 0, 1), np.int64)
-
-    def _indices(self, coord: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Indices as integers, or as integer arrays that broadcast, all inside the tile."""
-        if len(coord) != len(self.shape):
-            raise self._outside(f"{len(coord)} indices")
-        if all(isinstance(index, int) for index in coord):
-            if not all(0 <= index < extent for index, extent in zip(coord, self.shape, strict=True)):
-                raise self._outside(f"({', '.join(map(printed, coord))}) outside the tile")
-            return coord
-        try:
-            arrays = [np.asarray(index) for index in coord]
-            np.broadcast_shapes(*(index.shape for index in arrays))
-        except Exception:  # noqa: BLE001  ragged lists, shapes that do not meet, objects that raise what they like
-            raise self._outside("indices that make no array") from None
-        for index, extent in zip(arrays, self.shape, strict=True) if all(index.size for index in arrays) else ():
-            if index.dtype.kind not in "iu":
-                raise self._outside(f"indices of {index.dtype}")
-            if index.min() < 0 or index.max() >= extent:
-                raise self._outside(f"indices from {index.min()} to {index.max()}")
-        return tuple(index.astype(np.int64) for index in arrays)
-
-    def _outside(self, found: str) -> RuleError:
-        ranges = (f"{name} 0..{extent - 1}" for name, extent in zip(self.names, self.shape, strict=True))
-        last = f"The last element is {tuple(extent - 1 for extent in self.shape)}."
-        return ARGUMENT_RANGE.error(", ".join(self.names), found, f"integer {', '.join(ranges)}", last)
 
     def _map(self) -> tuple[Any, ...]:
         """What makes two layouts equal: every address."""
@@ -379,16 +337,6 @@ class Layout(Value):
         said += [f'swizzle="{self.swizzle.name}"'] if self.swizzle.name != "none" else []
         said += [f"start={self.start:#x}"] if self.start else []
         return f"Layout{'.from_modes' if self.atom is None else ''}({', '.join(said)})"
-
-
-def _contiguous(pairs: tuple[Pairs, ...], element_bits: int) -> Major | None:
-    """Which of two indices is contiguous: "K" the second, "MN" the first."""
-    if len(pairs) != 2:
-        return None
-    (first_extent, first_stride), (second_extent, second_stride) = (index[0] for index in pairs)
-    if element_bits in (first_stride, second_stride):
-        return "K" if second_stride == element_bits else "MN"
-    return "K" if second_extent == 1 else "MN" if first_extent == 1 else None
 
 
 def _nested(pairs: tuple[Pairs, ...]) -> Modes:

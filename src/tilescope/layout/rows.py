@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tilescope.layout.pairs import Pairs, summed
-from tilescope.layout.tiling import Tiling
+from tilescope.layout.checks import MAX_RANK
+from tilescope.layout.modes import Modes
+from tilescope.layout.pairs import Pairs, coalesced, summed
+from tilescope.layout.tiling import Tiling, contiguous, find_tiling, oriented
 from tilescope.rule import rule
 from tilescope.swizzle import Swizzle
 
@@ -67,3 +69,26 @@ class Rows:
         further = columns[1:] if columns[0][1] == self.element_bits else columns
         pairs = rows, ((self.run_elements * self.element_bits // 8, 8), *further)
         return self.swizzle.apply(summed(pairs, (row, byte), self.start, self.unit_bits))
+
+
+def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
+    """The strides of mn, of k, and of the indices above them, in bits.
+
+    CuTe prints the staged tile of an MMA as ((mma mn, mma k), mn, k, stages): the parts of mn come together, and of k.
+
+    >>> staged = Modes(((128, 16), 1, 4, 2), ((1024, 16), 0, 256, 131072))
+    >>> two_indices(staged, 16)
+    (((128, 1024),), ((64, 16),), ((2, 131072),))
+    """
+    pairs = tuple(coalesced(*part.pairs) for part in bit_modes.parts)
+    rank, blocks = len(pairs), bit_modes.parts[0].parts
+    if rank < 3:
+        return pairs if rank == 2 else (((1, 0),), *pairs)
+    if rank == MAX_RANK or len(blocks) != 2:
+        return pairs
+    major = contiguous(pairs[:2], element_bits) if rank == 3 else None
+    plain = find_tiling(*oriented(major, *pairs[:2]), element_bits) if major else None
+    if plain is not None and not plain.padding_bytes:  # (mn, k, stages)
+        return pairs
+    inner = [coalesced(*block.pairs, *outer) for block, outer in zip(blocks, pairs[1:3], strict=True)]
+    return (*inner, *pairs[3:])

@@ -53,6 +53,20 @@ def oriented(major: Major | None, first: Of, second: Of) -> tuple[Of, Of]:
     return (second, first) if major == "MN" else (first, second)
 
 
+def contiguous(pairs: tuple[Pairs, ...], element_bits: int) -> Major | None:
+    """Which of two indices is contiguous: "K" the second, "MN" the first; None: neither, or there are not two.
+
+    >>> contiguous((((8, 1024),), ((64, 16),)), 16)  # (extent, stride in bits)
+    'K'
+    """
+    if len(pairs) != 2:
+        return None
+    (first_extent, first_stride), (second_extent, second_stride) = (index[0] for index in pairs)
+    if element_bits in (first_stride, second_stride):
+        return "K" if second_stride == element_bits else "MN"
+    return "K" if second_extent == 1 else "MN" if first_extent == 1 else None
+
+
 class Tiling(NamedTuple):
     """A grid of equal atoms in rows and columns, which are contiguous.
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from tilescope.layout import Layout
+from tilescope.errors import RuleError, argument_range, argument_type
+from tilescope.layout import Layout, oriented
 from tilescope.reading import integer
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import Addresses, Mask, count_ideal, count_wavefronts
@@ -112,21 +114,27 @@ class LayoutSearch(Value):
 
 
 def find_layouts(
-    accesses: Access | Iterable[Access], *, tile: tuple[int, int], element_bits: int, max_padding_bytes: int = 128
+    accesses: Access | Iterable[Access],
+    *,
+    tile: tuple[int, int] | Layout,
+    element_bits: int | None = None,
+    max_padding_bytes: int = 128,
 ) -> LayoutSearch:
     """The layouts of the tile that serve all patterns with the fewest excess wavefronts.
 
-    Patterns are those of a plain tile (rows, columns) of elements of `element_bits`; rows may be padded by
-    up to `max_padding_bytes` (beyond a line of 128 bytes, paddings repeat themselves).
+    Patterns are those of a plain tile (rows, columns) of elements of `element_bits`, or of the tile of a layout. Rows may
+    be padded by up to `max_padding_bytes` (beyond a line of 128 bytes, paddings repeat themselves).
 
     >>> tile = (32, 32)  # of floats: rows are written, columns read
     >>> search = find_layouts([Access.rows(tile, 32, "st.b32"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
     >>> search.best.label, search.best.wavefronts
     ('swizzle xor:5,2,5', (32, 32))
+    >>> find_layouts(Access.ldmatrix((64, 64), 16), tile=Layout((64, 64), 16, padding_bytes=16)).best.layout
+    Layout((64, 64), 16, swizzle="128B")
     """
     patterns = access_list(accesses)
-    plain = Layout(tile, element_bits)
-    rows, row_bytes = tile_bytes(tile, element_bits)
+    plain = _plain_tile(tile, element_bits)
+    _, row_bytes = tile_bytes(plain.as_rows().shape, plain.element_bits)
     max_padding_bytes = integer("max_padding_bytes", max_padding_bytes, 0, _MOST_PADDING_BYTES)
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
@@ -146,8 +154,8 @@ def find_layouts(
     ]
     least = min(found.excess for found in everything)
     return LayoutSearch(
-        tile=(rows, plain.shape[1]),
-        element_bits=element_bits,
+        tile=plain.as_rows().shape,
+        element_bits=plain.element_bits,
         max_padding_bytes=max_padding_bytes,
         patterns=tuple(access.name for access in patterns),
         ideal=tuple(ideal),
@@ -156,21 +164,37 @@ def find_layouts(
     )
 
 
+def _plain_tile(tile: tuple[int, int] | Layout, element_bits: int | None) -> Layout:
+    """The tile row after row, from address 0."""
+    if not isinstance(tile, Layout):
+        if element_bits is None:
+            wanted = "the bits of an element of the tile"
+            raise RuleError([argument_type("element_bits", None, wanted, "Use 16 for bf16 or f16, 32 for f32.")])
+        return Layout(tile, element_bits)
+    if element_bits not in (None, tile.element_bits):
+        raise RuleError([argument_range(
+            "element_bits", element_bits, f"the layout has elements of {tile.element_bits} bits", "Leave element_bits out.",
+            {"element_bits": tile.element_bits},
+        )])  # fmt: skip
+    shape = tile.as_rows().tiling.shape
+    return Layout(oriented(tile.major, *shape), tile.element_bits, major=tile.major or "K")
+
+
 def _candidates(plain: Layout, row_bytes: int, widest_bytes: int, max_padding_bytes: int) -> dict[Family, list[Layout]]:
     """Every layout to try that keeps accesses of `widest_bytes` whole."""
-    (rows, columns), bits = plain.shape, plain.element_bits
-    tile = rows, columns
+    (rows, columns), bits, major = plain.as_rows().shape, plain.element_bits, plain.major or "K"
     modes = [mode for mode in SWIZZLE.values() if _fits(plain, row_bytes, mode, widest_bytes)]
     modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA has it; widest first
-    hardware = [Layout(tile, bits, atom=(tile[0], (mode.span_bytes or 0) * 8 // bits), swizzle=mode) for mode in modes]
-    known = {_triple(layout.swizzle) for layout in hardware if layout.atom == tile}
+    atoms = {mode: oriented(major, rows, (mode.span_bytes or 0) * 8 // bits) for mode in modes}
+    make = partial(Layout, oriented(major, rows, columns), bits, major=major)
+    known = {_triple(mode) for mode, atom in atoms.items() if atom == plain.shape}
     swizzles = _xor_swizzles(plain.size_bytes, max(widest_bytes, BANK_BYTES))
     return {
         "plain": [plain],
-        "hardware": hardware,
-        "xor": [Layout(tile, bits, swizzle=swizzle) for swizzle in swizzles if _triple(swizzle) not in known],
+        "hardware": [make(atom=atom, swizzle=mode) for mode, atom in atoms.items()],
+        "xor": [make(swizzle=swizzle) for swizzle in swizzles if _triple(swizzle) not in known],
         "padding": [
-            Layout(tile, bits, padding_bytes=padding)
+            make(padding_bytes=padding)
             for padding in range(1, max_padding_bytes + 1)
             if (row_bytes + padding) % widest_bytes == 0 and padding * 8 % bits == 0
         ],

@@ -1,7 +1,7 @@
 """Where a swizzle puts each 16-byte chunk of a 128-byte line of shared memory.
 
-`mode` has the table of modes and the address map; `permutation` copies whole buffers by it, and
-`streaming` is the compiled loop that it uses for large ones.
+`mode` has the table of modes and the address map, `spelling` how CuTe and PTX write a mode; `permutation` copies
+whole buffers, and `streaming` is the compiled loop for large ones.
 """
 
 from tilescope.swizzle.mode import (

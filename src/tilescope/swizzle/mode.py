@@ -20,7 +20,6 @@ Every mode is its own inverse, and no mode moves data out of its line.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -28,10 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis, architectures_with
-from tilescope.errors import RuleError, argument_range, argument_type, printed, shortened, unknown_name
+from tilescope.errors import RuleError, argument_range, argument_type, printed, unknown_name
 from tilescope.reading import integer, integer_array, plain_int
 from tilescope.rule import rule
 from tilescope.swizzle.permutation import permuted
+from tilescope.swizzle.spelling import XOR_SWIZZLE, ptx_pair, written_triple
 from tilescope.value import Row
 
 SwizzleName = Literal[
@@ -44,20 +44,6 @@ _ADDRESS_BITS = 32  # widest XOR swizzle worth describing
 
 Addresses = npt.NDArray[np.integer[Any]]
 
-XOR_SWIZZLE = rule(
-    "xor-swizzle",
-    "An XOR swizzle has bits and a base of at least 0 within a 32-bit address, and a shift of at least its bits.",
-    source="CuTe, Swizzle<bits, base, shift>",
-    passing="ts.Swizzle.xor(3, 4, 3)",
-    failing="ts.Swizzle.xor(3, 4, 2)",
-)
-PTX_SWIZZLE_PAIR = rule(
-    "ptx-swizzle-pair",
-    "PTX takes a swizzle atomicity only with the swizzle modes of its table of valid combinations.",
-    source='PTX ISA, "Swizzling Modes"',
-    passing='ts.Swizzle.from_ptx("128B", "32B")',
-    failing='ts.Swizzle.from_ptx("64B", "32B")',
-)
 SWIZZLE_CHUNKS = rule(
     "swizzle-chunks",
     "A table of chunks exists for swizzles that move 16-byte chunks within their 128-byte line.",
@@ -119,16 +105,10 @@ class Swizzle(Row):
         row = SWIZZLE.get(name) or _BY_FOLDED_NAME.get(name.strip().casefold().removeprefix("cu_tensor_map_swizzle_"))
         if row is not None:
             return row
-        bracket = re.match(r"\s*(?:xor|swizzle|sw|s)\s*[:(<]", name, re.IGNORECASE)
-        if bracket is None:
-            raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
-        triple = re.fullmatch(r"\s*(\d{1,4})\s*,\s*(\d{1,4})\s*,\s*(-?\d{1,4})\s*[)>]?\s*", name[bracket.end() :])
+        triple = written_triple(name)
         if triple is None:
-            raise XOR_SWIZZLE.error(
-                "swizzle", f"swizzle {shortened(name, 40)}", "three integers: bits, base, shift",
-                "Write such as xor:3,4,3.",
-            )  # fmt: skip
-        return cls.xor(*map(int, triple.groups()))
+            raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
+        return cls.xor(*triple)
 
     @classmethod
     def xor(cls, bits: int, base: int, shift: int) -> Swizzle:
@@ -167,21 +147,8 @@ class Swizzle(Row):
         >>> Swizzle.from_ptx("128B", "32B+8B-flip").name, Swizzle.from_ptx(3, 3).name
         ('128B_ATOM_32B_FLIP_8B', '128B_ATOM_64B')
         """
-        wanted = _ptx_code(_PTX_MODE, mode), 0 if atomicity is None else _ptx_code(_PTX_ATOMICITY, atomicity)
-        for row in SWIZZLE.values():
-            if (row.ptx_mode, row.ptx_atomicity or 0) == wanted:
-                return row
-        valid = ", ".join(
-            next(name for name, code in _PTX_MODE.items() if code == row.ptx_mode)
-            + next((f" with {name}" for name, code in _PTX_ATOMICITY.items() if code == row.ptx_atomicity), " alone")
-            for row in SWIZZLE.values()
-        )
-        raise PTX_SWIZZLE_PAIR.error(
-            "mode, atomicity",
-            f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
-            f"PTX's table of valid combinations has {valid}",
-            "Use 128B with 32B, or leave the atomicity out: only the 128B mode has a choice of atoms.",
-        )  # fmt: skip
+        pairs = {(row.ptx_mode, row.ptx_atomicity): row for row in SWIZZLE.values()}
+        return pairs[ptx_pair(mode, atomicity, tuple(pairs))]
 
     @property
     def atom_bytes(self) -> int:
@@ -384,21 +351,12 @@ class Swizzle(Row):
         return self.name
 
 
-def _ptx_code(codes: dict[str, int], spelling: object) -> int:
-    """The number of a spelling; a number stays itself; -1 for what is neither."""
-    code = codes.get(spelling) if isinstance(spelling, str) else plain_int(spelling)
-    return -1 if code is None else code
-
-
 def _not_an_address(address: object) -> RuleError:
     if plain_int(address) is not None:
         return RuleError([argument_range("address", address, "at least 0", "Use 0 or more.")])
     wanted = "an integer, or an array of integers, of at least 0"
     return RuleError([argument_type("address", address, wanted, "Use 0x400, for example.")])
 
-
-_PTX_MODE = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}
-_PTX_ATOMICITY = {"16B": 0, "32B": 1, "32B+8B-flip": 2, "64B": 3}
 
 # Patterns: PTX ISA, "Swizzling Modes"; codes: cuda.h, "tensormap.replace", "Matrix Descriptor Format"
 # of wgmma, "Shared memory descriptor" of tcgen05. The parity of the flipped lines (odd) and the row

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ from tilescope.value import read_only
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from tilescope.swizzle.mode import Swizzle
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -63,31 +65,8 @@ SWIZZLE_CLOSURE = rule(
 )
 
 
-class AddressMap(Hashable, Protocol):
-    """What a buffer needs to know of a swizzle: a map of byte addresses that is its own inverse."""
-
-    @property
-    def name(self) -> str:
-        """For errors."""
-
-    @property
-    def block_bytes(self) -> int:
-        """Each aligned block of this size keeps its bytes; 1: nothing moves."""
-
-    @property
-    def repeat_bytes(self) -> int:
-        """After this distance everything moves the same way again."""
-
-    @property
-    def piece_bytes(self) -> int:
-        """Aligned pieces of this size, at most 16, move whole."""
-
-    def apply(self, address: Any) -> Any:
-        """Where the byte at an address goes, and where the byte found there comes from."""
-
-
-def permuted(address_map: AddressMap, data: Any, address: Any, *, out: Any, threads: Any) -> Any:
-    """The bytes of `data`, which lies at `address`, each at the place that the map gives it.
+def permuted(mode: Swizzle, data: Any, address: Any, *, out: Any, threads: Any) -> Any:
+    """The bytes of `data`, which lies at `address`, each at the place that the mode gives it.
 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
     """
@@ -96,12 +75,12 @@ def permuted(address_map: AddressMap, data: Any, address: Any, *, out: Any, thre
     workers = attempted(problems, 1, integer, "threads", threads, 1)
     start = attempted(problems, None, integer, "address", address, 0)
     if start is not None:
-        problems += _closure_problems(address_map, start, source.nbytes)
+        problems += _closure_problems(mode, start, source.nbytes)
     if problems or start is None:
         raise RuleError(problems)
     target = np.empty_like(source) if out is None else out
     if source.nbytes:
-        _permute(address_map, start % address_map.repeat_bytes, source, target, workers)
+        _permute(mode, start % mode.repeat_bytes, source, target, workers)
     return target.tobytes() if out is None and isinstance(data, bytes | bytearray | memoryview) else target
 
 
@@ -136,52 +115,50 @@ def _out_problems(out: Any, length_bytes: int) -> list[Violation]:
     return [OUT_ARRAY.violation("out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
 
 
-def _closure_problems(address_map: AddressMap, address: int, length_bytes: int) -> list[Violation]:
+def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Violation]:
     """A buffer is a whole number of aligned blocks, or bytes would leave it."""
-    block, end = address_map.block_bytes, address + length_bytes
+    block, end = mode.block_bytes, address + length_bytes
     if address % block == 0 and end % block == 0:
         return []
     found = f"{length_bytes} bytes from address {address:#x}"
-    leaving = _first_leaving(address_map, address, end)
+    leaving = _first_leaving(mode, address, end)
     if leaving is not None:
-        found += f": logical byte {leaving:#x} would leave to {address_map.apply(leaving):#x}"
+        found += f": logical byte {leaving:#x} would leave to {mode.apply(leaving):#x}"
     start, stop = address // block * block, ceil_div(end, block) * block
-    limit = f"swizzle {address_map.name} permutes whole blocks of {block} bytes"
+    limit = f"swizzle {mode.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
     values = {"address": address, "bytes": length_bytes, "block_bytes": block}
     return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, values=values)]
 
 
-def _first_leaving(address_map: AddressMap, address: int, end: int) -> int | None:
+def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
     """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
-    block = address_map.block_bytes
+    block = mode.block_bytes
     head_end = min(end, ceil_div(address, block) * block)
     tail_start = max(head_end, end // block * block)
-    far = address // address_map.repeat_bytes * address_map.repeat_bytes  # the same there; numpy counts to 2^63
+    far = address // mode.repeat_bytes * mode.repeat_bytes  # the same there; numpy counts to 2^63
     for low, high in ((address - far, head_end - far), (tail_start - far, end - far)):
         for slab in range(low, high, _SHARE_BYTES):
             logical = np.arange(slab, min(slab + _SHARE_BYTES, high))
-            physical = address_map.apply(logical)
+            physical = mode.apply(logical)
             leaving = logical[(physical < address - far) | (physical >= end - far)]
             if leaving.size:
                 return int(leaving[0]) + far
     return None
 
 
-def _permute(
-    address_map: AddressMap, address: int, source: npt.NDArray[Any], target: npt.NDArray[Any], threads: int
-) -> None:
+def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.NDArray[Any], threads: int) -> None:
     """Fill the target; it and the source are C-contiguous, of one size that is not 0, and may overlap."""
     flat, flat_target = (array.reshape(-1).view(np.uint8) for array in (source, target))
     if np.may_share_memory(flat, flat_target):
         flat = flat.copy()
-    copy = _Copy(address_map, address, flat, flat_target)
+    copy = _Copy(mode, address, flat, flat_target)
     work, begin, unit_bytes = copy.take, 0, copy.group_bytes
-    if address_map.block_bytes == 1:
+    if mode.block_bytes == 1:
         work, unit_bytes = copy.unmoved, 1
     elif copy.group_bytes > _LONGEST_GROUP_BYTES:
-        work, unit_bytes = copy.gather, address_map.piece_bytes
-    elif len(flat) >= STREAMED_BYTES and address_map.piece_bytes == 16 and flat_target.ctypes.data % 16 == 0:
+        work, unit_bytes = copy.gather, mode.piece_bytes
+    elif len(flat) >= STREAMED_BYTES and mode.piece_bytes == 16 and flat_target.ctypes.data % 16 == 0:
         streaming = _streaming()
         if streaming is not None:
             work, unit_bytes = partial(copy.stream, streaming), streaming.BLOCK_BYTES
@@ -196,14 +173,14 @@ def _permute(
 class _Copy:
     """One permutation under way; each method fills the target from offset `begin` up to `end`."""
 
-    address_map: AddressMap
+    mode: Swizzle
     address: int
     source: Bytes
     target: Bytes
 
     @property
     def group_bytes(self) -> int:
-        return max(self.address_map.repeat_bytes, _SHORTEST_GROUP_BYTES)
+        return max(self.mode.repeat_bytes, _SHORTEST_GROUP_BYTES)
 
     def unmoved(self, begin: int, end: int) -> None:
         """Every byte keeps its place."""
@@ -211,17 +188,17 @@ class _Copy:
 
     def gather(self, begin: int, end: int) -> None:
         """Piece by piece, wherever the range lies."""
-        piece_bytes = self.address_map.piece_bytes
+        piece_bytes = self.mode.piece_bytes
         for low in range(begin, end, _SHARE_BYTES):
             high = min(low + _SHARE_BYTES, end)
             source, target = (array.view(_PIECES[piece_bytes]) for array in (self.source, self.target[low:high]))
-            order = _offsets(self.address_map, self.address + low, high - low) + low
+            order = _offsets(self.mode, self.address + low, high - low) + low
             np.take(source, order // piece_bytes, out=target, mode="wrap")
 
     def take(self, begin: int, end: int) -> None:
         """Whole groups, by rows."""
-        piece_bytes = self.address_map.piece_bytes
-        order = _group_order(self.address_map, self.address, self.group_bytes)
+        piece_bytes = self.mode.piece_bytes
+        order = _group_order(self.mode, self.address, self.group_bytes)
         source, target = (
             array[begin:end].view(_PIECES[piece_bytes]).reshape(-1, len(order)) for array in (self.source, self.target)
         )
@@ -229,24 +206,24 @@ class _Copy:
 
     def stream(self, streaming: ModuleType, begin: int, end: int) -> None:
         """Whole blocks, by the compiled loop; the target is aligned to a line of the cache at `begin`."""
-        order = _offsets(self.address_map, self.address + begin, self.group_bytes)
+        order = _offsets(self.mode, self.address + begin, self.group_bytes)
         source, target = (array.ctypes.data + begin for array in (self.source, self.target))
         assert target % streaming.LINE_BYTES == (end - begin) % streaming.BLOCK_BYTES == 0
         assert streaming.PAGE_BYTES % self.group_bytes == 0
         streaming.stream(source, target, order, end - begin)
 
 
-def _offsets(address_map: AddressMap, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
+def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
     """For each piece from `address` on, how far from there the piece lies that belongs in its place."""
-    places = np.arange(address, address + length_bytes, address_map.piece_bytes)
-    offsets: npt.NDArray[np.intp] = (address_map.apply(places) - address).astype(np.intp)
+    places = np.arange(address, address + length_bytes, mode.piece_bytes)
+    offsets: npt.NDArray[np.intp] = (mode.apply(places) - address).astype(np.intp)
     return offsets
 
 
 @lru_cache(maxsize=64)
-def _group_order(address_map: AddressMap, address: int, group_bytes: int) -> np.ndarray[Any, Any]:
+def _group_order(mode: Swizzle, address: int, group_bytes: int) -> np.ndarray[Any, Any]:
     """Which piece each place of a group takes, where groups keep their pieces."""
-    return read_only(_offsets(address_map, address, group_bytes) // address_map.piece_bytes)
+    return read_only(_offsets(mode, address, group_bytes) // mode.piece_bytes)
 
 
 def in_shares(
