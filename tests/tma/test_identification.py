@@ -141,7 +141,7 @@ def test_a_layout_that_leaves_most_bytes_wrong_is_not_offered():
     assert found.wrong_bytes > TILE.nbytes // 2
     said = str(found)
     assert said.startswith(
-        f"no layout explains the dump: even the best leaves {found.wrong_bytes} of {TILE.nbytes} bytes wrong"
+        f"No layout explains the dump: even the best leaves {found.wrong_bytes} of {TILE.nbytes} bytes wrong"
     )
     assert "swizzle" not in said
     assert "closest" not in said

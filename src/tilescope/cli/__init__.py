@@ -36,6 +36,7 @@ COMMANDS = {
     "decode": ("decode:decode", "Explain a tensor map or a descriptor word, field by field."),
     "diff": ("diff:diff", "Compare two tensor maps field by field."),
     "load": ("load:load", "Show what one TMA copy does, byte for byte."),
+    "identify": ("identify:identify", "Find a tile in a dump of memory, and say which layout it has."),
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),

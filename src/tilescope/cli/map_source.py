@@ -43,7 +43,7 @@ INPUT_EMPTY = rule(
 )
 INPUT_SIZE = rule(
     "input-size",
-    "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes.",
+    "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes. A dump of memory is at most 16 MiB.",
     source="the command line",
     passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
     failing='ts.cli.map_source.read_source(("/dev/zero",))',
@@ -102,18 +102,16 @@ def _content(words: tuple[str, ...]) -> bytes:
     return content
 
 
-def read_input(source: str) -> bytes:
-    """What a file holds, or stdin for "-"; more than a tensor map could need is refused."""
+def read_input(source: str, most_bytes: int = LARGEST_INPUT_BYTES) -> bytes:
+    """What a file holds, or stdin for "-"; more than `most_bytes` is refused."""
     with click.open_file(source, "rb") as file:
-        content: bytes = file.read(LARGEST_INPUT_BYTES + 1)
-    if len(content) > LARGEST_INPUT_BYTES:
+        content: bytes = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        size = f"{most_bytes >> 20} MiB"
         raise INPUT_SIZE.error(
-            source,
-            "more than 1 MiB",
-            "a tensor map is 128 bytes",
-            "Cut the file to the map alone: its 128 bytes, or its text.",
-            values={"MiB": 1},
-        )
+            source, f"more than {size}", f"at most {size} are read", "Cut the file to what the question is about.",
+            values={"MiB": most_bytes >> 20},
+        )  # fmt: skip
     return content
 
 

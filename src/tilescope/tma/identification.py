@@ -27,11 +27,14 @@ from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.reading import integer, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
+from tilescope.tma.searching import sightings
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
 _FEW = 256  # elements that are looked at first
+_NO_DOUBT = 0.9  # share of the tile that fits at the dump's first byte; the tile is then sought nowhere else
+_LEAST_ELSEWHERE = 0.125  # share of a tile whose pieces were recognised one by one that must fit
 _WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
 
 
@@ -75,11 +78,19 @@ class Identification(Value):
     first_wrong: WrongByte | None
     equally_good: int  # further layouts that explain as much; the first in order of simplicity is this one
     compared_bytes: int  # of the tile
+    missing_bytes: int = 0  # of the tile that would lie before or behind the dump
+    found: bool = True  # False: so little fits that chance may explain it
+    offset: int = hex_field(default=0)  # of the tile's first byte in the dump
 
     @property
     def explained(self) -> bool:
         """Whether every byte of the tile is where the layout has it."""
-        return self.wrong_bytes == 0
+        return self.wrong_bytes == self.missing_bytes == 0
+
+    @property
+    def fitting_share(self) -> float:
+        """The part of the tile's bytes that lies where the layout has it, 0 to 1."""
+        return 1 - (self.wrong_bytes + self.missing_bytes) / self.compared_bytes
 
     @property
     def swizzle(self) -> Swizzle:
@@ -101,53 +112,66 @@ class Identification(Value):
             return "boxes side by side"
         return "atoms down" if self.layout.atom_order == "column" else "atoms across"
 
-    def __str__(self) -> str:
+    @property
+    def order_words(self) -> str:
+        """The order in words, with its extents."""
         tile = self.layout.as_rows().tiling
         parts = f"{tile.atom[0]} x {tile.atom[1]} elements"
-        order = {
+        return {
             "rows": f"rows {tile.pitch_bytes} bytes apart", "boxes side by side": f"boxes of {parts} side by side",
             "atoms down": f"atoms of {parts}, column after column", "atoms across": f"atoms of {parts}, row after row",
         }[self.order]  # fmt: skip
-        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {order}"
-        what += " of the transposed tile" if self.transposed else ""
-        if self.first_wrong is None:
-            return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")
-        wrong = self.first_wrong
-        count = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
-        if self.wrong_bytes > self.compared_bytes // 2:
-            return (
-                f"no layout explains the dump: even the best leaves {count}. Check that the dump starts at the tile's first byte "
-                "and is of the same stage, and that the tile has the right type and values"
-            )
+
+    @property
+    def advice(self) -> str:
+        """What to look at where nothing was found."""
         return (
-            f"no layout explains the dump; closest: {what}, with {count}. The first is at {wrong.address:#x}: "
-            f"element ({wrong.row}, {wrong.column}) byte {wrong.byte} should be {wrong.expected:#04x} and is {wrong.found:#04x}"
-        )  # fmt: skip
+            f"No layout explains the dump: even the best leaves {self.wrong_bytes} of {self.compared_bytes} bytes wrong. Check "
+            "that the dump is of the same stage, and that the tile has the right type and values."
+        )
+
+    def __str__(self) -> str:
+        if not self.found:
+            return self.advice
+        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {self.order_words}"
+        what += " of the transposed tile" if self.transposed else ""
+        what += f", from byte {self.offset:#x} of the dump" if self.offset else ""
+        if self.explained:
+            return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")
+        count = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
+        missing = f" and {self.missing_bytes} outside the dump" if self.missing_bytes else ""
+        said = f"no layout explains the dump; closest: {what}, with {count}{missing}: {self.fitting_share:.1%} fits"
+        if self.first_wrong is None:
+            return said
+        wrong = self.first_wrong
+        return (
+            f"{said}. The first is at {wrong.address:#x}: element ({wrong.row}, {wrong.column}) byte {wrong.byte} "
+            f"should be {wrong.expected:#04x} and is {wrong.found:#04x}"
+        )
 
 
 def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identification:
     """The swizzle, base offset and order that explain a dump of shared memory, or come closest.
 
-    `dump` holds the bytes from the tile's first one on; `tile` is the 2-D array that they should be. Where the dump's
-    shared address is known, `smem_address` settles the base offset; otherwise all are tried.
+    `tile` is the 2-D array that lies somewhere in the bytes of `dump`. At the dump's first byte every mode and order of
+    atoms and boxes is tried; elsewhere rows of any pitch and any other XOR swizzle too. Where the dump's shared address is
+    known, `smem_address` settles the base offset; otherwise all are tried.
 
     >>> import tilescope as ts
     >>> tile = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)
     >>> print(ts.identify(ts.Swizzle.named("64B").swizzle(tile, address=0x80), tile))
     swizzle 64B, base offset 1, rows 128 bytes apart
+    >>> matrix = np.arange(128 * 128, dtype=np.uint16).reshape(128, 128)
+    >>> print(ts.identify(matrix, matrix[8:24, 32:64]))
+    swizzle none, base offset 0, rows 256 bytes apart, from byte 0x840 of the dump
     """
     content = readable("dump", dump)
     matrix = _matrix(tile)
     start = None if smem_address is None else integer("smem_address", smem_address, least=0)
     if start is not None and start % CHUNK_BYTES:
         below = start // CHUNK_BYTES * CHUNK_BYTES
-        raise RuleError(
-            [
-                argument_range(
-                    "smem_address", start, "a multiple of 16", f"Use {below}, or leave it out.", {"smem_address": below}
-                )
-            ]
-        )
+        fix = f"Use {below}, or leave it out."
+        raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
     best: tuple[int, _Tried] | None = None
     equally_good = 0
     for tried in sorted(_looked_at(content, matrix, start)):
@@ -167,19 +191,26 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
             values={"dump_bytes": len(content), "tile_bytes": matrix.nbytes},
         )  # fmt: skip
     _, nearest = best
-    return _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
+    found = _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
+    elsewhere = [] if found.fitting_share >= _NO_DOUBT else _elsewhere(content, matrix, start)
+    return max([found, *elsewhere], key=lambda each: (each.found, each.fitting_share))
+
+
+def _elsewhere(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> list[Identification]:
+    """The likeliest layouts of the tile at other places of the dump; of its transpose where the tile itself is nowhere."""
+    for transposed in (False, True) if min(matrix.shape) > 1 else (False,):
+        wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
+        seen = sightings(dump, wanted, start, _layouts)
+        if seen:
+            return [_identified(dump, matrix, each.layout, transposed, 0, each.offset) for each in seen]
+    return []
 
 
 def _matrix(tile: Any) -> npt.NDArray[Any]:
     """The tile as unsigned integers of its elements' size."""
     array = tile if isinstance(tile, np.ndarray) else None
-    if (
-        array is None
-        or array.ndim != 2
-        or not array.size
-        or array.itemsize not in (1, 2, 4, 8)
-        or array.dtype.hasobject
-    ):
+    fits = array is not None and array.ndim == 2 and array.size and array.itemsize in (1, 2, 4, 8)
+    if array is None or not fits or array.dtype.hasobject:
         raise ARGUMENT_TYPE.error(
             "tile", f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}",
             "a 2-D array of elements of 1, 2, 4 or 8 bytes",
@@ -288,27 +319,32 @@ def _words(dump: npt.NDArray[np.uint8], places: npt.NDArray[Any], dtype: np.dtyp
 
 
 def _identified(
-    dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], layout: Layout, transposed: bool, equally_good: int
-) -> Identification:
+    dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], layout: Layout, transposed: bool, equally_good: int, offset: int = 0
+) -> Identification:  # fmt: skip
     wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
-    places = _places(layout, wanted.shape[0], np.arange(wanted.shape[1]))
-    found = _words(dump, places, matrix.dtype)
     size = matrix.itemsize
-    differ = (np.ascontiguousarray(found).view(np.uint8) != wanted.view(np.uint8)).reshape(*wanted.shape, size)
-    wrong = int(differ.sum())
+    begin = _places(layout, wanted.shape[0], np.arange(wanted.shape[1])) + offset
+    places = begin[:, :, None] + np.arange(size)
+    held = (places >= 0) & (places < len(dump))
+    bytes_wanted = wanted.view(np.uint8).reshape(places.shape)
+    differ = held & (dump[np.where(held, places, 0)] != bytes_wanted)
+    wrong, missing = int(differ.sum()), int((~held).sum())
+    first_wrong = None
+    if wrong:
+        where = np.argwhere(differ)
+        first = where[places[differ].argmin()]
+        row, column, byte = first.tolist()
+        address = int(places[tuple(first)])
+        first_wrong = WrongByte(
+            *((column, row) if transposed else (row, column)), byte, int(bytes_wanted[tuple(first)]), int(dump[address]), address,
+        )  # fmt: skip
+    whole = (held & ~differ).all(axis=2)  # single bytes, zeros above all, are right by chance
+    found = whole.mean() >= (_LEAST_ELSEWHERE if offset else 0.5)
     if transposed:
         layout = _of_the_tile(layout)
-    if not wrong:
-        return Identification(layout, transposed, 0, None, equally_good, matrix.nbytes)
-    where = np.argwhere(differ)
-    addresses = places[where[:, 0], where[:, 1]] + where[:, 2]
-    first = int(addresses.argmin())
-    row, column, byte = where[first].tolist()
-    first_wrong = WrongByte(
-        *((column, row) if transposed else (row, column)), byte, int(wanted[row, column]) >> 8 * byte & 0xFF,
-        int(dump[addresses[first]]), int(addresses[first]),
-    )  # fmt: skip
-    return Identification(layout, transposed, wrong, first_wrong, equally_good, matrix.nbytes)
+    return Identification(
+        layout, transposed, wrong, first_wrong, equally_good, matrix.nbytes, missing, bool(found), offset
+    )
 
 
 def _of_the_tile(layout: Layout) -> Layout:

@@ -155,6 +155,23 @@ class Trace(Value):
         return self._walk.rows
 
     @property
+    def base_offset(self) -> int:
+        """The line of the swizzle's pattern on which the copy's shared memory starts."""
+        return self.tensor_map.swizzle.base_offset(self.smem_address)
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of a row of the copy."""
+        a = self.tensor_map
+        return a.interleave.slice_bytes * 8 // a.data_type.bits if a.interleave.slice_bytes else a.inner_elements
+
+    def address_in_box(self, row: int, column: int) -> int:
+        """The shared address of the first byte of an element, by its row of the copy and its place in the row."""
+        a = self.tensor_map
+        byte = column * a.data_type.bits // 8 if a.interleave.slice_bytes else self._shared_byte(column)
+        return a.swizzle.apply(self.smem_address + row * a.pitch_bytes + byte)
+
+    @property
     def is_load(self) -> bool:
         """Whether the copy goes to shared memory."""
         return self.operation in ("load", "gather4")
@@ -219,29 +236,21 @@ class Trace(Value):
         wanted = integers("coords", coords)
         a = self.tensor_map
         if len(wanted) != a.rank:
-            raise RuleError(
-                [
-                    argument_range(
-                        "coords",
-                        wanted,
-                        f"{a.rank} coordinates for rank {a.rank}, innermost first",
-                        f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round.",
-                    )
-                ]
-            )
+            limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
+            fix = f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
+            raise RuleError([argument_range("coords", wanted, limit, fix)])
         rows = self._row_coords
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))
-            byte = 0
+            element = 0
         else:
             element = wanted[0] - self.coords[0]
             hits = np.flatnonzero((rows[:, 1:] == wanted[1:]).all(axis=1))
             if not 0 <= element < a.inner_elements:
                 return None
-            byte = self._shared_byte(element)
         if not len(hits):
             return None
-        return a.swizzle.apply(self.smem_address + int(hits[0]) * a.pitch_bytes + byte)
+        return self.address_in_box(int(hits[0]), element)
 
     def address_of_source(self, offset: Any) -> Any:
         """The shared address of a byte of the tensor, by its offset from the first one; None where the copy has it not.

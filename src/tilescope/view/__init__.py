@@ -32,6 +32,7 @@ _DRAWN_BY = {
     "diagnosis": "symptom_view:draw_diagnosis",
     "fragment": "fragment_view:draw_fragment",
     "gemm_plan": "gemm_view:draw_gemm_plan",
+    "identification": "identification_view:draw_identification",
     "im2col_map": "tensor_map_view:draw_map",
     "im2col_wide_map": "tensor_map_view:draw_map",
     "inspection": "descriptor_view:draw_inspection",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
+from tilescope.tma.place import Place
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
@@ -25,11 +26,14 @@ _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Sca
 
 
 def draw_trace(
-    trace: Trace, lines: int | None = MOST_LINES, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)
+    trace: Trace,
+    lines: int | None = MOST_LINES,
+    exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS),
+    places: tuple[Place, ...] = (),
 ) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
 
-    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale.
+    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale. `places` are described first.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -41,7 +45,45 @@ def draw_trace(
     what = "four rows" if trace.operation in ("gather4", "scatter4") else what
     title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
     shared, tensor = _shared_memory(trace, lines), plane(trace, exact)
-    return Drawing(title, (Beside((tensor, shared)), _legend(trace, shared, tensor), Table(tuple(_facts(trace)))))
+    asked = tuple(_place(trace, place) for place in places)
+    return Drawing(
+        title, (*asked, Beside((tensor, shared)), _legend(trace, shared, tensor), Table(tuple(_facts(trace))))
+    )
+
+
+def _place(trace: Trace, place: Place) -> Table:
+    """One address: what lies there, and what an XOR of the offset would have given."""
+    address = place.address
+    line, chunk, bank = address // SMEM_LINE_BYTES, address % SMEM_LINE_BYTES // CHUNK_BYTES, address // 4 % 32
+    where = ("shared address", f"{address:#x}: line {line}, chunk {chunk}, bank {bank}")
+    if place.element is None or place.offset_xor_address is None:
+        return Table((where, ("holds", "nothing of this copy: it leaves the byte alone")), title=f"At {address:#x}")
+    row, column = place.element
+    source = {
+        "element": f"byte {place.source_offset or 0:#x} of the tensor",
+        "fill": f"outside the tensor: {'filled' if trace.is_load else 'dropped'}",
+        "overrun": "behind the end of a row of the tensor, which the store overwrites",
+        "gap": "",
+    }[place.holds]
+    facts = [
+        ("element", f"row {row}, column {column} of the box, byte {place.byte} of it"),
+        ("in the tensor", f"coordinates {place.coords} (innermost first), {source}"),
+        where,
+    ]
+    if trace.tensor_map.swizzle.bits:
+        facts.append(("XOR of the offset", _offset_xor(trace, place)))
+    return Table(tuple(facts), title=f"Row {row}, column {column}")
+
+
+def _offset_xor(trace: Trace, place: Place) -> str:
+    """Where code that XORs the offset from the buffer's start would look for the element."""
+    if place.offset_xor_address == place.address:
+        return "the same address" + ("" if trace.base_offset else ": the buffer starts where the pattern does")
+    there = "a gap" if place.element_instead is None else "row {}, column {}".format(*place.element_instead)
+    return (
+        f"{place.offset_xor_address:#x} instead, where {there} lies. The hardware XORs the address: do the same, or align the "
+        f"buffer to {trace.tensor_map.swizzle.repeat_bytes} bytes"
+    )
 
 
 def _shared_memory(trace: Trace, lines: int | None) -> Grid:
@@ -144,7 +186,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "outside", outside
     if overrun := trace.overrun_bytes:
         yield "overrun", f"{overrun} bytes behind the rows' ends are overwritten: a store writes whole 16 bytes"
-    if offset := a.swizzle.base_offset(trace.smem_address):
+    if offset := trace.base_offset:
         yield "base offset", f"{offset}: the buffer starts on line {offset} of the swizzle's pattern"
     yield "basis", trace.basis
 

@@ -1,0 +1,168 @@
+r"""Arrays and dumps from files: what np.save writes, raw bytes, and the hexadecimal text of debuggers.
+
+\x93NUMPY…                                  np.save: type and shape come with it
+3f80 4000 …  00000000: 3f80 4000  |?.@.|    xxd, hexdump -C: bytes in memory order
+0x7f00: 0x40003f80 0x40804040               cuda-gdb's x/…xw, printf: words, lowest byte first in memory
+anything else                               the bytes themselves
+"""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, counted, shortened
+from tilescope.rule import rule
+
+LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search
+_MAGIC = b"\x93NUMPY"
+_TEXT = re.compile(rb"[\x09-\x0d\x20-\x7e]*")
+_ADDRESS = re.compile(
+    rb"^[ \t]*(?:0[xX])?[0-9a-fA-F]+[ \t]*(?:<[^>\n]*>[ \t]*)?:(?=\s)|\|[^\n]*\|[ \t]*$", re.MULTILINE
+)
+_HEXDUMP = re.compile(rb"^([0-9a-fA-F]{7,16})  ((?:[0-9a-fA-F]{2} {1,2}){1,16})[^\n]*$", re.MULTILINE)
+_XXD = re.compile(rb"^[0-9a-fA-F]{7,16}: ((?:[0-9a-fA-F]{2,4} )+) [^\n]*$", re.MULTILINE)
+_OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump ends with the length alone
+
+NPY_FILE = rule(
+    "npy-file", "A .npy file holds one array of numbers, as np.save writes it.", source="the format of np.save"
+)
+NPY_TYPE = rule(
+    "npy-type",
+    "Elements of a .npy file that have no type there, as bfloat16 and fp8, are named by a type of their width.",
+    source="np.save, which writes such elements as bare bytes",
+    passing='ts.tma.array_file.with_named_elements(np.zeros(4, "V2"), "tensor.npy", "bf16")',
+    failing='ts.tma.array_file.with_named_elements(np.zeros(4, "V2"), "tensor.npy", "e4m3")',
+)
+DUMP_TEXT = rule(
+    "dump-text",
+    "A dump as text is hexadecimal: whole bytes, or words of one width marked by 0x.",
+    source="what xxd, hexdump, cuda-gdb and printf write",
+    passing='ts.tma.array_file.dump_bytes(b"0x40003f80 0x40804040")',
+    failing='ts.tma.array_file.dump_bytes(b"3f8 400 404")',
+)
+TILE_FILE = rule(
+    "tile-file",
+    "Bytes without a type and a shape of their own become a tile by a type and a shape of as many bytes.",
+    source="rows x columns x bytes of an element",
+    passing='ts.tma.array_file.tile_of(bytes(256), "tile.bin", "bf16", (8, 16))',
+    failing='ts.tma.array_file.tile_of(bytes(255), "tile.bin", "bf16", (8, 16))',
+)
+
+
+def read_array(path: str | Path) -> np.ndarray[Any, Any]:
+    """The array of a .npy file, read only where it is needed."""
+    limit = "one array of numbers, as np.save writes it"
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        fix = "Save it with np.save."
+        if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
+            fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
+        raise NPY_FILE.error(str(path), f"no array: {shortened(str(error), 60)}", limit, fix) from None
+    if not isinstance(array, np.ndarray):
+        fix = "Save one array: np.save(FILE, archive[NAME])."
+        raise NPY_FILE.error(str(path), "an archive of several arrays", limit, fix)
+    return array
+
+
+def as_npy(array: np.ndarray[Any, Any]) -> bytes:
+    """The array as np.save writes it."""
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:
+    """The array with elements of a type that has a name; numpy saves bfloat16 and fp8 as bare bytes."""
+    try:
+        DataType.named(array.dtype)
+    except RuleError as error:
+        if error.violations[0].rule != "unknown-name":  # it has a name, and cannot be moved
+            raise
+    else:
+        return array
+    size = array.dtype.itemsize
+    found, limit = f"{path} has elements of {array.dtype.str}, which say no type", "a type of the same width names them"
+    values = {"element_bytes": size, "element_bits": 8 * size}
+    if size not in (1, 2, 4, 8):
+        fix = f'No type has {size} bytes; save the bytes: np.save(…, array.view("u1")).'
+    elif type_name is None:
+        alike = {1: "e4m3", 2: "bf16"}.get(size, f"u{8 * size}")
+        fix = f"Say what they are, such as --type {alike}."
+    elif (bits := DataType.named(type_name).bits) == 8 * size:
+        return array.view(f"u{size}")
+    else:
+        found, values["type_bits"] = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * size}", bits
+        fix = f"Use a type of {8 * size} bits, such as --type u{8 * size}."
+    raise NPY_TYPE.error("--type", found, limit, fix, values=values)
+
+
+def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
+    """The bytes that a file shows: of an array, of hexadecimal text, or its own.
+
+    >>> [dump_bytes(text).tobytes().hex() for text in (b"0x7f00: 0x40003f80", b"00000000: 803f 0040  .?.@")]
+    ['803f0040', '803f0040']
+    """
+    if content.startswith(_MAGIC):
+        return np.frombuffer(_saved(content, "the dump").tobytes(), np.uint8)
+    if not content.strip() or _TEXT.fullmatch(content) is None:
+        return np.frombuffer(content, np.uint8)
+    plain = _OFFSET.sub(b"", _ADDRESS.sub(b" ", _XXD.sub(rb"\1", _HEXDUMP.sub(rb"\2", content))))
+    words = re.findall(rb"[^\s,;{}()\[\]]+", plain)
+    marked = [word[2:] for word in words if word[:2].lower() == b"0x"]
+    digits = marked if len(marked) == len(words) else words
+    odd = next((word for word in digits if re.fullmatch(rb"[0-9a-fA-F]+", word) is None or len(word) % 2), None)
+    if marked:
+        width = max(map(len, marked))
+        width = next((each for each in (2, 4, 8, 16) if each >= width), 0)
+        if width and len(marked) == len(words) and all(re.fullmatch(rb"[0-9a-fA-F]+", word) for word in marked):
+            return np.frombuffer(b"".join(int(word, 16).to_bytes(width // 2, "little") for word in marked), np.uint8)
+        odd = odd or next(word for word in words if word[:2].lower() != b"0x")
+    if odd is not None or not digits:
+        raise DUMP_TEXT.error(
+            "dump", f"{shortened(odd.decode(), 20)!r} among {counted(len(words), 'word')} of text" if odd else "no number",
+            "hexadecimal bytes, or words of one width marked by 0x",
+            "Write it with np.save, dump the bytes to a .bin file, or paste what xxd or cuda-gdb's x/64xw prints.",
+        )  # fmt: skip
+    return np.frombuffer(bytes.fromhex(b"".join(digits).decode()), np.uint8)
+
+
+def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
+    """The 2-D array of a file: of np.save, or bytes (or hexadecimal text) with a type and a shape."""
+    if content.startswith(_MAGIC):
+        array = _saved(content, path)
+        if array.dtype.kind == "V":
+            array = with_named_elements(array, path, type_name)
+        return array if shape is None or array.size != shape[0] * shape[1] else array.reshape(shape)
+    held = dump_bytes(content)
+    if type_name is None or shape is None:
+        raise TILE_FILE.error(
+            "tile", f"{path} holds {counted(len(held), 'byte')} and no array", "its type and shape are said beside it",
+            "Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.",
+        )  # fmt: skip
+    size = DataType.named(type_name).smem_bits // 8
+    if not size or shape[0] * shape[1] * size != len(held):
+        raise TILE_FILE.error(
+            "tile", f"{path} holds {counted(len(held), 'byte')}",
+            f"{shape[0]} x {shape[1]} elements of {type_name} take {shape[0] * shape[1] * size} bytes",
+            "Correct --shape or --type.", values={"bytes": len(held), "shape": shape},
+        )  # fmt: skip
+    return held.view(f"u{size}").reshape(shape)
+
+
+def _saved(content: bytes, path: str) -> np.ndarray[Any, Any]:
+    try:
+        array = np.load(BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError, OSError, OverflowError, TypeError, SyntaxError) as error:
+        raise NPY_FILE.error(
+            path, f"no array: {shortened(str(error), 60)}", "one array of numbers, as np.save writes it",
+            "Save it with np.save.",
+        ) from None  # fmt: skip
+    return np.ascontiguousarray(array)

@@ -1,0 +1,75 @@
+"""One element of a copy: the shared address where it lies, and the one that an XOR of the offset would give.
+
+smem_address = 0x480, 128B          row 0, column 8 of the box
+    address  (0x480 + 16)  XOR      0x480       what TMA and the tensor core do
+    offset    0x480 + (16  XOR)     0x490       what code does that XORs from its buffer's start: another element
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilescope.errors import RuleError, argument_range
+from tilescope.reading import integer
+from tilescope.tma.tracing import Holds, Trace
+from tilescope.value import Value, hex_field
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Value):
+    """What lies at a shared address of a copy, and where code that XORs offsets would look for it."""
+
+    holds: Holds
+    element: tuple[int, int] | None  # (row, column) of the box in shared memory; None in a gap
+    coords: tuple[int, ...] | None  # of the tensor, innermost first
+    byte: int | None  # within the element
+    element_instead: tuple[int, int] | None  # what lies where the XOR of the offset leads
+    address: int = hex_field()
+    offset_xor_address: int | None = hex_field(default=None)
+    source_offset: int | None = hex_field(default=None)  # from the tensor's first byte
+
+
+def place_at(trace: Trace, address: int) -> Place:
+    """What lies at a shared address.
+
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> found = place_at(ts.trace(a, (0, 16), smem_address=0x480), 0x490)
+    >>> found.element, found.coords, hex(found.offset_xor_address), found.element_instead
+    ((0, 0), (0, 16), '0x480', (0, 8))
+    """
+    address = integer("address", address)
+    origin = trace.element_at(address)
+    element = _element(trace, address)
+    instead = None
+    if element is not None:
+        swizzle, start = trace.tensor_map.swizzle, trace.smem_address
+        instead = start + swizzle.apply(swizzle.apply(address) - start)
+    return Place(
+        origin.holds, element, origin.coords, origin.byte, None if instead is None else _element(trace, instead),
+        address, instead, origin.source_offset,
+    )  # fmt: skip
+
+
+def place_of(trace: Trace, row: int, column: int) -> Place:
+    """Where the first byte of an element of the box lies; rows are counted as they follow each other in shared memory.
+
+    >>> import tilescope as ts
+    >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> hex(place_of(ts.trace(a, (0, 16), smem_address=0x400), 1, 8).address)
+    '0x480'
+    """
+    for name, number, count in (("row", row, trace.rows), ("column", column, trace.row_elements)):
+        if not 0 <= integer(name, number) < count:
+            limit = f"the box has {count} {name}s" if count > 1 else f"the box has one {name}"
+            raise RuleError([argument_range("element", (row, column), limit, f"Use a {name} from 0 to {count - 1}.")])
+    return place_at(trace, trace.address_in_box(row, column))
+
+
+def _element(trace: Trace, address: int) -> tuple[int, int] | None:
+    origin = trace.element_at(address)
+    if origin.row is None or origin.coords is None or origin.byte is None:
+        return None
+    if trace.tensor_map.interleave.slice_bytes:
+        return origin.row, origin.byte * 8 // trace.tensor_map.data_type.bits
+    return origin.row, origin.coords[0] - trace.coords[0]

@@ -1,0 +1,151 @@
+"""A tile anywhere in a dump: at any byte, with rows any distance apart, under any XOR swizzle.
+
+Pieces of the tile that occur once in it are looked up in the dump. A swizzle and the line on which the dump starts undo
+the XOR of every place; if they are the right ones, what is left is arithmetic that most pieces agree on:
+
+    piece (row, column) at byte p      logical = swizzle(p + line * 128) - line * 128
+                                       logical = offset + row * pitch + column          rows: pitch and offset by a vote
+                                       logical = offset + what a grid of atoms says     atoms, boxes: offset by a vote
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.layout import Layout
+from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
+
+_ANCHORS = 48  # pieces that are looked up
+_OCCURRENCES = 4  # of one piece in the dump; a piece with more says little
+_ENOUGH = 0.9  # share of the anchors that settles the search
+_LEAST = 0.125  # share of the anchors below which nothing was found
+_FEWEST = 3  # anchors that must agree
+_MOST_PHASES = 32
+_PAIRED = 6  # pieces behind one that are compared with it for the distance of rows
+_PIECES_BYTES = (16, 8, 4, 2, 1)  # widest first: a swizzle leaves them whole
+_TELLING_BYTES = 4  # narrower pieces occur by chance
+Ints = npt.NDArray[np.int64]
+Forms = Callable[[tuple[int, ...], int, Swizzle], Iterator[Layout]]
+
+
+class Sighting(NamedTuple):
+    """A layout under which pieces of the tile lie where the dump has them, and how many of those looked up do."""
+
+    hits: int
+    layout: Layout  # of the tile or its transpose; starts at the dump's phase plus the offset
+    offset: int  # of the tile's first byte in the dump
+
+
+class _Matches(NamedTuple):
+    """Where the dump holds pieces of the tile."""
+
+    place: Ints  # in the dump
+    row: Ints
+    byte: Ints  # in the row
+    anchor: Ints  # which piece it is
+    anchors: int  # that were looked up
+
+
+def sightings(dump: npt.NDArray[np.uint8], tile: npt.NDArray[Any], start: int | None, forms: Forms) -> list[Sighting]:
+    """The likeliest places of a 2-D tile in the dump, best first; none where only chance would explain them."""
+    content, row_bytes = dump.tobytes(), tile.shape[1] * tile.itemsize
+    best: list[Sighting] = []
+    recognised = 0.0  # share of the anchors that the best layout explains
+    for piece_bytes in _PIECES_BYTES:
+        if piece_bytes < tile.itemsize or row_bytes % piece_bytes:
+            continue
+        if piece_bytes < _TELLING_BYTES and row_bytes % _TELLING_BYTES == 0:
+            continue
+        found = _matches(content, tile, piece_bytes)
+        present = len(np.unique(found.anchor))
+        share = present / max(1, found.anchors)
+        if present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
+            continue
+        for swizzles in (SWIZZLE.values(), _xor_swizzles(piece_bytes)):
+            best += [each for swizzle in swizzles for each in _under(swizzle, found, tile, start, forms)]
+            best = sorted(best, key=lambda each: -each.hits)[:4]  # a stable sort: the simplest first
+            recognised = best[0].hits / found.anchors if best else 0
+            if recognised >= _ENOUGH * share:
+                break
+        if recognised >= _ENOUGH:
+            break
+    return best
+
+
+def _matches(content: bytes, tile: npt.NDArray[Any], piece_bytes: int) -> _Matches:
+    """Places of some pieces that the tile has once and the dump rarely."""
+    pieces = np.ascontiguousarray(tile).view(np.dtype(f"V{piece_bytes}"))
+    _, first, count = np.unique(pieces.view(f"S{piece_bytes}"), return_index=True, return_counts=True)
+    single = first[count == 1]
+    chosen = np.sort(np.random.default_rng(0).permutation(single)[:_ANCHORS])
+    found: list[tuple[int, int, int, int]] = []
+    for number, index in enumerate(chosen.tolist()):
+        row, column = divmod(index, pieces.shape[1])
+        places = _places(content, pieces[row, column].tobytes())
+        found += [(place, row, column * piece_bytes, number) for place in places]
+    once = [each for each in found if sum(other[3] == each[3] for other in found) == 1]
+    found = once if len(once) >= _ANCHORS // 2 else found  # enough that leave no doubt
+    columns = np.array(found, np.int64).reshape(-1, 4).T
+    return _Matches(columns[0], columns[1], columns[2], columns[3], len(chosen))
+
+
+def _places(content: bytes, piece: bytes) -> list[int]:
+    places: list[int] = []
+    at = content.find(piece)
+    while at >= 0:
+        places.append(at)
+        if len(places) > _OCCURRENCES:
+            return []
+        at = content.find(piece, at + 1)
+    return places
+
+
+def _xor_swizzles(piece_bytes: int) -> Iterator[Swizzle]:
+    """XOR swizzles other than the hardware's that leave pieces whole, few bits and short shifts first."""
+    known = {(row.bits, row.base, row.shift) for row in SWIZZLE.values()}
+    for bits in range(1, 6):
+        for base in range(piece_bytes.bit_length() - 1, 9):
+            for shift in range(bits, 11):
+                if base + bits <= 10 and base + bits + shift <= 15 and (bits, base, shift) not in known:
+                    yield Swizzle.xor(bits, base, shift)
+
+
+def _under(
+    swizzle: Swizzle, found: _Matches, tile: npt.NDArray[Any], start: int | None, forms: Forms
+) -> Iterator[Sighting]:
+    """What the pieces agree on under a swizzle, for every line on which the dump may start; XOR swizzles have plain rows."""
+    size, row_bytes = tile.itemsize, tile.shape[1] * tile.itemsize
+    layouts = list(forms(tile.shape, size, swizzle)) if swizzle.feature is not None else []
+    grids = [layout for layout in layouts if layout.atom != layout.shape]
+    within = [layout.logical(found.row, found.byte // size) - layout.start for layout in grids]
+    begins = [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MOST_PHASES))]
+    for begin in begins if start is None else [start]:
+        place = swizzle.apply(found.place + begin) - begin
+        pitch = _pitch(place - found.byte, found.row, row_bytes)
+        for layout, logical in ((None, found.row * pitch + found.byte), *zip(grids, within, strict=True)):
+            offset, hits = _offset(place - logical, found)
+            if offset < 0 or hits < max(_FEWEST, _LEAST * found.anchors) or (pitch - row_bytes) % size:
+                continue
+            plain = layout or Layout(tile.shape, size * 8, padding_bytes=pitch - row_bytes, swizzle=swizzle)
+            yield Sighting(hits, plain.with_start(begin + offset), offset)
+
+
+def _offset(begin: Ints, found: _Matches) -> tuple[int, int]:
+    """Where most pieces say that the tile begins, and how many do."""
+    offsets, count = np.unique(begin, return_counts=True)
+    offset = int(offsets[count.argmax()])
+    return offset, len(set(found.anchor[begin == offset].tolist()))
+
+
+def _pitch(start: Ints, row: Ints, row_bytes: int) -> int:
+    """The distance of rows that most pairs of near pieces agree on; that of dense rows where none do."""
+    near = [slice(apart, None) for apart in range(1, _PAIRED + 1)]
+    apart = np.concatenate([row[each] - row[: len(row) - each.start] for each in near])
+    bytes_apart = np.concatenate([start[each] - start[: len(row) - each.start] for each in near])
+    step, rest = np.divmod(bytes_apart[apart > 0], apart[apart > 0])
+    steps, count = np.unique(step[(rest == 0) & (step >= row_bytes)], return_counts=True)
+    return int(steps[count.argmax()]) if len(steps) else row_bytes
