@@ -116,8 +116,12 @@ class Capture:
 
 
 def _no_capture(path: Path) -> Exception:
-    return CAPTURE.error("path", f"{path}", "a file that `tilescope verify --save` wrote", "Give such a file."
-    )  # fmt: skip
+    return CAPTURE.error(
+        "path",
+        f"{path}",
+        "a file that `tilescope verify --save` wrote",
+        "Use the FILE of tilescope verify --save FILE.",
+    )
 
 
 def _recording(described: Mapping[str, Any], arrays: Any) -> Recording:

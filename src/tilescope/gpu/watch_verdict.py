@@ -15,7 +15,7 @@ from typing import Literal
 
 from tilescope.arch import ARCH, Arch
 from tilescope.card import CARD, REQUEST_BYTES
-from tilescope.errors import RuleError, TensorMapError, Violation
+from tilescope.errors import RuleError, TensorMapError, Violation, counted
 from tilescope.gpu.watch_record import MOST_DIMS, Call
 from tilescope.rule import RULES, rule
 from tilescope.tensor_map.any_map import AnyMap
@@ -33,6 +33,8 @@ NULL_POINTER = rule(
     "Every pointer that a call of the driver takes is one that can be read.",
     source="CUDA driver API, cuTensorMapEncodeTiled",
     basis="measured",
+    passing="ts.gpu.watch_verdict.null_pointers((), rank=2)",
+    failing='ts.gpu.watch_verdict.null_pointers(("globalStrides",), rank=2)',
 )
 NARROW_ROWS = rule(
     "narrow-rows",
@@ -40,6 +42,8 @@ NARROW_ROWS = rule(
     source="TMA loads by box width on an H200",
     basis="measured",
     severity="note",
+    passing='ts.gpu.watch_verdict.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (64, 64)))',
+    failing='ts.gpu.watch_verdict.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (16, 64)))',
 )
 
 # CUresult: its name, and why a call that makes a map answers so. The arguments are not to blame.
@@ -108,18 +112,18 @@ def _report(call: Call) -> MapReport:
     asked = asked_by(call)
     if not 0 < call.rank <= MOST_DIMS:
         rank = RULES["rank"]
-        fix = "Pass the number of dimensions that the arrays have."
+        fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
         return MapReport(
             False, (rank.violation("rank", f"tensorRank = {call.rank}", rank.demand.rstrip("."), fix),), None
         )
-    violations = [*_null_pointers(call)]
+    violations = list(null_pointers(call.unreadable, call.rank))
     absent = [name for name, given in call.arguments.items() if given is None]
     violations += [each for each in asked.check() if each.argument not in absent]
     accepted = all(each.severity != "error" for each in violations)
     if not accepted:
         return MapReport(False, tuple(violations), None)
     tensor_map = asked.tensor_map()
-    return MapReport(True, (*violations, *_narrow_rows(tensor_map)), tensor_map)
+    return MapReport(True, (*violations, *narrow_rows(tensor_map)), tensor_map)
 
 
 def _arch(call: Call) -> dict[str, str]:
@@ -132,45 +136,47 @@ def _arch(call: Call) -> dict[str, str]:
         return {"arch": list(ARCH)[-1]}
 
 
-def _null_pointers(call: Call) -> Iterable[Violation]:
-    for name in call.unreadable:
-        found = f"{name} points nowhere"
-        fix = (
-            "Pass the address of a CUtensorMap." if name == "tensorMap" else f"Pass an array of {_entries(call, name)}."
-        )
-        yield NULL_POINTER.violation(name, found, "the driver reads it", fix)
+def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
+    """The violations for pointers, by cuda.h's names, that a call passed and nobody can read."""
+    fewer = {"globalStrides": 1, "pixelBoxLowerCorner": 2, "pixelBoxUpperCorner": 2}
+    fixes = {
+        name: f"Pass an array of {counted(rank - fewer.get(name, 0), 'entry', 'entries')}."
+        if name != "tensorMap"
+        else "Pass the address of a CUtensorMap."
+        for name in names
+    }
+    return tuple(
+        NULL_POINTER.violation(name, f"{name} points nowhere", "the driver reads it", fix)
+        for name, fix in fixes.items()
+    )
 
 
-def _entries(call: Call, name: str) -> str:
-    fewer = {"globalStrides": 1, "pixelBoxLowerCorner": 2, "pixelBoxUpperCorner": 2}.get(name, 0)
-    count = call.rank - fewer
-    return f"{count} {'entry' if count == 1 else 'entries'}"
-
-
-def _narrow_rows(tensor_map: AnyMap) -> Iterable[Violation]:
+def narrow_rows(tensor_map: AnyMap) -> tuple[Violation, ...]:
     """A note on boxes whose rows are too narrow for memory to deliver all it could."""
     if not isinstance(tensor_map, TensorMap) or tensor_map.interleave.slice_bytes or tensor_map.data_type.is_packed:
-        return
+        return ()
     row_bytes = tensor_map.box[0] * tensor_map.data_type.bits // 8
     whole_bytes = tensor_map.dims[0] * tensor_map.data_type.bits // 8
     rates = CARD["H200"].tma
     assert rates is not None
     share = rates.load(min(row_bytes, REQUEST_BYTES), tensor_map.rows, "128B") / rates.fastest("load")
-    if share < LEAST_SHARE and whole_bytes > row_bytes:
-        yield NARROW_ROWS.violation(
-            "box[0]",
-            f"box rows of {row_bytes} bytes",
-            f"boxes of 128-byte rows loaded up to {1 / share:.1f} times as fast on an H200",
-            "Widen box[0] to 128 bytes, with swizzle 128B if a tensor core reads the tile.",
-            values={"row_bytes": row_bytes, "share": share},
-        )
+    if share >= LEAST_SHARE or whole_bytes <= row_bytes:
+        return ()
+    wide = REQUEST_BYTES * 8 // tensor_map.data_type.bits
+    return (NARROW_ROWS.violation(
+        "box[0]",
+        f"box rows of {row_bytes} bytes",
+        f"boxes of 128-byte rows loaded up to {1 / share:.1f} times as fast on an H200",
+        f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile.",
+        values={"row_bytes": row_bytes, "share": share},
+    ),)  # fmt: skip
 
 
 def _replaced(call: Call) -> MapReport:
     """What the rules say of a map's new address; a map that cannot be read has its address checked alone."""
     address = call.address
     if call.descriptor is None:
-        return MapReport(False, tuple(_null_pointers(call)), None)
+        return MapReport(False, null_pointers(call.unreadable, call.rank), None)
     before = _decoded(call)
     if before is None:
         violations = TensorMap.check("uint8", (16,), (), (16,), address=address)

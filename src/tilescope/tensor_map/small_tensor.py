@@ -18,6 +18,8 @@ MAP_BYTES = rule(
     "map-bytes",
     "A tensor map is 128 bytes.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    passing="ts.tensor_map.small_tensor.cleared_window_bit(bytes(128))",
+    failing="ts.tensor_map.small_tensor.cleared_window_bit(bytes(64))",
 )
 
 WINDOW_BIT = 85
@@ -33,6 +35,6 @@ def cleared_window_bit(blob: bytes) -> bytes:
     True
     """
     if not isinstance(blob, bytes | bytearray | memoryview) or len(bytes(blob)) != _MAP_BYTES:
-        raise MAP_BYTES.error("blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Give tensor_map.encode().")
+        raise MAP_BYTES.error("blob", printed(blob), f"a tensor map is {_MAP_BYTES} bytes", "Use tensor_map.encode().")
     number = int.from_bytes(blob, "little") & ~(1 << WINDOW_BIT)
     return number.to_bytes(_MAP_BYTES, "little")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import counted
+from tilescope.errors import by, counted
 from tilescope.layout import Layout
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
@@ -24,6 +24,8 @@ LAYOUT_DIFFERENCE = rule(
     "layout-difference",
     "Two layouts are drawn side by side where they are of one tile, with elements of one width.",
     source="the command line",
+    passing='ts.view.whole_layout.draw_difference(ts.Layout((8, 64), 16), ts.Layout((8, 64), 16, swizzle="128B"))',
+    failing="ts.view.whole_layout.draw_difference(ts.Layout((8, 64), 16), ts.Layout((8, 64), 8))",
 )
 
 MOST_ROWS = MOST_COLUMNS = 128  # of a tile, in pieces; two tiles have half the columns
@@ -59,7 +61,8 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     """
     if (one.shape, one.element_bits) != (other.shape, other.element_bits):
         found = f"{described(one)}, and {described(other)}"
-        raise LAYOUT_DIFFERENCE.error("other", found, "two layouts of one tile and one width", "Make them alike.")
+        fix = f"Use a second tile of {by(one.shape)} elements of {one.element_bits} bits."
+        raise LAYOUT_DIFFERENCE.error("other", found, "two layouts of one tile and one width", fix)
     arrays = row_addresses(one), row_addresses(other)
     if one.major != other.major and len(one.shape) == 2:  # both as mn x k
         arrays = one.addresses(), other.addresses()
