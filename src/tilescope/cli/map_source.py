@@ -143,10 +143,19 @@ def _refuse_names(words: tuple[str, ...]) -> None:
     for word in words:
         if word == STDIN or (len(words) > 1 and _is_given_by_name((word,))):
             raise INPUT_FILE.error(
-                "source", f"{len(words)} sources", limit, f"Leave {len(words) - 1} out.", values={"sources": len(words)}
+                "source",
+                f"{len(words)} sources",
+                limit,
+                f"Use one of them, such as {shortened(words[0])}.",
+                values={"sources": len(words)},
             )
     name = shortened(" ".join(words))
     if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():
-        raise INPUT_FILE.error("source", f"{name} is a directory", limit, "Name a file in it.")
+        raise INPUT_FILE.error("source", f"{name} is a directory", limit, f"Use a file, such as {name}/map.json.")
     if _NAME.fullmatch(" ".join(words)):
-        raise INPUT_FILE.error("source", f"no such file: {name}", limit, "Check the path.")
+        raise INPUT_FILE.error(
+            "source",
+            f"no such file: {name}",
+            limit,
+            "Check the path, or give the map as options: --type bf16 --dims 4096,4096 --box 64,128.",
+        )

@@ -21,7 +21,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
     consumer = gemm.a.problem.consumer
     if row is None:
         limit = "tensor cores multiply bf16, f16, tf32, e4m3, e5m2, s8 and u8 in emitted programs"
-        raise refused("data_type", f"a GEMM of {gemm.data_type.name}", limit, "Use one of these types.")
+        raise refused("data_type", f"a GEMM of {gemm.data_type.name}", limit, "Use bf16.")
     if consumer not in ("wgmma", "ldmatrix"):
         limit = "programs are emitted for wgmma, ldmatrix and threads"
         raise refused("consumer", f"consumer = {consumer}", limit, "Plan for sm_90, or take snippets of its plans.")
@@ -32,7 +32,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
             "output_type",
             f"C of {gemm.output_type.name}",
             f"{row.accumulator} sums become {known}",
-            "Use one of these.",
+            f"Use output_type={known.split(', ')[0]!r}.",
         )
     by_tma = gemm.epilogue is not None
     offsets = gemm.smem_offsets()

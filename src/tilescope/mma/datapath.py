@@ -93,7 +93,7 @@ def datapath_for(m: Any, *, cta_group: Any, ws: Any, sparse: Any) -> Datapath:
     """
     for name, flag in (("ws", ws), ("sparse", sparse)):
         if not isinstance(flag, bool | np.bool_):
-            raise ARGUMENT_TYPE.error(name, printed(flag), "True or False", "Give a bool.")
+            raise ARGUMENT_TYPE.error(name, printed(flag), "True or False", "Use False.")
     for row in DATAPATHS.values():
         if is_one_of(m, (row.m,)) and is_one_of(cta_group, (row.cta_group,)) and ws in row.ws and sparse in row.sparse:
             return row

@@ -71,7 +71,7 @@ def inspect_descriptor(
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
         findings.append(DESCRIPTOR_MAJOR.violation(
-            "major", "read as MN-major with 32-bit elements", f"{swizzle.name} exists so alone", 'Give major="MN".',
+            "major", "read as MN-major with 32-bit elements", f"{swizzle.name} exists so alone", 'Use major="MN".',
         ))  # fmt: skip
         major, element_bits = "MN", 32
     layout = None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)

@@ -103,7 +103,7 @@ def wrong_half(
             "tensor_map",
             found,
             "rows are counted by the coordinates of a rank-2 map",
-            "Leave cta_rank out.",
+            "Leave cta_rank out, or use a rank-2 map of the operand.",
         )
     brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
     own = brought // (2 * rows) * 2 * rows + int(cta_rank) * rows

@@ -252,7 +252,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     if (a_order, b_order) != ("row", "col"):
         raise FRAGMENT_ORDER.error(
             "instruction", f"{name} with A .{a_order} and B .{b_order}",
-            "only mma.m8n8k4 with f16 takes other orders than .row.col", "Leave them out, or use ldmatrix.trans.",
+            "only mma.m8n8k4 with f16 takes other orders than .row.col",
+            "Leave the orders out, and load the other one with ldmatrix.trans.",
         )  # fmt: skip
     shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
     per_register = row.per_register if is_input else 2

@@ -68,14 +68,14 @@ def chosen_type(instruction: str, operand: Operand, data_type: Any, known: Itera
                     "data_type",
                     "no type" if row is None else row.name,
                     f"operand {operand} of {instruction} is {', '.join(names)}",
-                    _type_advice(operand, row),
+                    _type_advice(operand, row, names),
                 )
             ]
         )
     return row
 
 
-def _type_advice(operand: Operand, row: DataType | None) -> str:
+def _type_advice(operand: Operand, row: DataType | None, names: tuple[str, ...]) -> str:
     if operand in ("C", "D") and row is not None:
-        return "Give the type of the accumulator itself."
-    return "Name one of these types."
+        return f"Use {names[0]}, the type of the accumulator itself."
+    return f"Use {names[0]}."

@@ -158,7 +158,10 @@ class ScaleLayout(Value):
         if not is_one_of(step_k, self.format.k_steps):
             listed = " or ".join(map(str, self.format.k_steps))
             raise SCALE_K.error(
-                "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}", "Use one."
+                "k",
+                printed(k),
+                f"an instruction of kind {self.format.mma_kind} takes {listed}",
+                f"Use {self.format.k_steps[0]}.",
             )
         taken = self.format.per_instruction(step_k)
         found = []

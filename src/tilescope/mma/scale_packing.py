@@ -73,7 +73,7 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     if given.shape[-1] != size_bytes:
         raise SCALE_SIZE.error(
             "packed", f"{given.shape[-1]} bytes for {rows} x {blocks} scales",
-            f"{grid[0]} x {grid[1]} atoms of {ATOM_BYTES} bytes are {size_bytes}", "Give the whole, padding included.",
+            f"{grid[0]} x {grid[1]} atoms of {ATOM_BYTES} bytes are {size_bytes}", f"Pass all {size_bytes} bytes, padding included.",
         )  # fmt: skip
     *batch, _ = given.shape
     whole = grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES
@@ -130,7 +130,8 @@ def _one_byte(argument: str, given: npt.ArrayLike, dimensions: int) -> Array:
     if array.dtype.itemsize != 1 or array.dtype.kind in "bSU" or array.ndim < dimensions or 0 in array.shape:
         raise SCALE_ARRAY.error(
             argument, f"an array of shape {array.shape}, {array.dtype}",
-            f"scale factors have one byte each, in at least {dimensions} dimensions", "Give uint8, or float8 types of ml_dtypes.",
+            f"scale factors have one byte each, in at least {dimensions} dimensions",
+            "Use an array of uint8, or of ml_dtypes.float8_e8m0fnu.",
         )  # fmt: skip
     return array
 
@@ -143,6 +144,7 @@ def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) ->
         found = (
             f"an array of shape {out.shape}, {out.dtype}" if isinstance(out, np.ndarray) else f"a {type(out).__name__}"
         )
-        raise OUT_ARRAY.error("out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes", "Make one so.",
+        raise OUT_ARRAY.error("out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes",
+            f"Use np.empty({wanted}, np.uint8).",
         )  # fmt: skip
     return out

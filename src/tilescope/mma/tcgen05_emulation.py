@@ -232,7 +232,7 @@ def scaling_of(kind: Any, a_scales: Any, b_scales: Any, m: int, n: int, k: int) 
             "scale_kind",
             " and ".join(given),
             "scaled products need scale_kind, a_scales and b_scales",
-            "Give all three.",
+            'Pass all three: scale_kind="mxfp8", a_scales=…, b_scales=….',
         )
     row = ScaleFormat.named(kind)
     problems, found = [], []
@@ -245,7 +245,8 @@ def scaling_of(kind: Any, a_scales: Any, b_scales: Any, m: int, n: int, k: int) 
         if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
             problems.append(MMA_SCALES.violation(
                 name, f"an array of shape {array.shape}, {array.dtype}",
-                f"{row.name} has one {row.scale_type} byte for {row.block} elements of k: {wanted[0]} x {wanted[1]} of them", "Give these.",
+                f"{row.name} has one {row.scale_type} byte for {row.block} elements of k: {wanted[0]} x {wanted[1]} of them",
+                f"Use a uint8 array of shape {wanted}.",
             ))  # fmt: skip
             continue
         found.append(np.ascontiguousarray(array).view(np.uint8))

@@ -73,7 +73,11 @@ class TensorMemory(Value):
             found = f"an array of shape {cells.shape}" if isinstance(cells, np.ndarray) else f"a {type(cells).__name__}"
             problems.append(
                 _wrong(
-                    "cells", "cells", found, f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32", "Leave them out: zeros."
+                    "cells",
+                    "cells",
+                    found,
+                    f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32",
+                    "Leave cells out: memory starts with zeros.",
                 )
             )
         ranges = [tuple(map(plain_int, entries(each, 3) or ())) for each in entries(self.allocations, 17) or ()]
@@ -83,13 +87,15 @@ class TensorMemory(Value):
         )
         if not whole:
             found, limit = printed(self.allocations), "pairs of a first column and 32, 64, 128, 256 or 512 columns"
-            problems.append(_wrong("alloc", "allocations", found, limit, "Leave them out, and call alloc."))
+            problems.append(_wrong("alloc", "allocations", found, limit, "Leave allocations out, and call alloc(128)."))
         flag: object = self.may_allocate
         if not isinstance(flag, bool):
-            problems.append(_wrong("alloc", "may_allocate", printed(flag), "True or False", "Give a bool."))
+            problems.append(_wrong("alloc", "may_allocate", printed(flag), "True or False", "Use True."))
         given: object = self.findings
         if not isinstance(given, tuple) or not all(isinstance(each, Violation) for each in given):
-            problems.append(_wrong("findings", "findings", printed(given), "violations", "Leave them out."))
+            problems.append(
+                _wrong("findings", "findings", printed(given), "a tuple of violations", "Leave findings out.")
+            )
         if problems:
             raise RuleError(problems)
         object.__setattr__(self, "cells", read_only(self.cells.copy()) if self.cells.flags.writeable else self.cells)
@@ -297,7 +303,9 @@ class TensorMemory(Value):
         problems, number = [], plain_int(warp)
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             problems.append(
-                _wrong("warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Give its number.")
+                _wrong(
+                    "warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Use 0, the first warp."
+                )
             )
         elif place.quarter != number % QUARTERS:
             problems.append(_wrong(
@@ -327,7 +335,7 @@ class TensorMemory(Value):
         if move.form.places == 1 or not isinstance(step, int) or isinstance(step, bool) or step < 0:
             problems.append(_wrong(
                 "split", "split", f"split = {printed(split)} with .{move.form.name}", ".16x32bx2 alone has one, a number of columns",
-                "Leave it out.",
+                "Leave split out.",
             ))  # fmt: skip
             return 0
         return step
@@ -404,6 +412,6 @@ def _bytes(smem: Any) -> Bytes:
             "smem",
             f"an array of shape {given.shape}, {given.dtype}",
             "bytes of shared memory",
-            "Give a uint8 array.",
+            "Use np.zeros(size, np.uint8).",
         )
     return given

@@ -86,9 +86,7 @@ def tmem_compatible(
     if isinstance(held, TmemLayout):
         return _loaded(held, reader, warp, TmemAddress.given(0 if address is None else address))
     if not is_one_of(operand, ("A", "B")):
-        raise SCALE_OPERAND.error(
-            "operand", printed(operand), "scale factors belong to A or B", 'Give operand="A" or "B".'
-        )
+        raise SCALE_OPERAND.error("operand", printed(operand), "scale factors belong to A or B", 'Use operand="A".')
     if isinstance(reader, InstructionDescriptor):
         return _scaled(held, reader, operand, k, TmemAddress.given(0 if address is None else address))
     return _copied(held, _pairs(reader), operand)
@@ -99,7 +97,9 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
     number = plain_int(warp)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise TMEM_WARP.error("warp", printed(warp), "a warp is counted from 0 within its block", "Give its number.")
+        raise TMEM_WARP.error(
+            "warp", printed(warp), "a warp is counted from 0 within its block", "Use 0, the first warp."
+        )
 
     def differs(cause: TmemCause, sentence: str, correction: TmemAddress | None = None) -> TmemAgreement:
         return TmemAgreement(False, held.operand, sentence, cause, correction)
@@ -166,7 +166,7 @@ def _scaled(
     steps = {step.k: step for step in scales.steps(step_k)}
     if not is_one_of(k, steps):
         limit = f"instructions of kind {word.mma_kind} begin at multiples of {step_k} below {scales.k}"
-        raise SCALE_K.error("k", printed(k), limit, "Give the first k of the instruction.")
+        raise SCALE_K.error("k", printed(k), limit, f"Use {next(iter(steps))}, the first k of an instruction.")
     step, name = steps[int(k)], f"SF{operand}"
     given_id = word.a_scale_id if operand == "A" else word.b_scale_id
     right = TmemAddress(0, step.column)
@@ -253,6 +253,6 @@ def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
         found.append((pair[0], TmemAddress.given(pair[1])))
     if not found:
         raise ARGUMENT_TYPE.error("descriptor", printed(copies), "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
-            "Give what scale_layout(…).copies() gives, or your own.",
+            "Use scale_layout(…).copies().",
         )  # fmt: skip
     return found

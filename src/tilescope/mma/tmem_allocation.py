@@ -122,13 +122,13 @@ def _placed(name: str, layout: TmemLayout, cursor: _Cursor) -> tuple[TmemPart, _
 
 def _no_room(part: TmemPart, taken: int) -> Violation:
     fixes = {
-        "D": "Make an accumulator narrower, or keep one stage of it fewer.",
-        "A": "Make an accumulator narrower, keep one stage of it fewer, or leave A in shared memory.",
+        "D": "Use a narrower accumulator, or one stage fewer of it.",
+        "A": "Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.",
     }
     return TMEM_BUDGET.violation(
         part.name, f"{part.name} needs {part.columns} columns after {taken} taken ones",
         f"tensor memory has {TMEM_COLUMNS} columns",
-        fixes.get(part.operand, "Make an accumulator narrower, or copy the scale factors of fewer k at a time."),
+        fixes.get(part.operand, "Use a narrower accumulator, or copy the scale factors of fewer k at a time."),
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
             "parts",
             printed(parts),
             "layouts of tensor memory by name",
-            'Give such as {"D": tmem_layout((128, 256))}.',
+            'Use {"D": tmem_layout((128, 256))}, for example.',
         )
     found: list[tuple[str, TmemLayout]] = []
     problems = []
@@ -149,7 +149,7 @@ def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
             layout, count = pair if len(pair) == 2 else (None, 1)
         if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
             problems.append(TMEM_PARTS.violation(str(name), printed(given), "a layout of tensor memory, or (layout, count)",
-                "Make one with tmem_layout.",
+                "Use tmem_layout((128, 256)), for example.",
             ))  # fmt: skip
         else:
             found += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]

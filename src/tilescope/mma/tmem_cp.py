@@ -118,13 +118,15 @@ def copied_words(
     """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
     if not isinstance(descriptor, Tcgen05Descriptor):
         found = f"a {type(descriptor).__name__}"
-        raise ARGUMENT_TYPE.error("descriptor", found, "a Tcgen05Descriptor", "Make one, or decode the word.")
+        raise ARGUMENT_TYPE.error(
+            "descriptor", found, "a Tcgen05Descriptor", "Use Tcgen05Descriptor(…), or Tcgen05Descriptor.decode(word)."
+        )
     first = integer("smem_address", smem_address, 0, (1 << 32) - 1)
     addresses = descriptor.addresses("K", rows=shape.rows, k=shape.row_bytes, element_bits=8) - first
     if addresses.min() < 0 or addresses.max() >= len(smem):
         raise SMEM_EXTENT.error("smem", f"{len(smem)} bytes from {first:#x}",
             f"the descriptor reads bytes {int(addresses.min()) + first:#x} to {int(addresses.max()) + first:#x}",
-            "Give all of it, or correct the descriptor.",
+            f"Pass shared memory up to byte {int(addresses.max()) + first:#x}, or a descriptor that starts lower.",
         )  # fmt: skip
     found_bytes = smem[addresses]
     if decompress is not None:

@@ -146,7 +146,7 @@ def named_move(opcode: str) -> TmemMove:
     if head is None or form is None or len(counts) != 1:
         raise INSTRUCTION.error("instruction", printed(opcode),
             f"tcgen05.ld and tcgen05.st have the shapes {', '.join(f'.{name}' for name in TMEM_FORMS)} with a count .x1, .x2, .x4 …",
-            "Write such as tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b.",
+            "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example.",
         )  # fmt: skip
     direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
     problems = []
@@ -168,7 +168,7 @@ def named_move(opcode: str) -> TmemMove:
     if strange := [word for word in words if word not in known]:
         problems.append(INSTRUCTION.violation(
             "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier",
-            "Leave it out.",
+            f"Leave .{strange[0]} out.",
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)
@@ -195,10 +195,10 @@ def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: 
         refuse(
             found,
             "ld.red has one of .min, .max and one of .f32, .u32, .s32",
-            "Write such as tcgen05.ld.red.32x32b.x8.max.f32.",
+            "Use tcgen05.ld.red.32x32b.x8.max.f32, for example.",
         )
     elif {"abs", "nan"} & set(reductions) and types != ["f32"]:
-        refuse(f".abs or .NaN with .{types[0]}", "these belong to .f32", "Leave them out.")
+        refuse(f".abs or .NaN with .{types[0]}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32.")
     return problems
 
 

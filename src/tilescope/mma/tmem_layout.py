@@ -261,7 +261,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
         ))  # fmt: skip
     if data_type.name not in ("float32", "float16", "int32"):
         problems.append(TMEM_TYPE.violation(
-            "data_type", data_type.name, "accumulators are float32, float16 or int32", "Use one of these.",
+            "data_type", data_type.name, "accumulators are float32, float16 or int32", "Use float32.",
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)

@@ -94,7 +94,14 @@ class Pipeline(Value):
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
-            raise PIPELINE_FILE.error("file", f"{name}: {error}", "JSON or TOML", "Correct it.") from None
+            raise PIPELINE_FILE.error(
+                "file", f"{name}: {error}", "JSON or TOML", "Correct the line that the message names."
+            ) from None
         if not isinstance(data, Mapping):
-            raise PIPELINE_FILE.error("file", name, "a table with barriers, slots and roles", "Correct it.")
+            raise PIPELINE_FILE.error(
+                "file",
+                name,
+                "a table with barriers, slots and roles",
+                "Begin with [barriers], [slots] and [[roles]].",
+            )
         return cls.from_dict({"name": Path(name).stem} | dict(data))

@@ -49,13 +49,13 @@ class Expression:
             return cls(str(number), None, number)
         if not isinstance(given, str) or len(given) > MAX_CHARACTERS:
             found = printed(given)
-            raise _problem(
-                argument, found, "an integer, or a text such as 'i % 4'", "Give an integer or an expression."
-            )
+            raise _problem(argument, found, "an integer, or a text such as 'i % 4'", "Use 0, or 'i % 4'.")
         try:
             tree = ast.parse(given.strip().replace("//", "/").replace("/", "//"), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise _problem(argument, shortened(given), "arithmetic such as 'i % 4'", "Correct it.") from None
+            raise _problem(
+                argument, shortened(given), "arithmetic such as 'i % 4'", "Use i % 4, for example."
+            ) from None
         for node in ast.walk(tree):
             _require_arithmetic(argument, given, node, names)
         checked = ast.fix_missing_locations(_CheckedShifts().visit(tree))
@@ -72,7 +72,12 @@ class Expression:
             return int(eval(self.code, _GLOBALS, names))  # noqa: S307  only arithmetic
         except (ArithmeticError, ValueError) as error:
             at = ", ".join(f"{name} = {value}" for name, value in names.items())
-            raise _problem(self.text, f"{self.text} with {at}", str(error), "Correct it.") from None
+            raise _problem(
+                self.text,
+                f"{self.text} with {at}",
+                str(error),
+                "Use numbers for which it is defined: divisors other than 0, shifts from 0 to 63.",
+            ) from None
 
 
 class _CheckedShifts(ast.NodeTransformer):
@@ -124,5 +129,5 @@ def reference(argument: str, given: Any) -> tuple[str, str]:
         if name.isidentifier() and (not bracket or rest.endswith("]")):
             return name, rest[:-1].strip() if bracket else "0"
     raise RuleError([PIPELINE_REFERENCE.violation(argument, printed(given), "a name, or a name and a stage: full[i % 4]",
-        "Write it so.",
+        "Use full[i % 4], for example.",
     )])  # fmt: skip

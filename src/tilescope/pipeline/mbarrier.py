@@ -279,7 +279,7 @@ def _in_range(name: str, given: object, low: int, end: int, limit: str, problems
     """An integer from `low` up to, not including, `end`; otherwise `low`, and a problem more."""
     found = plain_int(given)
     if found is None or not low <= found < end:
-        fix = f"Give an integer from {low} to {end - 1}."
+        fix = f"Use {low} to {end - 1}."
         problems.append(ARGUMENT.violation(name, f"{name} = {printed(given)}", limit, fix))
         return low
     return found
@@ -310,5 +310,10 @@ def _word(given: object) -> int:
     found = plain_int(given)
     if found is None or not 0 <= found < _WORD_END:
         shown = printed(given) if found is None else printed_hex(found)
-        raise WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Give one 64-bit word.")
+        raise WORD.error(
+            "word",
+            shown,
+            "an mbarrier is an integer of 64 bits",
+            "Use Mbarrier(1).encode(), for example.",
+        )
     return found

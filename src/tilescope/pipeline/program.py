@@ -170,7 +170,7 @@ class Program:
             bits = mask.value(values)
             if not 0 < bits < 1 << blocks:
                 raise PIPELINE_MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
-                    "Correct the mask, or the cluster.",
+                    f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
                 )  # fmt: skip
             return tuple(each for each in range(blocks) if bits >> each & 1)
 

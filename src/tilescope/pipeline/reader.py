@@ -75,7 +75,7 @@ class _Reader:
         found += [1] * (2 - len(found)) if found else []
         if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
             self._problem(
-                "pipeline-cluster", "cluster", printed(given), f"[x, y] with at most {MAX_BLOCKS} blocks", "Give two extents."
+                "pipeline-cluster", "cluster", printed(given), f"[x, y] with at most {MAX_BLOCKS} blocks", "Use [2, 1], for example."
             )  # fmt: skip
             return 1, 1
         return found[0], found[1]
@@ -195,7 +195,7 @@ class _Reader:
             case "number":
                 self._expression(at, given, names)
             case "flag" if not isinstance(given, bool):
-                self._problem("pipeline-argument", at, printed(given), "true or false", "Give one of these.")
+                self._problem("pipeline-argument", at, printed(given), "true or false", "Use true.")
             case "choice" if given not in argument.choices:
                 self.problems.append(unknown_name(argument.name, at, given, argument.choices))
             case "barrier" | "slot":
@@ -221,25 +221,33 @@ class _Reader:
         found = plain_int(given)
         if found is None or not low <= found < end:
             self._problem(
-                "pipeline-number", at, f"{at} = {printed(given)}", f"an integer from {low} to {end - 1}", "Give such a number."
+                "pipeline-number", at, f"{at} = {printed(given)}", f"an integer from {low} to {end - 1}", f"Use {low}."
             )  # fmt: skip
             return low
         return found
 
     def _name(self, at: str, given: Any) -> None:
         if not isinstance(given, str) or not given.isidentifier() or given in SELF_NAMES:
-            self._problem("pipeline-name", at, printed(given), f"a name, none of {', '.join(SELF_NAMES)}", "Rename it.")
+            self._problem(
+                "pipeline-name",
+                at,
+                printed(given),
+                f"a name, none of {', '.join(SELF_NAMES)}",
+                "Use a name such as full or tile_a.",
+            )
 
     def _table(self, at: str, given: Any) -> Mapping[str, Any]:
         if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
             return given
-        self._problem("pipeline-table", at, printed(given), "a table of names and values", "Write { … }.")
+        self._problem(
+            "pipeline-table", at, printed(given), "a table of names and values", 'Use a table such as { op = "wait" }.'
+        )
         return {}
 
     def _sequence(self, at: str, given: Any) -> list[Any]:
         if isinstance(given, list | tuple):
             return list(given)
-        self._problem("pipeline-list", at, printed(given), "a list", "Write [ … ].")
+        self._problem("pipeline-list", at, printed(given), "a list", "Use a list such as [1, 2].")
         return []
 
     def _known_keys(self, what: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -116,7 +116,9 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         )  # fmt: skip
     states_left = plain_int(max_states)
     if states_left is None or states_left < 0:
-        raise ARGUMENT_TYPE.error("max_states", printed(max_states), "an integer of at least 0", "Give 20000, say.")
+        raise ARGUMENT_TYPE.error(
+            "max_states", printed(max_states), "an integer of at least 0", "Use 20000, for example."
+        )
     if (proven := _proven_by_a_round(pipeline)) is not None:
         return proven
     program = Program(pipeline)

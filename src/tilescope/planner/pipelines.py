@@ -118,7 +118,7 @@ class _Planning:
             return [given.a, given.b]
         found = [given] if isinstance(given, Plan) else list(given) if isinstance(given, list | tuple) else []
         if not found or not all(isinstance(each, Plan) for each in found):
-            fix = "Give ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."
+            fix = "Use ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."
             problems.append(PLAN_PIPELINE.violation("plan", printed(given), "a plan, plans, or a GEMM plan", fix))
             return []
         return found
@@ -130,7 +130,7 @@ class _Planning:
         if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
             limit = f"a number of blocks, or (x, y), at most {MAX_BLOCKS} together"
             problems.append(
-                PLAN_PIPELINE.violation("cluster", f"cluster = {printed(given)}", limit, "Give (2, 1), say.")
+                PLAN_PIPELINE.violation("cluster", f"cluster = {printed(given)}", limit, "Use (2, 1), for example.")
             )
             return 1, 1
         return found[0], found[1]

@@ -211,7 +211,7 @@ def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ..
 
 def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation:
     wanted = max(0, rank - fewer)
-    fix = f"Give {counted(wanted, 'entry', 'entries')}, innermost first."
+    fix = f"Use {counted(wanted, 'entry', 'entries')}, innermost first."
     if argument == "strides_bytes" and count == rank:
         fix = "strides_bytes leaves out dim 0: drop the first entry."
     return argument_length.violation(

@@ -109,14 +109,14 @@ class MapArguments:
             raise RuleError(
                 [
                     argument_json.violation(
-                        "json", f"no JSON: {error}", "one object", "Give what to_dict() of a map prints."
+                        "json", f"no JSON: {error}", "one object", "Use what json.dumps(tensor_map.to_dict()) prints."
                     )
                 ]
             ) from None
         nested = found.get("tensor_map", found) if isinstance(found, dict) else found
         if not isinstance(nested, dict):
             what = f"a {type(found).__name__}" if nested is found else "tensor_map is null"
-            fix = "Give the arguments by name."
+            fix = 'Use {"data_type": "bf16", "dims": [64, 64], …}.'
             raise RuleError([argument_json.violation("json", what, "one object", fix)])
         return cls.of(nested)
 

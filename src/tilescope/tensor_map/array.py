@@ -75,7 +75,7 @@ def described(array: Any, box_shape: Any, address: int | None, options: Mapping[
     box = integers("box_shape", box_shape)
     if len(box) != len(found.shape):
         which = f"{counted(len(box), 'entry', 'entries')} for an array of {counted(len(found.shape), 'dimension')}"
-        fix = f"Give {counted(len(found.shape), 'entry', 'entries')}, in the order of the array's shape."
+        fix = f"Use {counted(len(found.shape), 'entry', 'entries')}, in the order of the array's shape."
         values: dict[str, Any] = {"entries": len(box), "dimensions": len(found.shape)}
         problems.append(
             array_box.violation("box_shape", which, "one entry for every axis of the array", fix, None, values)

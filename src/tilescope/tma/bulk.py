@@ -101,7 +101,7 @@ def _request(
     )
     if outside := [each for each in limits if not 0 <= each[1] < each[2]]:
         raise RuleError(
-            RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", "Give such a number.")
+            RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", f"Use {min(max(found, 0), end - 1):#x}.")
             for name, found, end in outside
         )
     if misaligned := [
@@ -121,6 +121,6 @@ def _request(
         raise MEMORY_EXTENT.error(
             "memory", f"global bytes {start:#x} to {start + moved - 1:#x}",
             f"the array holds {first:#x} to {first + memory_bytes - 1:#x}" if memory_bytes else "the array is empty",
-            "Give the memory that the copy touches.",
+            f"Pass an array of {moved} bytes or more from {start:#x} on.",
         )  # fmt: skip
     return offset, moved

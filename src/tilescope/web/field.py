@@ -67,7 +67,9 @@ class Field:
         """What the text means to the library; RuleError where it means nothing."""
         if len(written) > self.most_characters:
             found, limit = f"{self.name} has {len(written)} characters", f"at most {self.most_characters}"
-            raise PAGE_LIMIT.error(self.name, found, limit, "Give less; the command line takes more.")
+            raise PAGE_LIMIT.error(
+                self.name, found, limit, f"Use at most {self.most_characters} characters; the command line takes more."
+            )
         if self.control == "choice" and written not in self.choices:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
         return self.read(self.name, written)

@@ -303,7 +303,14 @@ def _gather_map(copy: Copy) -> Sequence[Breach]:
         )
     if not a.arch.has(name):
         known = ", ".join(architectures_with(name))
-        found.append(Breach("arch", f"arch = {a.arch.name}", f"{name} exists on {known}", "Copy row by row."))
+        found.append(
+            Breach(
+                "arch",
+                f"arch = {a.arch.name}",
+                f"{name} exists on {known}",
+                f"Plan for {architectures_with(name)[0]}, or copy row by row.",
+            )
+        )
     return found
 
 
