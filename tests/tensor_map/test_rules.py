@@ -321,7 +321,7 @@ def test_the_stride_of_a_dimension_of_extent_1_may_be_any_multiple(dims, strides
     """flashinfer#2150, flashinfer#2232: such a stride is never taken, so nothing has to be padded or split."""
     (found,) = ts.TensorMap.check("bf16", dims, strides_bytes, (64, 1, 8), swizzle="128B")
     assert (found.rule, found.argument) == (rule, "strides_bytes[0]")
-    assert found.fix == "dims[1] is 1, so no copy takes this step: any multiple of 16 does, such as 16."
+    assert found.fix == "dims[1] is 1, so no copy uses this stride: any multiple of 16 works, such as 16."
     cured = ts.TensorMap("bf16", dims, found.change["strides_bytes"], (64, 1, 8), swizzle="128B")
     also = ts.TensorMap("bf16", dims, (16, 256), (64, 1, 8), swizzle="128B")
     memory = bytes(range(256)) * 8

@@ -29,7 +29,7 @@ class Output:
 
     as_json: bool = False
     svg_path: Path | None = None
-    out_path: Path | None = None  # for what is no drawing: the bytes that a command makes
+    out_path: Path | None = None  # the bytes that a command makes: a map, an array
 
     def show(
         self,

@@ -137,7 +137,9 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
     blocks = len(loops[0]) // groups
     if len(loops[1]) != 1 or len(loops[0]) % groups or blocks * n // 2 > MAX_ACCUMULATORS:
         found = f"a tile of {gemm.tile[0]} x {gemm.tile[1]}"
-        limit = f"two warpgroups hold at most {MAX_ACCUMULATORS} accumulators a thread, and n is one instruction's"
+        limit = (
+            f"two warpgroups hold at most {MAX_ACCUMULATORS} accumulators a thread, and one instruction covers all of n"
+        )
         raise refused("tile", found, limit, "Plan with tile=(128, 256, k) or a smaller one.")
     majors = [int(plan.problem.major == "MN") for plan in (gemm.a, gemm.b)]
     flags = (

@@ -50,7 +50,7 @@ def chosen_operand(instruction: str, operand: Any, family: str) -> Operand:
             return known
     if operand == "B" and family == "wgmma":
         raise FRAGMENT_OPERAND.error("operand", f"B of {instruction}", "wgmma reads B from shared memory, not from registers",
-            "See wgmma_descriptors for what it reads there.",
+            "Use ts.wgmma_descriptors(…) for B.",
         )  # fmt: skip
     raise RuleError([unknown_name("operand", "operand", operand, _HELD[family])])
 

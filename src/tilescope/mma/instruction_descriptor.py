@@ -219,8 +219,9 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[
     problems = []
     if ones := form.reserved_ones(word):
         problems.append(TCGEN05["reserved"].violation(
-            "word", f"{word:#x} has bits {', '.join(map(str, ones))} set",
-            f"an instruction descriptor of kind {kind.name} keeps them zero", "Take another kind, or check how it was built.",
+            "word", f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set",
+            f"an instruction descriptor of kind {kind.name} keeps {'them' if len(ones) > 1 else 'it'} zero",
+            f"Use {word & form.covered:#x}, or decode the word as another kind.",
             values={"word": word, "bits": ones},
         ))  # fmt: skip
     known = ", ".join(f"{code} {name}" for name, code in kind.codes.items())

@@ -81,7 +81,7 @@ def tcgen05_product(m: int, n: int, data_type: DataType, cta_group: Any, scaled:
     if scaled is not None and data_type.name not in kind.codes:
         found = f"{data_type.name} with {scaled.name}"
         raise MMA_SCALES.error(
-            "data_type", found, f"kind {kind.name} takes {', '.join(kind.codes)}", "Use such a type."
+            "data_type", found, f"kind {kind.name} takes {', '.join(kind.codes)}", f"Use {next(iter(kind.codes))}."
         )
     if scaled is not None and data_type.name == "e2m1" and not kind.is_dense_4_bit:
         raise MMA_SCALES.error(

@@ -2,8 +2,8 @@
 
     tensor map + copies (coords, offset)  ──▶  address of element (mn, k), or -1 where no copy brings it
 
-A copy's rows are found in the matrix by their place in global memory, so that a map which sees the matrix through more
-dimensions (a folded one) names the same elements as a plain one.
+The global address of a row tells which row of the matrix it is. So a folded map, which has more dimensions over the same
+matrix, gives the same elements as a plain one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def written_addresses(
 ) -> Addresses:
     """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
 
-    `major` says which dimension of the tile the map's innermost one is. Where two copies write one place, the last one's
+    `major` names the dimension of the tile that is innermost in the map. Where two copies write one place, the last one's
     element lies there.
 
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")

@@ -249,7 +249,7 @@ class Problem(Value):
 
 
 def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
-    """A consumer that is no tensor core is an access pattern, given as such or by its text.
+    """A consumer other than a tensor core is an access pattern: an Access, or its text.
 
     It reads a loaded tile, and writes one that is stored.
     """
@@ -318,7 +318,7 @@ def _extents(problem: Problem) -> Iterator[tuple[str, int]]:
 
 
 def _beyond_threads(problem: Problem) -> list[Violation]:
-    """What TMA does on its way and threads that copy 16 bytes each cannot."""
+    """Refuse what only TMA can do: threads copy 16 aligned bytes at a time."""
     pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
     swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
     torn = swizzle.piece_bytes < CHUNK_BYTES

@@ -109,7 +109,10 @@ class MapArguments:
             raise RuleError(
                 [
                     argument_json.violation(
-                        "json", f"no JSON: {error}", "one object", "Use what json.dumps(tensor_map.to_dict()) prints."
+                        "json",
+                        f"no JSON: {error}",
+                        "a map is one JSON object",
+                        "Use what json.dumps(tensor_map.to_dict()) prints.",
                     )
                 ]
             ) from None
@@ -117,7 +120,7 @@ class MapArguments:
         if not isinstance(nested, dict):
             what = f"a {type(found).__name__}" if nested is found else "tensor_map is null"
             fix = 'Use {"data_type": "bf16", "dims": [64, 64], …}.'
-            raise RuleError([argument_json.violation("json", what, "one object", fix)])
+            raise RuleError([argument_json.violation("json", what, "a map is one JSON object", fix)])
         return cls.of(nested)
 
     @classmethod

@@ -110,7 +110,7 @@ def _request(
         raise MisalignedAddressError(
             ADDRESS.violation(
                 name, f"{name} = {found:#x}",
-                "the addresses of a bulk copy are multiples of 16 bytes: else a misaligned address",
+                "the addresses of a bulk copy are multiples of 16 bytes",
                 f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {-(-found // CHUNK_BYTES) * CHUNK_BYTES:#x}.",
                 {name: found // CHUNK_BYTES * CHUNK_BYTES},
             )

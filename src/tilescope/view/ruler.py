@@ -132,7 +132,7 @@ class BitRuler:
         return "" if self.bits == self.row_bits else f"{self.row_name}{several} {number_span(row.first, row.last)}"
 
     def table_rows(self) -> tuple[tuple[str, ...], ...]:
-        """One line a field piece: key, bits, name, value, meaning, and before them the row where there are several."""
+        """A line for every piece of a field: key, bits, name, value, meaning; first the row, where there are several."""
         return tuple(
             (
                 *filter(None, [self.row_label(row)]),

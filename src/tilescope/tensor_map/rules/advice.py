@@ -50,7 +50,7 @@ def _smem_capacity(a: Geometry) -> Sequence[Breach]:
 
 @checked(
     "box-larger",
-    "A box is no larger than the tensor, beyond whose end it is filled.",
+    "A box is no larger than the tensor; what lies beyond its end is filled.",
     severity="note",
     source=f"accepted by the driver ({H200})",
     subjects=("tiled",),
@@ -75,7 +75,7 @@ def _box_larger(a: TiledGeometry) -> Sequence[Breach]:
             f"box[{axis}]",
             f"box[{axis}] = {extent} over dims[{axis}] = {a.dims[axis]}",
             "the rest of the box is fill, and counts in the transaction",
-            f"Use box[{axis}] = {trimmed[axis]} if that is not meant.",
+            f"Use box[{axis}] = {trimmed[axis]} unless the fill is wanted.",
             {"box": trimmed},
             {"extent": extent, "dim": a.dims[axis]},
         )
@@ -104,7 +104,7 @@ def _store_overrun(a: Geometry) -> Sequence[Breach]:
             "dims[0]",
             f"dims[0] = {a.dims[0]} elements end {inside:g} bytes into a 16-byte piece",
             f"a store or reduction also overwrites the {beyond} bytes behind the last element of each row",
-            "Keep padding there, and do not store to it where it holds neighbouring data.",
+            f"Pad every row by {beyond} bytes, or store its last elements with threads.",
             values={"elements": a.dims[0], "inside_bytes": inside, "overwritten_bytes": beyond},
         ),
     )
@@ -160,9 +160,9 @@ def size_flag_check(a: Geometry) -> Sequence[Breach]:
     return (
         Breach(
             "strides_bytes",
-            f"a tensor that is not dense, {a.reach_bytes} bytes from its first to its last",
-            "where its memory is less than 128 KiB, drivers up to 595.71.05 wrongly set bit 21 of word 1: sporadic illegal "
-            "accesses",
+            f"a tensor with gaps between its rows that spans {a.reach_bytes} bytes",
+            "below 128 KiB, drivers up to 595.71.05 wrongly set bit 21 of word 1, and a copy now and then ends in an illegal "
+            "access",
             f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}.",
             values={"reach_bytes": a.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES},
         ),

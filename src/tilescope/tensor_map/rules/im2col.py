@@ -45,6 +45,10 @@ def _opened(extent: int, lower: int, upper: int, limits: tuple[int, int]) -> tup
     return (lowered, raised) if pixels_between(extent, lowered, raised) >= 1 else None
 
 
+def _corners(opened: tuple[int, int] | None) -> str:
+    return "Use a smaller dim." if opened is None else f"Use lower = {opened[0]}, upper = {opened[1]}."
+
+
 @checked(
     "corner-range",
     "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.",
@@ -108,8 +112,8 @@ def _bounding_box(a: Im2colGeometry) -> Sequence[Breach]:
             f"upper_corner[{axis}]",
             f"dims[{first + axis}] + upper - lower = {extent} + {upper} - {lower} = "
             f"{pixels_between(extent, lower, upper)} pixels",
-            "at least 1 pixel in each spatial dim (the driver counts in signed 32 bits)",
-            "Raise upper_corner or lower lower_corner: lower = -pad, upper = pad - (filter - 1) * dilation.",
+            "every spatial dim has at least 1 pixel (the driver counts in signed 32 bits)",
+            _corners(opened[axis]) + " For a convolution: lower = -pad, upper = pad - (filter - 1) * dilation.",
             change,
             {"extent": extent, "upper": upper, "lower": lower, "pixels": pixels_between(extent, lower, upper)},
         )
@@ -217,7 +221,7 @@ def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
     opened = _opened(a.dims[1], a.lower_width, a.upper_width, corner_range(3))
     change = None if opened is None else {"lower_width": opened[0], "upper_width": opened[1]}
     found = f"dims[1] + upper - lower = {a.dims[1]} + {a.upper_width} - {a.lower_width} = {pixels} pixels"
-    fix = "Raise upper_width or lower lower_width."
+    fix = "Use a larger upper_width or a smaller lower_width."
     if opened is not None:
         fix = f"Use lower_width = {opened[0]} and upper_width = {opened[1]}."
     return (

@@ -24,7 +24,7 @@ LARGEST_DIM = 1 << 32
     failing={"data_type": "u8", "dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6},
 )
 def rank_check(a: Geometry) -> Sequence[Breach]:
-    """The one check that can speak of a tensor without dimensions."""
+    """The only check that runs on a tensor without dimensions."""
     least = 1 if a.subject == "tiled" else 3
     if least <= a.rank <= 5:
         return ()
@@ -77,8 +77,8 @@ def _alignment(a: Geometry) -> tuple[int, str]:
 
 
 def _any_multiple(axis: int, multiple: int) -> str:
-    """The fix for a stride that no copy takes, because its dimension has one index (flashinfer#2150, flashinfer#2232)."""
-    return f"dims[{axis + 1}] is 1, so no copy takes this step: any multiple of {multiple} does, such as {multiple}."
+    """The fix for the stride of a dimension of extent 1, which no copy uses (flashinfer#2150, flashinfer#2232)."""
+    return f"dims[{axis + 1}] is 1, so no copy uses this stride: any multiple of {multiple} works, such as {multiple}."
 
 
 @checked(
@@ -149,7 +149,9 @@ def _dim_range(a: Geometry) -> Sequence[Breach]:
             f"dims[{axis}]",
             f"dims[{axis}] = {extent}",
             "1 to 2^32 elements",
-            f"Use {nearest[axis]}; a tensor without elements has no map." if extent < 1 else "Split the tensor.",
+            f"Use {nearest[axis]}; a tensor without elements has no map."
+            if extent < 1
+            else "Use several maps of at most 2^32 elements along this dim.",
             {"dims": nearest},
             {"extent": extent},
         )
@@ -212,9 +214,9 @@ def _stride_range(a: Geometry) -> Sequence[Breach]:
             "0 to 2^40 - 1 bytes",
             _any_multiple(axis, 16)
             if a.dims[axis + 1] == 1
-            else "A negative stride needs a flipped copy."
+            else "Use a copy of the tensor with this dimension flipped, and a positive stride."
             if stride < 0
-            else "Split the tensor.",
+            else "Use several maps, each with strides below 2^40 bytes.",
             {"strides_bytes": nearest},
             {"stride_bytes": stride},
         )
@@ -242,9 +244,9 @@ def _stride_overlap(a: Geometry) -> Sequence[Breach]:
             found.append(
                 Breach(
                     f"strides_bytes[{axis}]",
-                    f"strides_bytes[{axis}] = {stride} bytes below the {reach} bytes inside it: {shared}",
+                    f"strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: {shared}",
                     "loads work; a store through such a map races with itself",
-                    "Leave it where overlap is meant (sliding windows, broadcasts).",
+                    f"Use {rounded_up(reach, 16)} bytes, or keep it for sliding windows and broadcasts.",
                     values={"stride_bytes": stride, "reach_bytes": reach},
                 )
             )
