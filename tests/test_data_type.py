@@ -51,6 +51,58 @@ def test_is_found_by_its_aliases(alias, name):
     assert DataType.named(alias) is DATA_TYPE[name]
 
 
+# The names that headers and frameworks give their types: cuda_fp16.h, cuda_bf16.h, cuda_fp8.h, cutlass/numeric_types.h,
+# torch, ATen, MLIR, library_types.h.
+FOREIGN = {
+    "float16": "half_t __half cutlass::half_t torch.half torch.float16 c10::Half at::kHalf f16 CUDA_R_16F cutlass.Float16 tl.float16",
+    "bfloat16": "__nv_bfloat16 nv_bfloat16 cutlass::bfloat16_t cute::bfloat16_t bfloat16_t at::kBFloat16 BFloat16 CUDA_R_16BF",
+    "float32": "torch.float32 Float32 CUDA_R_32F",
+    "tfloat32": "tfloat32_t cutlass::tfloat32_t cutlass.TFloat32",
+    "int8": "int8_t i8 si8 std::int8_t torch.int8 CUDA_R_8I char",
+    "uint8": "uint8_t ui8 cutlass.Uint8 torch.uint8 b8 float_ue4m3_t unsigned\u00a0char",
+    "int32": "int32_t i32 int torch.int32",
+    "uint64": "uint64_t size_t unsigned\u00a0long\u00a0long",
+    "e4m3": "float_e4m3_t cutlass::float_e4m3_t __nv_fp8_e4m3 torch.float8_e4m3fn fp8_e4m3 fp8e4m3 f8E4M3FN kFloat8_e4m3fn "
+    "c10::Float8_e4m3fn Float8E4M3FN CUDA_R_8F_E4M3",
+    "e5m2": "float_e5m2_t __nv_fp8_e5m2 torch.float8_e5m2 f8E5M2",
+    "ue8m0": "float_ue8m0_t __nv_fp8_e8m0 torch.float8_e8m0fnu f8E8M0FNU",
+    "e2m1": "float_e2m1_t __nv_fp4_e2m1 torch.float4_e2m1fn_x2 f4E2M1FN CUDA_R_4F_E2M1",
+    "e3m2": "float_e3m2_t __nv_fp6_e3m2 f6E3M2FN",
+    "16u4_align16b": "cutlass::detail::float_e2m1_unpacksmem_t",
+    "16u6_align16b": "cutlass::detail::float_e3m2_unpacksmem_t",
+    "int4": "int4b_t i4",
+    "uint4": "cutlass::uint4b_t",
+    "b1": "uint1b_t cutlass::bin1_t",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_is_found_by_the_names_of_headers_and_frameworks(name):
+    for spelled in FOREIGN[name].split(" "):
+        assert DataType.named(spelled.replace("\u00a0", " ")).name == name, spelled
+
+
+@pytest.mark.parametrize(
+    ("spelled", "elements", "scale", "block"),
+    [
+        ("nvfp4", "e2m1", "ue4m3", 16),
+        ("cutlass::nv_float4_t<float_e2m1_t>", "e2m1", "ue4m3", 16),
+        ("mxfp4", "e2m1", "ue8m0", 32),
+        ("MXFP6", "e2m3 or e3m2", "ue8m0", 32),
+        ("mxfp8_e4m3", "e4m3 or e5m2", "ue8m0", 32),
+        ("mx_float8_t<float_e5m2_t>", "e4m3 or e5m2", "ue8m0", 32),
+    ],
+)
+def test_a_block_scaled_format_says_what_it_is_made_of(spelled, elements, scale, block):
+    with pytest.raises(RuleError, match=f"{elements} elements, and a {scale} scale factor of 8 bits for every {block}"):
+        DataType.named(spelled)
+
+
+def test_fp8_alone_names_the_types_it_may_mean():
+    with pytest.raises(RuleError, match=r"data type fp8; known: e4m3, e5m2\. Use e4m3"):
+        DataType.named("fp8")
+
+
 def test_no_name_stands_for_two_rows():
     """A PTX spelling or alias never hides another row's own name."""
     for row in DATA_TYPE.values():

@@ -5,6 +5,11 @@ TMA knows sixteen types. Everything else travels as one of them:
     int8, e4m3, e5m2, ue8m0 ──▶ uint8             e2m3, e3m2 ──▶ 16u6_align16b
     int16                   ──▶ uint16            e2m1, int4 ──▶ 16u4_align8b
 
+CUDA, CUTLASS, PyTorch and MLIR spell them in many ways, by a few rules (`_spellings`):
+
+    __nv_bfloat16, cutlass::bfloat16_t, torch.bfloat16, BFloat16, CUDA_R_16BF          bfloat16
+    __nv_fp8_e4m3, float_e4m3_t, torch.float8_e4m3fn, fp8_e4m3, f8E4M3FN, kFloat8_e4m3fn    e4m3
+
 The driver and PTX number the same types differently (float64 is 8 here, 9 there): both are columns.
 The packed types hold sixteen values in 8 or 12 global bytes; two of them spread out in shared memory:
 
@@ -15,12 +20,14 @@ The packed types hold sixteen values in 8 or 12 global bytes; two of them spread
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import RuleError, unknown_name
+from tilescope.errors import RuleError, Violation, shortened, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row
 
@@ -40,6 +47,13 @@ ARRAY_TYPE = rule(
     subjects=("array",),
     passing={"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)},
     failing={"array": {"shape": (128, 64), "typestr": "<c8"}, "box_shape": (64, 64)},
+)
+BLOCK_SCALED = rule(
+    "block-scaled-type",
+    "nvfp4, mxfp4, mxfp6 and mxfp8 are two tensors each: elements, and a scale factor for every block of 16 or 32 of them.",
+    source="OCP Microscaling Formats (MX) Specification; PTX ISA, tcgen05.mma with block scaling",
+    passing='ts.TensorMap("e2m1", (128, 64), (64,), (128, 8), arch="sm_100")',
+    failing='ts.TensorMap("nvfp4", (128, 64), (64,), (128, 8), arch="sm_100")',
 )
 
 
@@ -66,20 +80,19 @@ class DataType(Row):
 
     @classmethod
     def named(cls, name: Any) -> DataType:
-        """The row called `name`: a driver name, a PTX spelling, an alias, or a numpy, ml_dtypes or torch type.
+        """The row called `name`: by the driver, PTX, C++, CUTLASS, MLIR, numpy, ml_dtypes or torch.
 
         >>> import numpy
-        >>> DataType.named(numpy.float32).name, DataType.named(".s8").name, DataType.named("half").name
+        >>> DataType.named(numpy.float32).name, DataType.named(".s8").name, DataType.named("cutlass::half_t").name
         ('float32', 'int8', 'float16')
         """
         if isinstance(name, DataType):
             return name
         row = _BY_NAME.get(name) if isinstance(name, str) else _from_array_type(name)
         if row is None and isinstance(name, str):
-            plain = name.strip().casefold().removeprefix("cu_tensor_map_data_type_").removeprefix("torch.")
-            row = _BY_NAME.get(plain.lstrip("."))
+            row = next((_BY_NAME[each] for each in _spellings(name[:200]) if each in _BY_NAME), None)
         if row is None:
-            raise RuleError([unknown_name("data type", "data_type", name, DATA_TYPE, _BY_NAME)])
+            raise _block_scaled(name) or RuleError([_unknown(name)])
         return row
 
     @property
@@ -111,6 +124,68 @@ class DataType(Row):
 
             narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
             return narrow
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """What the table may call a type: without namespaces, prefixes and suffixes, then by its exponent or by its bits.
+
+    >>> list(_spellings("cutlass::float_e4m3_t"))
+    ['cutlass::float_e4m3_t', 'float_e4m3', 'e4m3']
+    """
+    whole = " ".join(name.casefold().replace("*", " ").replace("const ", " ").split()).lstrip(".")
+    yield whole
+    plain = re.split(r"::|\.(?!ftz)", whole)[-1]
+    plain = re.sub(r"^(?:cu_tensor_map_data_type_|(?:__)?nv_|__|k(?=[bfhiu]))|(?:_t|_x2|&)$", "", plain)
+    yield re.sub(r"_t$", "", plain)
+    if found := re.fullmatch(r"(?:fp|float|f)?_?[468]?_?(u?e\dm\d)(?:fnu?)?(?:_t)?", plain):
+        yield f"u{found[1]}" if found[1] == "e8m0" else found[1]
+    if found := re.fullmatch(r"cuda_r_(\d+)(b?f|i|u)(?:_(u?e\dm\d))?", plain):
+        yield found[3] or {"f": "f", "bf": "bf", "i": "s", "u": "u"}[found[2]] + found[1]
+    if found := re.fullmatch(r"(u|ui|b|s|si|i)(?:nt)?(\d{1,2})b?", plain):
+        yield "b1" if found[2] == "1" else ("u" if found[1] in ("u", "ui", "b") else "s") + found[2]
+
+
+def _unknown(name: object) -> Violation:
+    """The violation for a name of no type; of fp8, fp6 and fp4 the types that it may mean."""
+    found = (
+        re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", name.casefold()) if isinstance(name, str) else None
+    )
+    if found is None:
+        return unknown_name("data type", "data_type", name, DATA_TYPE, _BY_NAME)
+    return unknown_name(
+        "data type",
+        "data_type",
+        name,
+        [row.name for row in DATA_TYPE.values() if row.bits == int(found[1]) and row.name.startswith("e")],
+    )
+
+
+# A format of two tensors: its elements, the type of its scale factors, and how many elements share one.
+_BLOCK_FORMATS = {
+    "nvfp4": ("e2m1", "ue4m3", 16), "mxfp4": ("e2m1", "ue8m0", 32), "mxfp6": ("e2m3 or e3m2", "ue8m0", 32),
+    "mxfp8": ("e4m3 or e5m2", "ue8m0", 32),
+}  # fmt: skip
+
+
+def _block_scaled(name: object) -> RuleError | None:
+    """The error for a format that is elements and scale factors; None for any other name."""
+    found = (
+        re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", name.casefold())
+        if isinstance(name, str)
+        else None
+    )
+    if found is None or found[1] + "fp" + found[2] not in _BLOCK_FORMATS:
+        return None
+    elements, scale, block = _BLOCK_FORMATS[found[1] + "fp" + found[2]]
+    first = elements.split(" or ")[0]
+    return BLOCK_SCALED.error(
+        "data_type",
+        f"{shortened(str(name), 60)}, a format of two tensors",
+        f"{elements} elements, and a {scale} scale factor of 8 bits for every {block} of them",
+        f"Use {first} for the elements, and uint8 for the tensor of scale factors.",
+        {"data_type": first},
+        {"elements": elements, "scale": scale, "block": block},
+    )
 
 
 def _from_array_type(given: object) -> DataType | None:
@@ -161,18 +236,17 @@ DATA_TYPE: dict[str, DataType] = {row.name: row for row in (
 )}
 # fmt: on
 
-_ALIASES = {
-    "half": "float16",
-    "fp16": "float16",
-    "float": "float32",
-    "fp32": "float32",
-    "double": "float64",
-    "fp64": "float64",
-    "e4m3fn": "e4m3",
-    "e2m1fn": "e2m1",
-    "bool": "uint8",
-    "b6p2x16": "16u6_align16b",  # what a store of the type is called
-}
+# fmt: off
+_ALIASES = {name.strip(): row for row, names in {
+    "float16": "half, fp16", "float32": "float, fp32", "float64": "double, fp64", "tfloat32": "tf32", "b1": "bin1",
+    "uint8": "bool, unsigned char, uchar, byte, ue4m3", "int8": "char, signed char", "int16": "short", "int32": "int",
+    "uint16": "unsigned short, ushort", "uint32": "unsigned, unsigned int", "int64": "long, long long, longlong",
+    "uint64": "unsigned long long, unsigned long, ulonglong, size",
+    "16u4_align16b": "float_e2m1_unpacksmem, type_erased_dynamic_float4_unpacksmem",
+    "16u6_align16b": "float_e2m3_unpacksmem, float_e3m2_unpacksmem, type_erased_dynamic_float6_unpacksmem, "
+                     "b6p2x16",  # what a store of the type is called
+}.items() for name in names.split(",")}
+# fmt: on
 _BY_NAME: dict[str, DataType] = (
     {row.numpy_name: row for row in reversed(DATA_TYPE.values()) if row.numpy_name}
     | {row.ptx: row for row in DATA_TYPE.values()}
