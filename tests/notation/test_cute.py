@@ -271,3 +271,97 @@ def test_asks_for_what_the_text_leaves_unsaid():
         parse_layout("(8,64):(64,1)")
     with pytest.raises(RuleError, match="both must agree"):
         parse_layout("(8,64):(64,1)", element_bits=16, shape=(8, 32))
+
+
+ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
+TYPE = (
+    "cute::ComposedLayout<cute::Swizzle<{i}3, {i}4, {i}3>, cute::smem_ptr_flag_bits<{i}16>, cute::Layout<cute::tuple<"
+    "cute::C<{i}8>, cute::C<{i}64> >, cute::tuple<cute::C<{i}64>, cute::C<{i}1> > > >"
+)
+
+
+# What kernels and compilers print, by where the pointer lies: pointer.hpp, pointer_swizzle.hpp, layout_composed.hpp,
+# tensor_impl.hpp of CUTLASS; cute.printf, print_tensor and the errors of its Python DSL; nvcc, gcc and MSVC.
+@pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        (0x7F8800000400, "Sw<3,4,3>_smem_ptr[16b](0x7f8800000400) o (_8,_64):(_64,_1)"),
+        (0x7F8800000400, "smem_ptr[16b](0x7f8800000400) o Sw<3,3,3> o _0 o (8,_64):(_64,1)"),
+        (0xC00, "smem_ptr[16b](0xc00) o Sw<3,3,3> o 0 o (_8,_64):(_64,_1)"),
+        (0x400, "[rank 3] tCsA : Sw<3,4,3>_smem_ptr[16b](0x400) o (_8,_64):(_64,_1)\n"),
+        (0x400, "thread (0,0,0) sA: Sw<3,4,3>_smem_ptr[16b](0x400) o (_8,_64):(_64,_1):\n  0.00e+00  1.00e+00"),
+        (0, "sA.layout() = Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1);"),
+        (0, "tensor<ptr<f16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>"),
+        (0, "NotImplementedError: load & store of tensor<ptr<bf16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>"),
+        (
+            0x400,
+            "tensor(raw_ptr(0x0000000000000400: f16, smem, align<1024>, S<3,4,3>) o (8,64):(64,1), data=\n   [[ 0.0, 1.0",
+        ),
+        (
+            0x400,
+            "sA raw_ptr(0x0000000000000400: f16, smem, align<1024>, S<3,4,3>) o (8,64):(64,1) =\n ( 2.2, -0.9, [...] )",
+        ),
+        (0, '!cute.memref<f16, smem, align<128>, S<3,4,3>, "(8,64):(64,1)">'),
+        (0, TYPE.format(i="(int)")),
+        (0, TYPE.format(i="")),
+        (0, "struct " + TYPE.format(i="").replace("cute::", "struct cute::")),
+        (0, f"error: no instance of f [with L={TYPE.format(i='(int)')}, T=float]"),
+        (
+            0,
+            TYPE.format(i="")
+            .replace("cute::C<8>", "cute::_8")
+            .replace("cute::C<64>", "std::integral_constant<int, 64>"),
+        ),
+        (0, TYPE.format(i="").replace("cute::C<1>", "cute::constant<int, 1>").replace("cute::C<8>", "cute::Int<8u>")),
+        (0, TYPE.format(i="").replace("smem_ptr_flag_bits<16>", "C<0>").replace("<3, 4, 3>", "<3, 3, 3>")),
+        (
+            0,
+            (
+                "cute::Tensor<cute::ViewEngine<cute::swizzle_ptr<cute::Swizzle<3,4,3>, cute::smem_ptr<cutlass::half_t*> > >, "
+                "cute::Layout<cute::tuple<cute::C<8>, cute::C<64> >, cute::tuple<cute::C<64>, cute::C<1> > > >"
+            ),
+        ),
+        (0, "using SmemLayoutAtom = decltype(composition(Swizzle<3,3,3>{}, Layout<Shape<_8,_64>, Stride<_64,_1>>{}));"),
+    ],
+)
+def test_reads_what_kernels_and_compilers_print(start, text):
+    bits = None if any(said in text for said in ("16b", "f16", "flag_bits", "half_t")) else 16
+    assert parse_layout(text, element_bits=bits) == parse_layout(ATOM).with_start(start)
+
+
+def test_a_tensor_of_stages_keeps_its_modes_and_its_generic_pointer():
+    text = "Sw<3,4,3>_smem_ptr[16b](0x7f8800000400) o ((_64,(_8,_2)),_2,_4,_3):((_1,(_64,_1024)),_512,_2048,_8192)"
+    found = parse_layout(text)
+    assert found.shape == (1024, 2, 4, 3)
+    assert found.swizzle.name == "128B"
+    assert spell_layout(found, "cute") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(8,?):(?,1)", "only the running kernel knows"),
+        ("tensor<ptr<f16, smem, align<16>> o (?,?{div=8}):(?{i64},1)>", "only the running kernel knows"),
+        ("raw_ptr(0x00007f1f44200400: f32, gmem, align<16>) o (8,8):(8,1)", "a pointer to shared memory"),
+        ("smem_ptr[16b](0xc10) o Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", "every 1024 bytes"),
+        ("Sw<3,4,3> o Sw<2,4,3> o (8,64):(64,1)", "one swizzle"),
+        ("Swizzle<(int)2, (int)4, (int)3>", "A swizzle alone moves nothing"),
+        ("GMMA::Layout_K_SW128_Atom<nv_float4_t<float_e2m1_t>>", "a format of two tensors"),
+        ("GMMA::Layout_K_SW128_Atom<something_t>", "the element type something_t"),
+    ],
+)
+def test_says_why_a_print_has_no_address_map(text, reason):
+    with pytest.raises(RuleError, match=reason):
+        parse_layout(text)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "bits"),
+    [
+        ("cutlass::detail::float_e2m1_unpacksmem_t", 8), ("float_e3m2_unpacksmem_t", 8), ("cutlass::float_e2m1_t", 4),
+        ("unsigned char", 8), ("cutlass::uint4b_t", 4), ("cute::uint128_t", 128), ("__nv_fp8_e4m3", 8), ("tfloat32_t", 32),
+    ],
+)  # fmt: skip
+def test_atoms_take_the_types_of_cutlass_and_cuda(type_name, bits):
+    atom = parse_layout(f"UMMA::Layout_K_SW128_Atom<{type_name}>")
+    assert (atom.element_bits, atom.shape) == (bits, (8, 1024 // bits))

@@ -1,6 +1,9 @@
 """Triton's encodings against its own definition: which tensor index lies at each offset."""
 
 import itertools
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -94,19 +97,18 @@ def test_nvmma_shared_puts_every_element_where_triton_does(width, transposed, bi
 @pytest.mark.parametrize(
     ("cluster", "splits"),
     [
-        ("CGALayout = [[0, 0]]", False), ("CGALayout = [[0, 0], [0, 0]]", False), ("CGALayout = [[1, 0]]", True),
-        ("CGALayout = [[0, 0], [0, 1]]", True), ("CTAsPerCGA = [2, 1], CTASplitNum = [1, 1]", False),
-        ("CTAsPerCGA = [2, 1], CTASplitNum = [2, 1]", True),
+        ("CGALayout = [[0, 0]]", (1, 1)), ("CGALayout = [[0, 0], [0, 0]]", (1, 1)), ("CGALayout = [[1, 0]]", (2, 1)),
+        ("CGALayout = [[0, 0], [0, 1]]", (1, 2)), ("CTAsPerCGA = [2, 1], CTASplitNum = [1, 1]", (1, 1)),
+        ("CTAsPerCGA = [2, 1], CTASplitNum = [2, 1]", (2, 1)), ("CGALayout = [[1, 0], [2, 0]]", (4, 1)),
     ],
 )  # fmt: skip
-def test_blocks_that_share_a_tile_do_not_split_it(cluster, splits):
+def test_a_block_has_its_part_of_a_split_tile(cluster, splits):
     """A basis of zeros is a broadcast (LinearLayout of Triton): every block of the cluster has the whole tile."""
     text = f"#ttg.nvmma_shared<{{swizzlingByteWidth = 128, elementBitWidth = 16, {cluster}}}>"
-    if splits:
-        with pytest.raises(RuleError, match="splits the tile"):
-            parse_layout(text)
-    else:
-        assert parse_layout(text) == parse_layout("gl.NVMMASharedLayout(128, 16)")
+    whole = (128, 128)
+    block = tuple(extent // part for extent, part in zip(whole, splits, strict=True))
+    assert parse_layout(text, shape=whole) == parse_layout("gl.NVMMASharedLayout(128, 16)", shape=block)
+    assert parse_layout(text) == parse_layout("gl.NVMMASharedLayout(128, 16)")  # one pattern
 
 
 def test_a_layout_without_a_contiguous_index_is_refused_in_plain_words():
@@ -147,25 +149,158 @@ def test_reads_a_buffer_type_and_the_encodings_of_one_block(text):
             "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], hasLeadingOffset = true}>",
             "nvmma",
         ),
-        (
-            "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], CTASplitNum = [2, 1]}>",
-            "one block",
-        ),
         ("#ttg.swizzled_shared<{vec = 8, vec = 8}>", "vec once"),
         ("#ttg.nvmma_shared<{swizzlingByteWidth = 96, transposed = false, elementBitWidth = 16}>", "0, 32, 64 or 128"),
         (
             "#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16, fp4Padded = true}>",
             "padding",
         ),
+        ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, elementBitWidth = 16, rank = 3}>", "has 3 indices"),
+        ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, elementBitWidth = 16, rank = 0}>", "has 1 to 5 indices"),
+        ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, CGALayout = [[0, 1, 0]]}>", "has 3 indices"),
         (
-            "#ttg.nvmma_shared<{swizzlingByteWidth = 64, transposed = false, elementBitWidth = 16, rank = 3}>",
-            "two indices",
+            "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0], CTASplitNum = [3, 1]}>",
+            "equal part",
         ),
+        (
+            "#blocked = #ttg.blocked<{sizePerThread = [1, 8]}>",
+            "in registers; known in shared memory: swizzled_shared, nvmma",
+        ),
+        (
+            "#ttg.amd_rotating_shared<{vec = 4}>",
+            "known in shared memory: swizzled_shared, nvmma_shared, padded_shared, shared_lin",
+        ),
+        ("#tmem = #ttng.tensor_memory_encoding<blockM = 128, blockN = 64>", "in tensor memory; known"),
+        ("!ttg.memdesc<64x128xf16, #shared, #smem>", "#shared is not defined"),
+        ("!ttg.memdesc<?x128xf16, #ttg.swizzled_shared<{vec = 8}>, #smem>", "only the running kernel knows"),
+        ("#ttg.swizzled_shared<{vec = many}>", "a number, true, false or a list"),
+        ("#ttg.padded_shared<[256:+7] {order = [1, 0], shape = [64, 128]}>", "pairs of powers of two"),
         ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, wide = 1, elementBitWidth = 16}>", "the field wide"),
-        ("!ttg.memdesc<2x64x128xf16, #ttg.nvmma_shared<{swizzlingByteWidth = 128}>, #smem>", "rank 3"),
+        ("!ttg.memdesc<2x2x64x128xf16, #ttg.nvmma_shared<{swizzlingByteWidth = 128}>, #smem>", "2 indices"),
         ("gl.NVMMASharedLayout(128, 16, 2, False, False, 1)", "a field such as"),
     ],
 )
 def test_says_why_an_encoding_is_not_understood(text, reason):
     with pytest.raises(RuleError, match=reason):
         parse_layout(text, element_bits=16, shape=(64, 128))
+
+
+NVMMA = "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
+SWIZZLED = "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"#shared = {NVMMA}",
+        f"#shared1 = {NVMMA} loc(unknown)",
+        f"#blocked = #ttg.blocked<{{sizePerThread = [1, 8], order = [1, 0]}}>\n#shared = {NVMMA}\n#smem = #ttg.shared_memory",
+        f'#shared = {NVMMA}\nmodule attributes {{"ttg.num-ctas" = 1 : i32, ttg.target = "cuda:90"}} {{',
+        f"#a = {SWIZZLED}\n#shared = {NVMMA}\n%0 = ttg.local_alloc : () -> !ttg.memdesc<8x64xbf16, #shared, #smem, mutable>",
+        NVMMA.replace("16}", "16 : i32}"),
+    ],
+)
+def test_reads_the_lines_of_a_ttgir_file(lines):
+    assert parse_layout(lines) == parse_layout(NVMMA)
+
+
+def test_an_encoding_of_two_indices_in_a_buffer_of_three_is_repeated():
+    found = parse_layout(f"#shared = {SWIZZLED}\n!ttg.memdesc<3x16x64xf16, #shared, #smem, mutable>")
+    one = parse_layout(SWIZZLED, element_bits=16, shape=(16, 64))
+    assert found.shape == (3, 16, 64)
+    for buffer in range(3):
+        assert (found.addresses()[buffer] == one.addresses() + buffer * 2048).all()
+
+
+def test_two_encodings_are_named_and_not_guessed():
+    with pytest.raises(RuleError, match=r"2 encodings: #ttg.nvmma_shared.*swizzled_shared.*one layout at a time"):
+        parse_layout(f"#shared = {NVMMA}\n#shared1 = {SWIZZLED}", element_bits=16)
+
+
+def test_padding_follows_every_interval():
+    """The second example of Triton's PaddedSharedLayout, offsets read off its drawing."""
+    bases = "[[0, 1], [0, 2], [2, 0], [4, 0], [1, 0]]"
+    found = parse_layout(f"#ttg.padded_shared<[8:+1] {{offset = {bases}, block = []}}>", element_bits=8)
+    drawn = [(0, 0), (2, 4), (4, 9), (6, 13), (1, 18), (3, 22), (5, 27), (7, 31)]
+    assert [(row, found.address(row, 0)) for row, _ in drawn] == drawn
+    assert found.address(6, 3) == 16
+    wide = parse_layout("#ttg.padded_shared<[2:+1, 4:+2] {order = [0], shape = [8]}>", element_bits=8)
+    assert wide.addresses().tolist() == [0, 1, 3, 4, 8, 9, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("bases", "named"),
+    [
+        ("[[0, 1], [0, 2], [1, 3], [2, 0]]", r"basis \[1, 3\] of offset bit 2"),
+        ("[[0, 1], [0, 2], [1, 1], [2, 1]]", r"basis \[2, 1\] of offset bit 3"),
+        ("[[0, 1], [0, 2], [1, 2], [2, 0], [4, 1]]", r"basis \[4, 1\] of offset bit 4"),
+        ("[[0, 1], [0, 1], [1, 0]]", r"basis \[0, 1\] of offset bit 1"),
+    ],
+)
+def test_the_first_basis_that_is_no_stride_and_no_xor_is_named(bases, named):
+    with pytest.raises(RuleError, match=named):
+        parse_layout(f"#ttg.shared_linear<{{offset = {bases}}}, alignment = 16>", element_bits=16)
+
+
+ORACLE = """
+import json, sys
+from triton._C.libtriton import gluon_ir, ir
+from triton.experimental.gluon.language import _layouts
+context = ir.context()
+ir.load_dialects(context)
+builder = gluon_ir.GluonOpBuilder(context)
+for line in sys.stdin:
+    name, arguments, shape = json.loads(line)
+    layout = getattr(_layouts, name)(**arguments)
+    print(json.dumps(builder.to_linear_layout(layout._to_ir(builder), shape).offset_bases), flush=True)
+"""
+
+
+def gluon_cases():
+    swizzled = {"vec": 8, "per_phase": 1, "max_phase": 8}
+    for order, shape in (
+        ([0], [64]),
+        ([2, 1, 0], [2, 16, 64]),
+        ([0, 2, 1], [64, 4, 16]),
+        ([1, 0], [4, 64]),
+        ([0, 1], [64, 2]),
+    ):
+        yield "SwizzledSharedLayout", swizzled | {"order": order}, shape
+        yield "SwizzledSharedLayout", {"vec": 4, "per_phase": 2, "max_phase": 4, "order": order}, shape
+    for width in (0, 32, 64, 128):
+        nvmma = {"swizzle_byte_width": width, "element_bitwidth": 16}
+        for shape in ([64, 128], [512, 512], [2, 16, 64], [2, 512, 64], [512, 8, 64], [16, 2, 64], [2, 4, 8, 64]):
+            yield "NVMMASharedLayout", nvmma | {"rank": len(shape)}, shape
+        if width:
+            yield "NVMMASharedLayout", nvmma | {"transposed": True}, [64, 512]
+        yield "NVMMASharedLayout", nvmma | {"cga_layout": [[0, 1], [1, 0]]}, [128, 128]
+    padded = {"swizzle_byte_width": 128, "element_bitwidth": 8, "fp4_padded": True}
+    for transposed, shape in ((False, [16, 128]), (True, [128, 16]), (False, [2, 16, 128])):
+        yield "NVMMASharedLayout", padded | {"rank": len(shape), "transposed": transposed}, shape
+
+
+@pytest.mark.slow
+def test_every_encoding_is_the_linear_layout_that_triton_computes():
+    pytest.importorskip("triton")
+    cases = list(gluon_cases())
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
+    ran = subprocess.run([sys.executable, "-c", ORACLE], input=lines, capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(answers) == len(cases)
+    for (name, arguments, shape), bases in zip(cases, answers, strict=True):
+        said = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        layout = parse_layout(
+            f"gl.{name}({said})", element_bits=arguments.get("element_bitwidth", 16), shape=tuple(shape)
+        )
+        addresses = layout.addresses()
+        offset = np.arange(1 << len(bases))
+        index = [
+            np.bitwise_xor.reduce([(offset >> bit & 1) * basis[d] for bit, basis in enumerate(bases)])
+            for d in range(len(shape))
+        ]
+        real = np.ones(len(offset), bool)  # of two offsets with one index, the lower is the element's
+        for bit, basis in enumerate(bases):
+            real &= (offset >> bit & 1 == 0) | any(basis)
+        wanted = offset[real] * layout.element_bits // 8
+        assert (addresses[tuple(each[real] for each in index)] == wanted).all(), (name, arguments, shape)
+        assert addresses.size == real.sum()

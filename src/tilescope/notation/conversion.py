@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import Layout, Major, Modes
-from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton
+from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
 from tilescope.notation.equivalent import no_equivalent
 from tilescope.notation.hints import Hints, Unit
 from tilescope.notation.text import checked_text
@@ -107,7 +107,7 @@ def parse_layout(
     text: str,
     *,
     element_bits: int | None = None,
-    shape: tuple[int, int] | None = None,
+    shape: tuple[int, ...] | None = None,
     major: Major | None = None,
     unit: Unit | None = None,
     start: int = 0,
@@ -161,7 +161,7 @@ def convert_layout(
     notation: NotationName | str | Notation,
     *,
     element_bits: int | None = None,
-    shape: tuple[int, int] | None = None,
+    shape: tuple[int, ...] | None = None,
     major: Major | None = None,
     unit: Unit | None = None,
     start: int = 0,
@@ -204,7 +204,7 @@ def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
 
 def _reader(text: str) -> Callable[[str, Hints], Layout]:
     """Which notation a text is in, by what only that notation has."""
-    if re.search(r"[Ss]hared(?:Layout)?\s*(?:<\s*\{|\()|memdesc<|^#ttg\.", text):
+    if triton_text.starts(text):
         return triton.read
     if "Transform" in text or re.match(r"(?:transforms|swizzle)\s*=|\(\s*\)$", text):
         return mosaic.read

@@ -13,23 +13,44 @@ The swizzle's three numbers count something, and the text says what:
                        y y y z z z
 
 So the three lines are one layout, and a swizzle read in the wrong unit is another. `unit` overrides the
-reading of the Python form.
+reading of the Python form. A kernel prints tensors: a pointer, generic or into shared memory, and what it points to.
+
+    Sw<3,4,3>_smem_ptr[16b](0x7f8800000400) o (_8,_64):(_64,_1)              the pointer is swizzled
+    smem_ptr[16b](0xc00) o Sw<3,3,3> o _0 o (_8,_64):(_64,_1)                the index is: a pointer on the pattern, no difference
+    tensor<ptr<f16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>            the Python DSL's
+    raw_ptr(0x0000000000000400: f16, smem, align<1024>) o (8,64):(64,1) = ( 0.0, … )
+
+Compilers print types: cute::ComposedLayout<cute::Swizzle<(int)3, (int)4, (int)3>, cute::smem_ptr_flag_bits<(int)16>, …>.
+All are pieces in brackets, separated by "o" or commas; what a log writes before and behind them is passed over.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
 from tilescope.notation.equivalent import no_equivalent, strides_of, xor_swizzle
 from tilescope.notation.hints import Hints, Unit
-from tilescope.notation.text import Scanner, last_name, refusal
+from tilescope.notation.text import POINTER, Scanner, last_name, refusal, type_bits
 from tilescope.swizzle import SWIZZLE, Swizzle
 
-_DSL_BITS = re.compile(r"(?:bf|tf|f|ui|si|i|u)?(\d{1,3})(?:[eE]\d\w*)?")
-_DSL_TYPE = re.compile(r'!cute\.(?:composed_)?layout<"([^"<>]*(?:<[^"<>]*>)?[^"<>]*)">')
-_DSL_MEMREF = re.compile(r'!cute\.memref<(\w+), smem(?:, align<\d+>)?(?:, (S<[\d,\- ]+>))?, "([^"]*)">')
+# Names that enclose pieces, and those of them whose pieces describe a pointer.
+_POINTERS = frozenset({"ptr", "raw_ptr", "memref", "smem_ptr", "swizzle_ptr"})
+_WRAPPERS = _POINTERS | {
+    "composition", "ComposedLayout", "make_composed_layout", "tensor", "Tensor", "ViewEngine", "ConstViewEngine",
+    "layout", "composed_layout",
+}  # fmt: skip
+_SWIZZLES = ("Sw", "Swizzle", "S", "make_swizzle")
+_SPACES = ("gmem", "rmem", "tmem", "generic", "dsmem")
+_NAMED = re.compile(
+    r"""!cute\.\w+<|(?<![\w.:!])(?:!?\w+(?:::|\.))*
+    (?:SW_\d|(?:Sw|S|Swizzle|Layout|ComposedLayout|Tensor|tensor|ptr|raw_ptr|memref|composition|make_\w*layout|smem_sparse
+       |smem_(?:sub)?ptr\w*|\w{1,8}_ptr|tile_to_shape|Layout_\w+Atom\w*|SmemLayoutAtomKind\.\w+)(?=\s*[<\[({]|$))""",
+    re.VERBOSE,
+)
+_PREFIX_CHARACTERS = 400  # of a log before a layout
 
 
 def read(text: str, hints: Hints) -> Layout:
@@ -39,9 +60,9 @@ def read(text: str, hints: Hints) -> Layout:
     >>> layout == read("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", Hints())
     True
     """
-    text, bits = _unwrapped(text)
-    scan = Scanner(text)
-    return cute_atom.read(scan, hints) if cute_atom.starts(scan) else _read_composed(scan, hints, bits)
+    line = _without_prefix(text)
+    scan = Scanner(line)
+    return cute_atom.read(scan, hints) if cute_atom.starts(scan) else _read_pieces(scan, hints, is_cut=line is not text)
 
 
 def spell(layout: Layout) -> str:
@@ -86,8 +107,11 @@ def read_modes(text: str) -> Modes:
     >>> print(read_modes("Layout<Shape<Shape<_4,_8>,_2>, Stride<Stride<_2,_16>,_1>>"))
     ((4,8),2):((2,16),1)
     """
-    scan = Scanner(_unwrapped(text)[0])
+    scan = Scanner(_without_prefix(text))
+    closings = _opened(scan)
     modes = _read_modes(scan)
+    for closing in reversed(closings):
+        scan.expect(closing)
     scan.finished()
     return modes
 
@@ -102,54 +126,154 @@ def _static(layout: Layout) -> str:
     return re.sub(r"(\d+)", r"_\1", str(strides_of(layout)))
 
 
-def _unwrapped(text: str) -> tuple[str, int | None]:
-    """The layout inside a type of the Python DSL's intermediate code, and its element's bits."""
-    if found := _DSL_TYPE.fullmatch(text):
-        return found[1], None
-    if found := _DSL_MEMREF.fullmatch(text):
-        bits = _DSL_BITS.match(found[1])
-        return (f"{found[2]} o 0 o {found[3]}" if found[2] else found[3]), int(bits[1]) if bits else None
-    return text, None
+def _without_prefix(text: str) -> str:
+    """The text from its layout on, without what a log or a program writes before it: "sA: ", "auto layout = "."""
+    first = _NAMED.search(text[:_PREFIX_CHARACTERS])
+    if first is not None:
+        return text[first.start() :] if text[: first.start()].strip(" (") else text
+    colon = re.search(r"\)\s*:\s*\(", text)
+    if colon is None:
+        return text
+    depth, place = 0, colon.start()
+    while place >= 0:  # back to where the shape opens
+        depth += {")": 1, "(": -1}.get(text[place], 0)
+        if depth == 0:
+            break
+        place -= 1
+    return text if place < 1 or text[:place].strip(" ([") == "" or place > _PREFIX_CHARACTERS else text[place:]
 
 
-def _read_composed(scan: Scanner, hints: Hints, bits: int | None) -> Layout:
-    """What is written "swizzle o offset o layout", in any of the ways it is written; every part but the layout may be missing."""
-    triple, unit, offset, start = (0, 4, 3), None, 0, hints.start
-    wrapper = last_name(scan.peek().spelling)
-    separator = "o"
-    if wrapper in ("composition", "ComposedLayout", "make_composed_layout"):
-        separator, closing = ",", _closing(scan)
+@dataclass(slots=True)
+class _Pieces:
+    """What was read of a layout so far."""
+
+    start: int
+    triple: tuple[int, int, int] | None = None
+    unit: Unit | None = None  # what the swizzle counts
+    bits: int | None = None
+    offset: int = 0
+    modes: Modes | None = None
+    has_pointer: bool = False
+
+
+def _opened(scan: Scanner) -> list[str]:
+    """The closing brackets of the name that encloses what comes next, consumed with its opening ones; none: no such name."""
+    name = last_name(scan.peek().spelling).lstrip("!")
+    if name not in _WRAPPERS or scan.peek(1).spelling not in ("<", "("):
+        return []
+    scan.take()
+    closings = [{"<": ">", "(": ")"}[scan.take().spelling]]
+    return [*closings, '"'] if scan.accept('"') else closings
+
+
+def _read_pieces(scan: Scanner, hints: Hints, *, is_cut: bool) -> Layout:
+    """Swizzle, pointer, offset and layout in any of the ways they are written; every piece but the layout may be missing."""
+    found = _Pieces(hints.start)
+    closings: list[str] = []
+    in_pointer: list[int] = []  # how many brackets were open when a pointer's opened
+    while found.modes is None:
+        name = last_name(scan.peek().spelling).lstrip("!")
+        if closings and scan.accept('"'):  # the layout of a memref
+            closings.append('"')
+            in_pointer.clear()
+            continue
+        if opened := _opened(scan):
+            if name in _POINTERS:
+                in_pointer.append(len(closings) + 1)
+                found.has_pointer = True
+            if name == "make_composed_layout":
+                found.unit = "bytes"
+            closings += opened
+            continue
+        is_glued = _read_piece(scan, hints, found, bool(in_pointer))
+        while closings and found.modes is None and scan.accept(closings[-1]):
+            if in_pointer and in_pointer[-1] == len(closings):
+                in_pointer.pop()
+            closings.pop()
+        if found.modes is None and not is_glued and not (scan.accept("o") or scan.accept(",") or scan.accept(":")):
+            scan.refuse(
+                '"o" and what the swizzle acts on',
+                'A layout is read as "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".',
+            )
+    is_printed = found.has_pointer or is_cut
+    while closings and not (is_printed and _at_noise(scan)):
+        scan.expect(closings.pop())
+    if not (is_printed and (_at_noise(scan) or (is_cut and scan.at(")")))):
+        scan.finished()
+    return _layout(found, hints)
+
+
+def _at_noise(scan: Scanner) -> bool:
+    """Whether the values of a tensor follow, or what a log writes behind a layout."""
+    return scan.peek().spelling in (":", "=", ",", ";", "]", "'", '"')
+
+
+def _read_piece(scan: Scanner, hints: Hints, found: _Pieces, in_pointer: bool) -> bool:
+    """Read one piece into `found`; whether the next one is glued to it."""
+    name = last_name(scan.peek().spelling)
     if _at_swizzle(scan):
-        triple, unit = _read_swizzle(scan)
-        glued = scan.peek().spelling.startswith("_smem")
-        if scan.peek().kind == "end" or scan.at("{"):
+        if found.triple is not None:
+            scan.refuse("one swizzle", "Two swizzles on one address have no name here: give the layout of one of them.")
+        found.triple, unit = _read_swizzle(scan)
+        if in_pointer:
+            unit = "bytes"
+        found.unit = found.unit or unit
+        if scan.peek().kind == "end" or scan.at("{") or scan.at(";"):
             scan.refuse(
                 "a layout",
                 'A swizzle alone moves nothing: add what it acts on, "… o smem_ptr[16b](unset) o (8,64):(64,1)".',
             )
-        if not glued:
-            scan.expect(separator)
-    if wrapper == "make_composed_layout":
-        unit = "bytes"
-    name = last_name(scan.peek().spelling)
-    if "ptr" in name or scan.peek().spelling in ("smem_sparse", "tmem_"):
-        bits, start, unit = _read_pointer(scan, hints)
-        scan.expect(separator)
-    elif name in ("Int", "C") or (scan.peek().kind == "number" and scan.peek(1).spelling in (separator, "{")):
-        offset = scan.integer()
-        scan.expect(separator)
-    modes = _read_modes(scan)
-    if separator == ",":
-        scan.expect(closing)
-    scan.finished()
-    element_bits = hints.bits(bits, "the layout")
-    if hints.unit is not None and unit == "bytes" and bits is not None and hints.unit != "bytes":
+        return scan.peek().spelling.startswith("_")
+    if name in _SPACES:
+        scan.refuse("a pointer to shared memory", "Only shared memory is swizzled.")
+    if in_pointer and name == "align":
+        scan.take()
+        scan.expect("<")
+        scan.integer()
+        scan.expect(">")
+    elif in_pointer and name == "smem":
+        scan.take()
+    elif in_pointer and scan.peek().kind == "number" and scan.peek().spelling[:2] == "0x":
+        found.start = scan.integer(POINTER)
+    elif in_pointer and scan.peek().kind == "name":
+        said = scan.name()
+        while scan.peek().kind == "name":
+            said += f" {scan.name()}"
+        scan.accept("*")
+        found.bits = hints.bits(type_bits(said), "the pointer")
+    elif "ptr" in name or scan.peek().spelling in ("smem_sparse", "tmem_", "counting_iter"):
+        found.bits, found.start = _read_pointer(scan, hints, found.start)
+        found.has_pointer = True
+        if found.triple is not None:
+            found.unit = "bytes"
+    elif name in ("Int", "C", "constant", "integral_constant") or (
+        scan.peek().kind == "number" and scan.peek(1).spelling in ("o", ",", "{")
+    ):
+        found.offset = scan.integer()
+    else:
+        found.modes = _read_modes(scan)
+    return False
+
+
+def _layout(found: _Pieces, hints: Hints) -> Layout:
+    """The layout that the pieces make."""
+    assert found.modes is not None
+    element_bits = hints.bits(found.bits, "the layout")
+    if hints.unit == "elements" and found.unit == "bytes" and found.has_pointer:
         raise refusal("a swizzled pointer read in elements", "a pointer is swizzled in bytes", "Leave unit out.")
-    swizzle = _swizzle_of_bytes(triple, hints.unit or unit or "elements", element_bits)
-    if offset * element_bits % 8:
-        raise refusal(f"offset {offset} of {element_bits}-bit elements", "offsets are whole bytes", "Use offset 0.")
-    start += offset * element_bits // 8
-    layout = Layout.from_modes(modes, element_bits, swizzle=swizzle, start=start)
+    swizzle = _swizzle_of_bytes(found.triple or (0, 4, 3), hints.unit or found.unit or "elements", element_bits)
+    if found.has_pointer and found.unit == "elements" and found.start % swizzle.repeat_bytes:
+        raise refusal(
+            f"a swizzle of the index behind a pointer to {found.start:#x}",
+            f"an address map swizzles addresses: the pointer lies on the pattern, every {swizzle.repeat_bytes} bytes",
+            f"Align the buffer to {swizzle.repeat_bytes} bytes.",
+        )
+    if found.offset * element_bits % 8:
+        raise refusal(
+            f"offset {found.offset} of {element_bits}-bit elements", "offsets are whole bytes", "Use offset 0."
+        )
+    start = found.start + found.offset * element_bits // 8
+    layout = Layout.from_modes(found.modes, element_bits, swizzle=swizzle, start=start)
     hints.agrees_with(layout, "the layout")
     return layout
 
@@ -164,7 +288,7 @@ def _closing(scan: Scanner) -> str:
 def _at_swizzle(scan: Scanner) -> bool:
     ahead = 1 if scan.at("(") else 0
     name = last_name(scan.peek(ahead).spelling)
-    return name in ("Sw", "Swizzle", "S", "make_swizzle") or re.fullmatch(r"SW(_\d+){2}_\d+", name) is not None
+    return name in _SWIZZLES or re.fullmatch(r"SW(_\d+){2}_\d+", name) is not None
 
 
 def _read_swizzle(scan: Scanner) -> tuple[tuple[int, int, int], Unit]:
@@ -189,16 +313,16 @@ def _read_swizzle(scan: Scanner) -> tuple[tuple[int, int, int], Unit]:
     return (bits, base, shift), "bytes" if name in ("S", "make_swizzle") else "elements"
 
 
-def _read_pointer(scan: Scanner, hints: Hints) -> tuple[int, int, Unit]:
-    """smem_ptr[16b](unset), smem_ptr[16b](0x400), smem_subptr[4b](0x400.0) or smem_ptr_flag_bits<16>."""
-    name = scan.peek().spelling.lstrip("_")
-    if last_name(name) == "smem_ptr_flag_bits":
+def _read_pointer(scan: Scanner, hints: Hints, start: int) -> tuple[int, int]:
+    """smem_ptr[16b](unset), smem_ptr[16b](0x400), smem_subptr[4b](0x400.0) or smem_ptr_flag_bits<16>: bits, address."""
+    name = last_name(scan.peek().spelling.lstrip("_"))
+    if name == "smem_ptr_flag_bits":
         scan.take()
         scan.expect("<")
         said = scan.integer()
         scan.expect(">")
         scan.accept("{", "}")
-        return hints.bits(said, "the pointer"), hints.start, "bytes"
+        return hints.bits(said, "the pointer"), start
     if name not in ("smem_ptr", "smem_subptr"):
         fix = "Sparse operands have no dense address map." if "sparse" in name else "Only shared memory is swizzled."
         scan.refuse("a pointer to shared memory", fix)
@@ -206,13 +330,12 @@ def _read_pointer(scan: Scanner, hints: Hints) -> tuple[int, int, Unit]:
     scan.expect("[")
     said = scan.integer()
     scan.expect("b", "]", "(")
-    start = hints.start
     if not scan.accept("unset"):
-        start = scan.integer()
+        start = scan.integer(POINTER)
         if scan.accept(".") and scan.integer():
             scan.refuse("a pointer to a whole byte", "Start at the first element of a byte.")
     scan.expect(")")
-    return hints.bits(said, "the pointer"), start, "bytes"
+    return hints.bits(said, "the pointer"), start
 
 
 def _read_modes(scan: Scanner) -> Modes:

@@ -15,19 +15,12 @@ from tilescope.layout import IntTree, Layout, Major, Modes, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation.equivalent import no_equivalent, strides_of
 from tilescope.notation.hints import Hints
-from tilescope.notation.text import Scanner, last_name, refusal
+from tilescope.notation.text import Scanner, last_name, refusal, type_bits
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 
 _ATOM = re.compile(r"Layout_(?:(K|MN)_)?(INTER|SW32|SW64|SW128_32B|SW128)_(Atom_Bits|Atom|SpAtom)")
 _ATOM_KIND = re.compile(r"(K|MN)_(INTER|SW32|SW64|SW128_32B|SW128)")  # SmemLayoutAtomKind of the Python DSL
 _ATOM_SWIZZLE = {"INTER": "none", "SW32": "32B", "SW64": "64B", "SW128": "128B", "SW128_32B": "128B_ATOM_32B"}
-_TYPE_BITS = {
-    "half_t": 16, "__half": 16, "half": 16, "bfloat16_t": 16, "nv_bfloat16": 16, "__nv_bfloat16": 16,
-    "tfloat32_t": 32, "float": 32, "double": 64, "float_e4m3_t": 8, "float_e5m2_t": 8, "float_ue8m0_t": 8,
-    "float_ue4m3_t": 8, "float_e2m1_t": 4, "float_e2m3_t": 6, "float_e3m2_t": 6, "int4b_t": 4, "uint4b_t": 4,
-    "int4_t": 4, "uint4_t": 4, "int2b_t": 2, "uint2b_t": 2, "int2_t": 2, "uint2_t": 2, "uint1b_t": 1, "bin1_t": 1,
-    "uint1_t": 1, "char": 8, "int": 32, "uint128_t": 128,
-} | {f"{sign}int{bits}_t": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}  # fmt: skip
 _TYPE_OF_BITS = {1: "uint1_t", 2: "uint2_t", 4: "uint4_t", 6: "uint6_t"} | {
     bits: f"uint{bits}_t" for bits in (8, 16, 32, 64, 128)
 }
@@ -129,17 +122,15 @@ def _existing(major: str, kind: str, element_bits: int) -> Layout:
 
 def _read_type(scan: Scanner) -> int:
     """The bits of a C++ element type."""
-    name = last_name(scan.peek().spelling)
-    if name in ("uint_bit_t", "int_bit_t"):
-        scan.take()
+    name = scan.name()
+    if last_name(name) in ("uint_bit_t", "int_bit_t"):
         scan.expect("<")
         bits = scan.integer()
         scan.expect(">")
         return bits
-    if name not in _TYPE_BITS:
-        scan.refuse("an element type such as half_t or cutlass::bfloat16_t", "Write uint16_t: only its bits matter.")
-    scan.take()
-    return _TYPE_BITS[name]
+    while scan.peek().kind == "name":
+        name += f" {scan.name()}"
+    return type_bits(name)
 
 
 def spell(layout: Layout) -> str:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import Violation, raise_all
+from tilescope.errors import RuleError, Violation, argument_range, by, counted, raise_all
 from tilescope.layout import ELEMENT_BITS, MAJORS, Layout, Major
-from tilescope.reading import attempted, integer, known_name, one_of, pair
+from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
 
 Unit = Literal["bytes", "elements"]
 UNITS: tuple[Unit, ...] = ("bytes", "elements")
 MAX_EXTENT = 1 << 20
+MAX_RANK = 5
 
 NOTATION_ARGUMENT = rule(
     "notation-argument",
@@ -34,7 +35,7 @@ class Hints:
     """The arguments beside the text; None where the caller leaves it to the text."""
 
     element_bits: int | None = None
-    shape: tuple[int, int] | None = None
+    shape: tuple[int, ...] | None = None
     major: Major | None = None
     unit: Unit | None = None  # what a CuTe swizzle's numbers count
     start: int = 0
@@ -60,15 +61,24 @@ class Hints:
         self._agree("element_bits", said, self.element_bits, where)
         return said if said is not None else self.element_bits or 0
 
-    def tile_shape(self, said: tuple[int, int] | None, where: str) -> tuple[int, int]:
+    def tile_shape(self, said: tuple[int, ...] | None, where: str, rank: int = 2) -> tuple[int, ...]:
         """The tile's shape, from the text or the caller; both must agree."""
         if said is None and self.shape is None:
             raise NOTATION_ARGUMENT.error(
                 "shape", f"{where} does not say how large the tile is", "an address map has a shape",
                 "Add shape (--shape), such as 64x64 elements.",
             )  # fmt: skip
+        shape = said or self.shape or ()
+        if len(shape) != rank:
+            limit = f"{where} has {counted(rank, 'index', 'indices')}"
+            raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, f"Give {rank} extents.")
         self._agree("shape", said, self.shape, where)
-        return said or self.shape or (0, 0)
+        return shape
+
+    def pair(self, said: tuple[int, int] | None, where: str) -> tuple[int, int]:
+        """The tile's (mn, k), from the text or the caller."""
+        mn, k = self.tile_shape(said, where)
+        return mn, k
 
     def major_or(self, said: Major | None, where: str) -> Major:
         """Which index is contiguous: from the text, from the caller, or "K"."""
@@ -78,8 +88,8 @@ class Hints:
     def agrees_with(self, layout: Layout, where: str) -> None:
         """Refuse a layout whose shape or majorness is not the one beside its text."""
         if len(layout.shape) > 1 or self.shape is not None:
-            mn, k = (*layout.shape, 1)[0], prod(layout.shape[1:])
-            self._agree("shape", (mn, k), self.shape, where)
+            folded = (*layout.shape, 1)[0], prod(layout.shape[1:])
+            self._agree("shape", layout.shape if self.shape == layout.shape else folded, self.shape, where)
         if layout.major is not None and 1 not in layout.shape:
             self._agree("major", layout.major, self.major, where)
 
@@ -92,6 +102,10 @@ class Hints:
             )  # fmt: skip
 
 
-def _tile(argument: str, shape: Any) -> tuple[int, int]:
-    mn, k = pair(argument, shape, 1)
-    return integer(f"{argument}[0]", mn, 1, MAX_EXTENT), integer(f"{argument}[1]", k, 1, MAX_EXTENT)
+def _tile(argument: str, shape: Any) -> tuple[int, ...]:
+    extents = integers(argument, shape)
+    if not 1 <= len(extents) <= MAX_RANK:
+        raise RuleError(
+            [argument_range(argument, len(extents), f"1 to {MAX_RANK} extents", "Use (64, 64), for example.")]
+        )
+    return tuple(integer(f"{argument}[{place}]", extent, 1, MAX_EXTENT) for place, extent in enumerate(extents))

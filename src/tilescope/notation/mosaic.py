@@ -38,7 +38,7 @@ def read(text: str, hints: Hints) -> Layout:
     said = None
     if hints.shape is None:
         said = next((argument for name, argument in transforms if name in _TILES and len(argument) == 2), None)
-    shape = hints.tile_shape(said, "Mosaic's transforms")
+    shape = hints.pair(said, "Mosaic's transforms")
     dims = [(index, extent, 1) for index, extent in enumerate(shape)]  # source index, extent, step of that index
     swizzle = SWIZZLE["none"]
     for place, (name, argument) in enumerate(transforms):

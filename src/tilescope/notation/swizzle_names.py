@@ -95,7 +95,7 @@ def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
             raise refusal(f"{bits}-bit elements", f"whole ones in {swizzle.span_bytes} bytes", "Use 8 bits.")
         span = swizzle.span_bytes * 8 // bits
         said = oriented(major, 8, span)
-    shape = hints.tile_shape(said if hints.shape is None else None, where)
+    shape = hints.pair(said if hints.shape is None else None, where)
     rows, columns = oriented(major, *shape)
     if columns * bits % (CHUNK_BYTES * 8) or (said is not None and columns % span):
         span_bytes = CHUNK_BYTES if swizzle.span_bytes is None else swizzle.span_bytes

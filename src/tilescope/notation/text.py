@@ -14,13 +14,15 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tilescope.data_type import BLOCK_SCALED, DataType
 from tilescope.errors import RuleError, argument_type, shortened
 from tilescope.layout import IntTree
 from tilescope.rule import rule
 
-CHARACTERS = 4000  # of one text; CuTe's longest layouts take some hundred
+CHARACTERS = 1 << 16  # of one text; the type name of a layout takes some thousand
 NESTING = 16  # parentheses within parentheses
-INTEGER = 2**40  # extents, strides and addresses; shared memory ends at 2^18 bytes
+INTEGER = 2**40  # extents and strides; shared memory ends at 2^18 bytes
+POINTER = 2**48 - 1  # what a kernel prints: a generic pointer into the window of shared memory
 
 NOTATION_TEXT = rule(
     "notation-text",
@@ -41,6 +43,13 @@ _TUPLE_NAMES = frozenset(
     {"Shape", "Stride", "Step", "Coord", "tuple", "make_shape", "make_stride", "make_step", "make_tuple"}
 )
 _INTEGER_NAMES = frozenset({"Int", "C", "constant", "integral_constant"})
+_C_INTEGERS = frozenset(
+    {"int", "unsigned", "signed", "long", "short", "char", "size_t", "uint32_t", "int32_t", "uint64_t", "int64_t"}
+)
+_SUFFIX = re.compile(r"[uU]?[lL]{0,2}|[lL]{1,2}[uU]")  # of an integer in C
+_KEYWORDS = frozenset({"struct", "class", "typename", "const"})  # before a type, saying nothing
+_BRACKET = re.compile(r"[<>()\[\]{}]")
+_BRACKETED = 8000  # characters that one pair of brackets may enclose
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,35 @@ def last_name(name: str) -> str:
     return re.split(r"::|\.", name)[-1]
 
 
+def type_bits(name: str) -> int:
+    """The bits of an element by the name of its type: half_t, cutlass::float_e4m3_t, f16, Float8E4M3FN, uint128_t.
+
+    >>> type_bits("cutlass::detail::float_e2m1_unpacksmem_t"), type_bits("f8E4M3FNUZ"), type_bits("uint128_t")
+    (8, 8, 128)
+    """
+    found = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", last_name(name).casefold())
+    try:
+        row = DataType.named(name)
+    except RuleError as unknown:
+        if found is not None:
+            return int(found[1])
+        if unknown.violations[0].rule == BLOCK_SCALED.name:
+            raise
+        limit, fix = "such as half_t, f16, bf16, i8, float_e4m3_t", "Write uint16_t: only its bits matter."
+        raise refusal(f"the element type {shortened(name, 40)}", limit, fix) from None
+    return row.smem_bits if row.driver_code is not None else row.bits
+
+
+def closing_place(text: str, opening: int) -> int:
+    """Where the bracket at `opening` closes; the end of the text where it does not."""
+    depth = 0
+    for found in _BRACKET.finditer(text, opening, opening + _BRACKETED):
+        depth += 1 if found[0] in _CLOSING else -1
+        if depth == 0:
+            return found.start()
+    return len(text)
+
+
 class Scanner:
     """The tokens of a text, taken from left to right.
 
@@ -111,7 +149,7 @@ class Scanner:
                     "names, integers and the usual brackets",
                     f"Remove {self.text[place]!r}.",
                 )
-            if found.lastgroup != "space":
+            if found.lastgroup != "space" and found[0] not in _KEYWORDS:
                 self._tokens.append(Token(found.lastgroup or "", found[0], place))
             place = found.end()
         self._tokens.append(Token("end", "", place))
@@ -165,33 +203,39 @@ class Scanner:
             self.refuse("a name")
         return self.take().spelling
 
-    def integer(self) -> int:
-        """The next token, which must be an integer: 64, _64, 0x40, Int<64>{} or C<64>."""
-        if (
-            self.peek().kind == "name"
-            and last_name(self.peek().spelling) in _INTEGER_NAMES
-            and self.peek(1).spelling == "<"
-        ):
+    def integer(self, most: int = INTEGER) -> int:
+        """The next token, which must be an integer: 64, _64, 0x40, Int<64>{}, C<(int)64>, integral_constant<int, 64>."""
+        self._cast()
+        token, name = self.peek(), last_name(self.peek().spelling)
+        if name in _INTEGER_NAMES and self.peek(1).spelling == "<":
             self.take()
             self.expect("<")
-            if self.accept("int"):
-                self.expect(",")
-            value = self.integer()
+            while self.peek().kind == "name" and self.peek().spelling in _C_INTEGERS:
+                self.take()
+                self.accept(",")
+            value = self.integer(most)
             self.expect(">")
             self.accept("{", "}")
             return value
-        token = self.peek()
         if token.spelling == "-":
             self.refuse("an integer of at least 0", "Shared memory lies above its start: write strides of at least 0.")
         if token.spelling in ("?", "_"):
             self.refuse("an integer", "A size that only the running kernel knows has no address map: put a number.")
-        if token.kind != "number":
+        if token.kind != "number" and re.fullmatch(r"_[0-9]+", name) is None:
             self.refuse("an integer")
-        digits = token.spelling.removeprefix("_")
+        digits = name.removeprefix("_")
         base = 16 if digits[:2] in ("0x", "0X") else 10
-        if int(digits, base) > INTEGER:
-            self.refuse(f"an integer of at most 2^{INTEGER.bit_length() - 1}", "Shared memory is smaller than that.")
+        if len(digits) > 40 or int(digits, base) > most:
+            limit = f"2^{most.bit_length() - (most == INTEGER)}"
+            self.refuse(f"an integer of at most {limit}", "Shared memory is smaller than that.")
         self.take()
+        after = self.peek()
+        if (
+            after.kind == "name"
+            and after.place == token.place + len(token.spelling)
+            and _SUFFIX.fullmatch(after.spelling)
+        ):
+            self.take()
         self.accept("{", "}")
         if self.at("@"):
             self.refuse(
@@ -199,6 +243,14 @@ class Scanner:
                 "A stride such as 1@0 counts coordinates of a tensor, not places in memory: give the layout in memory.",
             )
         return int(digits, base)
+
+    def _cast(self) -> None:
+        """Pass over a cast to an integer type, (int) or (unsigned int), which nvcc writes before every constant."""
+        if self.at("(") and self.peek(1).spelling in _C_INTEGERS:
+            self.take()
+            while self.peek().spelling in _C_INTEGERS:
+                self.take()
+            self.expect(")")
 
     def integers(self) -> IntTree:
         """An integer, or a tuple of such nested up to 16 deep: (8,(64,2)), Shape<_8,_64>, make_shape(8, 64)."""
@@ -226,6 +278,7 @@ class Scanner:
 
     def _opened_tuple(self) -> str | None:
         """The bracket of a tuple that starts here, consumed with its name."""
+        self._cast()
         token = self.peek()
         if token.kind == "name" and last_name(token.spelling) in _TUPLE_NAMES and self.peek(1).spelling in ("(", "<"):
             self.take()

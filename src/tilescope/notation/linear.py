@@ -1,0 +1,150 @@
+"""Layouts that give, for each bit of an offset, the index it leads to: Triton's linear layouts.
+
+    offset bit   0      1      2      3      4      5             4 x 16 elements
+    basis      [0,1]  [0,2]  [0,4]  [0,8]  [1,4]  [2,8]
+
+The offset is the XOR of its bits, so the index is the XOR of their bases. A basis of one index bit is a stride; one that
+holds an index bit of a lower offset bit too (here 4 and 8) is a swizzle: bits 4 and 5 of the offset change bits 2 and 3.
+Where all such bases reach equally far down and follow each other, they are one XOR of the address. A basis of zeros is a
+gap: no element lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from tilescope.layout import Layout, Modes
+from tilescope.notation.equivalent import xor_swizzle
+from tilescope.notation.text import refusal
+from tilescope.rule import rule
+from tilescope.swizzle import SWIZZLE, Swizzle
+
+Basis = tuple[int, ...]
+_MAX_BITS = 40  # of an offset
+
+LINEAR_BASES = rule(
+    "linear-bases",
+    "A linear layout has an address map where it is strides and one XOR: a basis holds one index bit, or one and that of "
+    "an offset bit equally far below.",
+    source="Triton, LinearLayout.h; CuTe, Swizzle<B,M,S>",
+    passing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 2]]}, alignment = 16>", element_bits=16)',
+    failing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 1]]}, alignment = 16>", element_bits=16)',
+)
+
+
+class Padding(NamedTuple):
+    """So many elements of padding after every interval."""
+
+    interval: int
+    elements: int
+
+
+def unit_bases(rank: int, index: int, extent: int, start: int = 1) -> list[Basis]:
+    """The bases of one index, from `start` up to its extent, a power of two.
+
+    >>> unit_bases(2, 1, 8)
+    [(0, 1), (0, 2), (0, 4)]
+    """
+    return [
+        tuple(1 << bit if place == index else 0 for place in range(rank))
+        for bit in range(start.bit_length() - 1, extent.bit_length() - 1)
+    ]
+
+
+def extents_of(bases: Sequence[Basis]) -> tuple[int, ...]:
+    """The shape that the bases reach.
+
+    >>> extents_of([(0, 1), (0, 2), (1, 2)])
+    (2, 4)
+    """
+    return tuple(1 << max(column).bit_length() for column in zip(*bases, strict=True))
+
+
+def layout_of(
+    bases: Sequence[Basis], element_bits: int, *, padding: Sequence[Padding] = (), buffers: int = 1, start: int = 0
+) -> Layout:
+    """The layout with these bases, innermost offset bit first; `buffers` of it follow each other, as its first index.
+
+    >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[Padding(4, 2)]).modes)
+    '(2,4):(6,1)'
+    """
+    places, shift, sources = _places(bases)
+    swizzle = _swizzle(sources, shift, element_bits, len(bases))
+    if sources and padding:
+        _refuse(bases, sources[0], "with padding, every basis is one index bit", "Drop the padding or the swizzle.")
+    strides = [_padded(1 << bit, padding) for bit in range(len(bases) + 1)]
+    parts = [Modes(buffers, strides[-1])] if buffers > 1 else []
+    for index, extent in enumerate(extents_of(bases)):
+        index_bits = [(index, 1 << bit) for bit in range(extent.bit_length() - 1)]
+        if missing := [each for each in index_bits if each not in places]:
+            raise LINEAR_BASES.error(
+                "text", f"no basis leads to {missing[0][1]} of index {index}", f"index {index} reaches {extent}",
+                "Give a basis for every index bit.",
+            )  # fmt: skip
+        parts.append(Modes.of_pairs((2, strides[places[each]]) for each in index_bits))
+    modes = Modes.joined(*parts).by_index()
+    return Layout.from_modes(modes, element_bits, swizzle=swizzle, start=_aligned(start, swizzle))
+
+
+def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, list[int]]:
+    """The offset bit of each index bit, how far down the XOR reaches, and the offset bits that change others."""
+    places: dict[tuple[int, int], int] = {}
+    sources: list[int] = []
+    shift = 0
+    for place, basis in enumerate(bases):
+        index_bits = [
+            (index, 1 << bit) for index, part in enumerate(basis) for bit in range(_MAX_BITS) if part >> bit & 1
+        ]
+        own = [each for each in index_bits if each not in places]
+        lower = [places[each] for each in index_bits if each in places]
+        if not index_bits:
+            continue
+        if len(own) != 1 or len(lower) > 1:
+            limit = "one index bit of its own, and at most one of an offset bit below"
+            _refuse(bases, place, limit, "A swizzle of more than one XOR has no address map here.")
+        if lower:
+            if sources and (place - lower[0] != shift or place != sources[-1] + 1):
+                limit = (
+                    f"offset bits {sources[0]} to {sources[-1]} change the bits {shift} below, and it does not follow"
+                )
+                _refuse(bases, place, limit, f"One XOR changes bit {place - shift} here.")
+            shift = place - lower[0]
+            sources.append(place)
+        places[own[0]] = place
+    return places, shift, sources
+
+
+def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int) -> Swizzle:
+    """The XOR of byte addresses; where the tile ends before the pattern does, the mode of the hardware it begins."""
+    if not sources:
+        return SWIZZLE["none"]
+    base = sources[0] - shift + element_bits.bit_length() - 4
+    if element_bits & (element_bits - 1) or base < 0:
+        limit, fix = "the pieces that a swizzle moves are whole bytes", f"Use vec = {max(1, 8 // element_bits)}."
+        raise refusal(f"pieces of {1 << (sources[0] - shift)} elements of {element_bits} bits", limit, fix)
+    if sources[-1] == offset_bits - 1:
+        for bits in range(len(sources), shift + 1):
+            mode = xor_swizzle(bits, base, shift).hardware_mode
+            if mode is not None:
+                return mode
+    return xor_swizzle(len(sources), base, shift)
+
+
+def _padded(offset: int, padding: Sequence[Padding]) -> int:
+    return offset + sum(offset // interval * elements for interval, elements in padding)
+
+
+def _aligned(start: int, swizzle: Swizzle) -> int:
+    if start % swizzle.repeat_bytes:
+        raise refusal(
+            f"start {start:#x}",
+            f"Triton's buffers start on the pattern, every {swizzle.repeat_bytes} bytes",
+            f"Use {start // swizzle.repeat_bytes * swizzle.repeat_bytes:#x}.",
+        )
+    return start
+
+
+def _refuse(bases: Sequence[Basis], place: int, limit: str, fix: str) -> NoReturn:
+    values = {"offset_bit": place, "basis": list(bases[place])}
+    raise LINEAR_BASES.error("text", f"basis {list(bases[place])} of offset bit {place}", limit, fix, None, values)
