@@ -32,7 +32,7 @@ _ROW_MODULES = (
     "tma", "tensor_map.demonstration", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
     "mma.tensor_memory_rules", "tma.bulk", "tma.array_file", "tensor_map.small_tensor", "pipeline.mbarrier",
     "pipeline.pipeline_rules", "planner.pipelines", "emitter.tile_program", "view", "view.whole_layout", "gpu.capture",
-    "gpu.watch_verdict", "web.page_rules", "cli.map_source", "cli.serve",
+    "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",
 )  # fmt: skip
 
 

@@ -80,6 +80,9 @@ STATES = [
     "/plan?arch=sm_80&target=triton",
     "/pipeline?other=256x64&consumers=2&cluster=2x1",
     "/pipeline?stages=2&steps=5&arrivals=thread&no_multicast=yes&cluster=2x1&arch=sm_100",
+    "/pipeline?other=256x64&cluster=4x4&consumers=2",
+    "/pipeline?given=gemm&shape=64x4096x4096&cluster=2x1",
+    "/pipeline?given=gemm&shape=4096x4096x512&arch=sm_100&cluster=2x2&cta_group=2&stages=3",
     "/pipeline?copy=cp.async&consumer=ldmatrix&arch=sm_80",
     "/pipeline?given=text&text=" + quote(json.dumps(ONE_COPY)),
     "/symptoms?seen=715",
@@ -292,7 +295,9 @@ def _sample(page):
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"cluster": "4x4"}, "32 roles in all blocks"),
+        ({"cluster": "4x4", "consumers": "3"}, "64 roles in all blocks"),
+        ({"given": "gemm", "shape": "4096x4096x65536"}, "more than 10000 steps"),
+        ({"given": "gemm", "shape": "4096x4096"}, "shape is three numbers"),
         ({"steps": "1000"}, "more than 1000 steps"),
         ({"tile": "99999x99999"}, "elements"),
         ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'}, "more than 1000"),
@@ -385,6 +390,9 @@ LARGEST = [
     "/swizzle?mode=xor:5,0,5",
     "/plan?tile=128x256&data_type=u8&stages=4&target=python",
     "/pipeline?cluster=2x1&consumers=2&steps=30",
+    "/pipeline?other=256x64&cluster=4x4&consumers=2&steps=22",
+    "/pipeline?given=gemm&cluster=2x2",
+    "/pipeline?given=gemm&arch=sm_100&data_type=e4m3&cluster=2x1",
     "/pipeline?given=text&text=" + quote(MANY_ORDERS),
     "/symptoms?seen=" + quote("hang slow wrong zero nan conflict multicast " * 40),
 ]

@@ -25,8 +25,7 @@ from starlette.routing import Route
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.web.guard import Guard
-from tilescope.web.page import STEP, Answer
-from tilescope.web.page_rules import PAGE_QUERY
+from tilescope.web.page import Answer, query_of
 from tilescope.web.pages import PAGES
 from tilescope.web.rendering import Rendered, render_first, render_form, render_refusal, static_file
 
@@ -90,11 +89,9 @@ def _answered(request: Request) -> Response:
 def _page(request: Request) -> Response:
     """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
     name, dot, ending = request.url.path.removeprefix("/").partition(".")
-    page, query = PAGES[name], dict(request.query_params)
+    page = PAGES[name]
     try:
-        if len(query) != len(request.query_params.multi_items()):
-            found, fix = "a field that is given twice", "Give every field once."
-            raise PAGE_QUERY.error("query", found, "every field once", fix)
+        query = query_of(request.query_params.multi_items())
         filling = page.redirect(query)
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
@@ -105,7 +102,7 @@ def _page(request: Request) -> Response:
         if dot:
             return PlainTextResponse(f"{error}\n", 422)
         return _html(render_refusal(422, page.title, error.violations))
-    return _html(render_form(form, query.get(STEP, "")))
+    return _html(render_form(form))
 
 
 def _svg(answer: Answer) -> Response:

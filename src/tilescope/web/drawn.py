@@ -23,7 +23,9 @@ from tilescope.view.svg_document import ruler_rows
 from tilescope.view.svg_grid import grid_block
 from tilescope.web.page import Drag, Lead
 
-_BESIDE_SCALE = 0.88  # of grids that stand beside each other
+_BESIDE_SCALE = 0.88  # of grids that stand beside each other …
+_SMALLEST_SCALE = 0.6  # … and of those that would not fit …
+_BESIDE_WIDTH, _BESIDE_GAP = 1010, 32  # … into the answer of a window of 1400 pixels
 _NOTHING = Markup("")
 NO_LEADS: Mapping[str, tuple[Lead, ...]] = MappingProxyType({})
 
@@ -56,8 +58,12 @@ def _(part: Paragraph, drag: Drag | None) -> Markup:  # noqa: ARG001
 
 @_part.register
 def _(part: Beside, drag: Drag | None) -> Markup:
+    blocks = [_cells(each) if isinstance(each, Grid) else None for each in part.parts]
+    fitting = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(sum(each.width for each in blocks if each), 1)
+    scale = fitting if _SMALLEST_SCALE <= fitting < _BESIDE_SCALE else _BESIDE_SCALE
     drawn = [
-        _grid_figure(each, drag, _BESIDE_SCALE) if isinstance(each, Grid) else _part(each, drag) for each in part.parts
+        _grid_figure(each, block, drag, scale) if isinstance(each, Grid) and block else _part(each, drag)
+        for each, block in zip(part.parts, blocks, strict=True)
     ]
     return Markup('<div class="beside">{}</div>').format(_NOTHING.join(drawn))
 
@@ -115,11 +121,14 @@ def _(part: Legend, drag: Drag | None) -> Markup:  # noqa: ARG001
 
 @_part.register
 def _(part: Grid, drag: Drag | None) -> Markup:
-    return _grid_figure(part, drag)
+    return _grid_figure(part, _cells(part), drag)
 
 
-def _grid_figure(part: Grid, drag: Drag | None, scale: float = 1.0) -> Markup:
-    drawn = grid_block(replace(part, title="", notes=()), linked=True)
+def _cells(part: Grid) -> Block:
+    return grid_block(replace(part, title="", notes=()), linked=True)
+
+
+def _grid_figure(part: Grid, drawn: Block, drag: Drag | None, scale: float = 1.0) -> Markup:
     hooks = _NOTHING
     if drag is not None and part.title == drag.grid:
         columns = " ".join(header.text for header in part.tiers[-1].headers)

@@ -6,13 +6,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tilescope.errors import RuleError, Violation, unknown_name
-from tilescope.rule import ARGUMENT_TYPE
-from tilescope.web.page_rules import PAGE_LIMIT
+from tilescope.errors import RuleError, Violation, shortened, unknown_name
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.written import number, numbers
 from tilescope.written import pair as number_pair
 
+PAGE_LIMIT = rule(
+    "page-limit",
+    "A page of the explorer takes what it can answer within a second; the command line takes more.",
+    source="the explorer",
+    passing='ts.web.pages.form_at("/banks?tile=32x32").answer()',
+    failing='ts.web.pages.form_at("/banks?tile=4096x4096").answer()',
+)
+
 Reader: TypeAlias = Callable[[str, str], Any]  # (name of the field, its text) to the argument
+
+
+def limited(what: str, argument: str, count: int, most: int, fix: str) -> None:
+    """Refuse what a page would take too long or too much memory to answer, before it is computed."""
+    if count > most:
+        raise PAGE_LIMIT.error(argument, f"{count} {what}", f"a page takes at most {most}", fix)
 
 
 def text(name: str, written: str) -> str:  # noqa: ARG001  the signature of a reader
@@ -36,6 +49,15 @@ def _for_fields(read: Callable[[str], Any], wanted: str) -> Reader:
 integer = _for_fields(number, "a number")
 integers = _for_fields(numbers, "numbers")
 pair = _for_fields(number_pair, "two numbers")
+
+
+def triple(name: str, written: str) -> tuple[int, int, int]:
+    """Three numbers, such as the extents of a product."""
+    found: tuple[int, ...] = integers(name, written)
+    if len(found) != 3:
+        limit, fix = f"{name} is three numbers", "Write 4096x4096x4096."
+        raise ARGUMENT_TYPE.error(name, f"{shortened(written, 40)!r} has {len(found)}", limit, fix)
+    return found[0], found[1], found[2]
 
 
 def optional(read: Reader) -> Reader:
@@ -65,11 +87,8 @@ class Field:
 
     def argument(self, written: str) -> Any:
         """What the text means to the library; RuleError where it means nothing."""
-        if len(written) > self.most_characters:
-            found, limit = f"{self.name} has {len(written)} characters", f"at most {self.most_characters}"
-            raise PAGE_LIMIT.error(
-                self.name, found, limit, f"Use at most {self.most_characters} characters; the command line takes more."
-            )
+        fix = f"Use at most {self.most_characters} characters; the command line takes more."
+        limited("characters", self.name, len(written), self.most_characters, fix)
         if self.control == "choice" and written not in self.choices:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
         return self.read(self.name, written)

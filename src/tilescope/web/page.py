@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,19 @@ from urllib.parse import urlencode
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.rule import rule
 from tilescope.value import EXTRA, Value
 from tilescope.view.drawing import Drawing
 from tilescope.web.call import Call
 from tilescope.web.field import Field, arguments
-from tilescope.web.page_rules import PAGE_LIMIT
 
+PAGE_QUERY = rule(
+    "page-query",
+    "The address of a page gives every field once.",
+    source="the explorer",
+    passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
+    failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
+)
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 
 
@@ -109,7 +117,9 @@ class Page:
         strange = [name for name in query if name not in known and name != STEP]
         if strange:
             raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
-        return Form(self, chosen, {each.name: query.get(each.name, each.default) for each in fields})
+        step = query.get(STEP, "")
+        written = {each.name: query.get(each.name, each.default) for each in fields}
+        return Form(self, chosen, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ class Form:
     page: Page
     chosen: str
     written: Mapping[str, str]
+    step: int = 0  # of the walk
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -134,6 +145,7 @@ class Form:
         said = {} if self.page.choice is None else {self.page.choice.name: (self.chosen, self.page.choice.default)}
         said |= {each.name: (changed.get(each.name, self.written[each.name]), each.default) for each in self.fields}
         query = {name: written for name, (written, default) in said.items() if written != default}
+        query |= {STEP: str(self.step)} if self.step and not changed else {}
         return address(self.page.name, query)
 
     def cure(self, violation: Violation) -> str | None:
@@ -142,6 +154,15 @@ class Form:
         if not change or any(name not in self.written for name in change):
             return None
         return self.path(**{name: written_argument(value) for name, value in change.items()})
+
+
+def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The query of an address; a field that stands twice is refused."""
+    listed = list(pairs)
+    query = dict(listed)
+    if len(query) < len(listed):
+        raise PAGE_QUERY.error("query", "a field that is given twice", "every field once", "Give every field once.")
+    return query
 
 
 def written_argument(value: Any) -> str:
@@ -178,9 +199,3 @@ def drawn(value: Value, **options: Any) -> Drawing:
     drawing = view.draw(value, **options)
     assert drawing is not None, value.kind
     return drawing
-
-
-def limited(what: str, argument: str, count: int, most: int, fix: str) -> None:
-    """Refuse what a page would take too long or too much memory to answer, before it is computed."""
-    if count > most:
-        raise PAGE_LIMIT.error(argument, f"{count} {what}", f"a page takes at most {most}", fix)

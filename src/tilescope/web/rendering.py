@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -53,7 +52,7 @@ class Rendered:
     html: str
 
 
-def render_form(form: Form, step: str = "", *, standalone: dict[str, Any] | None = None) -> Rendered:
+def render_form(form: Form, *, standalone: dict[str, Any] | None = None) -> Rendered:
     """The page of a filled form: its answer, or what is wrong with it."""
     answer: Answer | None = None
     try:
@@ -65,7 +64,7 @@ def render_form(form: Form, step: str = "", *, standalone: dict[str, Any] | None
         form=form, page=form.page, answer=answer, standalone=standalone,
         violations=[_shown(form, each) for each in said],
         drawing=None if answer is None else drawing_html(answer.drawing, answer.drag, answer.leads if standalone is None else NO_LEADS),
-        steps=None if answer is None else _steps(answer), step=step if re.fullmatch("[0-9]{1,6}", step) else "0",
+        steps=None if answer is None else _steps(answer),
     )  # fmt: skip
     return Rendered(200 if answer is not None else 422, html)
 

@@ -1,9 +1,30 @@
 """The table of pages, in the order of the menu: a page enters here, and nowhere else."""
 
-from tilescope.web.page import Page
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tilescope.errors import RuleError, shortened, unknown_name
+from tilescope.web.page import PAGE_QUERY, Form, Page, query_of
 from tilescope.web.pages import banks, layout, load, pipeline, plan, swizzle, symptoms, tensor_core, tensor_map
 
 PAGES: dict[str, Page] = {
     module.PAGE.name: module.PAGE
     for module in (plan, tensor_map, load, swizzle, layout, banks, tensor_core, pipeline, symptoms)
 }
+
+
+def form_at(url: str) -> Form:
+    """The form that an address fills, whole or from its path on.
+
+    >>> form_at("/swizzle?mode=64B").written["mode"]
+    '64B'
+    """
+    try:
+        place = urlsplit(url)
+    except ValueError as error:
+        found = f"{shortened(url, 60)!r}: {error}"
+        raise PAGE_QUERY.error("url", found, "the address of a page", "Try /swizzle.") from None
+    name = unquote(place.path).strip("/")
+    if name not in PAGES:
+        raise RuleError([unknown_name("page", "url", name[:80], PAGES)])
+    query = query_of(parse_qsl(place.query, keep_blank_values=True, max_num_fields=100))
+    return PAGES[name].filled(PAGES[name].redirect(query) or query)

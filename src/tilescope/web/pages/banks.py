@@ -17,8 +17,8 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Part
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, optional, pair, text
-from tilescope.web.page import Answer, Page, drawn, limited
+from tilescope.web.field import Field, choice, integer, limited, optional, pair, text
+from tilescope.web.page import Answer, Page, drawn
 
 MOST_ELEMENTS = 1 << 15
 _PATTERNS = ("transpose", "st.b128 rows", "ld.b32 columns", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",

@@ -8,8 +8,8 @@ from tilescope.layout import Layout, Modes
 from tilescope.notation import parse_layout, parse_layout_or_modes, parse_modes
 from tilescope.view.whole_layout import draw_difference, whole_layout
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, optional, pair, text
-from tilescope.web.page import Answer, Page, Step, drawn, limited
+from tilescope.web.field import Field, choice, integer, limited, optional, pair, text
+from tilescope.web.page import Answer, Page, Step, drawn
 
 MOST_ELEMENTS = 1 << 15
 _MOST_COMPARED = 1 << 14

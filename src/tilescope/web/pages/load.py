@@ -12,8 +12,8 @@ from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside
 from tilescope.view.tensor_plane import chunk_links, dim_names
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, integers, optional
-from tilescope.web.page import Answer, Drag, Page, Step, drawn, limited, written_argument
+from tilescope.web.field import Field, choice, integer, integers, limited, optional
+from tilescope.web.page import Answer, Drag, Page, Step, drawn, written_argument
 from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call, map_options
 
 MOST_SMEM_BYTES = 1 << 18

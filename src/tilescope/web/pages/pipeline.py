@@ -16,31 +16,34 @@ from tilescope.pipeline.parts import Loop
 from tilescope.pipeline.parts import Step as PipelineStep
 from tilescope.pipeline.program import Program, agent_names
 from tilescope.pipeline.simulation import Simulation, simulate
-from tilescope.planner import plan
+from tilescope.planner import plan, plan_gemm
 from tilescope.planner.pipelines import plan_pipeline
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid, Row
 from tilescope.view.parts import Entry, Legend, Paragraph, Part
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, optional, pair, text, tick
-from tilescope.web.page import Answer, Page, drawn, limited, written_argument
-from tilescope.web.page_rules import PAGE_LIMIT
+from tilescope.web.field import PAGE_LIMIT, Field, choice, integer, limited, optional, pair, text, tick, triple
+from tilescope.web.page import Answer, Page, drawn, written_argument
 from tilescope.web.pages.plan import MOST_ELEMENTS
 
-MOST_ROLES = 12  # in all blocks
-MOST_STEPS = 1000  # of all roles, loops run
+MOST_ROLES = 48  # in all blocks
 MOST_STATES = 200
 _STDIN = "stdin"  # how the command names what it reads there
-_PLANNED, _TEXT = "tiles", "text"
+_TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
+# Steps of all roles, loops run. One run proves two tiles or a GEMM; else other orders may have to be tried.
+# A product for tcgen05 takes longest to plan.
+_MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, "tcgen05": 3000, _TEXT: 1000}
 _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
 _PIPELINE_OPTIONS = ("stages", "consumers", "cluster", "cta_group", "arrivals", "steps")
 
 
 def answer(given: str, asked: dict[str, Any]) -> Answer:
     """The verdict on a pipeline, its timeline, and the way into the mistake."""
-    made, command = _planned(asked) if given == _PLANNED else _described(asked["text"])
+    made, command = _described(asked["text"]) if given == _TEXT else _planned(given, asked)
     pipeline = Pipeline.from_dict(made) if isinstance(made, dict) else made.run()
-    _require_small(pipeline)
+    in_tmem = any(slot.space == "tmem" for slot in pipeline.slots)
+    size = _TEXT if given == _TILES and not asked["other"] else "tcgen05" if in_tmem and given == _GEMM else given
+    _require_small(pipeline, _MOST_STEPS[size])
     call = Call(simulate, (made,), {"max_states": MOST_STATES}, "simulation")
     found: Simulation = simulate(pipeline, max_states=MOST_STATES)
     drawing = drawn(found)
@@ -51,22 +54,27 @@ def answer(given: str, asked: dict[str, Any]) -> Answer:
     )  # fmt: skip
 
 
-def _planned(asked: dict[str, Any]) -> tuple[Call, list[str]]:
-    """The call that makes the pipeline of one tile, or of two that share a stage, and the command that does."""
-    tiles = [asked[name] for name in ("tile", "other") if asked[name] is not None]
-    for tile in tiles:
-        limited("elements", "tile", abs(tile[0] * tile[1]), MOST_ELEMENTS, "Plan a smaller tile.")
-    plan_options = {name: asked[name] for name in _PLAN_OPTIONS if asked[name] is not None}
-    options = {name: asked[name] for name in _PIPELINE_OPTIONS if asked[name] is not None}
-    plans = [
-        Call(plan, (tile, asked["data_type"]), plan_options, name, attribute="best")
-        for name, tile in zip("ab", tiles, strict=False)
-    ]
-    made = Call(plan_pipeline, (plans,), options | {"multicast": not asked["no_multicast"]}, "pipeline")
-    command = ["pipeline", *("x".join(map(str, tile)) for tile in tiles), asked["data_type"]]
+def _planned(given: str, asked: dict[str, Any]) -> tuple[Call, list[str]]:
+    """The call that plans the pipeline of one tile, of two that share a stage, or of a GEMM, and the command that does."""
+    plan_options = {name: asked[name] for name in _PLAN_OPTIONS if asked.get(name) is not None}
+    options = {name: asked[name] for name in _PIPELINE_OPTIONS if asked.get(name) is not None}
+    if given == _GEMM:
+        shapes = [asked["shape"]]
+        planned: Any = Call(plan_gemm, (*asked["shape"], asked["data_type"]), plan_options, "gemm")
+    else:
+        shapes = [asked[name] for name in ("tile", "other") if asked[name] is not None]
+        for mn, k in shapes:
+            limited("elements", "tile", abs(mn * k), MOST_ELEMENTS, "Plan a smaller tile.")
+        planned = [
+            Call(plan, (tile, asked["data_type"]), plan_options, name, attribute="best")
+            for name, tile in zip("ab", shapes, strict=False)
+        ]
+    made = Call(plan_pipeline, (planned,), options | {"multicast": not asked["no_multicast"]}, "pipeline")
+    command = ["pipeline", *("x".join(map(str, shape)) for shape in shapes), asked["data_type"]]
+    defaults = {each.name: each.default for each in PAGE.forms[given]}
     for name, value in (plan_options | options).items():
         written = written_argument(value)
-        if name == "stages" or written != _DEFAULTS[name].replace("x", ","):
+        if name == "stages" or written != defaults[name].replace("x", ","):
             command.append(f"--{name.replace('_', '-')}={written.replace(',', 'x')}")
     return made, command + (["--no-multicast"] if asked["no_multicast"] else [])
 
@@ -76,34 +84,31 @@ def _described(written: str) -> tuple[dict[str, Any], list[str]]:
     return Pipeline.from_text(written.encode("utf-8", errors="replace"), _STDIN).to_dict(), ["pipeline", "-"]
 
 
-def _require_small(pipeline: Pipeline) -> None:
-    """Refuse more roles or steps than a page can try in many orders, before any is run."""
+def _require_small(pipeline: Pipeline, most: int) -> None:
+    """Refuse more roles or steps than a page can run, before any is run."""
     agents = Program(pipeline).agents
     limited("roles in all blocks", "roles", len(agents), MOST_ROLES, "Describe fewer consumers or blocks.")
-    left = MOST_STEPS
+    done = 0
     for agent in agents:
-        left = _left(agent.role.steps, agent_names(pipeline, agent), left)
+        done += _steps_run(agent.role.steps, agent_names(pipeline, agent), most - done)
+        if done > most:
+            fix = "Describe fewer rounds or blocks, or a smaller k; the command line takes more."
+            raise PAGE_LIMIT.error("steps", f"more than {most} steps", f"a page takes at most {most}", fix)
 
 
-def _left(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], left: int) -> int:
-    """What is left of the steps that a page takes when these are done; a round of a loop counts as one more."""
+def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], most: int) -> int:
+    """How many steps a role runs, a round of a loop counted as one more; counting ends beyond `most`."""
+    done = 0
     for each in steps:
-        rounds = range(1)
-        if isinstance(each, Loop):
-            count, start = (
-                Expression.read(each.counter, said, names).value(names) for said in (each.count, each.start)
-            )
-            rounds = range(start, start + min(count, left + 1))
-        for value in rounds:
-            left -= 1
-            if left < 0:
-                fix = "Describe fewer rounds; the command line takes more."
-                raise PAGE_LIMIT.error(
-                    "steps", f"more than {MOST_STEPS} steps", f"a page takes at most {MOST_STEPS}", fix
-                )
-            if isinstance(each, Loop):
-                left = _left(each.steps, {**names, each.counter: value}, left)
-    return left
+        if not isinstance(each, Loop):
+            done += 1
+            continue
+        count, start = (Expression.read(each.counter, said, names).value(names) for said in (each.count, each.start))
+        for value in range(start, start + count):
+            if done > most:
+                return done
+            done += 1 + _steps_run(each.steps, {**names, each.counter: value}, most - done)
+    return done
 
 
 def _violation(mistake: Mistake, severity: Any) -> Violation:
@@ -173,35 +178,45 @@ steps = [{loop = "i", count = 6, steps = [
 ]}]"""
 
 _NAME, _NUMBER = optional(text), optional(integer)
-_PLANNED_FIELDS = (
-    Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
-    Field("other", "And", "", optional(pair), "A second tile in the same stage, such as 256x64."),
-    Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE)),
-    Field("stages", "Stages", "4", _NUMBER),
-    Field("consumers", "Consumers", "", _NUMBER, "Warpgroups; empty: 1."),
+_TYPE = Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE))
+_CONSUMERS = Field("consumers", "Consumers", "", _NUMBER, "Warpgroups; empty: 1.")
+_SHAPED = (
     Field("cluster", "Cluster", "1x1", pair, "Blocks, x by y."),
-    Field("steps", "K steps", "", _NUMBER, "Empty: 4 x stages + 2."),
     choice("arrivals", "Arrive", ("warpgroup", "warp", "thread"), hint="Who arrives for a consumer."),
     tick("no_multicast", "Every block loads its own tiles"),
     Field("cta_group", "Blocks that multiply together", "1", integer, "2: pairs, with tcgen05."),
     Field("arch", "Architecture", "", _NAME, "Empty: sm_90.", tuple(ARCH)),
     Field("consumer", "Read by", "", _NAME, "Empty: the best tensor core.", tuple(CONSUMER)),
-    Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global")),
-    choice("direction", "Direction", ("load", "store")),
-)  # fmt: skip
-_DEFAULTS = {each.name: each.default for each in _PLANNED_FIELDS}
+)
 
 PAGE = Page(
     "pipeline",
     "Pipeline",
     "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake marked.",
     {
-        _PLANNED: _PLANNED_FIELDS,
+        _TILES: (
+            Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
+            Field("other", "And", "", optional(pair), "A second tile in the same stage, such as 256x64."),
+            _TYPE,
+            Field("stages", "Stages", "4", _NUMBER),
+            _CONSUMERS,
+            Field("steps", "K steps", "", _NUMBER, "Empty: 4 x stages + 2."),
+            *_SHAPED,
+            Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global")),
+            choice("direction", "Direction", ("load", "store")),
+        ),
+        _GEMM: (
+            Field("shape", "Product", "4096x4096x4096", triple, "m x n x k, in elements."),
+            _TYPE,
+            Field("stages", "Stages", "", _NUMBER, "Empty: those of the plan."),
+            replace(_CONSUMERS, hint="Warpgroups; empty: those of the plan."),
+            *_SHAPED,
+        ),
         _TEXT: (
             Field("text", "Description", _SAMPLE, control="area", most_characters=6000,
                   hint="Barriers, slots and roles as TOML or JSON; the command reads it from its input."),
         ),
     },
     answer,
-    choice("given", "Described by", (_PLANNED, _TEXT)),
+    choice("given", "Described by", (_TILES, _GEMM, _TEXT)),
 )  # fmt: skip

@@ -17,8 +17,8 @@ from tilescope.swizzle import SWIZZLE
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, optional, pair, text, tick
-from tilescope.web.page import Answer, Code, Page, command_line, drawn, limited, written_argument
+from tilescope.web.field import Field, choice, integer, limited, optional, pair, text, tick
+from tilescope.web.page import Answer, Code, Page, command_line, drawn, written_argument
 
 MOST_ELEMENTS = 1 << 17
 _MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted

@@ -7,9 +7,8 @@ from typing import Any
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.swizzle_view import logical_grid
 from tilescope.web.call import Call
-from tilescope.web.field import Field, integer
+from tilescope.web.field import PAGE_LIMIT, Field, integer
 from tilescope.web.page import Answer, Page, Step, drawn
-from tilescope.web.page_rules import PAGE_LIMIT
 
 _SMEM_ADDRESS_END = 1 << 32
 

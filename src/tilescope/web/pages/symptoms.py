@@ -83,7 +83,7 @@ PAGE = Page(
     {
         "": (
             Field("seen", "What you see", "the kernel hangs in try_wait", _words,
-                  'Such as 715, "wrong after the first stage", or an error\'s name.', tuple(SYMPTOM), most_characters=2000),
+                  'Such as 715, "wrong after the first stage", or an error\'s name.', tuple(SYMPTOM), "area", 2000),
         )
     },
     answer,

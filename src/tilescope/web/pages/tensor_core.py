@@ -17,8 +17,8 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.k_steps import k_step_grid, step_link
 from tilescope.view.parts import Beside
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, optional, pair
-from tilescope.web.page import Answer, Page, Step, drawn, limited, written_argument
+from tilescope.web.field import Field, choice, integer, limited, optional, pair
+from tilescope.web.page import Answer, Page, Step, drawn, written_argument
 
 MOST_BYTES = 1 << 18  # of an operand
 _LOOPS: dict[str, Callable[..., DescriptorLoop]] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}

@@ -86,9 +86,9 @@
     player.querySelector("[type=range]").value = step;
     player.querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
     if (remember && live) {
-      const url = new URL(location.href);
-      step ? url.searchParams.set("step", step) : url.searchParams.delete("step");
-      history.replaceState(null, "", url);
+      const bare = $("link").textContent.replace(/[?&]step=\d+$/, "");
+      $("link").textContent = step ? `${bare}${bare.includes("?") ? "&" : "?"}step=${step}` : bare;
+      history.replaceState(null, "", $("link").textContent);
     }
   }
   function pause() {
@@ -113,8 +113,7 @@
     player.querySelector("[type=range]").max = steps.length - 1;
     const first = Number(player.dataset.step);
     if (first) show(first, false);
-    else player.querySelector(".count").textContent = `1 of ${steps.length}`;
-    step = first;
+    else { step = 0; player.querySelector(".count").textContent = `1 of ${steps.length}`; }
   }
   document.addEventListener("click", (event) => {
     const act = event.target.closest?.("#player [data-act]")?.dataset.act;
@@ -208,6 +207,7 @@
       if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
       if (!event.target.closest("#form")) return;
       clearTimeout(timer);
+      if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       if (event.target.hasAttribute("data-form")) load(`${$("form").action}?${event.target.name}=${encodeURIComponent(event.target.value)}`, { whole: true });
       else timer = setTimeout(ask, event.target.tagName === "SELECT" || event.target.type === "checkbox" ? 0 : 250);
     });
@@ -267,7 +267,7 @@
   });
 
   function setUp() {
-    for (const control of document.querySelectorAll("[data-copy], #save-png, #theme")) control.hidden = false;
+    for (const control of document.querySelectorAll("[data-copy], [data-fills], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
     indexCells();
