@@ -18,18 +18,18 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.gpu.compiling import compiled
 from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
-from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, matrix_dims, moved_bytes, stream
+from tilescope.gpu.streaming import MOST_BOXES, MOST_STAGES, MOST_STREAMS, matrix_dims, moved_bytes, stream
 from tilescope.planner import plan
 from tilescope.tensor_map import TensorMap
 
 KIB = 1024
 SWIZZLE = {128: "128B", 64: "64B", 32: "32B", 16: "none"}
 TYPE = {1: "u8", 2: "bf16", 4: "f32"}
-BATCH = 25
+BATCH = 100
 
 
-def grid(row_bytes, box_rows, boxes, stages, warps, blocks, *, size=2, sms=None, direction="load", promotion="128B"):
-    """Tiles of `boxes` boxes side by side."""
+def grid(row_bytes, box_rows, boxes, flight, *, size=2, sms=None, direction="load", promotion="128B", **given):
+    """Tiles of `boxes` boxes side by side, `flight` bytes of them under way on every SM."""
     tile = (row_bytes // size * boxes, box_rows)
     busy = min(sms or 64, 64)
     x, y = matrix_dims(tile, size, max(1 << 28, (1 << 32) * busy // 64))
@@ -38,76 +38,56 @@ def grid(row_bytes, box_rows, boxes, stages, warps, blocks, *, size=2, sms=None,
         l2_promotion=promotion, address=1 << 30,
     )  # fmt: skip
     places = [(row_bytes // size * i, 0, i * row_bytes * box_rows) for i in range(boxes)]
-    stage_bytes = -(-row_bytes * box_rows * boxes // KIB) * KIB
-    told = {"row_bytes": row_bytes, "box_rows": box_rows, "boxes": boxes, "stages": stages, "warps": warps,
-            "blocks": blocks, "size": size, "sms": sms, "direction": direction, "promotion": promotion}  # fmt: skip
-    case = stream(tensor_map, places, tile, direction=direction, stage_bytes=stage_bytes, stages=stages, warps=warps,
-                  blocks_per_sm=blocks, sms=sms)  # fmt: skip
+    room = -(-row_bytes * box_rows * boxes // KIB) * KIB
+    count = flight // room
+    if count < 1:
+        return None
+    streams, stages = spread(count)
+    case = stream(tensor_map, places, tile, direction=direction, stage_bytes=room, stages=stages, streams=streams,
+                  sms=sms, **given)  # fmt: skip
+    told = {"row_bytes": row_bytes, "box_rows": box_rows, "boxes": boxes, "size": size, "sms": sms, "direction": direction,
+            "promotion": promotion, "streams": streams, "stages": stages, "issuers": case["issuers"], "blocks": 1,
+            "flight": streams * stages * row_bytes * box_rows * boxes}  # fmt: skip
     return told, case
 
 
-def fits(told):
-    stage = -(-told["row_bytes"] * told["box_rows"] * told["boxes"] // KIB) * KIB
-    return (told["blocks"] * told["warps"] * told["stages"] * stage <= SM_SMEM_BYTES
-            and told["stages"] <= MOST_STAGES and told["warps"] <= 8)  # fmt: skip
-
-
 def spread(count):
-    """Warps, and stages of each, for `count` tiles under way."""
-    warps = max(w for w in (1, 2, 4, 8) if w <= max(1, count // 2))
-    return warps, count // warps
+    """Streams of a block, and stages of each, for `count` tiles under way."""
+    streams = max(1, min(MOST_STREAMS, count // 2))
+    return streams, min(MOST_STAGES, count // streams)
 
 
 def settings():
-    def add(name, **given):
-        told, case = grid(**given)
-        if fits(told):
-            rows.append((name, told, case))
-
     rows = []
-    # Bytes in flight by box, one box a tile
-    for width, height, flight, blocks in product(
-        (128, 64, 32, 16), (8, 16, 32, 64, 128, 256), (8, 16, 32, 64, 96, 192), (1, 2)
-    ):
-        count = flight * KIB // blocks // max(width * height, KIB)
-        if count >= 1:
-            warps, stages = spread(min(count, 8 * MOST_STAGES))
-            add("flight", row_bytes=width, box_rows=height, boxes=1, stages=stages, warps=warps, blocks=blocks)
-    # Several boxes a tile
-    for width, height, boxes, flight in product((128, 64, 32, 16), (8, 16, 64, 192, 256), (2, 4, 8, 16), (32, 96, 192)):
-        count = flight * KIB // (width * height * boxes)
-        if count >= 1 and width * boxes <= 1024:
-            warps, stages = spread(count)
-            add("boxes", row_bytes=width, box_rows=height, boxes=boxes, stages=stages, warps=warps, blocks=1)
-    # Tall boxes
-    for width, height in product((128, 64, 32, 16), (96, 160, 192, 224)):
-        warps, stages = spread(max(1, 96 * KIB // (width * height)))
-        add("tall", row_bytes=width, box_rows=height, boxes=1, stages=stages, warps=warps, blocks=2)
-    # Few SMs
-    for width, sms, flight in product((128, 64, 32, 16), (1, 4, 16, 32, 64), (16, 64, 192)):
-        warps, stages = spread(flight * KIB // (width * 64))
-        add("sms", row_bytes=width, box_rows=64, boxes=1, stages=min(stages, 32), warps=warps, blocks=1, sms=sms)
-    # Issuing
-    for width, height, warps in product((128, 64, 32), (8, 16, 32, 64), (1, 2, 4, 8)):
-        stages = min(MOST_STAGES, 128 * KIB // warps // max(KIB, width * height))
-        for sms in (1, None):
-            add("issue", row_bytes=width, box_rows=height, boxes=1, stages=stages, warps=warps, blocks=1, sms=sms)
-    # Element sizes
-    for width, height, size in product((128, 64, 32, 16), (64, 128), (1, 4)):
-        warps, stages = spread(96 * KIB // (width * height))
-        add("size", row_bytes=width, box_rows=height, boxes=1, stages=min(stages, 32), warps=warps, blocks=2, size=size)
-    # Stores
-    for width, height, stages in product((128, 64, 32, 16), (8, 64, 128, 256), (2, 4)):
-        warps = max((w for w in (1, 2, 4, 8) if w * stages * width * height <= 96 * KIB), default=1)
-        add(
-            "stores", row_bytes=width, box_rows=height, boxes=1, stages=stages, warps=warps, blocks=2, direction="store"
-        )
+
+    def add(name, *place, **given):
+        made = grid(*place, **given)
+        if made is not None:
+            rows.append((name, *made))
+
+    widths = (128, 64, 32, 16)
+    for width, height, flight in product(widths, (8, 16, 32, 64, 128, 256), (8, 16, 24, 32, 48, 64, 96)):
+        add("flight", width, height, 1, flight * KIB)
+    for width, height, boxes, flight in product(widths, (8, 16, 64, 128), (2, 4, 8, 16, 32), (32, 64, 96)):
+        if width * boxes <= 1024:
+            add("boxes", width, height, boxes, flight * KIB)
+    for (width, boxes), issuers in product(((64, 32), (32, 32), (16, 32)), (1, 2, 4, 8, 16)):
+        if issuers * spread(96 * KIB // (width * 8 * boxes))[0] <= 32:
+            add("issuers", width, 8, boxes, 96 * KIB, issuers=issuers)
+    for width, height in product(widths, (96, 160, 192, 224)):
+        add("tall", width, height, 1, 96 * KIB)
+    for width, promotion in product(widths, ("none", "64B", "128B", "256B")):
+        add("promotion", width, 64, 1, 64 * KIB, promotion=promotion)
+    for width, sms, flight in product(widths, (1, 4, 16, 32, 64), (16, 64, 128)):
+        add("sms", width, 64, 1, flight * KIB, sms=sms)
+    for width, height in product(widths, (8, 64, 128, 256)):
+        add("stores", width, height, 1, 96 * KIB, direction="store")
     return rows
 
 
-def drawn(number, steady):
-    """The candidates of a random tile, streamed: with 96 KiB of a block under way, or any number of stages."""
-    rng = random.Random(f"fit {number} {steady}")
+def drawn(number):
+    """The candidates of a random tile, streamed by one block on every SM."""
+    rng = random.Random(f"fit {number}")
     while True:
         name = rng.choice(("bf16", "f16", "f32", "e4m3"))
         size = DataType.named(name).bits // 8
@@ -115,15 +95,12 @@ def drawn(number, steady):
         major = rng.choice(("K", "MN")) if size == 2 else "K"
         options = rng.choice(({}, {"consumer": "ldmatrix"})) if size == 2 else {}
         tile_bytes = tile[0] * tile[1] * size
-        room = -(-tile_bytes // KIB) * KIB
+        flight = rng.choice((24, 32, 48, 64, 96)) * KIB
         if not 2 * KIB <= tile_bytes <= 48 * KIB:
             continue
-        most = 96 * KIB // room
-        count = most if steady else rng.randint(1, min(16, 200 * KIB // room))
-        warps = max(1, min(8, count // 2))
-        stages = min(MOST_STAGES, count // warps)
+        streams, stages = spread(max(1, flight // (-(-tile_bytes // KIB) * KIB)))
         try:
-            report = plan(tile, name, major=major, arch="sm_90", stages=warps * stages, **options)
+            report = plan(tile, name, major=major, arch="sm_90", stages=streams * stages, **options)
         except RuleError:
             continue
         usable = [each for each in report.candidates if each.copies and each.tma_instructions <= MOST_BOXES]
@@ -136,15 +113,12 @@ def drawn(number, steady):
         tensor_map = candidate.tensor_map(1 << 30, (x, y) if major == "MN" else (y, x))
         boxes = [(*candidate.copy_coords(copy, 0, 0)[:2], copy.smem_offset_bytes) for copy in candidate.copies]
         stage_bytes = -(-candidate.stage_bytes // KIB) * KIB
-        blocks = max(1, min(candidate.blocks_per_sm, SM_SMEM_BYTES // (warps * stages * stage_bytes)))
-        told = {"tile": number, "steady": steady, "mn": tile[0], "k": tile[1], "type": name, "major": major, "size": size,
+        case = stream(tensor_map, boxes, across, stage_bytes=stage_bytes, stages=stages, streams=streams)
+        told = {"tile": number, "mn": tile[0], "k": tile[1], "type": name, "major": major, "size": size,
                 "consumer": options.get("consumer", "wgmma"), "row_bytes": candidate.box[0] * size,
-                "box_rows": candidate.box[1], "boxes": len(boxes), "stages": stages, "warps": warps, "blocks": blocks,
-                "planned_blocks": candidate.blocks_per_sm, "order": candidate.atom_order,
+                "box_rows": candidate.box[1], "boxes": len(boxes), "stages": stages, "streams": streams, "blocks": 1,
+                "issuers": case["issuers"], "flight": streams * stages * tile_bytes, "order": candidate.atom_order,
                 "swizzle": candidate.swizzle.name, "predicted": candidate.costs.gb_per_s}  # fmt: skip
-        case = stream(
-            tensor_map, boxes, across, stage_bytes=stage_bytes, stages=stages, warps=warps, blocks_per_sm=blocks
-        )
         rows.append(("drawn", told, case))
     return rows
 
@@ -153,7 +127,7 @@ def main():
     out, budget = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 90.0
     start = time.monotonic()
     fixed = settings()
-    tiles = [row for number in range(120) for steady in (True, False) for row in drawn(number, steady)]
+    tiles = [row for number in range(220) for row in drawn(number)]
     again = fixed[::12]
     rows = [*fixed, *((f"again {name}", told, case) for name, told, case in again), *tiles]
     print(f"{len(fixed)} settings, {len(tiles)} of tiles, {time.monotonic() - start:.1f} s", flush=True)

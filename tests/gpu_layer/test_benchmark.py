@@ -13,9 +13,10 @@ from tilescope.value import Value
 @pytest.mark.parametrize("topic", ["loads", "stores"])
 def test_every_setting_fits_an_sm_and_moves_more_than_any_cache_holds(topic):
     for table, setting, case in SETTINGS[topic](132):
-        smem_bytes = case["blocks_per_sm"] * case["warps"] * case["stages"] * case["stage_bytes"]
+        smem_bytes = case["blocks_per_sm"] * case["streams"] * case["stages"] * case["stage_bytes"]
         assert smem_bytes <= SM_SMEM_BYTES, (table, setting)
         assert case["stages"] <= MOST_STAGES
+        assert case["streams"] * case["issuers"] <= 32
         assert len(case["boxes"]) <= MOST_BOXES
         assert all(box[2] % 128 == 0 for box in case["boxes"])
         assert LEAST_BYTES <= moved_bytes(case) <= MATRIX_BYTES, (table, setting)

@@ -25,6 +25,7 @@ from tilescope.gpu.streaming import (
     MATRIX_BYTES,
     MOST_BOXES,
     MOST_STAGES,
+    MOST_STREAMS,
     SM_SMEM_BYTES,
     matrix_dims,
     moved_bytes,
@@ -40,12 +41,11 @@ from tilescope.value import Value
 Progress = Callable[[str, int, int], None]  # topic, measurements done, measurements in all
 _SWIZZLE_OF_ROW = {128: "128B", 64: "64B", 32: "32B", 16: "none"}
 _KIB = 1024
-_BATCH = 50  # measurements that travel together
+_BATCH = 100  # measurements that travel together
 _SECONDS_AT_MOST = 120.0
 _WITHIN, _PREDICTED_WITHIN, _DIFFERING = 0.03, 0.10, 0.05
 _PLAN_TYPES = ("bf16", "f16", "f32", "e4m3")
 _PLAN_IN_FLIGHT_BYTES = 96 * _KIB  # of one SM
-_PLAN_WARPS = 8
 _MANY_SMS = 64  # from here on the whole matrix is moved
 
 
@@ -161,7 +161,7 @@ def _boxes_of(
     return stream(tensor_map, places, (64, tile_rows), direction=direction, stage_bytes=128 * tile_rows, **options)
 
 
-_FULL: dict[str, Any] = {"stages": 3, "warps": 4, "blocks_per_sm": 2}  # 192 KiB in flight of tiles of 8 KiB
+_FULL: dict[str, Any] = {"stages": 3, "streams": 4, "blocks_per_sm": 2}  # 192 KiB in flight of tiles of 8 KiB
 
 
 def _loads(sms: int) -> list[Setting]:
@@ -175,9 +175,9 @@ def _loads(sms: int) -> list[Setting]:
     for rows in (256, 128, 64, 32, 16, 8):
         table = f"loads, boxes of {rows} rows"
         tall = (
-            {"stages": 1, "warps": 3, "blocks_per_sm": 2}
+            {"stages": 1, "streams": 3, "blocks_per_sm": 2}
             if rows == 256
-            else {"stages": 3, "warps": 2, "blocks_per_sm": 2}
+            else {"stages": 3, "streams": 2, "blocks_per_sm": 2}
         )
         tile_rows = max(rows, 64)
         settings += [
@@ -192,12 +192,12 @@ def _loads(sms: int) -> list[Setting]:
         table = f"loads, busy SMs, rows of {width} bytes"
         counts = [count for count in (1, 2, 4, 8, 16, 32, 64) if count < sms]
         settings += [
-            (table, f"{count}", _boxes_of(width, 64, stages=3, warps=8, sms=count)) for count in (*counts, sms)
+            (table, f"{count}", _boxes_of(width, 64, stages=3, streams=8, sms=count)) for count in (*counts, sms)
         ]
     table = "loads of 2 KiB tiles, issuing warps"
     settings += [
-        (table, f"{warps}", _boxes_of(128, 16, 16, stages=64 // warps if warps > 1 else 32, warps=warps))
-        for warps in (1, 2, 4, 8)
+        (table, f"{streams}", _boxes_of(128, 16, 16, stages=64 // streams if streams > 1 else 32, streams=streams))
+        for streams in (1, 2, 4, 8)
     ]
     return settings
 
@@ -207,7 +207,7 @@ def _stores(_sms: int) -> list[Setting]:
         (
             "stores",
             f"rows of {width} bytes",
-            _boxes_of(width, 64, direction="store", stages=2, warps=4, blocks_per_sm=2),
+            _boxes_of(width, 64, direction="store", stages=2, streams=4, blocks_per_sm=2),
         )
         for width in _SWIZZLE_OF_ROW
     ]
@@ -285,9 +285,9 @@ def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
         tile_bytes = tile[0] * tile[1] * size
         if not 2 * _KIB <= tile_bytes <= 48 * _KIB:
             continue
-        warps, stages = _warps_and_stages(tile_bytes)
+        streams, stages = _streams_and_stages(tile_bytes)
         try:
-            report = plan(tile, data_type, major=major, arch=arch, stages=warps * stages, **options)
+            report = plan(tile, data_type, major=major, arch=arch, stages=streams * stages, **options)
         except RuleError:
             continue
         usable = tuple(each for each in report.candidates if each.copies and each.tma_instructions <= MOST_BOXES)
@@ -295,11 +295,13 @@ def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
             return usable
 
 
-def _warps_and_stages(tile_bytes: int) -> tuple[int, int]:
-    """Warps of a block, and stages of each, that keep about 96 KiB of such tiles in flight."""
+def _streams_and_stages(tile_bytes: int) -> tuple[int, int]:
+    """Streams of a block, and stages of each, that keep about 96 KiB of such tiles in flight."""
     count = max(1, _PLAN_IN_FLIGHT_BYTES // (-(-tile_bytes // _KIB) * _KIB))
-    warps = max(1, min(_PLAN_WARPS, count // 2))  # two stages of a warp hide the time from arrival to the next issue
-    return warps, min(MOST_STAGES, count // warps)
+    streams = max(
+        1, min(MOST_STREAMS, count // 2)
+    )  # two stages of a stream hide the time from arrival to the next issue
+    return streams, min(MOST_STAGES, count // streams)
 
 
 def _streamed(candidate: Plan) -> Case:
@@ -309,11 +311,11 @@ def _streamed(candidate: Plan) -> Case:
     shape = (x, y) if problem.major == "MN" else (y, x)
     boxes = [(*candidate.copy_coords(copy, 0, 0)[:2], copy.smem_offset_bytes) for copy in candidate.copies]
     stage_bytes = -(-candidate.stage_bytes // _KIB) * _KIB
-    warps, stages = _warps_and_stages(problem.tile[0] * problem.tile[1] * problem.data_type.bits // 8)
+    streams, stages = _streams_and_stages(problem.tile[0] * problem.tile[1] * problem.data_type.bits // 8)
     found = candidate.tensor_map(1 << 30, shape)
     assert isinstance(found, TensorMap)
-    blocks = max(1, min(candidate.blocks_per_sm, SM_SMEM_BYTES // (warps * stages * stage_bytes)))
-    return stream(found, boxes, tile, stage_bytes=stage_bytes, stages=stages, warps=warps, blocks_per_sm=blocks)  # type: ignore[arg-type]
+    blocks = max(1, min(candidate.blocks_per_sm, SM_SMEM_BYTES // (streams * stages * stage_bytes)))
+    return stream(found, boxes, tile, stage_bytes=stage_bytes, stages=stages, streams=streams, blocks_per_sm=blocks)  # type: ignore[arg-type]
 
 
 def _miss(candidates: Sequence[Plan], rates: Sequence[float]) -> str:

@@ -2,7 +2,7 @@
 
 A case is plain data; `run` gives its time as eight bytes, a float. Accesses to shared memory are timed beside them, in
 clocks of one SM at its highest rate. See kernels/streams.cu for the loop, which is not what
-bounds it: each warp issues the boxes of its own tiles, and no tile costs a division.
+bounds it: streams run side by side, warps share the boxes of a tile, and no tile costs a division.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ MATRIX_BYTES = 1 << 32  # a pass over it takes so long that launching does not c
 LEAST_BYTES = 1 << 28  # far more than any L2 holds
 PITCH_BYTES = 16384
 MOST_BOXES = 64
-MOST_STAGES = 32  # of one warp
+MOST_STAGES = 32  # of one stream
+MOST_STREAMS = 8  # of one block
+_MOST_WARPS = 32
+_WARMING_PASSES = 30  # over the matrix, so that clocks are up: the first measurement after a pause was 12 % low
 SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
 _LOOPS = {"load": "streams:stream_loads", "store": "streams:stream_stores"}
 _BLOCKS_PER_SM_OF_PLAIN = 8
@@ -32,13 +35,19 @@ _PLAIN_THREADS = 512
 
 def stream(
     tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: tuple[int, int], *, direction: str = "load",
-    stage_bytes: int, stages: int, warps: int = 1, blocks_per_sm: int = 1, sms: int | None = None,
+    stage_bytes: int, stages: int, streams: int = 1, issuers: int | None = None, blocks_per_sm: int = 1,
+    sms: int | None = None,
 ) -> Case:  # fmt: skip
-    """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once."""
+    """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once.
+
+    A block has `streams`, each with its own stages and `issuers` warps (None: as many as issuing is not what bounds it).
+    """
+    if issuers is None:
+        issuers = 1 if direction == "store" else max(1, min(len(boxes) // 2, _MOST_WARPS // streams))
     return {
         "map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "direction": direction,
-        "stage_bytes": -(-stage_bytes // 1024) * 1024, "stages": stages, "warps": warps, "blocks_per_sm": blocks_per_sm,
-        "sms": sms,
+        "stage_bytes": -(-stage_bytes // 1024) * 1024, "stages": stages, "streams": streams, "issuers": issuers,
+        "blocks_per_sm": blocks_per_sm, "sms": sms,
     }  # fmt: skip
 
 
@@ -64,6 +73,9 @@ def moved_bytes(case: Case) -> int:
 def run(device: Device, cases: list[Case]) -> list[bytes]:
     """The seconds of every case."""
     matrix = device.allocate(MATRIX_BYTES)
+    if any("op" not in case for case in cases):
+        for _ in range(_WARMING_PASSES // 6):
+            _plain(device, matrix, {"plain": "plain_read"})
     return [struct.pack("<d", _seconds(device, matrix, case)) for case in cases]
 
 
@@ -80,16 +92,16 @@ def _time(device: Device, matrix: int, case: Case) -> float:
     assert isinstance(found, TensorMap)
     tiles_x, tiles_y = (extent // step for extent, step in zip(found.dims, case["tile"], strict=True))
     blocks = (case["sms"] or device.multiprocessors()) * case["blocks_per_sm"]
-    streams = blocks * case["warps"]
+    streams = blocks * case["streams"]
     table = [
         *case["tile"], tiles_x, tiles_x * tiles_y, streams % tiles_x, streams // tiles_x, case["stages"],
-        case["stage_bytes"], len(case["boxes"]), found.transaction_bytes,
+        case["stage_bytes"], len(case["boxes"]), found.transaction_bytes, case["issuers"],
     ]  # fmt: skip
     blob = np.frombuffer(device.encoded(found, matrix), np.uint8)
     return device.seconds(
         _LOOPS[case["direction"]], device.upload(blob), device.upload(np.array(table, np.int32)),
-        device.upload(np.array(case["boxes"], np.int32)), blocks=blocks, threads=32 * case["warps"],
-        smem_bytes=case["warps"] * case["stages"] * case["stage_bytes"],
+        device.upload(np.array(case["boxes"], np.int32)), blocks=blocks, threads=32 * case["streams"] * case["issuers"],
+        smem_bytes=case["streams"] * case["stages"] * case["stage_bytes"],
     )  # fmt: skip
 
 

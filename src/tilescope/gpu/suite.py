@@ -10,13 +10,13 @@ how the attempt ended where it gave none.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tilescope.errors import shortened
+from tilescope.errors import RuleError, shortened
 
 if TYPE_CHECKING:
     from tilescope.gpu.device import Device
@@ -60,6 +60,28 @@ class Suite:
         if found.ended or expected.ended:
             return f"card: {found.ended or 'done'}, ours: {expected.ended or 'done'}; case {shortened(str(case), 300)}"
         return self.differs(case, found.data, expected.data)
+
+
+def in_groups(
+    cases: Sequence[Case], kind: Callable[[Case], str], run: Callable[[str, list[Case]], list[bytes]]
+) -> list[bytes]:
+    """The results of cases that `run` takes one kind at a time, in the order of the cases."""
+    results: dict[int, bytes] = {}
+    kinds: dict[str, list[int]] = {}
+    for number, case in enumerate(cases):
+        kinds.setdefault(kind(case), []).append(number)
+    for name, numbers in kinds.items():
+        results |= dict(zip(numbers, run(name, [cases[number] for number in numbers]), strict=True))
+    return [results[number] for number in range(len(cases))]
+
+
+def is_executed(case: Case, predict: Callable[[Case], Outcome]) -> bool:
+    """Whether tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
+    try:
+        predict(case)
+    except RuleError:
+        return False
+    return True
 
 
 def bytes_differ(found: bytes, expected: bytes, where: str = "shared memory") -> str:

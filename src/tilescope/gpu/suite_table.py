@@ -14,14 +14,20 @@ _PLACE = {
     "im2col": "loading:IM2COL",
     "multicast": "loading:MULTICAST",
     "gather4": "loading:GATHER4",
+    "bulk": "bulk:BULK",
     "plans": "planning:PLANS",
     "stores": "storing:STORES",
     "reductions": "storing:REDUCTIONS_SUITE",
+    "scatter4": "storing:SCATTER4",
     "faults": "faulting:FAULTS",
+    "mbarriers": "barriers:MBARRIERS",
     "wgmma": "operands:WGMMA",
+    "tcgen05": "operands:TCGEN05",
+    "tensor_memory": "tensor_memory:TENSOR_MEMORY",
     "fragments": "products:FRAGMENTS",
     "ldmatrix": "matrices:LDMATRIX",
     "banks": "wavefronts:BANKS",
+    "emitted": "emitting:EMITTED",
 }
 SUITE_NAMES = tuple(_PLACE)
 

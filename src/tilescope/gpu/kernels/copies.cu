@@ -4,7 +4,7 @@
 //   copy:  see the enum; `map` is a byte offset into `maps`, so that a misaligned map can be asked for
 enum { KIND, RANK, C0, C1, C2, C3, C4, O0, O1, O2, SMEM, MAP, SIZE, MASK, BARRIER, COPY_FIELDS = 16 };
 enum { FIRST, COUNT, EXPECTED, IMAGE, BLOCK_FIELDS = 4 };
-enum { TILE, IM2COL, BULK, GATHER };
+enum { TILE, IM2COL, BULK, FOUR_ROWS };
 enum { STORE, ADD, MIN, MAX, INC, DEC, AND, OR, XOR, OPERATIONS };
 
 #define COORDS "r"(c[C0]), "r"(c[C1]), "r"(c[C2]), "r"(c[C3]), "r"(c[C4])
@@ -39,7 +39,7 @@ __device__ __forceinline__ void load(const int* c, u32 to, const u8* map, u32 ba
       }
       break;
 #if __CUDA_ARCH__ >= 1000
-    case GATHER:  // a column, then four rows
+    case FOUR_ROWS:  // gather4: a column, then four rows
       asm volatile("cp.async.bulk.tensor.2d." DESTINATION ".global.tile::gather4.mbarrier::complete_tx::bytes "
                    "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to), "l"(map), "r"(barrier), COORDS : "memory");
       break;
@@ -148,6 +148,11 @@ extern "C" __global__ void to_global(const u8* maps, const int* copies, const in
   if (c[KIND] == BULK)
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
                      memory + (u64)blockIdx.x * memory_stride + c[C0]), "r"(from), "r"(c[SIZE]) : "memory");
+#if __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200
+  else if (c[KIND] == FOUR_ROWS)  // scatter4
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
+                     map), "r"(from), COORDS : "memory");
+#endif
   else
     switch (c[SIZE]) {
       OPERATION(STORE, "", "") OPERATION(ADD, "reduce.", "add.") OPERATION(MIN, "reduce.", "min.")

@@ -1,25 +1,22 @@
 // Streams of tiles, as fast as TMA moves them: nobody reads what arrives, and no loop divides.
 //
-// Tiles lie in a grid `tiles_x` wide. Every warp is a stream of its own, with its stages and barriers: warp w of all warps
-// starts at tile w and goes on by their number, told as rows and columns of tiles, so that adding and one comparison find
-// the next tile, and warps never wait for each other.
-//
-// What the loop needs lies in registers, and a box is one read of shared memory: about 50 ns from tile to tile.
-enum { TILE_X, TILE_Y, TILES_X, TILES, STEP_X, STEP_Y, STAGES, STAGE_BYTES, BOXES, BOX_BYTES };
+// Tiles lie in a grid `tiles_x` wide. A stream has stages and barriers of its own: stream w of all streams starts at tile w
+// and goes on by their number, told as rows and columns of tiles, so that adding and one comparison find the next tile, and
+// streams never wait for each other. ISSUERS warps share the boxes of a stream's tiles; each arrives with its own bytes.
+enum { TILE_X, TILE_Y, TILES_X, TILES, STEP_X, STEP_Y, STAGES, STAGE_BYTES, BOXES, BOX_BYTES, ISSUERS };
 #define MOST_BOXES 64
 #define MOST_STAGES 32
-#define MOST_WARPS 8
+#define MOST_STREAMS 8
 
 // A stream's place: the corner of its tile in elements, and how many tiles lie before the end.
 struct Walk {
   int x, y, left, step_x, step_y, end_x, tile_y, step;
 
-  __device__ __forceinline__ Walk(const int* s) {
-    int warps = blockDim.x / 32, number = blockIdx.x * warps + threadIdx.x / 32;
-    int row = number / s[TILES_X];  // divides once a warp
+  __device__ __forceinline__ Walk(const int* s, int stream, int streams) {
+    int number = blockIdx.x * streams + stream, row = number / s[TILES_X];  // divides once a warp
     x = (number - row * s[TILES_X]) * s[TILE_X], y = row * s[TILE_Y], left = s[TILES] - number;
     step_x = s[STEP_X] * s[TILE_X], step_y = s[STEP_Y] * s[TILE_Y], end_x = s[TILES_X] * s[TILE_X];
-    tile_y = s[TILE_Y], step = gridDim.x * warps;
+    tile_y = s[TILE_Y], step = gridDim.x * streams;
   }
 
   __device__ __forceinline__ void advance() {
@@ -28,23 +25,25 @@ struct Walk {
   }
 };
 
-extern "C" __global__ void stream_loads(const u8* map, const int* s, const int4* box_table) {
-  __shared__ __align__(16) u64 barriers[MOST_WARPS][MOST_STAGES];
+extern "C" __global__ void __launch_bounds__(1024) stream_loads(const u8* map, const int* s, const int4* box_table) {
+  __shared__ __align__(16) u64 barriers[MOST_STREAMS][MOST_STAGES];
   __shared__ int4 boxes[MOST_BOXES];
-  int warp = threadIdx.x / 32, stages = s[STAGES], stage_bytes = s[STAGE_BYTES], count = s[BOXES];
+  int issuers = s[ISSUERS], warp = threadIdx.x / 32, stream = warp / issuers, part = warp - stream * issuers;
+  int stages = s[STAGES], stage_bytes = s[STAGE_BYTES], count = s[BOXES];
   for (int i = threadIdx.x; i < count; i += blockDim.x) boxes[i] = box_table[i];
-  if (threadIdx.x % 32 == 0)
-    for (int i = 0; i < stages; i++) barrier_init(shared_address(&barriers[warp][i]), 1);
+  if (threadIdx.x % 32 == 0 && part == 0)
+    for (int i = 0; i < stages; i++) barrier_init(shared_address(&barriers[stream][i]), issuers);
   async_fence();
   __syncthreads();
   if (threadIdx.x % 32 != 0) return;
-  u32 first = shared_address(smem) + warp * stages * stage_bytes, first_barrier = shared_address(&barriers[warp][0]);
-  u32 bytes = count * s[BOX_BYTES], stage = 0, parity = 1, to = first, barrier = first_barrier;
-  for (Walk walk(s); walk.left > 0; walk.advance()) {
+  u32 first = shared_address(smem) + stream * stages * stage_bytes, first_barrier = shared_address(&barriers[stream][0]);
+  u32 bytes = (count - part + issuers - 1) / issuers * s[BOX_BYTES];  // of the boxes part, part + issuers, ...
+  u32 stage = 0, parity = 1, to = first, barrier = first_barrier;
+  for (Walk walk(s, stream, blockDim.x / 32 / issuers); walk.left > 0; walk.advance()) {
     while (!barrier_passes(barrier, parity)) {
     }
     barrier_expect(barrier, bytes);
-    for (int i = 0; i < count; i++) {
+    for (int i = part; i < count; i += issuers) {
       int4 box = boxes[i];
       asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                    ::"r"(to + box.z), "l"(map), "r"(walk.x + box.x), "r"(walk.y + box.y), "r"(barrier) : "memory");
@@ -66,7 +65,7 @@ extern "C" __global__ void stream_stores(const u8* map, const int* s, const int4
   __syncthreads();
   if (threadIdx.x % 32 != 0) return;
   u32 first = shared_address(smem) + threadIdx.x / 32 * stages * stage_bytes, stage = 0, from = first;
-  for (Walk walk(s); walk.left > 0; walk.advance()) {
+  for (Walk walk(s, threadIdx.x / 32, blockDim.x / 32); walk.left > 0; walk.advance()) {
     // As many stages under way as there are: waiting takes an immediate number.
     if (stages == 1) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     else if (stages == 2) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");

@@ -20,10 +20,13 @@ from tilescope.tensor_map.option import Interleave
 IMAGE_BYTES = 32768  # of shared memory, as a case sees it
 TENSOR_BYTES = 1 << 16  # that a tensor may span
 UNTOUCHED = 0xEE
+# An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
+WORD_AFTER = 0xFFFFF800001FFFFE
 MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
 OPERATIONS = (None, *REDUCTIONS)  # as kernels/copies.cu numbers them
 _KINDS = {"tensor_map": 0, "im2col_map": 1}  # as kernels/copies.cu numbers them
-BULK, GATHER = 2, 3
+_BULK, _FOUR_ROWS = 2, 3
+GATHERED_ROWS = 4
 _COPY_FIELDS = 16
 _THREADS = 256
 _PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
@@ -179,13 +182,13 @@ class Tables:
         self._maps.append(blob.ljust(MAP_SLOT_BYTES, b"\0"))
         self._block(expected, len(copies))
         for copy in copies:
-            kind = GATHER if copy.get("gathers") else _KINDS[tensor_map["kind"]]
+            kind = _FOUR_ROWS if copy.get("gathers") else _KINDS[tensor_map["kind"]]
             self._copy(kind, found.rank, place + map_shift, copy)
 
     def add_bulk(self, copy: dict[str, Any], expected: int = 0) -> None:
         """One block with a one-dimensional copy."""
         self._block(expected, 1)
-        self._copy(BULK, 1, 0, copy)
+        self._copy(_BULK, 1, 0, copy)
 
     def _block(self, expected: int, count: int) -> None:
         self._blocks.append([len(self._copies), count, expected, IMAGE_BYTES])

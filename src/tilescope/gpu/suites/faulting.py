@@ -1,8 +1,17 @@
-"""faults: copies at the edge of what the chip executes, each in a process of its own; which CUDA error they end with."""
+"""faults: copies and barriers at the edge of what the chip executes; which CUDA error they end with.
+
+    715 illegal instruction    a coordinate, or an operation of a type, that the engine does not take
+    716 misaligned address     shared memory off 128 bytes, a barrier off 8, a map off 64, a bulk copy off 16
+    719 launch failure         more arrivals than an mbarrier waits for, or far more bytes than it counts
+
+A case runs in a process of its own: a fault spends the process. More arrivals than pending are a fault where one
+instruction brings them; its block must live on for a while, or it is not reported.
+"""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +20,8 @@ from tilescope.errors import FaultError, MisalignedAddressError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.gpu.suites.barriers import predicted_steps, run_sequences
+from tilescope.gpu.suites.bulk import BULK
 from tilescope.gpu.suites.copies import (
     IMAGE_BYTES,
     OPERATIONS,
@@ -25,6 +36,7 @@ from tilescope.gpu.suites.copies import (
     reach_bytes,
 )
 from tilescope.gpu.suites.storing import MEMORY_BYTES, TENSOR_OFFSET_BYTES, predicted_memory, stored
+from tilescope.pipeline.mbarrier import TX_END_BYTES
 from tilescope.tensor_map import REDUCTIONS
 from tilescope.tma import load
 
@@ -34,7 +46,13 @@ _TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None 
 
 def _draw(random: random.Random, arch: str) -> Case:
     """A copy with a coordinate, an address, an operation or an object where it may not be."""
-    kind = random.choice(("load", "load", "store", "store", "reduce", "reduce", "im2col", "barrier", "map"))
+    kind = random.choice((*("load", "store", "reduce") * 2, "im2col", "barrier", "map", "bulk", "arrivals", "bytes"))
+    if kind == "bulk":
+        place, shift = random.choice(("smem", "global")), random.choice((0, 4, 8, 12))
+        copy = BULK.draw(random, arch)
+        return copy | {"kind": kind, "size": copy["size"] + 16, place: copy[place] + shift}
+    if kind in ("arrivals", "bytes"):
+        return {"kind": kind, "steps": _steps(random, kind)}
     smem = 128 * random.randint(0, 4) if random.random() < 0.6 else 16 * random.randint(0, 40)
     case: Case = {"kind": kind, "smem": smem, "source": drawn_place(random)}
     if kind == "im2col":
@@ -60,11 +78,24 @@ def _draw(random: random.Random, arch: str) -> Case:
     return case | {"image": drawn_place(random), "memory": case.pop("source"), "reduce": reduce}
 
 
+def _steps(random: random.Random, kind: str) -> list[list[Any]]:
+    """Operations on one barrier, the last of which brings what it still takes, or more."""
+    count = random.choice((1, 2, 7, random.randint(1, 200)))
+    if kind == "arrivals":
+        return [["init", count + 1], ["arrive", 1], ["arrive", max(1, count + random.choice((-1, 0, 1, 5)))]]
+    most = TX_END_BYTES - 1
+    return [["init", count], *[["expect_tx", each] for each in random.choice(((most, 0, 0), (most, most, most)))]]
+
+
 def _predict(case: Case) -> Outcome:
     if case["kind"] in ("barrier", "map") and case["shift"] % (8 if case["kind"] == "barrier" else 64):
         return Outcome(ended=f"error {MisalignedAddressError.code}")
     try:
-        if "reduce" in case:
+        if "steps" in case:
+            predicted_steps(case)
+        elif case["kind"] == "bulk":
+            BULK.predict(case)
+        elif "reduce" in case:
             predicted_memory(case)
         else:
             smem = np.zeros(IMAGE_BYTES, np.uint8)
@@ -76,6 +107,12 @@ def _predict(case: Case) -> Outcome:
 
 def _run(device: Device, cases: list[Case]) -> list[bytes]:
     for case in cases:
+        if "steps" in case:
+            run_sequences(device, [case["steps"]])
+            continue
+        if case["kind"] == "bulk":
+            BULK.run(device, [case])
+            continue
         tables = Tables(device)
         if "reduce" in case:
             memory = device.upload(pool()[case["memory"] :][:MEMORY_BYTES])
@@ -99,6 +136,6 @@ def _differs(case: Case, found: bytes, expected: bytes) -> str:
 
 
 FAULTS = Suite(
-    "faults", "which CUDA error misused copies end with (715, 716)", _draw, _predict, _run, _differs, ("copies",),
+    "faults", "which CUDA error misuse ends with (715, 716, 719)", _draw, _predict, _run, _differs, ("copies", "barriers"),
     count=100, together=1, children=6, seconds_at_most=30.0,
 )  # fmt: skip

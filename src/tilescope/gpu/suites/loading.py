@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
-from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ
+from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ, is_executed
 from tilescope.gpu.suites.copies import (
+    GATHERED_ROWS,
     IMAGE_BYTES,
     UNTOUCHED,
+    WORD_AFTER,
     Tables,
     drawn_columns,
     drawn_coords,
@@ -27,10 +27,7 @@ from tilescope.gpu.suites.copies import (
 )
 from tilescope.tma import gather4, load, load_multicast
 
-# An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
-WORD_AFTER = 0xFFFFF800001FFFFE
 _CLUSTER_BLOCKS = 4
-_GATHERED_ROWS = 4
 _NO_COPY = 1  # what a block that receives nothing reports as its word
 
 
@@ -38,7 +35,7 @@ def _draw_load(random: random.Random, arch: str) -> Case:
     while True:
         tensor_map = drawn_map(random, arch)
         case = _case(random, tensor_map, drawn_coords(random, tensor_map))
-        if _is_legal(case, _predict_load):
+        if is_executed(case, _predict_load):
             return case
 
 
@@ -60,19 +57,10 @@ def _draw_gather(random: random.Random, arch: str) -> Case:
             continue
         gathering = tensor_map.with_fields(box=(tensor_map.box[0], 1))
         column, _ = drawn_coords(random, gathering)
-        rows = [random.randint(-1, gathering.dims[1]) for _ in range(_GATHERED_ROWS)]
+        rows = [random.randint(-1, gathering.dims[1]) for _ in range(GATHERED_ROWS)]
         case = _case(random, gathering, (column, *rows)) | {"gathers": True}
-        if _is_legal(case, _predict_gather):
+        if is_executed(case, _predict_gather):
             return case
-
-
-def _is_legal(case: Case, predict: Callable[[Case], Outcome]) -> bool:
-    """Whether tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
-    try:
-        predict(case)
-    except RuleError:
-        return False
-    return True
 
 
 def _case(random: random.Random, tensor_map: Any, coords: tuple[int, ...]) -> Case:
@@ -117,7 +105,7 @@ def _tables(device: Device, cases: list[Case]) -> tuple[Tables, int]:
     pool_address = device.upload(pool())
     tables = Tables(device)
     for case in cases:
-        expected = map_of(case).transaction_bytes * (_GATHERED_ROWS if case.get("gathers") else 1)
+        expected = map_of(case).transaction_bytes * (GATHERED_ROWS if case.get("gathers") else 1)
         tables.add(case["map"], pool_address + case["source"], [case], expected=expected)
     return tables, pool_address
 

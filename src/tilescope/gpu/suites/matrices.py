@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
-from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ
+from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ, in_groups
 from tilescope.mma.ldmatrix import ldmatrix, stmatrix
 
 _SMEM_BYTES = 8192
@@ -50,13 +51,7 @@ def _predict(case: Case) -> Outcome:
 
 
 def _run(device: Device, cases: list[Case]) -> list[bytes]:
-    results: dict[int, bytes] = {}
-    for direction in ("ldmatrix", "stmatrix"):
-        chosen = [number for number, case in enumerate(cases) if case["direction"] == direction]
-        if chosen:
-            found = _batch(device, direction, [cases[number] for number in chosen])
-            results |= dict(zip(chosen, found, strict=True))
-    return [results[number] for number in range(len(cases))]
+    return in_groups(cases, lambda case: str(case["direction"]), partial(_batch, device))
 
 
 def _batch(device: Device, direction: str, cases: list[Case]) -> list[bytes]:

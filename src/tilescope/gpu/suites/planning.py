@@ -17,13 +17,14 @@ from tilescope.gpu.suites.copies import (
     IMAGE_BYTES,
     TENSOR_BYTES,
     UNTOUCHED,
+    WORD_AFTER,
     Tables,
     drawn_place,
     loaded,
     map_of,
     result_of_load,
 )
-from tilescope.gpu.suites.loading import WORD_AFTER, load_differs
+from tilescope.gpu.suites.loading import load_differs
 from tilescope.planner import Plan, plan
 from tilescope.tma import load
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tilescope.data_type import DataType
 from tilescope.gpu.compiling import source
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import splitmix_bytes
-from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.gpu.suite import Case, Outcome, Suite, in_groups
 from tilescope.gpu.suites.operands import core_matrices
 from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.fragment_arguments import Operand
@@ -111,28 +111,24 @@ def _predict(case: Case) -> Outcome:
 
 
 def _run(device: Device, cases: list[Case]) -> list[bytes]:
-    results: dict[int, bytes] = {}
-    by_opcode: dict[str, list[int]] = {}
-    for number, case in enumerate(cases):
-        by_opcode.setdefault(case["opcode"], []).append(number)
-    for opcode, numbers in by_opcode.items():
-        products = [_Product(cases[number]) for number in numbers]
-        d = np.stack([each.words("D", each.c) for each in products])
-        a = device.upload(np.stack([each.words("A", each.a) for each in products]))
-        out = device.upload(d)
-        kernel = f"tensor_cores:{opcode.replace('.', '_')}"
-        if products[0].is_wgmma:
-            b = np.stack([each.b_bytes() for each in products])
-            size = b.shape[1]
-            device.launch(
-                kernel, a, device.upload(b), out, np.int32(size), blocks=len(products), threads=128, smem_bytes=size
-            )
-        else:
-            b_words = device.upload(np.stack([each.words("B", each.b) for each in products]))
-            device.launch(kernel, a, b_words, out, blocks=len(products), threads=32)
-        found = device.download(out, d.shape, "<u4")
-        results |= {number: each.tobytes() for number, each in zip(numbers, found, strict=True)}
-    return [results[number] for number in range(len(cases))]
+    return in_groups(cases, lambda case: str(case["opcode"]), partial(_batch, device))
+
+
+def _batch(device: Device, opcode: str, cases: list[Case]) -> list[bytes]:
+    products = [_Product(case) for case in cases]
+    d = np.stack([each.words("D", each.c) for each in products])
+    a, out = device.upload(np.stack([each.words("A", each.a) for each in products])), device.upload(d)
+    kernel = f"tensor_cores:{opcode.replace('.', '_')}"
+    if products[0].is_wgmma:
+        b = np.stack([each.b_bytes() for each in products])
+        size = b.shape[1]
+        device.launch(
+            kernel, a, device.upload(b), out, np.int32(size), blocks=len(products), threads=128, smem_bytes=size
+        )
+    else:
+        b_words = device.upload(np.stack([each.words("B", each.b) for each in products]))
+        device.launch(kernel, a, b_words, out, blocks=len(products), threads=32)
+    return [each.tobytes() for each in device.download(out, d.shape, "<u4")]
 
 
 def _differs(case: Case, found: bytes, expected: bytes) -> str:

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
-from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ
+from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ, is_executed
 from tilescope.gpu.suites.copies import (
+    GATHERED_ROWS,
     IMAGE_BYTES,
     OPERATIONS,
     TENSOR_BYTES,
@@ -25,7 +26,7 @@ from tilescope.gpu.suites.copies import (
     reach_bytes,
 )
 from tilescope.tensor_map import REDUCTIONS, Im2colMap, TensorMap
-from tilescope.tma import store
+from tilescope.tma import scatter4, store
 
 TENSOR_OFFSET_BYTES = 1024  # of the tensor in the memory of its case
 MEMORY_BYTES = TENSOR_BYTES // 2
@@ -40,6 +41,20 @@ def _draw_reduction(random: random.Random, arch: str) -> Case:
     return _case(random, arch, *random.choice(_PAIRS))
 
 
+def _draw_scatter(random: random.Random, arch: str) -> Case:
+    """A column and four rows of a matrix, apart from each other, some of them past its end."""
+    while True:
+        tensor_map = drawn_map(random, arch, dense=True)
+        if tensor_map.rank != 2 or tensor_map.dims[1] < GATHERED_ROWS:
+            continue
+        scattering = tensor_map.with_fields(box=(tensor_map.box[0], 1))
+        column, _ = drawn_coords(random, scattering, negative=False)
+        rows = random.sample(range(scattering.dims[1] + 2), GATHERED_ROWS)
+        case = _stored_case(random, scattering, (column, *rows), None) | {"gathers": True}
+        if reach_bytes(scattering) <= MEMORY_BYTES - TENSOR_OFFSET_BYTES and is_executed(case, _predict):
+            return case
+
+
 def _case(random: random.Random, arch: str, reduce: str | None, data_type: str | None) -> Case:
     while True:
         tensor_map: TensorMap | Im2colMap
@@ -49,22 +64,19 @@ def _case(random: random.Random, arch: str, reduce: str | None, data_type: str |
         else:
             tensor_map = drawn_map(random, arch, data_type, dense=True)
             coords = drawn_coords(random, tensor_map, negative=False)
-        smem = 128 * random.randint(0, min(8, (IMAGE_BYTES - tensor_map.smem_bytes) // 128))
-        case = {
-            "map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, "reduce": reduce,
-            "image": drawn_place(random), "memory": drawn_place(random),
-        }  # fmt: skip
-        if reach_bytes(tensor_map) <= MEMORY_BYTES - TENSOR_OFFSET_BYTES and _is_legal(case):
+        case = _stored_case(random, tensor_map, coords, reduce)
+        if reach_bytes(tensor_map) <= MEMORY_BYTES - TENSOR_OFFSET_BYTES and is_executed(case, _predict):
             return case
 
 
-def _is_legal(case: Case) -> bool:
-    """Whether tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
-    try:
-        predicted_memory(case)
-    except ValueError:
-        return False
-    return True
+def _stored_case(
+    random: random.Random, tensor_map: TensorMap | Im2colMap, coords: tuple[int, ...], reduce: str | None
+) -> Case:
+    room = IMAGE_BYTES - tensor_map.smem_bytes * (GATHERED_ROWS if len(coords) > tensor_map.rank else 1)
+    return {
+        "map": tensor_map.to_dict(), "coords": list(coords), "smem": 128 * random.randint(0, min(8, room // 128)),
+        "reduce": reduce, "image": drawn_place(random), "memory": drawn_place(random),
+    }  # fmt: skip
 
 
 def memory_before(case: Case) -> npt.NDArray[np.uint8]:
@@ -76,10 +88,12 @@ def predicted_memory(case: Case) -> npt.NDArray[np.uint8]:
     """Global memory after the copy, by the emulator."""
     memory, start = memory_before(case).copy(), case["smem"]
     image = pool()[case["image"] :][:IMAGE_BYTES]
-    store(
-        map_of(case), image[start:], memory[TENSOR_OFFSET_BYTES:], case["coords"],
-        reduce=case["reduce"], smem_address=start,
-    )  # fmt: skip
+    tensor_map, smem, tensor, coords = map_of(case), image[start:], memory[TENSOR_OFFSET_BYTES:], case["coords"]
+    if case.get("gathers"):
+        assert isinstance(tensor_map, TensorMap)
+        scatter4(tensor_map, smem, tensor, coords[0], coords[1:], smem_address=start)
+    else:
+        store(tensor_map, smem, tensor, coords, reduce=case["reduce"], smem_address=start)
     return memory
 
 
@@ -119,10 +133,10 @@ def stored(device: Device, tables: Tables, memory: int, count: int) -> None:
 
 def _differs(case: Case, found: bytes, expected: bytes) -> str:
     what = f"{case['reduce'] or 'store'} through {map_of(case)!r} at {tuple(case['coords'])}"
-    return f"{bytes_differ(_memory(case, found), _memory(case, expected), 'global memory')}: {what}"
+    return f"{bytes_differ(restored(case, found), restored(case, expected), 'global memory')}: {what}"
 
 
-def _memory(case: Case, result: bytes) -> bytes:
+def restored(case: Case, result: bytes) -> bytes:
     """The whole memory of a case from the span that changed."""
     memory: Any = bytearray(memory_before(case).tobytes())
     first = int.from_bytes(result[:4], "little")
@@ -135,3 +149,7 @@ STORES = Suite("stores", "global memory after tiled and im2col stores", _draw_st
 REDUCTIONS_SUITE = Suite(
     "reductions", "global memory after every reduction and type", _draw_reduction, _predict, _run, _differs, _KERNELS
 )
+SCATTER4 = Suite(
+    "scatter4", "global memory after stores of four rows", _draw_scatter, _predict, _run, _differs, _KERNELS,
+    feature="scatter4",
+)  # fmt: skip

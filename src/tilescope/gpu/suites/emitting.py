@@ -1,0 +1,94 @@
+"""emitted: programs that `emit` writes, run as they are; each checks its own result, and must notice a spoiled input."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import sys
+from typing import Any
+
+from tilescope.data_type import DataType
+from tilescope.emitter import emit
+from tilescope.errors import RuleError
+from tilescope.gpu.device import Device
+from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.planner import GemmPlan, Plan, plan, plan_gemm
+
+_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
+_RIGHT, _NOTICED = 0, 1  # how a program ends, and how with an argument, which spoils its input
+
+
+def _draw(random: random.Random, arch: str) -> Case:
+    """A GEMM, a tile that is loaded and read, or a tile that is stored."""
+    while True:
+        name = random.choice(_TYPES)
+        size = DataType.named(name).bits // 8
+        majors: tuple[str, ...] = ("K", "MN") if size == 2 else ("K",)
+        if random.random() < 0.3:
+            extents = [random.choice((8, 64, 128, 200)) * random.randint(1, 4) for _ in range(2)]
+            case: Case = {
+                "gemm": [*extents, 64 * random.randint(1, 8)], "data_type": name,
+                "options": {"a_major": random.choice(majors), "b_major": random.choice(majors)},
+            }  # fmt: skip
+        else:
+            options = {
+                "stages": random.randint(1, 4), "major": random.choice(majors),
+                **random.choice((
+                    {}, {"operand": "B"}, {"consumer": "ldmatrix", "copy": random.choice(("tma", "cp.async"))},
+                    {"consumer": "ld.b128 columns"}, {"direction": "store"}, {"fold": True},
+                )),
+            }  # fmt: skip
+            tile = [random.choice((64, 128)), 32 // size * random.choice((1, 2, 3, 4))]
+            case = {"tile": tile, "data_type": name, "options": options}
+        case["options"]["arch"] = arch
+        try:
+            emit(_planned(case), "python")
+        except RuleError:
+            continue
+        return case
+
+
+def _planned(case: Case) -> Plan | GemmPlan:
+    if "gemm" in case:
+        m, n, k = case["gemm"]
+        return plan_gemm(m, n, k, case["data_type"], **case["options"])
+    report = plan(tuple(case["tile"]), case["data_type"], **case["options"])
+    folded = [each for each in report.candidates if each.folded]
+    return folded[0] if folded else report.best
+
+
+def _predict(_case: Case) -> Outcome:
+    return Outcome(bytes([_RIGHT, _NOTICED]))
+
+
+def _run(_device: Device, cases: list[Case]) -> list[bytes]:
+    results = []
+    for case in cases:
+        program = compile(emit(_planned(case), "python"), "tile.py", "exec")
+        results.append(bytes([_status(program), _status(program, "spoil")]))
+    return results
+
+
+def _status(program: Any, *arguments: str) -> int:
+    """The exit status of a Python program, run in this process: starting another takes seconds."""
+    given, sys.argv = sys.argv, ["tile.py", *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(program, {"__name__": "__main__"})  # noqa: S102  our own text
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        sys.argv = given
+    return 0
+
+
+def _differs(case: Case, found: bytes, _expected: bytes) -> str:
+    said = "finds its result wrong" if found[0] else "does not notice a spoiled input"
+    return f"the program {said} (status {found[0]}, spoiled {found[1]}): {case}"
+
+
+EMITTED = Suite(
+    "emitted", "programs of `emit`, which check themselves", _draw, _predict, _run, _differs, count=40, together=5,
+    children=4,
+)  # fmt: skip
