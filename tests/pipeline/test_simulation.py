@@ -187,11 +187,10 @@ def test_long_loops_proven_by_a_round_equal_the_whole_run(name, monkeypatch):
     for role in data["roles"]:
         for step in role["steps"]:
             if "loop" in step and "start" not in step:
-                steps, step["count"] = step["count"], 611
+                step["count"] = 611
         for step in role["steps"]:
             if "start" in step:
                 step["start"] = 611
-    assert steps < 611
     quick = ts.simulate(data)
     monkeypatch.setattr(simulation, "shortened", lambda _: None)
     whole = ts.simulate(data)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tilescope.data_type import DataType
 from tilescope.emitter.multiply import CONVERSION, Multiplied, multiplied
-from tilescope.emitter.tile_program import ELEMENT, K_STEP_BYTES, address_lines, built_for, copies_of, map_of, refused
-from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.emitter.role_text import Work, barrier_init, role_text
+from tilescope.emitter.source import rendered
+from tilescope.emitter.tile_program import (
+    ELEMENT,
+    K_STEP_BYTES,
+    address_lines,
+    built_for,
+    copies_of,
+    copy_lines,
+    map_of,
+    refused,
+)  # fmt: skip
+from tilescope.planner.gemm_plan import MAX_ACCUMULATORS, GemmPlan
+from tilescope.planner.pipelines import plan_pipeline
 from tilescope.planner.plans import Plan
 
 WARPGROUP = 128  # threads
-MAX_ACCUMULATORS = 128  # registers of a thread
-MAX_WARPS = 8  # that share a tile between them by mma
 
 
 def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
@@ -53,7 +64,6 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "tma": by_tma,
         "full_offset": barriers[0],
         "empty_offset": barriers[gemm.stages],
-        "transaction_bytes": gemm.a.transaction_bytes + gemm.b.transaction_bytes,
         "smem_bytes": gemm.smem_bytes,
         "element_type": ELEMENT[gemm.data_type.bits],
         "element_bits": gemm.data_type.bits,
@@ -79,7 +89,47 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         facts["stmatrix_count"] = 4 if facts["epilogue"]["columns"] % 16 == 0 else 2
         facts["epilogue"]["step"] = 4 * facts["stmatrix_count"]
         facts["uses"].add("stmatrix")
-    return facts
+    return facts | (_roles(gemm, facts) if by_tma else {})
+
+
+def _roles(gemm: GemmPlan, facts: dict[str, Any]) -> dict[str, Any]:
+    """What the producer and the consumers do, as the GEMM's pipeline says."""
+    by_groups = facts["consumer"] == "wgmma"
+    pipeline = plan_pipeline(gemm, consumers=facts["groups"]) if by_groups else plan_pipeline(gemm)
+    tile = "const int tile = blockIdx.x + t * gridDim.x, m = tile % M_TILES * TILE_M, n = tile / M_TILES * TILE_N;"
+    stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
+    copies = {
+        f"copy {name}": copy_lines(f"tma_load({name}{{}}, &{name}_map, full + 8 * slot, {{}});", facts[name]["copies"])
+        for name in "ab"
+    }
+    producer = Work(copies, {"t": [tile], "k_tile": ["const int k = k_tile * TILE_K;", stages]}, {
+        "wait empty": "passes at once while the slots are fresh", "expect full": "A and B", "tail empty": "every stage was read",
+    })  # fmt: skip
+    sums, share = (
+        (f"d[{facts['blocks']}][{facts['wgmma_registers']}];", "group, k_tile == 0") if by_groups
+        else ("d[ROWS][COLUMNS * 4] = {};", "first_m, first_n")
+    )  # fmt: skip
+    stores = copy_lines("tma_store(&c_map, base + C_OFFSET{}, {});", facts["c"]["copies"])
+    consumer = Work(
+        {
+            "multiply": [f"multiply(d, a, b, {share});"],
+            "write": rendered("gemm_epilogue.jinja", facts).splitlines(),
+            "store": ["const int mn = m, k = n + slice * C_COLUMNS;  // rows and columns of C", *stores],
+        },
+        {"t": [tile, f"Accumulator {sums}"], "k_tile": [stages]},
+        {
+            "wait_group bulk": "TMA has read the last slice",
+            "fence proxy.async": "before TMA's next access",
+            "wait_group wgmma": "older products have read their stages",
+        },
+        unrolled=("slice",),
+    )
+    arrivals = f"one arrival of each consumer warp{'group' if by_groups else ''}"
+    return {
+        "barrier_init": barrier_init(pipeline, {"full": "the producer's arrive.expect_tx", "empty": arrivals}),
+        "producer": role_text(pipeline, "producer", producer, 6),
+        "consumer_steps": role_text(pipeline, "consumer", consumer, 2),
+    }
 
 
 def _numbers(row: Multiplied, data_type: DataType) -> list[str]:
@@ -183,21 +233,11 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
 
 def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
     m, n, k = gemm.tile
-    k_step = K_STEP_BYTES * 8 // gemm.data_type.bits
-    shares = [
-        (down, across)
-        for down in (1, 2, 4)
-        for across in (1, 2, 4, 8)
-        if down * across <= MAX_WARPS and m % (16 * down) == 0 and n % (8 * across) == 0
-        and m // down * n // across // 32 <= MAX_ACCUMULATORS
-    ]  # fmt: skip
-    if not shares or k % k_step:
-        found, limit = (
-            f"a tile of {m} x {n} x {k}",
-            f"mma takes 16 rows, 8 columns and {k_step} of k, up to {MAX_WARPS} warps a tile",
-        )
+    k_step, warps = K_STEP_BYTES * 8 // gemm.data_type.bits, gemm.warps
+    if not prod(warps) or k % k_step:
+        found = f"a tile of {m} x {n} x {k}"
+        limit = f"mma takes 16 rows, 8 columns and {k_step} of k, in at most {MAX_ACCUMULATORS} accumulators a thread"
         raise refused("tile", found, limit, "Plan with tile=(64, 64, k).")
-    warps = max(shares, key=lambda share: (share[0] * share[1], -abs(m // share[0] - n // share[1])))
     columns = n // warps[1]
     partial = gemm.epilogue is not None and gemm.epilogue.problem.columns != n
     return {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+from tilescope.emitter.role_text import expected_bytes, waited_parity
 from tilescope.emitter.source import rendered
-from tilescope.emitter.tile_program import CONSUMER_WARPS, address_lines, refused
+from tilescope.emitter.tile_program import address_lines, refused
 from tilescope.errors import RuleError, argument_type
+from tilescope.planner.pipelines import plan_pipeline
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap
@@ -89,7 +91,6 @@ def _plan_facts(plan: Plan, name: str) -> dict[str, Any]:
         "stages": problem.stages,
         "stage_bytes": plan.stage_bytes,
         "alignment": plan.smem_alignment_bytes,
-        "transaction_bytes": plan.transaction_bytes,
     }
     if name.startswith("address"):
         logical = terms.logical_c.replace("/", "//")
@@ -109,18 +110,14 @@ def _plan_facts(plan: Plan, name: str) -> dict[str, Any]:
         if plan.boxes is None or problem.direction == "store":
             found = f"{problem.copy} {problem.direction}s"
             raise refused("name", f"barriers for {found}", "TMA loads complete on mbarriers", 'Use "fences".')
-        by_group = problem.consumer == "wgmma"
-        arrivals = 1 if by_group else CONSUMER_WARPS
-        readers = (
-            "one arrival of the warpgroup that reads"
-            if by_group
-            else f"an arrival of each of {arrivals} warps that read"
-        )
+        pipeline = plan_pipeline(plan)
+        full, empty = (barrier.count for barrier in pipeline.barriers)
+        by_one = empty == 1
         return facts | {
-            "full_arrivals": "one arrival, the producer's arrive.expect_tx",
-            "empty_arrivals": arrivals,
-            "empty_comment": readers,
-        }
+            "full_count": full, "empty_count": empty, "expected_bytes": expected_bytes(pipeline),
+            "readers": "one arrival of the warpgroup that reads" if by_one else f"an arrival of each of {empty} warps that read",
+            "consumer_parity": waited_parity(pipeline, "consumer"), "producer_parity": waited_parity(pipeline, "producer"),
+        }  # fmt: skip
     return facts | {"fences": _fences(plan)}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from tilescope.emitter.role_text import expected_bytes, start_parity
+from tilescope.planner.pipelines import plan_pipeline
 from tilescope.planner.plans import Plan
 
 _VERSION = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "7.8", "sm_90": "8.0", "sm_90a": "8.0", "sm_120": "8.7"}
@@ -25,6 +27,13 @@ def ptx_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     }
     if facts["tma"]:
         said["copies"] = [_copy(copy) for copy in facts["copies"]]
+    if facts["tma"] and facts["direction"] == "load":
+        pipeline = plan_pipeline(plan)
+        said |= {
+            "full_count": pipeline.barriers[0].count,
+            "expected_bytes": expected_bytes(pipeline),
+            "start_parity": start_parity(pipeline, "consumer"),
+        }
     if "descriptors" in facts:
         starts = [int(word, 0) for word in facts["descriptors"][0]]
         said["advances"] = ", ".join(str(after - before) for before, after in pairwise(starts)) or "nothing"

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilescope.emitter.multiply import Multiplied, multiplied
+from tilescope.emitter.role_text import Work, barrier_init, group_text, role_text
 from tilescope.errors import RuleError
 from tilescope.mma.wgmma import WgmmaDescriptor
 from tilescope.planner.completion import MBARRIER_BYTES
+from tilescope.planner.pipelines import plan_pipeline
 from tilescope.planner.plans import Plan
 from tilescope.rule import rule
 from tilescope.smem.access import Access
@@ -190,7 +192,36 @@ def _load(plan: Plan) -> dict[str, Any]:
         "reads_by_threads": not async_reader,
         "cp_async": problem.copy == "cp.async",
         **built_for(str(target)),
+        **(_roles(plan) if by_tma else {"group_steps": "wgmma_commit(); wgmma_wait<0>();"}),
     }
+
+
+def _roles(plan: Plan) -> dict[str, Any]:
+    """What the producer and the consumers do, as the plan's pipeline says."""
+    pipeline = plan_pipeline(plan, arrivals="warp")
+    copies = copy_lines("tma_load(stage{}, &map, full + 8 * slot, {});", copies_of(plan))
+    opening = ["const unsigned stage = base + slot * STAGE_BYTES;", "const int mn = mn_tile * TILE_MN, k = i * TILE_K;"]
+    producer = Work({"copy a": copies}, {"i": opening}, {
+        "wait empty": "passes at once while the slots are fresh", "expect full": "all copies of a tile",
+        "tail empty": "every tile was read",
+    })  # fmt: skip
+    consumer = Work(
+        {"multiply": ["consume(base, base + slot * STAGE_BYTES, result, mn_tile, i, k_tiles);"]},
+        notes={"fence proxy.async": "the reads come before TMA's next writes"}, inside=("wgmma",),
+    )  # fmt: skip
+    return {
+        "barrier_init": barrier_init(
+            pipeline, {"full": "the producer's arrive.expect_tx", "empty": "one arrival of each consumer warp"}
+        ),
+        "producer": role_text(pipeline, "producer", producer, 6),
+        "consumer_steps": role_text(pipeline, "consumer", consumer, 2),
+        "group_steps": group_text(pipeline, "wgmma"),
+    }
+
+
+def copy_lines(call: str, copies: list[dict[str, Any]]) -> list[str]:
+    """A call for each copy: its offset in the stage, and its coordinates."""
+    return [call.format(f" + {copy['offset']}" if copy["offset"] else "", ", ".join(copy["coords"])) for copy in copies]
 
 
 def built_for(target: str) -> dict[str, str]:
@@ -313,5 +344,23 @@ def _store(plan: Plan) -> dict[str, Any]:
         "store_ranks": (len(plan.box or ()),),
         "smem_bytes": problem.stages * plan.stage_bytes,
         "threads": 32 * CONSUMER_WARPS,
+        "steps": role_text(plan_pipeline(plan), "epilogue", _storing(plan), 2),
         **built_for(problem.arch.name),
     }
+
+
+def _storing(plan: Plan) -> Work:
+    stores = copy_lines("tma_store(&map, stage{}, {});", copies_of(plan))
+    return Work(
+        {"write": ["write_tile(stage, mn_tile, i, k_tiles * TILE_K);"], "store": stores},
+        {
+            "i": [
+                "const unsigned stage = base + slot * STAGE_BYTES;",
+                "const int mn = mn_tile * TILE_MN, k = i * TILE_K;",
+            ]
+        },
+        {
+            "wait_group bulk": "TMA has read what this slot held",
+            "fence proxy.async": "every writer, before the barrier",
+        },
+    )

@@ -67,7 +67,7 @@ OPERATIONS = {row.name: row for row in (
     Operation("multiply", "slots",
               (Argument("unit", "choice", "wgmma", UNITS), Argument("into", "slot", ""), _OWN, _TILE),
               "wgmma.mma_async, tcgen05.mma", "the tensor core reads slots until a group or a commit is waited for"),
-    Operation("store", "slot", (Argument("bytes", "number", 0),), "cp.async.bulk.tensor.global", "TMA reads a slot"),
+    Operation("store", "slots", (Argument("bytes", "number", 0),), "cp.async.bulk.tensor.global", "TMA reads slots"),
     Operation("commit", "group or barrier", (_OWN,), "*.commit_group, tcgen05.commit",
               "closes a group; on a barrier: arrives when the role's tcgen05 work is done", GROUPS),
     Operation("wait_group", "group", (Argument("pending", "number", 0), Argument("read", "flag", False)), "*.wait_group",

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilescope.errors import RuleError
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import Run
 from tilescope.pipeline.expression import Expression, reference
@@ -45,6 +46,7 @@ class Shortened(NamedTuple):
 
 def shortened(pipeline: Pipeline) -> Shortened | None:
     """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
+    pipeline = _with_numbers(pipeline)
     loops = [loop for role in pipeline.roles if (loop := _long_loop(role)) is not None]
     counts = {(loop.count, loop.start) for loop in loops}
     if len(counts) != 1:
@@ -60,6 +62,24 @@ def shortened(pipeline: Pipeline) -> Shortened | None:
     roles = tuple(_with_count(role, count - cut) for role in pipeline.roles)
     places = {role.name: role.steps.index(loop) for role in pipeline.roles if (loop := _long_loop(role)) is not None}
     return Shortened(replace(pipeline, roles=roles), count - cut, cut, period, places)
+
+
+def _with_numbers(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the bounds of its outer loops as numbers, where constants give them."""
+
+    def bound(given: Any) -> Any:
+        try:
+            return Expression.read("count", given, pipeline.constants).value(pipeline.constants)
+        except RuleError:  # it depends on the block
+            return given
+
+    roles = [
+        replace(role, steps=tuple(
+            replace(each, count=bound(each.count), start=bound(each.start)) if isinstance(each, Loop) else each for each in role.steps
+        ))
+        for role in pipeline.roles
+    ]  # fmt: skip
+    return replace(pipeline, roles=tuple(roles))
 
 
 def _long_loop(role: Role) -> Loop | None:

@@ -20,6 +20,9 @@ from tilescope.planner.product import Tile
 from tilescope.planner.reason import Reason
 from tilescope.value import Value, row_field
 
+MAX_ACCUMULATORS = 128  # registers of a thread
+_MAX_WARPS = 8  # that share a tile between them by mma
+
 
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where each of its pieces starts, and how large a piece is."""
@@ -111,6 +114,17 @@ class GemmPlan(Value):
     def slices(self) -> int:
         """Slices of the tile of C that go through the epilogue's shared memory, one after another."""
         return 0 if self.epilogue is None else self.tile[1] // self.epilogue.problem.columns
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """Warps down and across a tile of C that is multiplied by mma: the most that share it evenly; (0, 0): none do."""
+        m, n, _ = self.tile
+        shares = [
+            (down, across) for down in (1, 2, 4) for across in (1, 2, 4, 8)
+            if down * across <= _MAX_WARPS and m % (16 * down) == 0 and n % (8 * across) == 0
+            and m // down * n // across // 32 <= MAX_ACCUMULATORS
+        ]  # fmt: skip
+        return max(shares, key=lambda share: (share[0] * share[1], -abs(m // share[0] - n // share[1])), default=(0, 0))
 
     def smem_regions(self) -> tuple[SmemRegion, ...]:
         """The regions of a block's shared memory, in order."""

@@ -7,31 +7,22 @@
 In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A and those with the same y share B: each
 loads its part of a shared tile into all of them. So every block expects whole tiles, and a slot is free when the
 consumers of every block that it feeds have released it.
+
+Counts that a kernel knows by name are constants of the pipeline (STAGES, k_tiles), so that the emitter prints the steps as
+they stand here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-from tilescope.errors import PlanError, RuleError, Violation, printed, unknown_name
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.pipeline_arguments import WARPGROUP_THREADS, Arrivals, PipelineArguments
 from tilescope.planner.plans import Plan
-from tilescope.reading import attempted, flag, plain_int
-from tilescope.rule import rule
 
-PLAN_PIPELINE = rule(
-    "plan-pipeline",
-    "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
-    source="the arguments of plan_pipeline",
-)
-
-Arrivals = Literal["warpgroup", "warp", "thread"]
-WARPGROUP_THREADS = 128
-ARRIVALS = {"warpgroup": 1, "warp": 4, "thread": WARPGROUP_THREADS}  # of one consumer warpgroup
-_EPILOGUE_BAR = 1  # bar.sync id of the first consumer's epilogue; 0 is __syncthreads
+_EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
 # consumers: registers at entry, of the producer, of a consumer; the sums are equal
 _REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
 
@@ -43,15 +34,16 @@ def plan_pipeline(
     consumers: int | None = None,
     cluster: int | tuple[int, int] = 1,
     cta_group: int = 1,
-    arrivals: Arrivals = "warpgroup",
+    arrivals: Arrivals | None = None,
     multicast: bool = True,
     steps: int | None = None,
 ) -> Pipeline:
     """Barriers, slots and roles for planned tiles: counts, bytes and parities that `ts.simulate` proves right.
 
     `plan` is one plan, several whose tiles share a stage (A, then B), or a GEMM plan, whose epilogue is included.
-    `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread; `cta_group=2` lets the
-    even block of each pair multiply for both (tcgen05). `steps` is how many K steps are described.
+    `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread (None: once where the
+    tensor core reads, by warp where threads do); `cta_group=2` lets the even block of each pair multiply for both (tcgen05).
+    `steps` is how many K steps are described.
 
     >>> import tilescope as ts
     >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))
@@ -66,119 +58,8 @@ def plan_pipeline(
     return _Planning(plan, stages, consumers, cluster, cta_group, arrivals, multicast, steps).pipeline()
 
 
-class _Planning:
-    """The arguments, read and checked, and the pieces that pipelines are made of."""
-
-    def __init__(
-        self,
-        plan: Any,
-        stages: Any,
-        consumers: Any,
-        cluster: Any,
-        cta_group: Any,
-        arrivals: Any,
-        multicast: Any,
-        steps: Any,
-    ) -> None:
-        problems: list[Violation] = []
-
-        def number(name: str, given: Any, low: int, high: int) -> int:
-            found = plain_int(given)
-            if found is None or not low <= found <= high:
-                limit = f"an integer from {low} to {high}"
-                problems.append(PLAN_PIPELINE.violation(name, f"{name} = {printed(given)}", limit, f"Give {limit}."))
-                return low
-            return found
-
-        self.gemm = plan if isinstance(plan, GemmPlan) else None
-        self.plans = self._plans(plan, problems)
-        first = self.plans[0].problem if self.plans else None
-        default_stages = self.gemm.stages if self.gemm is not None else (first.stages if first is not None else 1)
-        self.stages = number("stages", default_stages if stages is None else stages, 1, MAX_STAGES)
-        self.unit = first.consumer if first is not None and isinstance(first.consumer, str) else "ldmatrix"
-        self.copy = first.copy if first is not None else "tma"
-        self.store = first is not None and first.direction == "store"
-        default = 2 if self.gemm is not None and self.unit == "wgmma" and self.gemm.tile[0] >= 128 else 1
-        self.consumers = number("consumers", default if consumers is None else consumers, 1, 7)
-        self.cluster = self._cluster(cluster, problems)
-        self.cta_group = number("cta_group", cta_group, 1, 2)
-        self.steps = number("steps", 4 * self.stages + 2 if steps is None else steps, 1, 1 << 24)
-        self.multicast = attempted(problems, False, flag, "multicast", multicast)
-        if not isinstance(arrivals, str) or arrivals not in ARRIVALS:
-            problems.append(unknown_name("arrivals", "arrivals", arrivals, ARRIVALS))
-            arrivals = "warpgroup"
-        self.arrivals = ARRIVALS[arrivals]
-        if problems:
-            raise RuleError(problems)
-        self._contradictions()
-
-    @staticmethod
-    def _plans(given: Any, problems: list[Violation]) -> list[Plan]:
-        if isinstance(given, GemmPlan):
-            return [given.a, given.b]
-        found = [given] if isinstance(given, Plan) else list(given) if isinstance(given, list | tuple) else []
-        if not found or not all(isinstance(each, Plan) for each in found):
-            fix = "Use ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."
-            problems.append(PLAN_PIPELINE.violation("plan", printed(given), "a plan, plans, or a GEMM plan", fix))
-            return []
-        return found
-
-    @staticmethod
-    def _cluster(given: Any, problems: list[Violation]) -> tuple[int, int]:
-        extents = [given, 1] if plain_int(given) is not None else list(given) if isinstance(given, list | tuple) else []
-        found = [plain_int(each) or 0 for each in extents]
-        if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
-            limit = f"a number of blocks, or (x, y), at most {MAX_BLOCKS} together"
-            problems.append(
-                PLAN_PIPELINE.violation("cluster", f"cluster = {printed(given)}", limit, "Use (2, 1), for example.")
-            )
-            return 1, 1
-        return found[0], found[1]
-
-    def _contradictions(self) -> None:
-        problems = []
-
-        def refuse(argument: str, found: str, limit: str, fix: str) -> None:
-            problems.append(PLAN_PIPELINE.violation(argument, found, limit, fix))
-
-        kinds = {(each.problem.direction, each.problem.copy, str(each.problem.consumer)) for each in self.plans}
-        if len({kind[:2] for kind in kinds}) > 1:
-            refuse(
-                "plan",
-                "plans of different directions or copies",
-                "tiles of a stage arrive together",
-                "Plan them alike.",
-            )
-        if self.cta_group == 2 and (self.unit != "tcgen05" or self.cluster[0] % 2):
-            refuse(
-                "cta_group", f"cta_group = 2 with {self.unit} and {self.cluster[0]} blocks along x",
-                "pairs of blocks along x multiply by tcgen05", 'Plan with consumer="tcgen05" and an even cluster[0].',
-            )  # fmt: skip
-        if self.blocks > 1 and self.copy != "tma":
-            refuse("cluster", f"a cluster with copy = {self.copy}", "TMA multicasts, threads do not", "Use cluster=1.")
-        if self.blocks > 1 and self.store:
-            refuse("cluster", "a cluster for a store", "every block stores its own tile", "Use cluster=1.")
-        for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
-            if self.multicast and plan.transaction_bytes % (16 * parts):
-                refuse(
-                    "cluster", f"{plan.transaction_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes",
-                    "Use multicast=False, or a smaller cluster.",
-                )  # fmt: skip
-        if problems:
-            raise PlanError(problems)
-
-    @property
-    def blocks(self) -> int:
-        return self.cluster[0] * self.cluster[1]
-
-    @property
-    def b_sharers(self) -> int:
-        """Blocks along x that share a tile of B; in pairs each block has half of it."""
-        return self.cluster[0] // self.cta_group
-
-    @property
-    def shares(self) -> bool:
-        return self.multicast and self.blocks > 1
+class _Planning(PipelineArguments):
+    """The pieces that pipelines are made of."""
 
     def pipeline(self) -> Pipeline:
         tiles = " + ".join(f"{each.problem.tile[0]}x{each.problem.tile[1]}" for each in self.plans)
@@ -200,7 +81,13 @@ class _Planning:
             "full": {"count": self._full_count(), "stages": self.stages},
             "empty": {"count": self._empty_count(), "stages": self.stages},
         }
-        described: dict[str, Any] = {"cluster": list(self.cluster), "barriers": barriers, "slots": slots}
+        constants = {
+            "STAGES": self.stages,
+            **({"k_tiles": self.steps} if self.gemm is None else self._gemm_constants()),
+        }
+        described: dict[str, Any] = {
+            "cluster": list(self.cluster), "constants": constants, "barriers": barriers, "slots": slots,
+        }  # fmt: skip
         roles = [self._producer(), self._consumer()]
         if self.gemm is not None and self.unit == "tcgen05":
             slots["accumulator"] = {"stages": 2, "space": "tmem"}
@@ -208,11 +95,9 @@ class _Planning:
             barriers["acc_empty"] = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
             roles.append(self._tmem_epilogue())
         if self.gemm is not None and self.gemm.epilogue is not None:
-            slots["c"] = {
-                "stages": 1 if self.unit == "tcgen05" else self.consumers,
-                "bytes": self.gemm.epilogue.stage_bytes,
-            }
-        if self.unit == "wgmma" and self.consumers in _REGISTERS:
+            slots["c"] = {"stages": self.writers, "bytes": self.gemm.epilogue.stage_bytes // self.writers}
+        # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
+        if self.gemm is None and self.unit == "wgmma" and self.consumers in _REGISTERS:
             entry, producing, consuming = _REGISTERS[self.consumers]
             described["registers"] = entry
             for role, registers in zip(roles, (producing, consuming), strict=False):
@@ -224,10 +109,8 @@ class _Planning:
         barriers = ["full", "empty"] + (
             ["acc_full", "acc_empty"] if self.gemm is not None and self.unit == "tcgen05" else []
         )
-        made = [{"init": barriers}] if makes else []
-        if self.blocks == 1:
-            return [*made, {"sync": 0}]
-        return [*made, *([{"fence": "mbarrier_init"}] if makes else []), {"cluster": "sync"}]
+        made: list[dict[str, Any]] = [{"init": barriers}, {"fence": "mbarrier_init"}] if makes else []
+        return [*made, {"sync": 0} if self.blocks == 1 else {"cluster": "sync"}]
 
     def _full_count(self) -> int:
         return 1 if self.copy == "tma" else WARPGROUP_THREADS
@@ -239,27 +122,32 @@ class _Planning:
     def _loops(self, steps: list[dict[str, Any]], after: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         """The K loop; for a GEMM within the loop over tiles, counted through."""
         if self.gemm is None:
-            return {"loop": "i", "count": self.steps, "steps": steps}
-        inner = {"loop": "k", "count": self.k_steps, "steps": steps}
-        return {"loop": "t", "count": 2, "steps": [inner, *(after or [])]}
+            return {"loop": "i", "count": "k_tiles", "steps": steps}
+        inner = {"loop": "k_tile", "count": "K_TILES", "steps": steps}
+        return {"loop": "t", "count": "tiles", "steps": [inner, *(after or [])]}
 
-    @property
-    def k_steps(self) -> int:
+    def _gemm_constants(self) -> dict[str, int]:
+        """K steps of a tile of C, and the tiles that a block takes: two, so that parities are seen to count on."""
         assert self.gemm is not None
-        return -(-self.gemm.shape[2] // self.gemm.tile[2])
+        return {"K_TILES": -(-self.gemm.shape[2] // self.gemm.tile[2]), "tiles": 2}
 
     @property
     def step(self) -> str:
         """How many stages were used before, over the whole kernel."""
-        return "i" if self.gemm is None else f"(t * {self.k_steps} + k)"
+        return "i" if self.gemm is None else "(t * K_TILES + k_tile)"
 
     @property
     def stage(self) -> str:
-        return f"{self.step} % {self.stages}"
+        return f"{self.step} % STAGES"
 
     @property
     def turn(self) -> str:
-        return f"({self.step} / {self.stages}) % 2"
+        return f"{self.step} / STAGES % 2"
+
+    @property
+    def writers(self) -> int:
+        """Groups of threads that write a slice of C: each has a part of the buffer."""
+        return 1 if self.unit == "tcgen05" else self.consumers
 
     def _producer(self) -> dict[str, Any]:
         steps: list[dict[str, Any]] = [{"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}]
@@ -269,9 +157,9 @@ class _Planning:
         else:
             threads = WARPGROUP_THREADS
             steps += self._thread_steps()
-        total = self.steps if self.gemm is None else 2 * self.k_steps
-        tail = {"loop": "j", "start": total, "count": self.stages, "steps": [
-            {"tail": f"empty[j % {self.stages}]", "parity": f"(j / {self.stages}) % 2 ^ 1"}]}  # fmt: skip
+        total = "k_tiles" if self.gemm is None else "tiles * K_TILES"
+        tail = {"loop": "j", "start": total, "count": "STAGES", "steps": [
+            {"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}]}  # fmt: skip
         return {"name": "producer", "threads": threads, "steps": [*self._meet(True), self._loops(steps), tail]}
 
     def _tma_steps(self) -> list[dict[str, Any]]:
@@ -328,13 +216,27 @@ class _Planning:
         release: dict[str, Any] = {"release": f"empty[{self.stage}]", "count": self.arrivals}
         if self.shares:
             release["mask"] = self._feeders()
+        last: list[dict[str, Any]] = []
         if self.unit == "wgmma":
-            steps += [{"multiply": slots, "tile": self.step}, {"commit": "wgmma"}, {"wait_group": "wgmma"}, release]
+            # the products of one step run while those of the next are issued, where there is a stage to spare
+            behind = self.gemm is not None and self.stages > 1
+            steps += [
+                {"multiply": slots, "tile": self.step},
+                {"commit": "wgmma"},
+                {"wait_group": "wgmma", "pending": int(behind)},
+            ]
+            if behind:
+                last = [
+                    {"wait_group": "wgmma", "pending": 0},
+                    release | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"},
+                ]
+                release |= {"release": f"empty[({self.step[1:-1]} - 1) % STAGES]", "when": "k_tile > 0"}
+            steps.append(release)
         else:
             steps += [{"multiply": slots, "unit": "mma", "tile": self.step}, {"fence": "proxy.async"}, release]
         return {
-            "name": "consumer", "threads": WARPGROUP_THREADS, "instances": self.consumers,
-            "steps": [*self._meet(False), self._loops(steps, self._epilogue()), *self._drain()],
+            "name": "consumer", "threads": self.threads, "instances": self.consumers,
+            "steps": [*self._meet(False), self._loops(steps, last + self._epilogue()), *self._drain()],
         }  # fmt: skip
 
     def _feeders(self) -> str:
@@ -364,7 +266,7 @@ class _Planning:
         if before:
             loops["steps"] = [*before, *loops["steps"]]
         leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group))
-        tail = [] if self.gemm is None else [{"loop": "u", "start": 2, "count": 2, "steps": [
+        tail = [] if self.gemm is None else [{"loop": "u", "start": "tiles", "count": 2, "steps": [
             {"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]}]  # fmt: skip
         role: dict[str, Any] = {"name": "consumer", "threads": 1, "steps": [*self._meet(False), loops, *tail]}
         return role if self.cta_group == 1 else role | {"mask": leaders}
@@ -378,7 +280,7 @@ class _Planning:
             {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"}, {"fence": "tcgen05.after"}, {"read": ["accumulator[t % 2]"]},
             {"fence": "tcgen05.before"}, release, *self._epilogue(),
         ]  # fmt: skip
-        loop = {"loop": "t", "count": 2, "steps": steps}
+        loop = {"loop": "t", "count": "tiles", "steps": steps}
         return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(False), loop, *self._drain()]}
 
     # stores
@@ -387,31 +289,33 @@ class _Planning:
         """The slices of a tile of C, each written by its threads and stored by one of them."""
         if self.gemm is None or self.gemm.epilogue is None:
             return []
-        return [{"loop": "n", "count": self.gemm.slices, "steps": _store_steps("c[instance]", self.gemm.epilogue, 0)}]
+        first = {"when": "instance == 0"} if self.writers > 1 else {}
+        meet = {"sync": _EPILOGUE_BAR, "threads": self.writers * self.threads}
+        stored = self.gemm.epilogue.transaction_bytes
+        return [{"loop": "slice", "count": self.gemm.slices, "steps": [
+            {"wait_group": "bulk", "pending": 0, "read": True} | first, meet, {"write": ["c[instance]"]}, {"fence": "proxy.async"},
+            meet, {"store": [f"c[{part}]" for part in range(self.writers)], "bytes": stored} | first, {"commit": "bulk"} | first,
+        ]}]  # fmt: skip
 
     def _drain(self) -> list[dict[str, Any]]:
         return [{"wait_group": "bulk", "pending": 0, "read": True}] if self._epilogue() else []
 
     def _storing(self) -> dict[str, Any]:
         (plan, *_) = self.plans
-        steps = _store_steps(f"c[i % {self.stages}]", plan, self.stages - 1)
-        loop = {"loop": "i", "count": self.steps, "steps": steps}
+        slot, meet = "c[i % STAGES]", {"sync": 0}
+        steps: list[dict[str, Any]] = [
+            {"wait_group": "bulk", "pending": self.stages - 1, "read": True}, meet, {"write": [slot]}, {"fence": "proxy.async"},
+            meet, {"store": [slot], "bytes": plan.transaction_bytes}, {"commit": "bulk"},
+        ]  # fmt: skip
+        loop = {"loop": "i", "count": "k_tiles", "steps": steps}
         return {
+            "constants": {"STAGES": self.stages, "k_tiles": self.steps},
             "slots": {"c": {"stages": self.stages, "bytes": plan.stage_bytes}},
             "roles": [{
                 "name": "epilogue", "threads": WARPGROUP_THREADS,
                 "steps": [loop, {"wait_group": "bulk", "pending": 0, "read": True}],
             }],
         }  # fmt: skip
-
-
-def _store_steps(slot: str, plan: Plan, in_flight: int) -> list[dict[str, Any]]:
-    """Threads write a slot that no store reads any more, and one of them stores it."""
-    meet = {"sync": f"{_EPILOGUE_BAR} + instance", "threads": WARPGROUP_THREADS}
-    return [
-        {"wait_group": "bulk", "pending": in_flight, "read": True}, meet, {"write": [slot]}, {"fence": "proxy.async"}, meet,
-        {"store": slot, "bytes": plan.transaction_bytes}, {"commit": "bulk"},
-    ]  # fmt: skip
 
 
 def _column(across: int, down: int, width: int) -> int:
