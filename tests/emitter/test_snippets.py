@@ -99,7 +99,13 @@ def test_descriptors_are_the_plans_own():
 def test_barriers_expect_what_the_plan_brings():
     text = ts.snippet(ts.plan((128, 64), "bf16", stages=4).best, "barriers")
     assert "16384 bytes" in text
-    assert "full[4], empty[4]" in text
+    assert "constexpr int STAGES = 4;" in text
+    assert "[%0], 1;" in text
+    assert "[%0], 4;" not in text
+    by_warps = ts.snippet(ts.plan((64, 64), "bf16", consumer="ldmatrix", stages=2).best, "barriers")
+    assert "[%0], 4;" in by_warps
+    kernel = f'extern "C" __global__ void f() {{\n{by_warps}}}'
+    assert nvrtc(kernel, "sm_90")
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
