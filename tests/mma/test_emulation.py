@@ -159,3 +159,36 @@ def test_refuses_what_the_path_does_not_have(changed, message):
     sound = {"a": np.zeros((64, 64)), "b": np.zeros((64, 64)), "data_type": "bf16"}
     with pytest.raises(ts.RuleError, match=message):
         emulate_mma(**(sound | changed))
+
+
+PRINTED = "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"  # as CuTe prints a K-major 128B tile
+
+
+@pytest.mark.parametrize("consumer", ["wgmma", "tcgen05", "ldmatrix"])
+def test_operands_lie_where_layouts_say(consumer):
+    """Parsed, planned, canonical and constructed layouts, staged ones too; every one brings the same product."""
+    random = np.random.default_rng(3)
+    a, b = random.integers(-4, 5, (64, 64)), random.integers(-4, 5, (64, 64))
+    staged = ts.Layout.from_modes(((64, 64, 3), (64, 1, 4096)), 16, swizzle="128B")
+    planned = ts.plan((64, 64), "bf16", consumer=consumer, arch="sm_100" if consumer == "tcgen05" else "sm_90").best
+    tiles = [
+        ts.parse_layout(PRINTED), planned.layout,
+        ts.canonical_layout("MN", "64B", "bf16").tile((64, 64), atom_order="row", start=0x1200), staged,
+    ]  # fmt: skip
+    for one, other in itertools.product(tiles, repeat=2):
+        d = emulate_mma(a, b, data_type="bf16", consumer=consumer, a_layout=one, b_layout=other)
+        assert (d == a @ b).all(), (one, other)
+
+
+def test_ldmatrix_reads_tiles_that_threads_padded():
+    a, b = np.random.default_rng(4).integers(-4, 5, (2, 32, 32))
+    padded = ts.Layout((32, 32), 16, padding_bytes=16)
+    assert (emulate_mma(a, b, data_type="bf16", consumer="ldmatrix", a_layout=padded, b_layout=padded) == a @ b).all()
+    with pytest.raises(ts.RuleError, match="descriptor-layout"):
+        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", a_layout=ts.Layout((64, 64), 16))
+
+
+@pytest.mark.parametrize("wrong", [ts.Layout((64, 32), 16), ts.Layout((64, 64), 8), "128B"])
+def test_a_layout_of_another_shape_is_refused(wrong):
+    with pytest.raises(ts.RuleError):
+        emulate_mma(np.eye(64), np.eye(64), data_type="bf16", a_layout=wrong)

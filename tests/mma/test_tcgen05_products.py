@@ -12,6 +12,7 @@ from tilescope.mma.tmem_layout import tmem_layout
 
 # One type of each kind that has no scale factors, and the kinds that have.
 PLAIN = ["bf16", "f16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "s8", "u8"]
+KINDS = ["bf16", "tf32", "e4m3", "e2m3", "s8"]  # of each width, and padded
 SCALED = [
     ("mxfp8", "e4m3"), ("mxfp8", "e5m2"), ("mxfp8", "e2m3"), ("mxfp8", "e3m2"),
     ("mxfp4", "e2m1"), ("nvfp4", "e2m1"), ("mxf4nvf4.2X", "e2m1"), ("mxf4nvf4.4X", "e2m1"),
@@ -71,6 +72,122 @@ def test_scaled_products_are_right(kind, data_type, group, m, n):
     assert (d == wanted.astype(np.float32)).all()
 
 
+FIXED = {"mxf4nvf4.2X", "mxf4nvf4.4X", "mxfp4", "nvfp4"}  # the formats of the kinds that have k = 96
+
+
+@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 16), (2, 128, 64), (2, 256, 32)])
+@pytest.mark.parametrize("kind", sorted(FIXED))
+def test_products_of_k_96_are_right(kind, group, m, n):
+    """3 or 6 scales of a row to an instruction, which run on into the next word; every third step crosses an atom."""
+    random, k, block = np.random.default_rng(n), 768, 16 if kind in ("nvfp4", "mxf4nvf4.4X") else 32
+    a, b = elements("e2m1", (m, k), random), elements("e2m1", (k, n), random)
+    a_scales, b_scales = (scale_bytes(kind, (extent, k // block), random) for extent in (m, n))
+    d = emulate_mma(
+        a, b, data_type="e2m1", consumer="tcgen05", cta_group=group, scale_kind=kind, a_scales=a_scales,
+        b_scales=b_scales, instruction_k=96,
+    )  # fmt: skip
+    wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
+    assert (d == wanted.astype(np.float32)).all()
+
+
+def pruned(a, data_type, random):
+    """Zeros in all but half of every group: 2 of 4, 1 of 2 for tf32, 2 pairs of 4 for 4 bits."""
+    of, piece = {"tf32": (2, 1), "e2m1": (4, 2)}.get(data_type, (4, 1))
+    groups = a.reshape(len(a), -1, of, piece)
+    drop = np.argsort(random.random(groups.shape[:3]), axis=-1)[..., : of // 2]
+    np.put_along_axis(groups, drop[..., None], np.zeros(1, a.dtype), axis=2)
+    return groups.reshape(a.shape)
+
+
+@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 64), (1, 256, 8), (2, 256, 64)])
+@pytest.mark.parametrize("data_type", KINDS)
+def test_sparse_products_are_right(data_type, group, m, n):
+    random = np.random.default_rng(m + n)
+    k = 256 // DataType.named(data_type).smem_bits * 8
+    a, b = pruned(elements(data_type, (m, k), random), data_type, random), elements(data_type, (k, n), random)
+    d = emulate_mma(a, b, data_type=data_type, consumer="tcgen05", cta_group=group, sparse=True)
+    assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize(("group", "m"), [(1, 128), (2, 256)])
+@pytest.mark.parametrize(("kind", "data_type"), SCALED)
+def test_sparse_scaled_products_are_right(kind, data_type, group, m):
+    """Twice the k under as many scales."""
+    random, n, k = np.random.default_rng(m), 64, 512
+    block = 32 if kind in ("nvfp4", "mxf4nvf4.4X") else 64
+    a, b = pruned(elements(data_type, (m, k), random), data_type, random), elements(data_type, (k, n), random)
+    a_scales, b_scales = (scale_bytes(kind, (extent, k // block), random) for extent in (m, n))
+    d = emulate_mma(
+        a, b, data_type=data_type, consumer="tcgen05", cta_group=group, scale_kind=kind, a_scales=a_scales,
+        b_scales=b_scales, sparse=True,
+    )  # fmt: skip
+    wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
+    assert (d == wanted.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(("m", "n"), [(32, 64), (64, 128), (128, 64), (96, 64)])
+@pytest.mark.parametrize("data_type", KINDS)
+def test_products_of_ws_are_right(data_type, m, n):
+    random = np.random.default_rng(m + n)
+    k = 256 // DataType.named(data_type).smem_bits * 4
+    a, b = elements(data_type, (m, k), random), elements(data_type, (k, n), random)
+    d = emulate_mma(a, b, data_type=data_type, consumer="tcgen05", ws=True)
+    assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "m"),
+    [
+        ({}, 64),
+        ({}, 128),
+        ({"cta_group": 2}, 128),
+        ({"cta_group": 2}, 256),
+        ({"ws": True}, 64),
+        ({"sparse": True}, 128),
+    ],
+)
+@pytest.mark.parametrize("data_type", KINDS)
+def test_products_with_a_in_tensor_memory_are_right(data_type, options, m):
+    random = np.random.default_rng(m)
+    n, k = 64, 256 // DataType.named(data_type).smem_bits * 4
+    a, b = elements(data_type, (m, k), random), elements(data_type, (k, n), random)
+    a = pruned(a, data_type, random) if options.get("sparse") else a
+    d = emulate_mma(a, b, data_type=data_type, consumer="tcgen05", a_in_tensor_memory=True, **options)
+    assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_scaled_products_with_a_in_tensor_memory_are_right(group):
+    random = np.random.default_rng(group)
+    a, b = elements("e2m1", (256, 256), random), elements("e2m1", (256, 64), random)
+    scales = [scale_bytes("nvfp4", (extent, 16), random) for extent in (256, 64)]
+    d = emulate_mma(
+        a, b, data_type="e2m1", consumer="tcgen05", cta_group=group, a_in_tensor_memory=True, scale_kind="nvfp4",
+        a_scales=scales[0], b_scales=scales[1],
+    )  # fmt: skip
+    assert (d == plainly_scaled(*(each.astype(np.float64) for each in (a, b, *scales))).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("cluster", [(2, 1), (2, 2), (4, 1), (4, 2), (2, 4)])
+@pytest.mark.parametrize("m", [128, 256])
+def test_products_of_a_cluster_with_multicast_are_right(cluster, m):
+    wide, high = cluster
+    random = np.random.default_rng(wide + high)
+    whole, n, k = m * wide // 2, 32 * high, 128
+    a, b, c = elements("bf16", (whole, k), random), elements("bf16", (k, n), random), random.integers(0, 9, (whole, n))
+    d = emulate_mma(a, b, data_type="bf16", consumer="tcgen05", cta_group=2, cluster=cluster, c=c)
+    assert (d == a.astype(np.float64) @ b.astype(np.float64) + c).all()
+    scales = [scale_bytes("mxfp8", (extent, k // 32), random) for extent in (whole, n)]
+    if m == 256:  # scales of B in a pair with m 128 come in halves of 32 columns
+        one, other = a.astype(ml_dtypes.float8_e4m3fn), b.astype(ml_dtypes.float8_e4m3fn)
+        d = emulate_mma(
+            one, other, data_type="e4m3", consumer="tcgen05", cta_group=2, cluster=cluster, scale_kind="mxfp8",
+            a_scales=scales[0], b_scales=scales[1],
+        )  # fmt: skip
+        wanted = plainly_scaled(*(each.astype(np.float64) for each in (one, other, *scales)))
+        assert (d == wanted.astype(np.float32)).all()
+
+
 @pytest.mark.parametrize(("m", "group"), [(64, 1), (128, 1), (256, 1), (128, 2), (256, 2)])
 def test_an_index_matrix_comes_out_where_it_went_in(m, group):
     index = np.arange(m * 64).reshape(m, 64).astype(np.float32)  # times the identity: every element says where it was
@@ -120,7 +237,7 @@ def test_disabled_lanes_keep_their_accumulator(m, group):
 
 
 def test_a_pair_shares_rows_and_columns_out():
-    product = tcgen05_product(512, 128, DataType.named("bf16"), 2, None)
+    product = tcgen05_product((512, 128, 64), DataType.named("bf16"), cta_group=2)
     assert (product.m, product.n) == (256, 128)
     rows = [product.rows_of(cta, 512) for cta in (0, 1)]
     assert sorted(np.concatenate(rows).tolist()) == list(range(512))
@@ -143,6 +260,13 @@ def test_a_pair_shares_rows_and_columns_out():
         ({"disable_output_lane": (1, 2)}, "mma-lanes"),
         ({"disable_output_lane": (1 << 32, 0, 0, 0)}, "mma-lanes"),
         ({"c": np.zeros((3, 3))}, "mma-matrix"),
+        ({"instruction_k": 96}, "tcgen05-shape"),
+        ({"ws": True, "cta_group": 2}, "mma-group"),
+        ({"ws": 1}, "argument-type"),
+        ({"sparse": True}, "mma-sparse"),
+        ({"consumer": "wgmma", "sparse": True}, "mma-group"),
+        ({"cluster": (2, 1)}, "pair-cluster"),
+        ({"cluster": (2, 3), "cta_group": 2}, "pair-cluster"),
     ],
 )
 def test_what_no_instruction_does_is_refused(options, rule):
@@ -150,6 +274,12 @@ def test_what_no_instruction_does_is_refused(options, rule):
     with pytest.raises(RuleError) as caught:
         emulate_mma(a, b, **{"data_type": "e4m3", "consumer": "tcgen05", "swizzle": "64B"} | options)
     assert caught.value.violations[0].rule == rule
+
+
+def test_a_that_does_not_fit_beside_d_is_refused():
+    a, b = np.ones((128, 832)), np.ones((832, 128))
+    with pytest.raises(RuleError, match="A needs 416 columns after 128 taken ones"):
+        emulate_mma(a, b, data_type="bf16", consumer="tcgen05", a_in_tensor_memory=True)
 
 
 def test_scales_with_a_sign_are_refused():

@@ -8,7 +8,8 @@ tcgen05_kind.py              the kinds of tcgen05.mma: types, codes, shapes
 instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
 descriptor_word.py           any word explained field by field; instruction_word.py; readings.py: all it could be
 written.py, agreement.py     where copies leave a tile, and whether a descriptor reads it there; diagnosis.py: why not
-emulation.py                 a matrix product by the whole path; tcgen05_emulation.py: scale factors, pairs, tensor memory
+emulation.py                 a matrix product by the whole path; operand_path.py: to shared memory, and read from there
+tcgen05_emulation.py         scale factors, pairs, tensor memory; sparse_a.py: half of A, and the metadata that says which
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one; tmem_word.py explains any word
 datapath.py, tmem_layout.py  which lanes an accumulator uses; D, A and metadata as layouts of tensor memory
 tmem_form.py, tmem_cp.py     the shapes of tcgen05.ld and st, and of tcgen05.cp

@@ -53,6 +53,8 @@ class Tcgen05Loop(DescriptorLoop):
     """
 
     described: ClassVar[type[OperandDescriptor]] = Tcgen05Descriptor
+    form: ClassVar[str] = "cta_group::1"  # of the instruction: its row in Tcgen05Kind.shapes
+    blocks: ClassVar[int] = 1  # that share m and n of the instruction
 
     k_step_bytes: int = K_STEP_BYTES
 
@@ -62,10 +64,10 @@ class Tcgen05Loop(DescriptorLoop):
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
-        """The m and n of cta_group::1, and 32 bytes of k."""
+        """What one block holds of the instruction's m and n, and 32 bytes of k."""
         kind = tcgen05_for(data_type)
-        single = kind.shapes()[0]
-        return Extents(single.m, single.n, kind.k)
+        shapes = next((row for row in kind.shapes() if row.form == cls.form), kind.shapes()[0])
+        return Extents(tuple(m // cls.blocks for m in shapes.m), tuple(n // cls.blocks for n in shapes.n), kind.k)
 
     def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
         if self.k_step_bytes == K_STEP_BYTES:
@@ -97,8 +99,9 @@ class Tcgen05Loop(DescriptorLoop):
     @property
     def instruction(self) -> str:
         """The instruction that reads these descriptors."""
-        extent = f"{'m' if self.operand == 'A' else 'n'}{self.block_mn}"
-        return f"tcgen05.mma.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+        form = "" if self.form == Tcgen05Loop.form else f".{self.form}"
+        extent = f"{'m' if self.operand == 'A' else 'n'}{self.block_mn * self.blocks}"
+        return f"tcgen05.mma{form}.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +113,17 @@ class Tcgen05PairLoop(Tcgen05Loop):
     (1, 128, 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
     """
 
+    form: ClassVar[str] = "cta_group::2"
+    blocks: ClassVar[int] = 2
     _extends_a_kind: ClassVar[bool] = True  # of one block alone, the loop is a value of its own
 
-    @classmethod
-    def extents(cls, data_type: DataType) -> Extents:
-        """Half of the m and n of cta_group::2, and 32 bytes of k."""
-        kind = tcgen05_for(data_type)
-        pair = kind.shapes()[1]
-        return Extents(tuple(each // 2 for each in pair.m), tuple(each // 2 for each in pair.n), kind.k)
 
-    @property
-    def instruction(self) -> str:
-        """The instruction that reads these descriptors; its m and n are those of the pair."""
-        extent = f"{'m' if self.operand == 'A' else 'n'}{2 * self.block_mn}"
-        return f"tcgen05.mma.cta_group::2.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+@dataclass(frozen=True, slots=True)
+class Tcgen05WsLoop(Tcgen05Loop):
+    """The descriptors of the .ws instruction, which also has m = 32."""
+
+    form: ClassVar[str] = "cta_group::1.ws"
+    _extends_a_kind: ClassVar[bool] = True
 
 
 def tcgen05_descriptors(
