@@ -207,7 +207,7 @@ def test_values_are_frozen():
         ({"kind": "layout"}, "a layout without shape, element_bits"),
         ({"kind": "layout", "shape": [8, 8]}, "a layout without element_bits"),
         ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "sart": 1, "x": 1}, "Did you mean start?"),
-        ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "start": "here"}, "an integer such as 1024 or 0x400"),
+        ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "start": "here"}, "is an integer. Use 0x400"),
         ({"kind": "layout", "shape": [8, 8], "element_bits": 8, "swizzle": "129B"}, "Did you mean 128B?"),
         ({"kind": "layout", "shape": "big", "element_bits": 8}, "a sequence of integers"),
         ({"kind": "layout", "shape": [8, 8], "element_bits": 8, 3: 4}, "field of layout 3 (int)"),

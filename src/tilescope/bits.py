@@ -86,7 +86,7 @@ class WordField:
     def problems(self, value: Any) -> list[Violation]:
         """Why the field cannot hold `value`; empty when it can."""
         if not isinstance(value, int) or isinstance(value, bool):
-            return [argument_type(self.name, value, "an integer")]
+            return [argument_type(self.name, value, "an integer", f"Use {self.first:#x}, for example.")]
         if not 0 <= value <= self.limit:
             found, fix = printed_hex(value), f"Stay between 0 and {self.limit:#x}."
         elif value % self.unit:
@@ -138,7 +138,11 @@ class WordFormat:
         if 0 <= word < 1 << self.bits:
             return []
         limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
-        return [DESCRIPTOR_WORD.violation("word", printed_hex(word), limit, f"Give one {self.bits}-bit word.")]
+        return [
+            DESCRIPTOR_WORD.violation(
+                "word", printed_hex(word), limit, f"Use its low {self.bits} bits: {word & (1 << self.bits) - 1:#x}."
+            )
+        ]
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:
         """The bits that are set in `word` although no field covers them.

@@ -38,8 +38,8 @@ class Violation:
     by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does; `values` holds the
     numbers that the sentences are made of, by name. Sequences in both are tuples.
 
-    >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Give 1 to 5 dims."))
-    rank: 0 dimensions; a tiled map has 1 to 5. Give 1 to 5 dims.
+    >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Use 1 to 5 dims."))
+    rank: 0 dimensions; a tiled map has 1 to 5. Use 1 to 5 dims.
     """
 
     kind: ClassVar[str] = "violation"
@@ -65,20 +65,10 @@ class Violation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON.
 
-        >>> Violation("rank", "error", "dims", "0", "1 to 5", "Give 1.").to_dict()["rule"]
+        >>> Violation("rank", "error", "dims", "0", "1 to 5", "Use 1.").to_dict()["rule"]
         'rank'
         """
-        return {
-            "kind": self.kind,
-            "rule": self.rule,
-            "severity": self.severity,
-            "argument": self.argument,
-            "found": self.found,
-            "limit": self.limit,
-            "fix": self.fix,
-            "change": _plain(self.change),
-            "values": _plain(self.values),
-        }
+        return {"kind": self.kind} | {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
@@ -94,7 +84,7 @@ class Violation:
             raise missing_fields("violation", missing)
         for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
             if given.get(name) is not None and not isinstance(given[name], Mapping):
-                raise RuleError([argument_type(name, given[name], wanted, "Give what to_dict() gave.")])
+                raise RuleError([argument_type(name, given[name], wanted, "Use what to_dict() returned.")])
         given["values"] = {} if given.get("values") is None else given["values"]
         return cls(**given)
 
@@ -252,14 +242,14 @@ def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     return RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {listed}.")])
 
 
-def argument_type(argument: str, given: object, wanted: str, fix: str | None = None) -> Violation:
+def argument_type(argument: str, given: object, wanted: str, fix: str) -> Violation:
     """The violation for an argument of the wrong type.
 
-    >>> print(argument_type("rows", 6.5, "an integer"))
-    argument-type: rows = 6.5 (float); rows is an integer. Give an integer.
+    >>> print(argument_type("rows", 6.5, "an integer", "Use 6."))
+    argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
     found = f"{argument} = {printed(given)} ({type(given).__name__})"
-    return Violation("argument-type", "error", argument, found, f"{argument} is {wanted}", fix or f"Give {wanted}.")
+    return Violation("argument-type", "error", argument, found, f"{argument} is {wanted}", fix)
 
 
 def argument_range(

@@ -173,7 +173,7 @@ def flag(argument: str, given: Any) -> bool:
     True
     """
     if not isinstance(given, bool | np.bool_):
-        raise RuleError([argument_type(argument, given, "True or False")])
+        raise RuleError([argument_type(argument, given, "True or False", "Use True or False.")])
     return bool(given)
 
 
@@ -208,13 +208,13 @@ def readable(argument: str, given: Any) -> Bytes:
             found, limit, fix = f"a {type(given).__name__}", "an array or a buffer", "Use np.asarray(…), or bytes."
             raise ARGUMENT_TYPE.error(argument, found, limit, fix) from None
     if given.dtype.hasobject:
-        found, fix = f"an array of {given.dtype}", 'Give it a dtype of numbers, such as np.asarray(…, dtype="f4").'
+        found, fix = f"an array of {given.dtype}", 'Use np.asarray(…, dtype="f4"), for example.'
         raise ARGUMENT_TYPE.error(argument, found, "an array of numbers", fix)
     if not given.flags.c_contiguous:
         found = f"an array of shape {given.shape} with strides {given.strides}"
         fix = (
-            "Give the whole array, and let the tensor map's strides pick from it; or use np.ascontiguousarray (a copy, so "
-            "not for what is written)."
+            "Pass the whole array, and let the strides of the tensor map pick from it; or, if nothing is written, "
+            "np.ascontiguousarray(…), a copy."
         )
         raise ARGUMENT_TYPE.error(argument, found, "C-contiguous bytes", fix)
     return np.asarray(given).reshape(-1).view(np.uint8)
@@ -225,6 +225,6 @@ def writeable(argument: str, given: Any) -> Bytes:
     content = readable(argument, given)
     if not content.flags.writeable:
         found, limit = f"a read-only {type(given).__name__}", "an array that can be written in place"
-        fix = "Give a writeable array (np.array copies; np.load takes mmap_mode='r+')."
+        fix = "Use np.array(…), a copy, or np.load(…, mmap_mode='r+')."
         raise ARGUMENT_TYPE.error(argument, found, limit, fix)
     return content

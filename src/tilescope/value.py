@@ -26,8 +26,8 @@ from tilescope.errors import RuleError, Violation, argument_type, by, missing_fi
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _DEFINING_MODULES = (
-    "layout", "tensor_map", "tma", "mma.agreement", "mma.cta_pair", "mma.readings", "mma.scale_lanes", "mma.tcgen05_loop",
-    "mma.tensor_memory", "mma.wgmma_loop", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
+    "layout", "tensor_map", "tma", "tma.place", "mma.agreement", "mma.cta_pair", "mma.readings", "mma.scale_lanes",
+    "mma.tcgen05_loop", "mma.tensor_memory", "mma.wgmma_loop", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
     "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
@@ -279,7 +279,7 @@ def _revived(value: Any, described: Field[Any]) -> Any:
         try:
             return int(value, 0)
         except ValueError:
-            raise RuleError([argument_type(described.name, value, "an integer such as 1024 or 0x400")]) from None
+            raise RuleError([argument_type(described.name, value, "an integer", "Use 0x400, for example.")]) from None
     if isinstance(value, str) and "named" in described.metadata:
         return described.metadata["named"](value)
     return value
@@ -291,7 +291,7 @@ def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
         return read_only(np.array(value, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
         raise RuleError(
-            [argument_type(described.name, value, f"nested lists of {dtype}", "Give what to_dict() gave.")]
+            [argument_type(described.name, value, f"nested lists of {dtype}", "Use what to_dict() returned.")]
         ) from None
 
 

@@ -78,7 +78,7 @@ def test_gather_and_scatter():
     assert (found.argument, found.found, found.fix) == (
         "rows",
         "3 rows",
-        "Give one column and four rows, such as 0 and (0, 1, 2, 3).",
+        "Use column 0 and rows (0, 1, 2, 3), for example.",
     )
     (found,) = broken_by(Copy(rows, "store", (), rows4=True))
     assert (found.found, found.limit) == ("no column", "scatter4 takes a column and four rows")
@@ -107,7 +107,7 @@ OFFSETS = {
     "tiled":            (BF16,        "load",    (1,),      ("a tiled copy has none", "Leave offsets out.")),
     "two, of three":    (IMAGES,      "load",    (1,),      ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
     "three, of two":    (IMAGES,      "load",    (1, 1, 1), ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
-    "a halo alone":     (WIDE,        "load",    (1,),      ("2 for an im2col-wide map", "Give the halo and the offset, such as (0, 0).")),
+    "a halo alone":     (WIDE,        "load",    (1,),      ("2 for an im2col-wide map", "Use (0, 0): the halo and the offset.")),
     "stored":           (IMAGES,      "store",   (1, 1),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
     "stored, zero":     (IMAGES,      "store",   (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
     "reduced":          (IMAGES,      "reduce",  (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),

@@ -102,7 +102,7 @@ def _map_of(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) 
             raise RuleError([array_box.violation(
                 "--box", f"--box {','.join(map(str, box))} has {counted(len(box), 'entry', 'entries')} and {path} {array.ndim} axes",
                 "one entry for each axis, innermost first",
-                f"Give {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
+                f"Use {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
             )])  # fmt: skip
         return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | options))
     found = metadata(array)

@@ -61,7 +61,7 @@ class Modes(Value):
             raise SHAPE_STRIDE.error(
                 "shape, stride", f"{_shown(self.shape)}:{_shown(self.stride)}",
                 "shape and stride are integers or tuples of such nested alike; extents are at least 1",
-                "Write one stride for every extent.",
+                "Use one stride for every extent, as in (8,(4,2)):(4,(1,32)).",
             )  # fmt: skip
 
     @classmethod

@@ -368,7 +368,7 @@ def _consumer(argument: str, given: Any) -> str | Access:
 def _names(argument: str, given: Any) -> tuple[str, str]:
     if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(name, str) for name in given):
         return given[0], given[1]
-    raise RuleError([argument_type(argument, given, 'two names, such as ("mn", "k")')])
+    raise RuleError([argument_type(argument, given, "two names", 'Use ("mn", "k").')])
 
 
 _OPTIONAL = frozenset({

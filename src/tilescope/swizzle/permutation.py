@@ -93,7 +93,9 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
     except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
         array = np.asarray(None)
     if array.dtype.hasobject or array.dtype.kind == "U":
-        raise RuleError([argument_type("data", data, "bytes, or an array of numbers")])
+        raise RuleError(
+            [argument_type("data", data, "bytes, or an array of numbers", "Use np.zeros(1024, np.uint8), for example.")]
+        )
     return array
 
 

@@ -122,7 +122,7 @@ def metadata(array: Any) -> Metadata:
                 "array",
                 f"a {type(array).__name__}{refused}",
                 "an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
-                "Give a numpy, torch, cupy or jax array.",
+                "Use a numpy, torch, cupy or jax array.",
             )
         ]
     )

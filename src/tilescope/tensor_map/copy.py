@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 from tilescope.tensor_map.checking import Subject
 
 Direction = Literal["load", "store", "reduce"]
-ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
 COPY_RULES: tuple[Subject, ...] = ("instruction",)  # what rules about copies speak of
 
 # The types that a reduction takes. All 8 x 13 pairs were tried on an H200: these work, all others are illegal.

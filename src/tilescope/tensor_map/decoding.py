@@ -143,7 +143,7 @@ def _checked_blob(blob: Any) -> bytes:
                     "blob",
                     (f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"),
                     "128 bytes",
-                    "Give the whole CUtensorMap, 128 bytes.",
+                    "Pass the whole CUtensorMap, 128 bytes.",
                     None,
                     ({} if data is None else {"bytes": len(data)}),
                 )

@@ -69,7 +69,7 @@ class MapSource(NamedTuple):
                 "source",
                 f"{len(content)} bytes that are no text",
                 "a descriptor is 128 bytes",
-                "Give the 128 bytes of the map alone.",
+                "Pass the 128 bytes of the map alone.",
                 values={"bytes": len(content)},
             )
         if _JSON.match(text):

@@ -214,7 +214,7 @@ def _matrix(tile: Any) -> npt.NDArray[Any]:
         raise ARGUMENT_TYPE.error(
             "tile", f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}",
             "a 2-D array of elements of 1, 2, 4 or 8 bytes",
-            "Give rows and columns as the kernel sees them, tile.reshape(rows, columns); view wider elements as pairs.",
+            "Use tile.reshape(rows, columns), as the kernel sees it; view wider elements as pairs.",
         )  # fmt: skip
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 

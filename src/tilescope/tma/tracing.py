@@ -237,7 +237,7 @@ class Trace(Value):
         a = self.tensor_map
         if len(wanted) != a.rank:
             limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
-            fix = f"Give {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
+            fix = f"Use {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
             raise RuleError([argument_range("coords", wanted, limit, fix)])
         rows = self._row_coords
         if a.interleave.slice_bytes:

@@ -37,7 +37,6 @@ from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorM
 Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-GATHERED_ROWS = 4
 HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
 FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
 

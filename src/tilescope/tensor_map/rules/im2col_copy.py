@@ -32,7 +32,7 @@ def _offsets_range(copy: Copy) -> Sequence[Breach]:
     limit, fix = "a tiled copy has none", "Leave offsets out."
     if a.subject == "wide":
         ends = (HALO_END[a.mode], WIDE_OFFSET_END)
-        limit, fix = "2 for an im2col-wide map", "Give the halo and the offset, such as (0, 0)."
+        limit, fix = "2 for an im2col-wide map", "Use (0, 0): the halo and the offset."
     elif a.subject == "im2col" and copy.direction != "load":
         limit = "an im2col store has none: im2col_no_offs"
     elif a.subject == "im2col":

@@ -106,7 +106,7 @@ def _coords_rank(copy: Copy) -> Sequence[Breach]:
                 argument,
                 found,
                 f"{name} takes a column and four rows",
-                "Give one column and four rows, such as 0 and (0, 1, 2, 3).",
+                "Use column 0 and rows (0, 1, 2, 3), for example.",
                 values={"rows": count - 1},
             ),
         )
