@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.pipeline.simulation import simulate
     from tilescope.planner import Problem, plan, plan_gemm
-    from tilescope.planner.pipelines import plan_pipeline
+    from tilescope.planner.barrier_roles import plan_pipeline
     from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
@@ -118,7 +118,7 @@ _MODULE = {name: module for module, names in {
     "pipeline.mbarrier": "Mbarrier",
     "pipeline.simulation": "simulate",
     "planner": "plan plan_gemm Problem",
-    "planner.pipelines": "plan_pipeline",
+    "planner.barrier_roles": "plan_pipeline",
     "smem.access": "Access",
     "smem.banks": "wavefronts",
     "smem.op": "SMEM_OP SmemOp",

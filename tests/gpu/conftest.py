@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tilescope.errors import DeviceError
+
 sys.path.insert(0, str(Path(__file__).parent))
 collect_ignore = ["watched"]  # programs that tests start: to import one is to run it
 
@@ -12,15 +14,14 @@ collect_ignore = ["watched"]  # programs that tests start: to import one is to r
 @pytest.fixture(scope="session")
 def card():
     """The card, or a skip that says what is missing."""
+    from tilescope.gpu.device import Device
+
     try:
-        from card import Card
+        found = Device()
     except ImportError as error:
         pytest.skip(f"needs {error.name}: pip install 'tilescope[gpu]'")
-    try:
-        found = Card()
-    except Exception as error:  # noqa: BLE001  whatever a missing driver or card raises
-        pytest.skip(f"needs an NVIDIA GPU and its driver ({type(error).__name__})")
-    if not found.is_hopper:
+    except DeviceError as error:
+        pytest.skip(str(error))
+    if found.arch != "sm_90":
         pytest.skip("needs a GPU of compute capability 9.0: that is what the rules were measured on")
-    found.compile()
     return found

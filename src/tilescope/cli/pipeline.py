@@ -15,7 +15,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.simulation import MAX_STATES, simulate
 from tilescope.planner import plan as find_plans
 from tilescope.planner import plan_gemm
-from tilescope.planner.pipelines import plan_pipeline
+from tilescope.planner.barrier_roles import plan_pipeline
 
 _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
 

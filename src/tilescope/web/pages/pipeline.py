@@ -17,7 +17,7 @@ from tilescope.pipeline.parts import Step as PipelineStep
 from tilescope.pipeline.program import Program, agent_names
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.planner import plan, plan_gemm
-from tilescope.planner.pipelines import plan_pipeline
+from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid, Row
 from tilescope.view.parts import Entry, Legend, Paragraph, Part
