@@ -19,8 +19,8 @@ from tilescope.emitter.tile_program import (
     map_of,
     refused,
 )  # fmt: skip
+from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import MAX_ACCUMULATORS, GemmPlan
-from tilescope.planner.pipelines import plan_pipeline
 from tilescope.planner.plans import Plan
 
 WARPGROUP = 128  # threads

@@ -8,7 +8,7 @@ from tilescope.emitter.role_text import expected_bytes, waited_parity
 from tilescope.emitter.source import rendered
 from tilescope.emitter.tile_program import address_lines, refused
 from tilescope.errors import RuleError, argument_type
-from tilescope.planner.pipelines import plan_pipeline
+from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from tilescope.emitter.role_text import expected_bytes, start_parity
-from tilescope.planner.pipelines import plan_pipeline
+from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.plans import Plan
 
 _VERSION = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "7.8", "sm_90": "8.0", "sm_90a": "8.0", "sm_120": "8.7"}

@@ -14,8 +14,8 @@ from tilescope.emitter.multiply import Multiplied, multiplied
 from tilescope.emitter.role_text import Work, barrier_init, group_text, role_text
 from tilescope.errors import RuleError
 from tilescope.mma.wgmma import WgmmaDescriptor
+from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.completion import MBARRIER_BYTES
-from tilescope.planner.pipelines import plan_pipeline
 from tilescope.planner.plans import Plan
 from tilescope.rule import rule
 from tilescope.smem.access import Access
