@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import emit_options, extents, output_options, print_source
+from tilescope.cli.options import emit_options, extents, given, output_options, print_source
 from tilescope.cli.output import Output
 from tilescope.errors import PlanError
 from tilescope.planner import Unplanned, plan_gemm
@@ -45,9 +45,8 @@ def gemm(
     """
     if len(shape) != 3:
         raise click.BadParameter(f"{len(shape)} extents; a product has three: MxNxK.", param_hint="shape")
-    given = {name: value for name, value in options.items() if value is not None}
     try:
-        found = plan_gemm(*shape, data_type, **given)
+        found = plan_gemm(*shape, data_type, **given(options))
     except PlanError as error:
         output.show(Unplanned(f"GEMM {' x '.join(map(str, shape))} {data_type}", error.violations))
         return 1

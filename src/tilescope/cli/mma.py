@@ -11,6 +11,7 @@ from tilescope.cli.map_source import described
 from tilescope.cli.options import (
     address,
     extents,
+    given,
     number,
     numbers,
     output_options,
@@ -23,6 +24,7 @@ from tilescope.errors import RuleError
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
+from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tcgen05_loop import tcgen05_descriptors
@@ -155,6 +157,36 @@ def scales(shape: Any, kind: str, element: Any, output: Output) -> None:
         row, block = element[0], element[1] // found.format.block
         extra = {"element": list(element), "block": block, "offset": int(found.offset(row, block))}
     output.show(found, extra=extra, element=element)
+
+
+@mma.command(short_help="Build tcgen05's instruction descriptor.")
+@click.argument("kind", metavar="KIND")
+@click.argument("shape", type=rows_and_columns, metavar="MxN")
+@click.option("--a-type", metavar="TYPE", help="Type of A. [default: the kind's, where it has one alone]")
+@click.option("--b-type", metavar="TYPE", help="[default: as A]")
+@click.option("--d-type", metavar="TYPE", help="Accumulator: f16, f32 or s32. [default: the widest]")
+@click.option("--a-major", metavar="K|MN", help="[default: K]")
+@click.option("--b-major", metavar="K|MN", help="[default: K]")
+@click.option("--negate-a", is_flag=True, help="Multiply by -A.")
+@click.option("--negate-b", is_flag=True, help="Multiply by -B.")
+@click.option("--saturate", is_flag=True, help="Kind i8: sums saturate.")
+@click.option("--sparse", is_flag=True, help="A is sparse (.sp).")
+@click.option("--selector", "sparsity_selector", type=number, metavar="0-3", help="Of the metadata. [default: 0]")
+@click.option("--max-shift", type=number, metavar="N", help="Of .ws: 0, 8, 16 or 32. [default: 0]")
+@click.option("--scale-type", metavar="TYPE", help="Block-scaled kinds: ue8m0 or ue4m3.")
+@click.option("--a-scale-id", type=number, metavar="0-3", help="First byte of A's scale factors. [default: 0]")
+@click.option("--b-scale-id", type=number, metavar="0-3", help="First byte of B's scale factors. [default: 0]")
+@click.option("--k", type=number, metavar="K", help="96 for mxf4nvf4's wide step. [default: the kind's]")
+@output_options
+def instruction(kind: str, shape: tuple[int, int], output: Output, **options: Any) -> None:
+    """Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and M x N.
+
+    \b
+    tilescope mma instruction f16 128x256 --a-type bf16
+    tilescope mma instruction mxf4nvf4 256x256 --scale-type ue4m3
+    """  # noqa: D301  \b keeps the lines below it apart
+    found = InstructionDescriptor(kind, *shape, **given(options))
+    output.show(found, extra={"word": hex(found.encode()), "forms": list(found.forms)})
 
 
 _DESCRIBED_BY: dict[str, Any] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}

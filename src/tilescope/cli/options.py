@@ -80,6 +80,11 @@ def rows_and_columns(text: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given; the others are left to the defaults of the library."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def smem_address_option(default: str | None = "0") -> Callable[[Command], Command]:
     """--smem-address A, which the command receives as `start`; where only shared memory has addresses, --address too."""
     saying = "Shared address of the tile. [default: 0]"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import emit_options, extents, output_options, print_source
+from tilescope.cli.options import emit_options, extents, given, numbers, output_options, print_source
 from tilescope.cli.output import Output
 from tilescope.errors import PlanError
 from tilescope.planner import Unplanned
@@ -35,7 +35,12 @@ from tilescope.planner import plan as find_plans
 @click.option("--traffic", help="dense or sparse: chooses the L2 promotion. [default: dense]")
 @click.option("--fold", is_flag=True, help="Also offer maps of rank 3 and 4 that take one copy.")
 @click.option("--global-shape", type=extents, metavar="MNxK", help="The whole matrix: strides and edges.")
-@click.option("--strides-bytes", type=int, help="Bytes from row to row of the matrix. [default: its own rows]")
+@click.option(
+    "--strides-bytes",
+    type=numbers,
+    metavar="BYTES",
+    help="Bytes from row to row of the matrix. [default: its own rows]",
+)
 @click.option("--why", is_flag=True, help="Name the reasons of every refused candidate.")
 @emit_options
 @output_options
@@ -52,11 +57,8 @@ def plan(
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    if "strides_bytes" in given:
-        given["strides_bytes"] = (given["strides_bytes"],)
     try:
-        report = find_plans(tile, data_type, **given)  # type: ignore[arg-type]
+        report = find_plans(tile, data_type, **given(options))  # type: ignore[arg-type]
     except PlanError as error:
         output.show(Unplanned(f"{' x '.join(map(str, tile))} {data_type}", error.violations))
         return 1

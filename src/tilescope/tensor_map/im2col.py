@@ -10,7 +10,7 @@ from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
 from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
-from tilescope.tensor_map.convolution import walk_of
+from tilescope.tensor_map.convolution import Pass, tap_offsets, walk_of
 from tilescope.tensor_map.geometry import Im2colGeometry
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.value import Value
@@ -82,25 +82,70 @@ class Im2colMap(AnyMap, Im2colGeometry):
         >>> three.tensor_map.lower_corner, three.tensor_map.upper_corner, three.offsets[2][1]
         ((-1, -1), (-1, -1), (1, 2))
         """
-        walk = walk_of((n, h, w, c), (r, s), pad, stride, dilation, DataType.named(data_type).tma)
-        column = {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
-        tensor_map = cls(**walk.arguments | {"data_type": data_type} | column | options)
-        return Convolution(tensor_map, walk.offsets, walk.output_shape, walk.stride)
+        return Convolution.of(
+            (n, h, w, c), (1, r, s), data_type, pad=pad, stride=stride, dilation=dilation,
+            channels_per_pixel=channels_per_pixel, pixels_per_column=pixels_per_column, **options,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution(Value):
-    """The map of a convolution's input, the offsets of its taps, and the shape of its output.
+    """The map of a convolution's pass, the offsets of its taps, and the pixels that it walks over.
 
-    `offsets[r][s]` is what a load passes for filter tap (r, s), in the order W, H.
+    `offsets[r][s]` is what a load passes for filter tap (r, s), in the order W, H; in one dimension `offsets[s]`, in three
+    `offsets[t][r][s]`.
     """
 
     tensor_map: Im2colMap
-    offsets: tuple[tuple[tuple[int, int], ...], ...]
-    output_shape: tuple[int, int, int]  # n, p, q
-    stride: tuple[int, int]  # height, width
+    offsets: Any
+    output_shape: tuple[int, ...]  # of the walk: n, then its extents, outermost first
+    stride: tuple[int, ...]  # outermost first
+    direction: Pass = "forward"
+    gemm: tuple[int, int, int] = (0, 0, 0)  # m, n, k of the product
 
-    def coords(self, channel: int, output_index: int) -> tuple[int, int, int, int]:
+    @classmethod
+    def of(
+        cls,
+        image: tuple[int, ...],
+        filters: tuple[int, ...],
+        data_type: DataType | str | Any,
+        *,
+        direction: Pass = "forward",
+        pad: int | tuple[int, ...] = 0,
+        stride: int | tuple[int, ...] = 1,
+        dilation: int | tuple[int, ...] = 1,
+        channels_per_pixel: int | None = None,
+        pixels_per_column: int = 128,
+        **options: Any,
+    ) -> Convolution:
+        """The map of a pass: `image` is N x extents x C, `filters` their count and taps (and C), everything outermost first.
+
+        "forward" and "wgrad" read the image, "dgrad" the gradient of the output. Without `channels_per_pixel` a copy takes a
+        span of the widest swizzle that divides the channels.
+
+        >>> one = Convolution.of((8, 1000, 64), (128, 3), "bf16", pad=1)
+        >>> one.tensor_map.swizzle.name, one.output_shape, one.gemm
+        ('128B', (8, 1000), (8000, 128, 192))
+        """
+        row = DataType.named(data_type).tma
+        if len(filters) == len(image) and filters[-1:] == image[-1:]:  # K x R x S x C, as frameworks shape a filter
+            filters = filters[:-1]
+        walk = walk_of(image, filters[0] if filters else 0, filters[1:], pad, stride, dilation, row, direction)
+        if channels_per_pixel is None:
+            channel_bytes = walk.arguments["dims"][0] * row.bits // 8
+            span = next((each for each in (128, 64, 32) if channel_bytes % each == 0), min(channel_bytes, 256))
+            options = ({"swizzle": f"{span}B"} if span in (128, 64, 32) else {}) | options
+            channels_per_pixel = span * 8 // row.bits
+        column = {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
+        tensor_map = Im2colMap(**walk.arguments | {"data_type": data_type} | column | options)
+        return cls(tensor_map, walk.offsets, walk.walked_shape, walk.stride, direction, walk.gemm)
+
+    @property
+    def taps(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """(tap, offsets W first) of every tap of the filter."""
+        return tap_offsets(self.offsets, len(self.stride))
+
+    def coords(self, channel: int, output_index: int) -> tuple[int, ...]:
         """Coordinates of the copy that starts at a flat output pixel (n, p, q order).
 
         >>> strided = Im2colMap.for_convolution(2, 8, 8, 64, 3, 3, pad=1, stride=2, data_type="f16",
@@ -108,8 +153,10 @@ class Convolution(Value):
         >>> strided.output_shape, strided.coords(0, 5)  # output pixel (0, 1, 1)
         ((2, 4, 4), (0, 1, 1, 0))
         """
-        _, p, q = self.output_shape
-        image, pixel = divmod(output_index, p * q)
-        row, column = divmod(pixel, q)
-        left, top = self.tensor_map.lower_corner
-        return channel, left + column * self.stride[1], top + row * self.stride[0], image
+        place = []
+        for extent in self.output_shape[:0:-1]:  # W first
+            output_index, index = divmod(output_index, extent)
+            place.append(index)
+        corner = self.tensor_map.lower_corner
+        base = [low + step * index for low, step, index in zip(corner, self.stride[::-1], place, strict=True)]
+        return channel, *base, output_index

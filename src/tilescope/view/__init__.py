@@ -29,6 +29,7 @@ _DRAWN_BY = {
     "bank_report": "banks_view:draw_bank_report",
     "canonical_layout": "operand_view:draw_canonical_layout",
     "conversion": "notation_view:draw_conversion",
+    "convolution": "convolution_view:draw_convolution",
     "diagnosis": "symptom_view:draw_diagnosis",
     "fragment": "fragment_view:draw_fragment",
     "gemm_plan": "gemm_view:draw_gemm_plan",
