@@ -14,7 +14,7 @@ from tilescope.rule import Rule, rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 
 _READ = (
-    "ts.inspect_descriptor(ts.WgmmaDescriptor(0, leading_bytes=16, stride_bytes={stride}, swizzle='128B', "
+    "ts.inspect_descriptor(ts.WgmmaDescriptor(0, leading_bytes={leading}, stride_bytes={stride}, swizzle='128B', "
     "base_offset={base}).encode()).violations"
 )
 _TCGEN05_READ = (
@@ -34,8 +34,8 @@ DESCRIPTOR_OVERLAP = rule(
     "Neighbouring atoms that a descriptor steps over do not overlap.",
     severity="warning",
     source='PTX ISA, "Canonical Layouts": the bytes of an atom',
-    passing=_READ.format(stride=1024, base=0),
-    failing=_READ.format(stride=512, base=0),
+    passing=_READ.format(leading=16, stride=1024, base=0),
+    failing=_READ.format(leading=16, stride=512, base=0),
 )
 DESCRIPTOR_BASE_OFFSET = rule(
     "descriptor-base-offset",
@@ -43,8 +43,16 @@ DESCRIPTOR_BASE_OFFSET = rule(
     severity="warning",
     source="measured on an H200",
     basis="measured",
-    passing=_READ.format(stride=1024, base=0),
-    failing=_READ.format(stride=1024, base=1),
+    passing=_READ.format(leading=16, stride=1024, base=0),
+    failing=_READ.format(leading=16, stride=1024, base=1),
+)
+DESCRIPTOR_LEADING = rule(
+    "descriptor-leading",
+    "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
+    severity="note",
+    source='PTX ISA, "Strides": leading dimension byte offset',
+    passing=_READ.format(leading=16, stride=1024, base=0),
+    failing=_READ.format(leading=8192, stride=1024, base=0),
 )
 DESCRIPTORS: dict[str, type[OperandDescriptor]] = {"wgmma": WgmmaDescriptor, "tcgen05": Tcgen05Descriptor}
 
@@ -141,6 +149,12 @@ def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Viol
     for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):
         if step is not None and getattr(descriptor, argument) < layout.atom_bytes:
             warn(DESCRIPTOR_OVERLAP, argument, too_close, f"It leads {neighbours_in_words(layout, argument)}.")
+    if "leading_bytes" in descriptor.ignored_fields(layout.major) and descriptor.leading_bytes >= layout.atom_bytes:
+        warn(
+            DESCRIPTOR_LEADING, "leading_bytes",
+            "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn",
+            "If the operand is MN-major, read it so: major MN; K-major code writes 0 or 16 here.",
+        )  # fmt: skip
     if layout.swizzle.bits and descriptor.base_offset:
         warn(
             DESCRIPTOR_BASE_OFFSET, "base_offset", "TMA swizzles by the absolute address, which is base offset 0",

@@ -258,11 +258,29 @@ class Plan(Value):
         """
         return self.layout.c_expression
 
+    @property
+    def spellings(self) -> dict[str, str | None]:
+        """The layout as CuTe's atom and Triton's encoding write it; None where one of them has no such layout.
+
+        >>> from tilescope.planner import plan
+        >>> plan((64, 64), "bf16").best.spellings["CuTe"]
+        'tile_to_shape(GMMA::Layout_K_SW128_Atom<uint16_t>{}, Shape<_64,_64>{})'
+        """
+        from tilescope.notation import spell_layout
+
+        found: dict[str, str | None] = {}
+        for name, notation in (("CuTe", "cute-atom"), ("Triton", "triton")):
+            try:
+                found[name] = spell_layout(self.layout, notation)
+            except RuleError:
+                found[name] = None
+        return found
+
     def kernel_facts(self) -> dict[str, Any]:
         """What a kernel needs beyond the plan's own data, as plain data: map and descriptors of a stage at address 0."""
         facts: dict[str, Any] = {
             "c_expression": self.c_expression, "stage_bytes": self.stage_bytes, "total_smem_bytes": self.total_smem_bytes,
-            "barrier_bytes": self.barrier_bytes, "blocks_per_sm": self.blocks_per_sm,
+            "barrier_bytes": self.barrier_bytes, "blocks_per_sm": self.blocks_per_sm, "spellings": self.spellings,
         }  # fmt: skip
         if self.boxes is None:
             facts["chunk_order"] = self.chunk_order.tolist()

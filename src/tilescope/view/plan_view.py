@@ -81,6 +81,7 @@ def _facts(plan: Plan) -> Table:
     rows.append((f"({', '.join(names)}) at", f"`{plan.layout.terms(*names).c}`"))
     if plan.problem.reads_by_descriptor:
         rows += _descriptor_facts(plan)
+    rows += [(name, f"`{text}`" if text else "has no such layout") for name, text in plan.spellings.items()]
     return Table(tuple(rows), title="The plan")
 
 
