@@ -157,3 +157,23 @@ def test_the_counter_is_one_line(capsys):
     shown = capsys.readouterr().out
     assert "\nCounted by l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum\n" in shown
     assert "Nsight" not in shown
+
+
+def test_the_cure_stands_beside_the_disease_with_both_addresses(capsys):
+    assert run(["banks", "64x64", "bf16", "--pattern", "ldmatrix.x4", "--fix"]) == 0
+    said = capsys.readouterr().out
+    assert "(r, c) at  base + r * 128 + c * 2\n" in said
+    assert "cured at   (a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))\n" in said
+    assert said.index("Worst instruction of ldmatrix.x4: 32") < said.index("With swizzle 128B: 4 wavefronts")
+
+
+def test_where_nothing_can_help_the_bound_and_other_lanes_are_named(capsys):
+    arguments = ["32x32", "f32", "--pattern", "st.b128 rows", "--pattern", "transpose"]
+    assert run(["banks", *arguments, "--fix"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No layout can: 16-byte stores leave a column 8 banks" in said
+    assert "ld.b32 lanes 8x4 in place of ld.b32 columns (rows x pieces), swizzle 128B leaves no conflict" in said
+    assert run(["banks", *arguments[:4], "--pattern", "ld.b32 lanes 8x4", "--swizzle", "128B"]) == 0
+    assert "conflict" in capsys.readouterr().out
+    assert run(["banks", "32x32", "f32", "--pattern", "ld.b32 lanes 5x4"]) == 2
+    assert "lane-block" in capsys.readouterr().err

@@ -100,3 +100,14 @@ def test_refuses_with_the_reason_on_stderr(arguments, said, capsys):
     shown = capsys.readouterr()
     assert said.casefold() in shown.err.casefold()
     assert shown.out == ""
+
+
+def test_a_leading_distance_of_atoms_suggests_mn_major(capsys):
+    far, near = (
+        ts.WgmmaDescriptor(0x400, leading_bytes=each, stride_bytes=1024, swizzle="128B") for each in (8192, 16)
+    )
+    assert run(["decode", hex(far.encode())]) == 0
+    assert "If the operand is MN-major, read it so" in " ".join(capsys.readouterr().out.split())
+    assert run(["decode", hex(far.encode()), "--major", "MN"]) == 0
+    assert run(["decode", hex(near.encode())]) == 0
+    assert "MN-major, read it so" not in " ".join(capsys.readouterr().out.split())

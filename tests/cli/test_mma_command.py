@@ -227,3 +227,19 @@ def test_draws_scale_factors(capsys):
 def test_wrong_tensor_memory_is_refused_with_its_rule(capsys, arguments, said):
     assert run(["mma", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_builds_an_instruction_descriptor_that_decode_reads_back(capsys):
+    assert run(["mma", "instruction", "f16", "128x256", "--a-type", "f16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["extra"]["word"] == "0x8400010"  # as CuTe's make_instr_desc has it
+    assert Value.from_dict(found) == ts.InstructionDescriptor("f16", 128, 256, a_type="f16")
+    assert run(["mma", "instruction", "mxf4nvf4", "256x256", "--scale-type", "ue4m3", "--negate-b", "--k", "96"]) == 0
+    said = capsys.readouterr().out
+    word = said.split()[said.split().index("mxf4nvf4") + 1]
+    assert run(["decode", word]) == 0
+    read = " ".join(capsys.readouterr().out.split())
+    assert "m256 n256 k96" in read
+    assert "B is negated" in read
+    assert run(["mma", "instruction", "f16", "128x250", "--a-type", "bf16"]) == 2
+    assert "Use n = 248." in capsys.readouterr().err

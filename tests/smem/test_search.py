@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tilescope.errors import RuleError
 from tilescope.layout import Layout
 from tilescope.smem.access import Access
+from tilescope.smem.banks import count_ideal, count_least, count_wavefronts
+from tilescope.smem.op import SmemOp
 from tilescope.smem.search import find_layouts
 from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -125,8 +127,9 @@ def test_where_none_is_without_conflict_the_least_is_shown():
     search = find_layouts([Access.rows(tile, 32, "st.b128"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
     assert not search.conflict_free
     assert search.best.excess == 96  # four rows of 16 bytes share their banks: 4-way at best
-    assert search.conclusion == (
-        "None of 41 layouts tried serves every pattern without a conflict: the least excess is 96 wavefronts."
+    assert search.conclusion.startswith(
+        "None of 41 layouts tried serves every pattern without a conflict: the least excess is 96 wavefronts. No layout can: "
+        "16-byte stores leave a column 8 banks, so ld.b32 columns takes at least 128 wavefronts, 32 without conflicts."
     )
 
 
@@ -199,3 +202,40 @@ def test_what_cannot_be_searched_is_refused_with_a_reason(arguments, reason):
     given = {"accesses": Access.ldmatrix((16, 64), 16), "tile": (16, 64), "element_bits": 16} | arguments
     with pytest.raises(RuleError, match=reason):
         find_layouts(given.pop("accesses"), **given)
+
+
+@given(st.sampled_from(["ld.b32", "ld.b64", "ld.b8", "st.b16", "ldmatrix.x4"]), st.integers(0, 2**32 - 1))
+def test_no_layout_that_keeps_pieces_whole_undercuts_the_bound(operation, seed):
+    """Pieces of 16 bytes are strewn over shared memory at random; the bound holds wherever they land."""
+    op = SmemOp.named(operation)
+    noise = np.random.default_rng(seed)
+    address = noise.integers(0, 64, (4, op.lanes)) * noise.choice([16, 128])
+    address += noise.integers(0, 16 // op.access_bytes) * op.access_bytes
+    mask = noise.random(address.shape) < 0.8
+    least = count_least(op, address, mask, 16)
+    assert (least >= count_ideal(op, address, mask)).all()
+    for _ in range(4):
+        places = noise.permutation(1024)
+        moved = places[address // 16] * 16 + address % 16
+        assert (count_wavefronts(op, moved, mask) >= least).all()
+
+
+def test_the_bound_is_reached_where_the_search_says_so():
+    tile = (32, 32)
+    search = find_layouts([Access.rows(tile, 32, "st.b128"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
+    assert search.best.wavefronts == search.bound == (32, 128)
+    assert find_layouts(Access.transpose(tile, 32), tile=tile, element_bits=32).bound == (
+        32,
+    )  # nothing wide is kept whole
+
+
+def test_lanes_dealt_otherwise_leave_no_conflict():
+    tile = (32, 32)
+    patterns = [Access.rows(tile, 32, "st.b128"), Access.transpose(tile, 32)]
+    other = find_layouts(patterns, tile=tile, element_bits=32).other_lanes
+    assert other.patterns == ("st.b128 rows", "ld.b32 lanes 8x4")
+    dealt = Access.named(other.patterns[1], tile, 32)
+    elements = sorted((dealt.lane_address // 4).reshape(-1).tolist())
+    assert elements == list(range(32 * 32))  # every element once, as before
+    assert tile_report([patterns[0], dealt], other.best.layout).conflict_free
+    assert Value.from_dict(other.to_dict()) == other

@@ -37,7 +37,7 @@ COMMANDS = {
     "diff": ("diff:diff", "Compare two tensor maps field by field."),
     "load": ("load:load", "Show what one TMA copy does, byte for byte."),
     "identify": ("identify:identify", "Find a tile in a dump of memory, and say which layout it has."),
-    "conv": ("conv:conv", "Make the im2col map of a convolution, with the offsets of its taps."),
+    "conv": ("conv:conv", "Make the im2col map of a convolution, forward or backward."),
     "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
     "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
     "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from tilescope import view
 from tilescope.cli.layout_text import layout_text_options
 from tilescope.cli.options import byte_count, output_options, rows_and_columns
 from tilescope.cli.output import Output
@@ -17,10 +16,8 @@ from tilescope.notation import parse_layout, parse_modes
 from tilescope.smem.access import Access
 from tilescope.smem.banks import LANE_ALIGNMENT
 from tilescope.smem.search import find_layouts
-from tilescope.smem.tile import TileReport, tile_report
+from tilescope.smem.tile import cured_report, tile_report
 from tilescope.swizzle import Swizzle
-from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part
 
 
 @click.command()
@@ -66,6 +63,7 @@ def banks(
     \b
     A pattern is one of
       "st.b128 rows", "ld.b32 columns"   lanes beside or below each other
+      "ld.b32 lanes 8x4"                 lanes as 8 rows x 4 pieces of 4 bytes
       transpose                          single elements, column by column
       ldmatrix.x4, ldmatrix.x2.trans     a walk over the tile
       stmatrix.x4                        an epilogue
@@ -112,7 +110,8 @@ def banks(
         output.show(report)
         return 0
     search = find_layouts(accesses, tile=tile, element_bits=layout.element_bits, max_padding_bytes=max_padding)
-    output.show(report, _joined(report, view.draw(search)), {"search": search.to_dict()})
+    cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
+    output.show(report, extra={"search": search.to_dict()}, search=search, cured=cured)
     return 0 if search.conflict_free else 1
 
 
@@ -144,12 +143,3 @@ def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> N
             f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
             values={"pad_bytes": pad, "row_bytes": row_bytes, "multiple_bytes": width},
         )  # fmt: skip
-
-
-def _joined(report: TileReport, found: Drawing | None) -> Drawing | None:
-    """The cost as it is, then the cure."""
-    cost = view.draw(report)
-    if cost is None or found is None:
-        return cost
-    parts: tuple[Part, ...] = (*cost.parts, *found.parts)
-    return Drawing(cost.title, parts)

@@ -13,6 +13,7 @@ One `Access` holds one instruction (32 addresses) or all instructions of a walk,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,9 +219,9 @@ class Access(Value):
     def named(cls, text: str, tile: tuple[int, int] | None = None, element_bits: int = 8) -> Access:
         """The pattern that a text describes, as the command line and the explorer take it.
 
-        "st.b128 rows", "ld.b32 columns", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x2", the operand
-        of an instruction ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an operation, a colon
-        and an expression: "ld.b32: lane * 132".
+        "st.b128 rows", "ld.b32 columns", "ld.b32 lanes 8x4" (rows x pieces), "transpose", "ldmatrix.x4", "ldmatrix.x4.trans",
+        "stmatrix.x2", the operand of an instruction ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an
+        operation, a colon and an expression: "ld.b32: lane * 132".
 
         >>> Access.named("st.b128 rows", (64, 64), 16) == Access.rows((64, 64), 16, "st.b128")
         True
@@ -240,6 +241,8 @@ class Access(Value):
             return cls.transpose(tile, element_bits)
         if words[1:] in (["rows"], ["columns"]):
             return cls._vectors(tile, element_bits, words[0], "rows" if words[1] == "rows" else "columns")
+        if len(words) == 3 and words[1] == "lanes" and (block := re.fullmatch(r"(\d{1,2})x(\d{1,2})", words[2])):
+            return cls._vectors(tile, element_bits, words[0], (int(block[1]), int(block[2])))
         if len(words) == 1 and "matrix" in words[0]:
             row = SmemOp.named(words[0])
             return cls(row, *pattern.matrices(row, tile, element_bits))
@@ -285,14 +288,15 @@ class Access(Value):
         return cls.fragment(held, tile, transpose=bool(trans))
 
     @classmethod
-    def _vectors(cls, tile: Any, element_bits: Any, op: Any, order: pattern.Order) -> Access:
+    def _vectors(cls, tile: Any, element_bits: Any, op: Any, order: pattern.Order | pattern.Lanes) -> Access:
         row = SmemOp.named(op)
         if row.is_matrix:
             raise PATTERN_OP.error(
                 "op", row.name, "lanes of a load or store take rows and columns of a tile",
                 f"Use the walk: the pattern {row.name!r} alone.",
             )  # fmt: skip
-        return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {order}")
+        said = order if isinstance(order, str) else f"lanes {order[0]}x{order[1]}"
+        return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {said}")
 
     @classmethod
     def _matrices(cls, instruction: str, tile: Any, element_bits: Any, count: Any, transpose: bool) -> Access:
@@ -301,7 +305,7 @@ class Access(Value):
 
 
 _PATTERNS = (
-    "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
+    "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "ld.b32 lanes 8x4", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
     "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
 )  # fmt: skip
 

@@ -129,6 +129,30 @@ def count_ideal(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses
     return ideal
 
 
+def count_least(row: SmemOp, address: Addresses, mask: Mask | None, piece_bytes: int) -> Addresses:
+    """Wavefronts that no layout undercuts if pieces of `piece_bytes` stay whole, for checked (n, row.lanes) addresses.
+
+    A line has 128 / piece_bytes places for a piece, so words at one distance from the start of their pieces share as many
+    columns of banks: 16-byte pieces leave a column of the tile 8 banks.
+
+    >>> column = np.arange(32)[None] * 128
+    >>> [int(count_least(SmemOp.named("ld.b32"), column, None, piece)[0]) for piece in (4, 16)]
+    [1, 4]
+    """
+    least = count_ideal(row, address, mask)
+    if piece_bytes <= row.cell_bytes or not address.size:
+        return least
+    used = np.ones(address.shape, np.bool_) if mask is None else mask
+    within = piece_bytes // row.cell_bytes  # cells of a piece
+    group = np.arange(len(address))[:, None] * row.groups + np.arange(row.lanes) // row.lanes_per_group
+    cell = address // row.cell_bytes
+    column, piece = (group * within + cell % within)[used], (cell // within)[used]
+    pieces = np.unique(column * (int(piece.max(initial=0)) + 1) + piece) // (int(piece.max(initial=0)) + 1)
+    count = np.bincount(pieces, minlength=len(address) * row.groups * within).reshape(len(address), row.groups, within)
+    needed = -(-count.max(axis=2) // (SMEM_LINE_BYTES // piece_bytes))
+    return np.where(pairs_merge(row, address, mask), least, np.maximum(least, needed.sum(axis=1)))
+
+
 def pairs_merge(row: SmemOp, address: Addresses, mask: Mask | None) -> Mask:
     """Which of (n, lanes) accesses have every pair of active lanes i, i^1, or every pair i, i^2, at one address.
 

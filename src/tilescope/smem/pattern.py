@@ -28,6 +28,7 @@ from tilescope.swizzle import CHUNK_BYTES
 
 Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
 Order = Literal["rows", "columns"]
+Lanes = tuple[int, int]  # how many rows, and pieces of a row, the 32 lanes take together
 MATRIX_ROWS = 8
 RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
@@ -38,6 +39,13 @@ TILE_WIDTH = rule(
     source="the walk by rows or columns",
     passing='ts.Access.rows((8, 64), 16, "ld.b128")',
     failing='ts.Access.rows((8, 60), 16, "ld.b128")',
+)
+LANE_BLOCK = rule(
+    "lane-block",
+    "Lanes dealt as a block are 32, and whole blocks cover the tile.",
+    source="a warp has 32 lanes",
+    passing='ts.Access.named("ld.b32 lanes 8x4", (64, 64), 32)',
+    failing='ts.Access.named("ld.b32 lanes 8x5", (64, 64), 32)',
 )
 MATRIX_TILE = rule(
     "matrix-tile",
@@ -110,12 +118,14 @@ _MATRICES: dict[tuple[bool, bool, int], tuple[int, int, Order]] = {
 # fmt: on
 
 
-def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order) -> Offsets:
-    """The whole tile in pieces of one lane's access, in the order in which lanes take them.
+def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> Offsets:
+    """The whole tile in pieces of one lane's access, in the order in which lanes take them, or block by block.
 
     >>> offsets, active = vectors(SmemOp.named("ld.b128"), (8, 64), 16, "columns")
     >>> offsets.shape, offsets[0, :10].tolist()  # 8 rows of 128 bytes: lane 8 starts the next column
     ((2, 32), [0, 128, 256, 384, 512, 640, 768, 896, 16, 144])
+    >>> vectors(SmemOp.named("ld.b32"), (8, 64), 16, (8, 4))[0][0, :6].tolist()  # 8 rows x 4 pieces of 4 bytes
+    [0, 4, 8, 12, 128, 132]
     """
     rows, row_bytes = tile_bytes(tile, element_bits)
     width = op.access_bytes
@@ -126,7 +136,17 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order) -> Offsets:
             values={"row_bytes": row_bytes, "access_bytes": width},
         )  # fmt: skip
     offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
-    return _warps((offset if order == "rows" else offset.T).reshape(-1))
+    if isinstance(order, str):
+        return _warps((offset if order == "rows" else offset.T).reshape(-1))
+    down, across = order
+    if down < 1 or across < 1 or down * across != WARP_LANES or rows % down or offset.shape[1] % across:
+        raise LANE_BLOCK.error(
+            "lanes", f"lanes {down}x{across} on {rows} rows of {offset.shape[1]} pieces",
+            "32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
+            "Use such as 8x4, or a larger tile.", values={"lanes": order, "rows": rows, "pieces": offset.shape[1]},
+        )  # fmt: skip
+    blocks = offset.reshape(rows // down, down, -1, across).swapaxes(1, 2)
+    return blocks.reshape(-1, WARP_LANES), None
 
 
 def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:

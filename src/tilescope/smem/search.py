@@ -14,7 +14,7 @@ So one instruction of each kind is counted and multiplied, and the answer is exa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -24,17 +24,18 @@ from tilescope.errors import RuleError, argument_range, argument_type
 from tilescope.layout import Layout, oriented
 from tilescope.reading import integer
 from tilescope.smem.access import Access, placed
-from tilescope.smem.banks import Addresses, Mask, count_ideal, count_wavefronts
+from tilescope.smem.banks import Addresses, Mask, count_ideal, count_least, count_wavefronts
 from tilescope.smem.op import BANK_BYTES, SmemOp
 from tilescope.smem.pattern import tile_bytes
 from tilescope.smem.tile import access_list
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.value import Value
+from tilescope.value import Value, row_field
 
 Family = Literal["plain", "hardware", "xor", "padding"]
 FAMILIES: tuple[Family, ...] = ("plain", "hardware", "xor", "padding")
 _MOST_PADDING_BYTES = 1024
 _BATCH_ACCESSES = 2048  # counted together
+_LANES = ("16x2", "8x4", "4x8", "2x16")  # other ways to deal a warp: rows x pieces
 _UNUSED = -(1 << 62)  # no distance between two lanes
 
 
@@ -85,6 +86,11 @@ class LayoutSearch(Value):
     ideal: tuple[int, ...]  # wavefronts of each pattern without any conflict
     found: tuple[FoundLayout, ...]  # at least one: the plain tile is among those tried
     tried: Mapping[str, int] = field(hash=False)  # layouts of each family
+    bound: tuple[int, ...]  # wavefronts of each pattern that no layout undercuts
+    widest: SmemOp = row_field(SmemOp.named)  # whose bytes stay together: the reason for the bound
+    other_lanes: LayoutSearch | None = (
+        None  # where conflicts stay: the same with the lanes of a pattern dealt otherwise
+    )
 
     def __iter__(self) -> Iterator[FoundLayout]:
         return iter(self.found)
@@ -108,9 +114,35 @@ class LayoutSearch(Value):
         among = f"of {sum(self.tried.values())} layouts tried"
         if self.conflict_free:
             return f"{len(self.found)} {among} serve every pattern without a conflict."
-        return (
+        said = (
             f"None {among} serves every pattern without a conflict: the least excess is {self.best.excess} wavefronts."
         )
+        return " ".join([said, *self.reasons])
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why no layout at all can serve some patterns, and what else helps."""
+        said = []
+        width = self.widest.access_bytes
+        bounded = [
+            f"{name} takes at least {least} wavefronts, {ideal} without conflicts"
+            for name, least, ideal in zip(self.patterns, self.bound, self.ideal, strict=True)
+            if least > ideal
+        ]
+        if bounded:
+            verb = "loads" if self.widest.is_load else "stores"
+            places = f"{width}-byte {verb} leave a column {SMEM_LINE_BYTES // width} banks"
+            said.append(f"No layout can: {places}, so {', and '.join(bounded)}.")
+        if self.other_lanes is not None:
+            changed = [
+                f"{new} in place of {old}"
+                for old, new in zip(self.patterns, self.other_lanes.patterns, strict=True)
+                if old != new
+            ]
+            said.append(
+                f"With the lanes dealt otherwise, {', '.join(changed)} (rows x pieces), {self.other_lanes.best.label} leaves no conflict."
+            )
+        return tuple(said)
 
 
 def find_layouts(
@@ -134,17 +166,43 @@ def find_layouts(
     """
     patterns = access_list(accesses)
     plain = _plain_tile(tile, element_bits)
+    found = _searched(patterns, plain, max_padding_bytes)
+    if found.conflict_free:
+        return found
+    return replace(found, other_lanes=next(_dealt_otherwise(patterns, plain, found), None))
+
+
+def _dealt_otherwise(patterns: list[Access], plain: Layout, found: LayoutSearch) -> Iterator[LayoutSearch]:
+    """Searches without a conflict, in which the lanes of one pattern of rows or columns take a block of the tile."""
+    tile = plain.as_rows().shape
+    for number, access in enumerate(patterns):
+        if access.name not in (f"{access.op.name} rows", f"{access.op.name} columns"):
+            continue
+        for lanes in _LANES:
+            try:
+                dealt = Access.named(f"{access.op.name} lanes {lanes}", tile, plain.element_bits)
+            except RuleError:
+                continue
+            other = _searched([*patterns[:number], dealt, *patterns[number + 1 :]], plain, found.max_padding_bytes)
+            if other.conflict_free:
+                yield other
+
+
+def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> LayoutSearch:
+    """The best layouts for the patterns as they are."""
     _, row_bytes = tile_bytes(plain.as_rows().shape, plain.element_bits)
     max_padding_bytes = integer("max_padding_bytes", max_padding_bytes, 0, _MOST_PADDING_BYTES)
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
-    widest_bytes = max(access.op.access_bytes for access in patterns)
+    widest = max((access.op for access in patterns), key=lambda op: op.access_bytes)
+    widest_bytes = widest.access_bytes
     candidates = _candidates(plain, row_bytes, widest_bytes, max_padding_bytes)
-    ideal = []
+    ideal, bound = [], []
     counts = {family: np.zeros((len(layouts), len(patterns)), np.int64) for family, layouts in candidates.items()}
     for number, access in enumerate(patterns):
         address, mask = access.flat()
         ideal.append(int(count_ideal(access.op, address, mask).sum()))
+        bound.append(int(count_least(access.op, address, mask, widest_bytes).sum()))
         for family, layouts in candidates.items():
             counts[family][:, number] = _family_counts(family, access.op, address, mask, layouts, row_bytes)
     everything = [
@@ -161,6 +219,8 @@ def find_layouts(
         ideal=tuple(ideal),
         found=tuple(found for found in everything if found.excess == least),
         tried={family: len(layouts) for family, layouts in candidates.items()},
+        bound=tuple(bound),
+        widest=widest,
     )
 
 

@@ -83,6 +83,17 @@ def tile_report(accesses: Access | Iterable[Access], layout: Layout | None = Non
     return TileReport(layout, tuple(_cost(access, layout) for access in access_list(accesses)))
 
 
+def cured_report(accesses: Access | Iterable[Access], layout: Layout, cure: Layout) -> TileReport:
+    """The cost on another layout, `cure`; explained are the instructions that were worst on `layout`.
+
+    >>> sick, cure = Layout((64, 64), 16), Layout((64, 64), 16, swizzle="128B")
+    >>> cured_report(Access.ldmatrix((64, 64), 16), sick, cure).costs[0].worst.wavefronts
+    4
+    """
+    worst = [_worst(access.on(layout)) for access in access_list(accesses)]
+    return TileReport(cure, tuple(map(_cost, access_list(accesses), [cure] * len(worst), worst)))
+
+
 def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     """One pattern or several as a list; a RuleError for anything else."""
     patterns: list[Any] = [accesses]
@@ -98,14 +109,16 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     return patterns
 
 
-def _cost(access: Access, layout: Layout | None) -> AccessCost:
+def _cost(access: Access, layout: Layout | None, explained: int | None = None) -> AccessCost:
+    """The cost of a pattern; the worst instruction is explained, or the one whose number is given."""
     placed = isinstance(layout, Layout) and access.layout is not None and access.layout == layout
     here = access if layout is None or placed else access.on(layout)
     address, mask = here.flat()
     counts = count_wavefronts(here.op, address, mask)
     worst = None
     if len(counts):
-        at = np.unravel_index(int(counts.argmax()), here.lane_address.shape[:-1])
+        number = _worst(here) if explained is None else explained
+        at = np.unravel_index(number, here.lane_address.shape[:-1])
         worst = bank_report(here.op, here.lane_address[at], None if here.active is None else here.active[at])
     return AccessCost(
         name=access.name,
@@ -115,3 +128,9 @@ def _cost(access: Access, layout: Layout | None) -> AccessCost:
         ideal=int(count_ideal(here.op, address, mask).sum()),
         worst=worst,
     )
+
+
+def _worst(placed: Access) -> int:
+    """The number of the first instruction with the most wavefronts."""
+    counts = count_wavefronts(placed.op, *placed.flat())
+    return int(counts.argmax()) if len(counts) else 0

@@ -83,6 +83,7 @@ def walk_of(
         raise _without(
             "image", f"an image of {len(image)} extents and a filter of {rank}",
             "an im2col map walks W, H and W, or D, H and W, between N and C", "Use NxWxC, NxHxWxC or NxDxHxWxC.",
+            {"image": image, "extents": (len(image), rank)},
         )  # fmt: skip
     n, *sizes, c = (_positive(name, extent) for name, extent in zip(names, image, strict=True))
     taps = tuple(_positive(name, extent) for name, extent in zip("trs"[-rank:], filter_shape, strict=True))
@@ -111,7 +112,7 @@ def walk_of(
                 "stride", f"dgrad with stride {steps}",
                 "with a stride, a pixel of the result takes only some of the taps, and which ones changes from pixel to pixel",
                 f"Split the result into {by(steps)} sets of pixels, one for each remainder by the stride: each is a dgrad of stride 1 "
-                "with its own taps.",
+                "with its own taps.", {"stride": steps},
             )  # fmt: skip
         walked, extent, channels = tuple(sizes), output, _positive("filters", filters)
         lower = tuple(each - far for each, far in zip(pads, reach, strict=True))
@@ -183,5 +184,5 @@ def _wrong(argument: str, found: str, limit: str, fix: str, values: dict[str, An
     return TensorMapError([extents.violation(argument, found, limit, fix, None, values)])
 
 
-def _without(argument: str, found: str, limit: str, fix: str) -> TensorMapError:
-    return TensorMapError([without_im2col.violation(argument, found, limit, fix)])
+def _without(argument: str, found: str, limit: str, fix: str, values: dict[str, Any]) -> TensorMapError:
+    return TensorMapError([without_im2col.violation(argument, found, limit, fix, None, values)])

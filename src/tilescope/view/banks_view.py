@@ -18,7 +18,7 @@ from tilescope.smem.tile import TileReport
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.parts import Entry, Legend, Paragraph, Part, Table
+from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Part, Table
 
 _MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
 _MOST_COLLISIONS = 2  # of a report that are spelled out
@@ -54,8 +54,13 @@ def draw_bank_report(report: BankReport) -> Drawing:
     return Drawing(title, parts)
 
 
-def draw_tile_report(report: TileReport) -> Drawing:
-    """A table of patterns with their cost, and a picture of the worst instruction of each that has conflicts."""
+def draw_tile_report(
+    report: TileReport, search: LayoutSearch | None = None, cured: TileReport | None = None
+) -> Drawing:
+    """A table of patterns with their cost, and a picture of the worst instruction of each that has conflicts.
+
+    With `search`, the layouts that cure them; with `cured`, the same instructions on the best of these beside the sick.
+    """
     table = Table(
         tuple(
             (cost.name, str(cost.instructions), str(cost.wavefronts), str(cost.ideal), str(cost.excess), cost.verdict)
@@ -65,19 +70,37 @@ def draw_tile_report(report: TileReport) -> Drawing:
         align="lrrrrl",
         notes=(f"Counted by {_counter_words(report)}",),
     )
-    explained = [(cost, cost.worst) for cost in report.costs if cost.worst is not None]
-    drawn = [(cost, worst) for cost, worst in explained if worst.excess] or explained[:1]
-    parts: list[Part] = [table]
-    for cost, worst in drawn:
-        which = "" if cost.instructions == 1 else "Worst instruction of " if worst.excess else "First instruction of "
-        parts.append(bank_grid(worst, f"{which}{cost.name}: {_count(worst.wavefronts, 'wavefront')}"))
-        parts.append(Paragraph(_verdict(worst)))
+    explained = [(number, cost) for number, cost in enumerate(report.costs) if cost.worst is not None]
+    drawn = [(number, cost) for number, cost in explained if cost.worst and cost.worst.excess] or explained[:1]
+    parts: list[Part] = [table, *_address_table(report, cured)]
+    for number, cost in drawn:
+        assert cost.worst is not None
+        which = (
+            "" if cost.instructions == 1 else "Worst instruction of " if cost.worst.excess else "First instruction of "
+        )
+        sick = bank_grid(cost.worst, f"{which}{cost.name}: {_count(cost.worst.wavefronts, 'wavefront')}")
+        cure = cured.costs[number].worst if cured is not None else None
+        if cure is not None and search is not None:
+            well = bank_grid(cure, f"With {search.best.label}: {_count(cure.wavefronts, 'wavefront')}")
+            parts.append(Beside((sick, well)))
+        else:
+            parts.append(sick)
+        parts.append(Paragraph(_verdict(cost.worst)))
     parts += [_WAITING] if report.excess else []
-    parts += [part for _, worst in drawn[:1] for part in _notes(worst) if part != Paragraph(COUNTER_CAVEAT)]
+    notes = [note for _, cost in drawn[:1] if cost.worst for note in _notes(cost.worst)]
+    parts += [part for part in notes if part != Paragraph(COUNTER_CAVEAT)]
+    parts += draw_layout_search(search).parts if search is not None else ()
     title = (
         "Shared-memory accesses" if report.layout is None else f"Shared-memory accesses to {_described(report.layout)}"
     )
     return Drawing(title, tuple(parts))
+
+
+def _address_table(report: TileReport, cured: TileReport | None) -> list[Table]:
+    """The address of an element in C, on the layout and on the one that cures it."""
+    layouts = [("(r, c) at", report.layout), ("cured at", None if cured is None else cured.layout)]
+    rows = [(name, f"`{layout.c_expression}`") for name, layout in layouts if layout is not None]
+    return [Table(tuple(rows))] if rows else []
 
 
 def draw_layout_search(search: LayoutSearch) -> Drawing:
