@@ -114,7 +114,7 @@ def _report(call: Call) -> MapReport:
         rank = RULES["rank"]
         fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
         return MapReport(
-            False, (rank.violation("rank", f"tensorRank = {call.rank}", rank.demand.rstrip("."), fix),), None
+            False, (rank.violation("rank", f"tensorRank = {call.rank}", "a map has 1 to 5 dimensions", fix),), None
         )
     violations = list(null_pointers(call.unreadable, call.rank))
     absent = [name for name, given in call.arguments.items() if given is None]

@@ -25,12 +25,12 @@ _DOES = {
     "store": "a TMA store reads",
 }
 _FINISH = {
-    "tma": "expect its bytes on its barrier and wait for that phase first",
-    "bulk": "expect its bytes on its barrier and wait for that phase first",
-    "cp.async": "wait for its group or barrier first",
-    "wgmma": "let wgmma.wait_group come before the release",
-    "tcgen05": "let tcgen05.commit release the slot, not an arrival",
-    "store": "let the issuing thread wait with cp.async.bulk.wait_group.read first",
+    "tma": "Expect its bytes on its barrier and wait for that phase first.",
+    "bulk": "Expect its bytes on its barrier and wait for that phase first.",
+    "cp.async": "Wait for its group or barrier first.",
+    "wgmma": "Let wgmma.wait_group come before the release.",
+    "tcgen05": "Let tcgen05.commit release the slot, not an arrival.",
+    "store": "Let the issuing thread wait with cp.async.bulk.wait_group.read first.",
 }
 
 
@@ -165,13 +165,12 @@ class Memory:
             ))  # fmt: skip
         doing = "is written" if access.write else "is read"
         still = "" if earlier.key is None else " still"
-        order = f"let a barrier order {agents[earlier.agent].name} before {agents[access.agent].name}"
-        fix = _FINISH.get(earlier.how, order)
+        order = f"Let a barrier order {agents[earlier.agent].name} before {agents[access.agent].name}."
         raise MistakeFoundError(Mistake(
             "pipeline-race", "race", name,
             f"{name} {doing} by {agents[access.agent].name} ({_words(access)}) while {_doing(earlier, agents[earlier.agent].name, still)}",
             "the data is torn in some order of the roles",
-            f"{fix[0].upper()}{fix[1:]}.",
+            _FINISH.get(earlier.how, order),
         ))  # fmt: skip
 
     def _check_fences(self, slot: int, earlier: Access, access: Access, clock: Clock) -> None:
@@ -188,7 +187,8 @@ class Memory:
             )
             if earlier.write:
                 raise MistakeFoundError(said)
-            self.warnings.setdefault((said.rule, said.subject.split("[")[0], said.found.split(" ")[0]), said)
+            key = said.rule, self.program.slot(slot).name, self.program.agents[earlier.agent].name
+            self.warnings.setdefault(key, said)
         elif access.how in ASYNC and earlier.how == "cp.async":
             reader = self.proxy_clock[access.agent]
             by_writer = any(earlier.time < fence <= clock[earlier.agent] for fence in self.proxy_fences[earlier.agent])

@@ -33,7 +33,6 @@ from tilescope.planner.gemm_rules import (
     GEMM_TILE,
     GEMM_TYPE,
 )
-from tilescope.rule import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -134,7 +133,7 @@ def _unmoved_types(product: Product) -> list[Violation]:
             limit = f"TMA moves elements below 8 bits on {', '.join(architectures_with('packed_types'))}"
             fix = f'Use {argument}="int8", or another type of at least 8 bits.'
         elif argument == "output_type" and name == _NEVER_STORED:
-            limit, fix = RULES["packed-store"].demand.removesuffix("."), 'Use output_type="bfloat16", for example.'
+            limit, fix = f"TMA cannot store {name}", 'Use output_type="bfloat16", for example.'
         else:
             continue
         problems.append(GEMM_TYPE.violation(argument, f"{name} on {product.arch.name}", limit, fix))

@@ -168,10 +168,12 @@ def word_ruler(word: Inspection, title: str = "", wrong: tuple[str, ...] = ()) -
         BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in word.unknown_bits
     ]
     names = {field.name for field in word.fields}
-    scaled = "N is stored divided by 8, M by 16 or 128; " if "m" in names else ""
-    scaled = scaled if word.major is None else "Start, leading and stride are stored divided by 16; "
-    note = f"{scaled}unnamed bits are 0."
-    return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(note[0].upper() + note[1:],))
+    note = "Unnamed bits are 0."
+    if word.major is not None:
+        note = "Start, leading and stride are stored divided by 16; unnamed bits are 0."
+    elif "m" in names:
+        note = "N is stored divided by 8, M by 16 or 128; unnamed bits are 0."
+    return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(note,))
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:

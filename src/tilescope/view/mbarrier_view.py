@@ -51,7 +51,7 @@ def reading_parts(word: int, readings: dict[str, Mbarrier | MbarrierToken]) -> l
 
 
 def _parts(reading: Mbarrier | MbarrierToken, word: int) -> list[Part]:
-    return [Paragraph(f"{reading.state[0].upper()}{reading.state[1:]}. {STALE}"), _ruler(reading, word)]
+    return [Paragraph(f"It is in {reading.state}. {STALE}"), _ruler(reading, word)]
 
 
 def _ruler(reading: Mbarrier | MbarrierToken, word: int) -> BitRuler:
