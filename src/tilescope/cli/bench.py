@@ -15,7 +15,7 @@ from tilescope.gpu.benchmark_view import draw_benchmark
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
 @click.option("--tiles", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Tiles of `plans`.")
-@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Draws the tiles.")
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Seed of the random tiles.")
 @output_options
 def bench(topics: tuple[str, ...], tiles: int, seed: int, output: Output) -> int:
     """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.

@@ -26,7 +26,8 @@ def check(source: tuple[str, ...], fix: bool, asked: MapArguments | None, output
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
     or Triton print when a map fails, or with the words of a descriptor; - is stdin. --from-json FILE takes nothing but
-    JSON. Options replace what SOURCE says. Of a file with one map a line, as watch writes it, FILE:3 is the third.
+    JSON. Options replace what SOURCE says. FILE:3 is the third line of a file that
+    holds one map a line, as watch writes it.
 
     \b
     tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B

@@ -1,4 +1,4 @@
-"""The words of the trade, each explained in a few sentences. Data only: `topics` finds them, `explain` prints them."""
+"""Terms explained in a few sentences. Data only: `topics` finds them, `explain` prints them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TERMS = (
     ),
     Term(
         "atom",
-        "Two things bear the name. The atom of a swizzle is the piece it moves whole: 16 bytes, or 32 and 64 in "
+        "Two things have this name. The atom of a swizzle is the piece it moves whole: 16 bytes, or 32 and 64 in "
         "the modes 128B_ATOM_32B and 128B_ATOM_64B. The atom of a tensor-core layout is the smallest tile that is "
         "stored whole: 8 rows of one span (K-major), or one span by 8 values of k (MN-major).",
         ("atoms", "swizzle atom", "atomicity"),
@@ -176,7 +176,7 @@ TERMS = (
         "LBO",
         "Leading byte offset, bits 16-29 of a matrix descriptor, in units of 16 bytes. K-major without swizzle: "
         "from one 16-byte column of core matrices to the next along k. K-major with swizzle: ignored. MN-major "
-        "with swizzle: from one span along m or n to the next. MN-major without swizzle it changes roles with "
+        "with swizzle: from one span along m or n to the next. MN-major without swizzle it swaps roles with "
         "SBO: from 8 values of k to the next 8.",
         ("leading byte offset", "leading dimension byte offset", "leading_bytes"),
         ("SBO", "matrix descriptor", "core matrix"),
@@ -185,7 +185,7 @@ TERMS = (
         "SBO",
         "Stride byte offset, bits 32-45 of a matrix descriptor, in units of 16 bytes. K-major: from 8 rows to the "
         "next 8 rows. MN-major with swizzle: from 8 values of k to the next 8. MN-major without swizzle it "
-        "changes roles with LBO: from one 16-byte piece along m or n to the next.",
+        "swaps roles with LBO: from one 16-byte piece along m or n to the next.",
         ("stride byte offset", "stride dimension byte offset", "stride_bytes"),
         ("LBO", "matrix descriptor", "core matrix"),
     ),
@@ -240,8 +240,8 @@ TERMS = (
     ),
     Term(
         "proxy fence",
-        "TMA and the tensor core reach shared memory by another way (the async proxy) than ordinary loads and "
-        "stores. Bytes written by threads that a TMA store or the tensor core is to read need `fence.proxy.async` "
+        "TMA and the tensor core reach shared memory through the async proxy, ordinary loads and stores through the "
+        "generic one. Bytes written by threads that a TMA store or the tensor core is to read need `fence.proxy.async` "
         "by the writers before the barrier; without it old bytes may be read.",
         ("fence.proxy.async", "async proxy", "fence"),
         ("TMA", "mbarrier"),
@@ -292,7 +292,7 @@ TERMS = (
     ),
     Term(
         "floor",
-        "The time that no kernel with these tiles undercuts: the longest of arithmetic, shared-memory reads, one SM's loads "
+        "The least time that a kernel with these tiles needs: the longest of arithmetic, shared-memory reads, one SM's loads "
         "and the card's memory, at the rates that the answer names.",
         ("floor us", "roofline", "lower bound"),
         ("request",),
@@ -327,7 +327,7 @@ TERMS = (
         "tcgen05.ld",
         "Loads one warp's quarter of tensor memory into registers; tcgen05.st stores. The shape says which thread "
         "gets what: .32x32b gives a thread one lane, .16x256b is the fragment of mma's C (rows g and g + 8), which "
-        "stmatrix writes on. A count .x1 to .x128 repeats it along the columns, .pack::16b puts two 16-bit columns "
+        "stmatrix stores. A count .x1 to .x128 repeats it along the columns, .pack::16b puts two 16-bit columns "
         "into a register. `tilescope mma fragment tcgen05.ld.16x256b.x2` draws it.",
         ("tcgen05.st", "tmem load", "tmem store", "ld.red", "tcgen05.ld.red"),
         ("tensor memory", "lane quarter"),

@@ -42,7 +42,7 @@ def _positive(text: str) -> int:
     "--element", type=pair, metavar="ROW,COL", help="Say where this element of the box lies: row, then column."
 )
 @click.option("--at", type=address, metavar="ADDRESS", help="Say which element lies at this shared address.")
-@click.option("--lines", type=_positive, metavar="N", help="Draw so many lines of shared memory. [default: 32]")
+@click.option("--lines", type=_positive, metavar="N", help="Lines of shared memory to draw. [default: 32]")
 @click.option("--npy", type=click.Path(exists=True, dir_okay=False), help="An array as the tensor; its type, dims and "
               "strides need no options.")  # fmt: skip
 @output_options(out="Write what shared memory holds, as .npy; - is stdout.")

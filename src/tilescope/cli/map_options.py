@@ -31,7 +31,7 @@ _OPTIONS: dict[str, tuple[str, Any, str, str]] = {
     "interleave": ("--interleave", str, "MODE", "none, 16B or 32B. [default: none]"),
     "swizzle": ("--swizzle", str, "MODE", "none, 32B, 64B, 128B, … [default: none]"),
     "l2_promotion": ("--l2", str, "SIZE", "L2 promotion: none, 64B, 128B or 256B. [default: none]"),
-    "oob_fill": ("--fill", str, "FILL", "What lies outside: zero (the driver's NONE) or nan. [default: zero]"),
+    "oob_fill": ("--fill", str, "FILL", "Fill outside the tensor: zero (the driver's NONE) or nan. [default: zero]"),
     "address": ("--address", number, "A", "Global address of the tensor. [default: 0]"),
     "arch": ("--arch", str, "ARCH", "sm_90, sm_100, … [default: sm_90]"),
     "lower_corner": ("--lower", numbers, "N,…", "Im2col: lower corner of the bounding box, W first."),

@@ -90,7 +90,7 @@ def fragment(
 ) -> None:
     """Draw which thread holds which element, and what each thread holds.
 
-    INSTRUCTION is such as mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8.
+    INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
     """
     found = fragment_of(instruction, operand=operand, data_type=data_type)
     extra: dict[str, Any] = {"inverse": str(found.inverse)}
@@ -171,7 +171,9 @@ def scales(shape: Any, kind: str, element: Any, output: Output) -> None:
 @click.option("--negate-b", is_flag=True, help="Multiply by -B.")
 @click.option("--saturate", is_flag=True, help="Kind i8: sums saturate.")
 @click.option("--sparse", is_flag=True, help="A is sparse (.sp).")
-@click.option("--selector", "sparsity_selector", type=number, metavar="0-3", help="Of the metadata. [default: 0]")
+@click.option(
+    "--selector", "sparsity_selector", type=number, metavar="0-3", help="Selector of the metadata. [default: 0]"
+)
 @click.option("--max-shift", type=number, metavar="N", help="Of .ws: 0, 8, 16 or 32. [default: 0]")
 @click.option("--scale-type", metavar="TYPE", help="Block-scaled kinds: ue8m0 or ue4m3.")
 @click.option("--a-scale-id", type=number, metavar="0-3", help="First byte of A's scale factors. [default: 0]")
@@ -238,13 +240,13 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
     help="A copy that brings the tile, such as 64,0@8192; may be repeated. [default: one, to its start]",
 )
 @click.option("--major", metavar="K|MN", help="How the instruction reads it. [default: K]")
-@click.option("--tile-major", metavar="K|MN", help="Which dimension the map's innermost one is. [default: as --major]")
+@click.option("--tile-major", metavar="K|MN", help="The dimension that is innermost in the map. [default: as --major]")
 @click.option("--rows", type=number, metavar="N", help="mn that the instruction reads. [default: all, up to 256]")
 @click.option("--k", type=number, metavar="N", help="k that the instruction reads. [default: 32 bytes]")
 @click.option(
     "--origin", type=pair, default="0,0", metavar="MN,K", help="The first element that it reads. [default: 0,0]"
 )
-@click.option("--read-as", metavar="TYPE", help="Element type of the tensor core, where the map has another.")
+@click.option("--read-as", metavar="TYPE", help="Element type that the tensor core reads, if the map has another.")
 @output_options
 def check(
     word: int, source: tuple[str, ...], asked: MapArguments | None, smem_address: int, copies: Any, major: Any,

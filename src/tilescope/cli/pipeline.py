@@ -27,18 +27,18 @@ _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
 @click.option("--cluster", type=extents, default="1x1", metavar="XxY", help="Blocks of the cluster. [default: 1x1]")
 @click.option("--cta-group", type=int, default=1, help="2: pairs of blocks multiply together (tcgen05). [default: 1]")
 @click.option(
-    "--arrivals", default="warpgroup", help="A consumer arrives once by warpgroup, warp or thread. [default: warpgroup]"
+    "--arrivals",
+    default="warpgroup",
+    help="A consumer arrives once per warpgroup, warp or thread. [default: warpgroup]",
 )
 @click.option("--no-multicast", is_flag=True, help="Every block of a cluster loads its own tiles whole.")
-@click.option("--steps", type=int, help="K steps described. [default: 4 x stages + 2]")
+@click.option("--steps", type=int, help="K steps of the pipeline. [default: 4 x stages + 2]")
 @click.option("--arch", help="[default: sm_90]")
 @click.option("--consumer", help="wgmma, tcgen05 or ldmatrix. [default: the best the architecture has]")
 @click.option("--copy", help="tma, cp.async or ld.global. [default: tma, or cp.async where there is no TMA]")
 @click.option("--direction", default="load", help="load or store. [default: load]")
 @click.option("--block", type=int, help="The block whose timeline is drawn. [default: that of the mistake, or 0]")
-@click.option(
-    "--max-states", type=int, default=MAX_STATES, help=f"Bound of the search over orders. [default: {MAX_STATES}]"
-)
+@click.option("--max-states", type=int, default=MAX_STATES, help=f"States to search at most. [default: {MAX_STATES}]")
 @click.option("--describe", is_flag=True, help="Print the description, as a FILE holds it, and do not run it.")
 @output_options
 def pipeline(

@@ -22,7 +22,7 @@ PORT = 8765
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free one.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Whom to listen to; anything but loopback opens it."
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; any other opens it to other machines."
 )
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 @click.option("--export", "url", metavar="URL", help="Write the page at URL as one file that needs no server.")

@@ -21,7 +21,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("suites", nargs=-1, metavar="[SUITE]...", type=click.Choice(SUITE_NAMES))
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Cases of every suite. [default: the suite's own]")
-@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Draws the cases.")
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Seed of the random cases.")
 @click.option("--save", type=output_file, metavar="FILE", help="Write the cases and the card's answers to a capture.")
 @click.option("--replay", "capture", type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU.")
 @output_options
