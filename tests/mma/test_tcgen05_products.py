@@ -259,7 +259,7 @@ def test_a_pair_shares_rows_and_columns_out():
         ),
         ({"disable_output_lane": (1, 2)}, "mma-lanes"),
         ({"disable_output_lane": (1 << 32, 0, 0, 0)}, "mma-lanes"),
-        ({"c": np.zeros((3, 3))}, "mma-matrix"),
+        ({"c": np.zeros((3, 3))}, "argument-range"),
         ({"instruction_k": 96}, "tcgen05-shape"),
         ({"ws": True, "cta_group": 2}, "mma-group"),
         ({"ws": 1}, "argument-type"),

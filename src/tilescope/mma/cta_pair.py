@@ -19,11 +19,15 @@ from dataclasses import dataclass
 
 from tilescope.arch import Basis
 from tilescope.errors import printed
-from tilescope.mma.tcgen05_kind import TCGEN05
-from tilescope.mma.tensor_memory_rules import PAIR_CLUSTER
+from tilescope.mma.tcgen05_kind import TCGEN05, blackwell_rule
 from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.value import Value
 
+_CLUSTER = 'ts.emulate_mma(np.eye(256), np.eye(256), data_type="bf16", consumer="tcgen05", cta_group=2, cluster={})'
+PAIR_CLUSTER = blackwell_rule(
+    "pair-cluster", "A cluster of pairs has an even number of blocks in x, and at most 16.", "tcgen05: CTA Pair",
+    _CLUSTER.format("(2, 1)"), _CLUSTER.format("(1, 2)"),
+)  # fmt: skip
 _MAX_CLUSTER = 16  # bits of a multicast mask
 
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tilescope.errors import printed
-from tilescope.mma.tensor_memory_rules import TMEM_DATAPATH
-from tilescope.reading import is_one_of
-from tilescope.rule import ARGUMENT_TYPE
+from tilescope.mma.tcgen05_kind import blackwell_rule
+from tilescope.reading import flag, is_one_of
 
+TMEM_DATAPATH = blackwell_rule(
+    "tmem-datapath", "tcgen05.mma has certain m for one block, a pair and .ws; PTX calls their layouts A to G.",
+    "tcgen05.mma: Data path layout organization", "ts.tmem_layout((256, 64), cta_group=2)", "ts.tmem_layout((256, 64))",
+)  # fmt: skip
 _N_SINGLE, _N_PAIR = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
 _N_WS, _N_SPARSE_WS = (64, 128, 256), (64, 128)
 
@@ -91,9 +92,7 @@ def datapath_for(m: Any, *, cta_group: Any, ws: Any, sparse: Any) -> Datapath:
     >>> datapath_for(64, cta_group=1, ws=True, sparse=False).name
     'E'
     """
-    for name, flag in (("ws", ws), ("sparse", sparse)):
-        if not isinstance(flag, bool | np.bool_):
-            raise ARGUMENT_TYPE.error(name, printed(flag), "True or False", "Use False.")
+    ws, sparse = flag("ws", ws), flag("sparse", sparse)
     for row in DATAPATHS.values():
         if is_one_of(m, (row.m,)) and is_one_of(cta_group, (row.cta_group,)) and ws in row.ws and sparse in row.sparse:
             return row

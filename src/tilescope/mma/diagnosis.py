@@ -14,13 +14,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError, printed
+from tilescope.errors import RuleError
 from tilescope.layout import Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
-from tilescope.mma.tensor_memory_rules import PAIR_RANK
 from tilescope.mma.written import NOT_WRITTEN, Addresses
-from tilescope.reading import is_one_of
+from tilescope.reading import one_of
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import AnyMap
 
@@ -93,20 +93,12 @@ def wrong_half(
     tensor_map: AnyMap, copies: Iterable[tuple[tuple[int, ...], int]], major: Major, rows: int, cta_rank: Any
 ) -> str | None:
     """What is wrong where the copies bring the rows of the pair's other block; None where they bring this block's own."""
-    if not is_one_of(cta_rank, (0, 1)):
-        raise PAIR_RANK.error(
-            "cta_rank", printed(cta_rank), "a pair has the blocks 0 and 1", "Use the rank in the pair."
-        )
+    cta_rank = one_of("cta_rank", cta_rank, (0, 1))
     if tensor_map.rank != 2:
-        found = f"a map of rank {tensor_map.rank}"
-        raise PAIR_RANK.error(
-            "tensor_map",
-            found,
-            "rows are counted by the coordinates of a rank-2 map",
-            "Leave cta_rank out, or use a rank-2 map of the operand.",
-        )
+        limit = "rows are counted by the coordinates of a rank-2 map"
+        raise ARGUMENT_RANGE.error("cta_rank", f"a map of rank {tensor_map.rank}", limit, "Leave cta_rank out.")
     brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
-    own = brought // (2 * rows) * 2 * rows + int(cta_rank) * rows
+    own = brought // (2 * rows) * 2 * rows + cta_rank * rows
     if brought == own:
         return None
     return (

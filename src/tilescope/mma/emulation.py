@@ -18,12 +18,12 @@ from tilescope.data_type import DataType
 from tilescope.errors import by, printed
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.consumer import CONSUMER, ConsumerName
-from tilescope.mma.cta_pair import pair_shares
+from tilescope.mma.cta_pair import PAIR_CLUSTER, pair_shares
 from tilescope.mma.fragment import as_array
 from tilescope.mma.operand_path import MMA_SHAPE, OperandPath
 from tilescope.mma.sparse_a import compressed
 from tilescope.mma.tcgen05_emulation import BlockOperands, Scaling, multiplied, scaling_of, tcgen05_product
-from tilescope.mma.tensor_memory_rules import MMA_GROUP, MMA_MATRIX, PAIR_CLUSTER
+from tilescope.mma.tcgen05_kind import MMA_GROUP
 from tilescope.reading import flag, is_one_of, known_name, pair
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.swizzle import SwizzleName
@@ -169,7 +169,7 @@ def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> 
     given = as_array("c", c)
     if given.shape != shape or given.dtype.kind not in "iuf":
         found, limit = f"an array of shape {given.shape}, {given.dtype}", f"numbers, {shape[0]} x {shape[1]} as D"
-        raise MMA_MATRIX.error("c", found, limit, "Reshape it.")
+        raise ARGUMENT_RANGE.error("c", found, limit, "Reshape it.")
     return given.astype(dtype)
 
 

@@ -20,11 +20,20 @@ from typing import Any, Literal
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, printed
 from tilescope.mma.scale_format import ScaleFormat
-from tilescope.mma.tensor_memory_rules import SCALE_ID, SCALE_OPERAND, TILE_INDEX
-from tilescope.reading import is_one_of
+from tilescope.reading import integer, is_one_of, known_name
+from tilescope.rule import rule
 from tilescope.value import Value, row_field
 
-_EXTENTS = {"A": 16, "B": 8}
+_LANES = 'ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id={})'
+SCALE_ID = rule(
+    "scale-id",
+    "The immediates of a block-scaled mma.sync are those that its scale_vec allows.",
+    source="PTX ISA, mma: Block scaling, thread-id and byte-id",
+    architectures=("sm_120",),
+    passing=_LANES.format(1),
+    failing=_LANES.format(2),
+)
+_EXTENTS: dict[Literal["A", "B"], int] = {"A": 16, "B": 8}
 _THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
 
 
@@ -65,9 +74,7 @@ class ScaleLanes(Value):
 
     def lane(self, index: int) -> int:
         """The lane whose register holds the scales of row (A) or column (B) `index`."""
-        if not is_one_of(index, range(self.extent)):
-            found, limit = printed(index), f"operand {self.operand} has {self.extent} of them"
-            raise TILE_INDEX.error("index", found, limit, "Index inside.")
+        index = integer("index", index, 0, self.extent - 1)
         return 4 * (index % 8) + self.thread_id * (2 if self.operand == "A" else 1) + index // 8
 
     def lanes(self) -> tuple[int, ...]:
@@ -78,8 +85,7 @@ class ScaleLanes(Value):
 def scale_lanes(kind: Any, operand: Any, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
     """Which lanes' bytes a block-scaled mma.sync uses, for a format and the instruction's immediates."""
     row = ScaleFormat.named(kind)
-    if not is_one_of(operand, ("A", "B")):
-        raise SCALE_OPERAND.error("operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
+    operand = known_name("operand", operand, _EXTENTS, "operand with scale factors")
     problems = []
     for name, given, known in (
         ("thread_id", thread_id, _THREAD_IDS[operand]),

@@ -20,18 +20,31 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tilescope.arch import Basis
-from tilescope.errors import printed
+from tilescope.errors import RuleError, argument_range, printed
 from tilescope.layout import Modes
 from tilescope.mma.scale_format import ScaleFormat
+from tilescope.mma.scale_lanes import ScaleLanes, scale_lanes
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
-from tilescope.mma.tensor_memory_rules import MMA_GROUP, SCALE_K, SCALE_OPERAND, SCALE_ROWS, TILE_INDEX
+from tilescope.mma.tcgen05_kind import MMA_GROUP, blackwell_rule
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.reading import integer, integer_array, is_one_of, plain_int
+from tilescope.reading import integer, integer_array, is_one_of, known_name, plain_int
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle.mode import SMEM_ALIGNMENT
 from tilescope.value import Value, row_field
 
+_PAIR_B = 'ts.scale_layout({rows}, 256, "nvfp4").copies("B", m=128, cta_group=2)'
+# fmt: off
+SCALE_K = blackwell_rule(
+    "scale-k", "An instruction takes the k of its kind, and begins at a multiple of it.", "tcgen05.mma: Block scaling",
+    'ts.scale_layout(128, 256, "nvfp4").steps(64)', 'ts.scale_layout(128, 256, "nvfp4").steps(32)',
+)
+SCALE_ROWS = blackwell_rule(
+    "scale-rows", "For B of a pair with m = 128, each half of n is a multiple of 32 columns.",
+    "CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100", _PAIR_B.format(rows=64), _PAIR_B.format(rows=48),
+)
+# fmt: on
 ScaleOperand = Literal["A", "B"]
 _ATOM_COLUMNS = 4  # of tensor memory
 _ROW_GROUP_BYTES = 128  # 8 rows of 16 bytes: the stride of the copy's descriptor
@@ -117,14 +130,15 @@ class ScaleLayout(Value):
         for name, index, extent in (("row", row, self.rows), ("block", block, self.blocks)):
             array = integer_array(index)
             if array is None or (array.size and (array.min() < 0 or array.max() >= extent)):
-                found = printed(index)
-                raise TILE_INDEX.error(name, found, f"{name}s 0 to {extent - 1}", "Index inside the matrix of scales.")
+                limit = f"{name}s 0 to {extent - 1}"
+                raise RuleError([argument_range(name, index, limit, f"Use {extent - 1}, the last.")])
         coord: list[Any] = [each if isinstance(each, int) else np.asarray(each, np.int64) for each in (row, block)]
         try:
             return self.modes.at(*coord)
         except ValueError:  # shapes that do not meet
             found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
-            raise TILE_INDEX.error("row, block", found, "they broadcast", "Reshape one of them.") from None
+            fix = "Use row[:, None] and block[None, :]."
+            raise ARGUMENT_RANGE.error("row, block", found, "they broadcast", fix) from None
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """The (row, block) whose scale lies at a byte; None for padding and beyond.
@@ -249,6 +263,14 @@ class ScaleLayout(Value):
             for (word, row), atom in starts.items()
         )
 
+    def mma_lanes(self, operand: ScaleOperand, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
+        """The lanes whose bytes a block-scaled mma.sync (sm_120) takes scale factors of this format from.
+
+        >>> scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id=1).lane(11)
+        15
+        """
+        return scale_lanes(self.format, operand, thread_id=thread_id, byte_id=byte_id)
+
     def in_shared_memory(self, scales: Any, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> Array:
         """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
         if not self._is_halved(operand, m, cta_group):
@@ -260,8 +282,7 @@ class ScaleLayout(Value):
     @staticmethod
     def _is_halved(operand: Any, m: Any, cta_group: Any) -> bool:
         """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m or group."""
-        if not is_one_of(operand, ("A", "B")):
-            raise SCALE_OPERAND.error("operand", printed(operand), "scale factors belong to A or B", 'Use "A" or "B".')
+        known_name("operand", operand, ("A", "B"), "operand with scale factors")
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             found, limit = (
                 f"m {printed(m)}, cta_group {printed(cta_group)}",

@@ -21,10 +21,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.mma.tensor_memory_rules import SCALE_ARRAY, SCALE_SIZE
+from tilescope.mma.fragment import as_array
 from tilescope.reading import pair
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle.permutation import OUT_ARRAY
 
+SCALE_SIZE = rule(
+    "scale-size",
+    "Packed scale factors are whole atoms of 512 bytes, padding included.",
+    source="cuBLAS, CUTLASS and cuDNN: scale factors in 128 x 4 tiles",
+    passing="ts.unpack_scales(np.zeros(512, np.uint8), (100, 3))",
+    failing="ts.unpack_scales(np.zeros(300, np.uint8), (100, 3))",
+)
 ATOM_ROWS = 128
 ATOM_SCALES = 4
 ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
@@ -123,12 +131,9 @@ def _streaming() -> ModuleType | None:
 
 
 def _one_byte(argument: str, given: npt.ArrayLike, dimensions: int) -> Array:
-    try:
-        array = np.asarray(given)
-    except Exception:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
-        array = np.empty(0, object)
+    array = as_array(argument, given)
     if array.dtype.itemsize != 1 or array.dtype.kind in "bSU" or array.ndim < dimensions or 0 in array.shape:
-        raise SCALE_ARRAY.error(
+        raise ARGUMENT_TYPE.error(
             argument, f"an array of shape {array.shape}, {array.dtype}",
             f"scale factors have one byte each, in at least {dimensions} dimensions",
             "Use an array of uint8, or of ml_dtypes.float8_e8m0fnu.",

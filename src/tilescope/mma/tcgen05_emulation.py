@@ -26,9 +26,8 @@ from tilescope.mma.fragment import as_array
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand, scale_layout
 from tilescope.mma.sparse_a import expanded, nibble_places
-from tilescope.mma.tcgen05_kind import TCGEN05, WIDE_K, Shapes, Tcgen05Kind, tcgen05_for
+from tilescope.mma.tcgen05_kind import MMA_GROUP, TCGEN05, WIDE_K, Shapes, Tcgen05Kind, blackwell_rule, tcgen05_for
 from tilescope.mma.tensor_memory import TensorMemory
-from tilescope.mma.tensor_memory_rules import MMA_GROUP, MMA_LANES, MMA_SCALES
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, tmem_budget
 from tilescope.mma.tmem_cp import DECOMPRESSIONS
@@ -37,6 +36,18 @@ from tilescope.reading import integers, is_one_of
 from tilescope.tma.packing import packed, unpacked
 from tilescope.value import read_only
 
+_PRODUCT = 'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", {})'
+# fmt: off
+MMA_LANES = blackwell_rule(
+    "mma-lanes", "disable-output-lane is one 32-bit mask for each quarter of each block.", "tcgen05.mma: disable-output-lane",
+    _PRODUCT.format("disable_output_lane=(1, 0, 0, 0)"), _PRODUCT.format("disable_output_lane=(1, 0)"),
+)
+MMA_SCALES = blackwell_rule(
+    "mma-scales", "A block-scaled product has a kind, and one scale byte for each block of both operands.", "tcgen05.mma: Block scaling",
+    _PRODUCT.format('scale_kind="mxfp8", a_scales=np.ones((128, 4), np.uint8), b_scales=np.ones((128, 4), np.uint8)'),
+    _PRODUCT.format('scale_kind="mxfp8", a_scales=np.ones((128, 3), np.uint8), b_scales=np.ones((128, 4), np.uint8)'),
+)
+# fmt: on
 Matrix = npt.NDArray[Any]
 _LARGEST_LOAD = 128  # columns of tcgen05.ld.32x32b.x128
 _SPARSE_ROWS = 128  # of a block: for fewer no document says where the metadata lies

@@ -20,11 +20,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed, unknown_name
+from tilescope.errors import RuleError, Severity, Violation, printed, unknown_name
 from tilescope.mma.instruction import no_such_type
-from tilescope.rule import rule
+from tilescope.rule import Rule, rule
 
 BLACKWELL = ("sm_100", "sm_103", "sm_110")  # the architectures with tcgen05
+
+
+def blackwell_rule(
+    name: str, demand: str, source: str, passing: str, failing: str, *, severity: Severity = "error"
+) -> Rule:
+    """A rule about tcgen05 or tensor memory; `source` is a section of the PTX ISA, or begins with another source's name."""
+    section = source if source.startswith(_OTHER_SOURCES) else f"PTX ISA, {source}"
+    return rule(
+        name, demand, source=section, architectures=BLACKWELL, passing=passing, failing=failing, severity=severity
+    )
+
+
+_OTHER_SOURCES = ("CuTe", "CUTLASS", "TVM", "the run-time checks")
 _MAKE = "ts.InstructionDescriptor({})"
 _DECODE = 'ts.InstructionDescriptor.decode({}, "f16")'
 # fmt: off
@@ -47,6 +60,13 @@ TCGEN05 = {name: rule(
      '"Instruction descriptor"', _MAKE, '"i8", 128, 64, a_type="s8", saturate=True', '"f16", 128, 64, a_type="bf16", saturate=True'),
 )}
 # fmt: on
+MMA_GROUP = blackwell_rule(
+    "mma-group",
+    "One block multiplies, or, with tcgen05, a pair; block-scaled kinds have m 128, a pair also 256.",
+    "tcgen05.mma: .cta_group",
+    'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=2)',
+    'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=3)',
+)  # fmt: skip
 WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a
 _EVERY_8 = tuple(range(8, 257, 8))
 _EVERY_16 = tuple(range(16, 257, 16))

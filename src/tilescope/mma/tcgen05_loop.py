@@ -24,8 +24,7 @@ from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
-from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.mma.tensor_memory_rules import MMA_GROUP
+from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.reading import is_one_of
 from tilescope.rule import rule
 from tilescope.swizzle import Swizzle, SwizzleName

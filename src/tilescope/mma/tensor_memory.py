@@ -18,27 +18,50 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.fragment import Fragment, as_array, fragment
-from tilescope.mma.tensor_memory_rules import (
-    ARRAY,
-    INSTRUCTION,
-    TMEM_ALLOC,
-    TMEM_ALLOC_ORDER,
-    TMEM_CP_COLUMN,
-    TMEM_DEALLOC,
-    TMEM_FULL,
-    TMEM_REDUCTION,
-    TMEM_REGISTERS,
-    TMEM_SHIFT,
-)
+from tilescope.errors import Severity, Violation, argument_type, counted, printed, raise_all
+from tilescope.mma.fragment import as_array, fragment
+from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
-from tilescope.mma.tmem_cp import Bytes, copied_words, cp_shape, decompression_note
-from tilescope.mma.tmem_form import TmemMove, named_move
-from tilescope.reading import entries, is_one_of, plain_int
-from tilescope.rule import RULES
+from tilescope.mma.tmem_cp import TMEM_CP_COLUMN, Bytes, copied_words, cp_shape, decompression_note
+from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, named_move
+from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
+from tilescope.reading import attempted, entries, flag, integer, is_one_of, plain_int
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.value import Value, array_field, read_only
+
+_SEVERITY: dict[str, Severity] = {"alloc-order": "warning", "unconfirmed": "note"}
+_MEMORY = "ts.TensorMemory()"
+_LOAD = f"{_MEMORY}.alloc(64).load({{}})"
+# fmt: off
+(TMEM_ALLOC, TMEM_ALLOC_ORDER, TMEM_FULL, TMEM_RELINQUISHED, TMEM_DEALLOC, TMEM_LEAK, TMEM_QUARTER, TMEM_SPLIT, TMEM_UNALLOCATED,
+ TMEM_UNCONFIRMED) = (
+    blackwell_rule(f"tmem-{name}", demand, source, passing, failing, severity=_SEVERITY.get(name, "error"))
+    for name, demand, source, passing, failing in (
+        ("alloc", "tcgen05.alloc takes 32, 64, 128, 256 or 512 columns.", "tcgen05.alloc",
+         f"{_MEMORY}.alloc(64)", f"{_MEMORY}.alloc(48)"),
+        ("alloc-order", "Successive allocations of a block should not grow.", "tcgen05.alloc",
+         f"{_MEMORY}.alloc(64).alloc(32).findings", f"{_MEMORY}.alloc(32).alloc(64).findings"),
+        ("full", "alloc waits until a free range is found; a block that holds the columns itself would wait forever.",
+         "tcgen05.alloc", f"{_MEMORY}.alloc(256).alloc(256)", f"{_MEMORY}.alloc(512).alloc(32)"),
+        ("relinquished", "A block that gave up its right to allocate does not allocate again.",
+         "tcgen05.relinquish_alloc_permit", f"{_MEMORY}.alloc(32).relinquish()", f"{_MEMORY}.relinquish().alloc(32)"),
+        ("dealloc", "dealloc gives back exactly what one alloc got.", "tcgen05.dealloc",
+         f"{_MEMORY}.alloc(64).dealloc(0, 64)", f"{_MEMORY}.alloc(64).dealloc(0, 32)"),
+        ("leak", "A kernel frees all columns before it ends.", "tcgen05.alloc: all of it is deallocated before the kernel exits",
+         f"{_MEMORY}.alloc(32).dealloc(0, 32).exit_problems()", f"{_MEMORY}.alloc(32).exit_problems()"),
+        ("quarter", "A warp reaches the 32 lanes of the quarter that is its number modulo 4.", "tcgen05.ld: Access restrictions",
+         _LOAD.format('"32x32b.x8", 32 << 16, warp=1'), _LOAD.format('"32x32b.x8", 0, warp=1')),
+        ("split", "Only .16x32bx2 has an immediate: how many columns its second half lies further on.",
+         "tcgen05.ld: immHalfSplitoff", _LOAD.format('"16x32bx2.x8", 0, warp=0, split=8'), _LOAD.format('"32x32b.x8", 0, warp=0, split=8')),
+        ("unallocated", "Instructions touch columns that the block has allocated.",
+         "the run-time checks that ptxas emits with -g-tensor-memory-access-check",
+         _LOAD.format('"32x32b.x64", 0, warp=0'), _LOAD.format('"32x32b.x64", 32, warp=0')),
+        ("unconfirmed", "What documents leave open is said: how many rows tcgen05.shift moves, what .unpack::16b leaves above.",
+         "tcgen05.shift and tcgen05.st", f"{_MEMORY}.alloc(32).findings", f"{_MEMORY}.alloc(32).shift(0).findings"),
+    )
+)
+# fmt: on
 
 SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
 SHIFT_COLUMNS = 8  # 32 bytes
@@ -66,39 +89,27 @@ class TensorMemory(Value):
     findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
 
     def __post_init__(self) -> None:
-        problems = []
-        cells: object = self.cells
-        fits = isinstance(cells, np.ndarray) and cells.shape == (TMEM_LANES, TMEM_COLUMNS) and cells.dtype == np.uint32
-        if not fits:
-            found = f"an array of shape {cells.shape}" if isinstance(cells, np.ndarray) else f"a {type(cells).__name__}"
+        problems: list[Violation] = []
+        cells, given = as_array("cells", self.cells), entries(self.findings, 1 << 16)
+        if cells.shape != (TMEM_LANES, TMEM_COLUMNS) or cells.dtype != np.uint32:
+            found, limit = f"an array of shape {cells.shape}", f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32"
             problems.append(
-                _wrong(
-                    "cells",
-                    "cells",
-                    found,
-                    f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32",
-                    "Leave cells out: memory starts with zeros.",
-                )
+                ARGUMENT_RANGE.violation("cells", found, limit, "Leave cells out: memory starts with zeros.")
             )
         ranges = [tuple(map(plain_int, entries(each, 3) or ())) for each in entries(self.allocations, 17) or ()]
-        whole = entries(self.allocations, 1) is not None and all(
+        if entries(self.allocations, 1) is None or not all(
             len(each) == 2 and each[1] in ALLOC_COLUMNS and is_one_of(each[0], range(0, TMEM_COLUMNS, SLICE_COLUMNS))
             for each in ranges
-        )
-        if not whole:
+        ):
             found, limit = printed(self.allocations), "pairs of a first column and 32, 64, 128, 256 or 512 columns"
-            problems.append(_wrong("alloc", "allocations", found, limit, "Leave allocations out, and call alloc(128)."))
-        flag: object = self.may_allocate
-        if not isinstance(flag, bool):
-            problems.append(_wrong("alloc", "may_allocate", printed(flag), "True or False", "Use True."))
-        given: object = self.findings
-        if not isinstance(given, tuple) or not all(isinstance(each, Violation) for each in given):
             problems.append(
-                _wrong("findings", "findings", printed(given), "a tuple of violations", "Leave findings out.")
+                TMEM_ALLOC.violation("allocations", found, limit, "Leave allocations out, and call alloc(128).")
             )
-        if problems:
-            raise RuleError(problems)
-        object.__setattr__(self, "cells", read_only(self.cells.copy()) if self.cells.flags.writeable else self.cells)
+        attempted(problems, True, flag, "may_allocate", self.may_allocate)
+        if given is None or not all(isinstance(each, Violation) for each in given):
+            problems.append(argument_type("findings", self.findings, "a tuple of violations", "Leave findings out."))
+        raise_all(problems)
+        object.__setattr__(self, "cells", read_only(cells.copy()) if cells.flags.writeable else cells)
         object.__setattr__(self, "allocations", tuple(ranges))
 
     @staticmethod
@@ -120,9 +131,8 @@ class TensorMemory(Value):
     def last_address(self) -> TmemAddress:
         """What the latest alloc wrote to shared memory: lane 0 of its first column."""
         if not self.allocations:
-            raise TMEM_ALLOC.error(
-                "allocations", "no allocation", "an address comes from tcgen05.alloc", "Call alloc first."
-            )
+            limit = "an address comes from tcgen05.alloc"
+            raise TMEM_ALLOC.error("allocations", "no allocation", limit, "Call alloc(128) first.")
         return TmemAddress(0, self.allocations[-1][0])
 
     @property
@@ -141,19 +151,18 @@ class TensorMemory(Value):
         >>> TensorMemory().alloc(256).alloc(64).allocations
         ((0, 256), (256, 64))
         """
-        problems = []
+        problems: list[Violation] = []
         if not is_one_of(columns, ALLOC_COLUMNS):
-            problems.append(_wrong(
-                "alloc", "columns", f"{printed(columns)} columns",
-                "tcgen05.alloc takes 32, 64, 128, 256 or 512", f"Use {_next_size(columns)}.",
-            ))  # fmt: skip
+            wanted = plain_int(columns) or 0
+            nearest = next((each for each in ALLOC_COLUMNS if each >= wanted), ALLOC_COLUMNS[-1])
+            limit = "tcgen05.alloc takes 32, 64, 128, 256 or 512"
+            problems.append(TMEM_ALLOC.violation("columns", f"{printed(columns)} columns", limit, f"Use {nearest}."))
         if not self.may_allocate:
-            problems.append(_wrong(
-                "relinquished", "columns", "alloc after relinquish_alloc_permit", "the block has given up its right to allocate",
-                "Allocate everything before relinquish.",
-            ))  # fmt: skip
-        if problems:
-            raise RuleError(problems)
+            found, limit = "alloc after relinquish_alloc_permit", "the block has given up its right to allocate"
+            problems.append(
+                TMEM_RELINQUISHED.violation("columns", found, limit, "Allocate everything before relinquish.")
+            )
+        raise_all(problems)
         taken, size = self.allocated, int(columns)
         first = next((each for each in range(0, TMEM_COLUMNS, size) if not taken[each : each + size].any()), None)
         if first is None:
@@ -175,9 +184,8 @@ class TensorMemory(Value):
                 "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
                 "Give dealloc the address and the columns of one alloc.",
             )  # fmt: skip
-        return replace(
-            self, allocations=tuple(each for each in self.allocations if each != (place.column, int(columns)))
-        )
+        kept = tuple(each for each in self.allocations if each != (place.column, int(columns)))
+        return replace(self, allocations=kept)
 
     def relinquish(self) -> TensorMemory:
         """tcgen05.relinquish_alloc_permit: no alloc of this block follows."""
@@ -186,15 +194,12 @@ class TensorMemory(Value):
     def exit_problems(self) -> tuple[Violation, ...]:
         """What the kernel left undone if it ended now: columns that it did not free."""
         return tuple(
-            _wrong(
-                "leak",
-                "allocations",
-                f"columns {first} to {first + columns - 1} still allocated",
-                "a kernel frees all it allocated",
+            TMEM_LEAK.violation(
+                "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
                 f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
             )
             for first, columns in self.allocations
-        )
+        )  # fmt: skip
 
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
         """tcgen05.ld by one warp: registers (32, n) of its threads.
@@ -202,8 +207,8 @@ class TensorMemory(Value):
         `instruction` is such as "16x256b.x2" or a whole opcode. `split` is the immediate of .16x32bx2: how many columns its
         second half lies further on (by default right behind the first). ld.red gives one register more.
         """
-        move, held, place = _asked("ld", instruction)
-        lane, column = self._reached(move, held, place(address), warp, split)
+        move = _asked("ld", instruction)
+        lane, column = self._reached(move, TmemAddress.given(address), warp, split)
         found: Cells = self.cells[lane, column]
         if move.packed:
             found = np.ascontiguousarray((found & 0xFFFF).astype(np.uint16)).view(np.uint32)
@@ -219,18 +224,19 @@ class TensorMemory(Value):
         self, instruction: str, registers: npt.ArrayLike, address: Any, *, warp: int, split: int | None = None
     ) -> TensorMemory:
         """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed)."""
-        move, held, place = _asked("st", instruction)
-        lane, column = self._reached(move, held, place(address), warp, split)
+        move = _asked("st", instruction)
+        lane, column = self._reached(move, TmemAddress.given(address), warp, split)
         given = as_array("registers", registers)
         if given.shape != (QUARTER_LANES, move.registers) or given.dtype.itemsize != 4 or given.dtype.kind not in "iuf":
-            raise TMEM_REGISTERS.error(
+            raise ARGUMENT_RANGE.error(
                 "registers", f"an array of shape {given.shape}, {given.dtype}",
                 f"{move.opcode} takes {QUARTER_LANES} x {move.registers} registers of 32 bits", "Reshape it, or view it as uint32.",
             )  # fmt: skip
         words = np.ascontiguousarray(given).view(np.uint32)
         cells = self.cells.copy()
         cells[lane, column] = words.view(np.uint16) if move.packed else words
-        return replace(self, cells=read_only(cells))
+        left_open = "no document says what .unpack::16b leaves in the upper halves of cells: zeros here"
+        return self._next(cells, [_unconfirmed(".unpack::16b", left_open)] if move.packed else [])
 
     def copy(
         self,
@@ -258,20 +264,19 @@ class TensorMemory(Value):
         lanes = place.lane + row.lanes()
         problems = self._column_problems(place.column, row.columns)
         if lanes.max() >= TMEM_LANES:
-            problems.append(_wrong(
-                "extent", "address", f".{row.name} at lane {place.lane} reaches lane {lanes.max()}",
-                f"lanes end at {TMEM_LANES - 1}", "Start at lane 0.",
-            ))  # fmt: skip
-        if problems:
-            raise RuleError(problems)
+            found = f".{row.name} at lane {place.lane} reaches lane {lanes.max()}"
+            problems.append(
+                TMEM_EXTENT.violation("address", found, f"lanes end at {TMEM_LANES - 1}", "Start at lane 0.")
+            )
+        raise_all(problems)
         cells = self.cells.copy()
         columns = place.column + np.arange(row.columns)
         cells[lanes[:, :, None], columns] = words[:, None, :]
-        notes = self.findings if decompress is None else (*self.findings, decompression_note(decompress))
+        notes = [] if decompress is None else [decompression_note(decompress)]
         if place.column % 4:
-            limit, fix = "every kernel seen copies to a multiple of 4 columns", "Move it there."
-            notes = (*notes, TMEM_CP_COLUMN.violation("address", f"column {place.column}", limit, fix))
-        return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys(notes)))
+            limit, fix = "every kernel seen copies to a multiple of 4 columns", f"Use column {place.column // 4 * 4}."
+            notes.append(TMEM_CP_COLUMN.violation("address", f"column {place.column}", limit, fix))
+        return self._next(cells, notes)
 
     def shift(self, address: Any) -> TensorMemory:
         """tcgen05.shift.down: 32 bytes of each of 32 lanes move to the lane below, the last lane's are lost (unconfirmed).
@@ -282,87 +287,58 @@ class TensorMemory(Value):
         place = TmemAddress.given(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
         if place.lane % QUARTER_LANES:
-            problems.append(
-                _lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes", place.lane // 32 * 32)
-            )
-        if problems:
-            raise RuleError(problems)
+            problems.append(_lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes"))
+        raise_all(problems)
         cells = self.cells.copy()
         columns = slice(place.column, place.column + SHIFT_COLUMNS)
         first, last = place.lane, place.lane + QUARTER_LANES
         cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
-        note = TMEM_SHIFT.violation("address", "tcgen05.shift.down", "unconfirmed: PTX does not say over how many rows it shifts",
-            "Try it on a card before you rely on it.",
-        )  # fmt: skip
-        return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, note))))
+        note = _unconfirmed("tcgen05.shift.down", "PTX does not say over how many rows it shifts: 32 here")
+        return self._next(cells, [note])
+
+    def _next(self, cells: Cells, notes: list[Violation]) -> TensorMemory:
+        return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, *notes))))
 
     def _reached(
-        self, move: TmemMove, held: Fragment, place: TmemAddress, warp: Any, split: Any
+        self, move: TmemMove, place: TmemAddress, warp: Any, split: Any
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Lane and column of every (thread, value) of a warp, or all that is wrong."""
-        problems, number = [], plain_int(warp)
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            problems.append(
-                _wrong(
-                    "warp", "warp", printed(warp), "a warp is counted from 0 within its block", "Use 0, the first warp."
-                )
+        problems: list[Violation] = []
+        number = attempted(problems, place.quarter, integer, "warp", warp, 0)
+        own = number % QUARTERS * QUARTER_LANES
+        if place.quarter != number % QUARTERS:
+            limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}"
+            fix = f"Set the lane field to {own + place.lane % 32}."
+            problems.append(TMEM_QUARTER.violation("address", f"warp {number} at lane {place.lane}", limit, fix))
+        if place.lane % QUARTER_LANES not in move.form.starts:
+            further = ", or 16 further on" if len(move.form.starts) > 1 else ""
+            problems.append(_lane_problem(place, f".{move.form.name} starts at the first lane of a quarter{further}"))
+        step = move.columns if split is None else -1 if (given := plain_int(split)) is None else given
+        if step < 0 or (split is not None and move.form.places == 1):
+            found, limit = (
+                f"split = {printed(split)} with .{move.form.name}",
+                ".16x32bx2 alone has one, a number of columns",
             )
-        elif place.quarter != number % QUARTERS:
-            problems.append(_wrong(
-                "quarter", "address", f"warp {number} at lane {place.lane}",
-                f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {number % 4 * 32} to {number % 4 * 32 + 31}",
-                f"Set the lane field to {number % 4 * 32 + place.lane % 32}.",
-            ))  # fmt: skip
-        starts = (0, 16) if move.form.lanes == 16 else (0,)
-        if place.lane % QUARTER_LANES not in starts:
-            limit = f".{move.form.name} starts at the first lane of a quarter" + (
-                ", or 16 further on" if len(starts) > 1 else ""
-            )
-            problems.append(_lane_problem(place, limit, place.lane // 32 * 32))
-        step = self._split(move, split, problems)
+            problems.append(TMEM_SPLIT.violation("split", found, limit, "Leave split out."))
+            step = 0
         for first in range(move.form.places):
             problems += self._column_problems(place.column + first * step, move.columns)
-        if problems:
-            raise RuleError(problems)
-        matrix, lane, column = held.indices()
+        raise_all(problems)
+        matrix, lane, column = fragment(move.opcode).indices()
         return place.lane + lane, place.column + column + matrix * step
-
-    @staticmethod
-    def _split(move: TmemMove, split: Any, problems: list[Violation]) -> int:
-        if split is None:
-            return move.columns
-        step = plain_int(split)
-        if move.form.places == 1 or not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            problems.append(_wrong(
-                "split", "split", f"split = {printed(split)} with .{move.form.name}", ".16x32bx2 alone has one, a number of columns",
-                "Leave split out.",
-            ))  # fmt: skip
-            return 0
-        return step
 
     def _column_problems(self, first: int, columns: int) -> list[Violation]:
         touched = f"columns {first} to {first + columns - 1}"
         if first + columns > TMEM_COLUMNS:
-            return [
-                _wrong(
-                    "extent",
-                    "address",
-                    touched,
-                    f"columns end at {TMEM_COLUMNS - 1}",
-                    "Start further left, or move fewer.",
-                )
-            ]
+            fix = f"Start at column {TMEM_COLUMNS - columns} or before, or move fewer."
+            return [TMEM_EXTENT.violation("address", touched, f"columns end at {TMEM_COLUMNS - 1}", fix)]
         if self.allocated[first : first + columns].all():
             return []
-        return [
-            _wrong(
-                "unallocated",
-                "address",
-                touched,
-                f"this block has {self._listed() or 'no columns'}",
-                "Allocate them first.",
-            )
-        ]
+        limit, fix = (
+            f"this block has {self._listed() or 'no columns'}",
+            f"Allocate {counted(columns, 'column')} there first.",
+        )
+        return [TMEM_UNALLOCATED.violation("address", touched, limit, fix)]
 
     def _listed(self) -> str:
         return ", ".join(f"columns {first} to {first + columns - 1}" for first, columns in self.allocations)
@@ -379,39 +355,27 @@ def _reduced(registers: Cells, operation: str, *options: str) -> Cells:
     return found
 
 
-def _asked(direction: str, instruction: Any) -> tuple[TmemMove, Fragment, Any]:
+def _asked(direction: str, instruction: Any) -> TmemMove:
     name = instruction.strip().casefold() if isinstance(instruction, str) else ""
     move = named_move(name if name.startswith("tcgen05") else f"tcgen05.{direction}.{name}")
     if move.direction != direction:
-        raise INSTRUCTION.error(
-            "instruction",
-            move.opcode,
-            f"this is tcgen05.{direction}",
-            f"Use {'load' if move.direction == 'ld' else 'store'}.",
-        )
-    return move, fragment(move.opcode), TmemAddress.given
+        fix = f"Use {'load' if move.direction == 'ld' else 'store'}."
+        raise UNKNOWN_NAME.error("instruction", move.opcode, f"this is tcgen05.{direction}", fix)
+    return move
 
 
-def _wrong(rule: str, argument: str, found: str, limit: str, fix: str) -> Violation:
-    return RULES[f"tmem-{rule}"].violation(argument, found, limit, fix)
+def _unconfirmed(found: str, left_open: str) -> Violation:
+    fix = "Try it on a card before you rely on it."
+    return TMEM_UNCONFIRMED.violation("instruction", found, f"unconfirmed: {left_open}", fix)
 
 
-def _lane_problem(place: TmemAddress, limit: str, nearest: int) -> Violation:
-    return _wrong("lane", "address", f"lane {place.lane}", limit, f"Use lane {nearest}.")
-
-
-def _next_size(columns: Any) -> int:
-    wanted = plain_int(columns)
-    return next((each for each in ALLOC_COLUMNS if isinstance(wanted, int) and each >= wanted), ALLOC_COLUMNS[-1])
+def _lane_problem(place: TmemAddress, limit: str) -> Violation:
+    return TMEM_LANE.violation("address", f"lane {place.lane}", limit, f"Use lane {place.lane // 32 * 32}.")
 
 
 def _bytes(smem: Any) -> Bytes:
     given = as_array("smem", smem)
     if given.dtype != np.uint8 or given.ndim != 1 or not given.size:
-        raise ARRAY.error(
-            "smem",
-            f"an array of shape {given.shape}, {given.dtype}",
-            "bytes of shared memory",
-            "Use np.zeros(size, np.uint8).",
-        )
+        found = f"an array of shape {given.shape}, {given.dtype}"
+        raise ARGUMENT_TYPE.error("smem", found, "bytes of shared memory", "Use np.zeros(size, np.uint8).")
     return given

@@ -27,7 +27,7 @@ from typing import Any
 from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.tensor_memory_rules import TMEM_ADDRESS
+from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.reading import integer, is_one_of, plain_int
 from tilescope.value import Value
 
@@ -37,6 +37,13 @@ CELL_BITS = 32
 QUARTER_LANES = 32  # what one warp of four reaches
 QUARTERS = TMEM_LANES // QUARTER_LANES
 LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
+
+
+TMEM_ADDRESS = blackwell_rule(
+    "tmem-address", "An address of tensor memory has its lane in bits 16-22 and its column in bits 0-8; the others are zero.",
+    "Tensor Memory Addressing", "ts.descriptor_readings(0x00600025).readings[0].violations",
+    "ts.TensorMemory().alloc(32).load('32x32b.x1', 0x00800000, warp=0)",
+)  # fmt: skip
 
 
 def _lane_in_words(lane: int) -> str:

@@ -14,14 +14,13 @@ from typing import Any, Literal
 from tilescope.arch import Basis
 from tilescope.errors import printed
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_layout import ScaleLayout, ScaleOperand
+from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
-from tilescope.mma.tensor_memory_rules import SCALE_K, SCALE_OPERAND, TMEM_WARP
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.reading import entries, is_one_of, plain_int
+from tilescope.reading import entries, integer, is_one_of, known_name
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
@@ -85,8 +84,7 @@ def tmem_compatible(
     """
     if isinstance(held, TmemLayout):
         return _loaded(held, reader, warp, TmemAddress.given(0 if address is None else address))
-    if not is_one_of(operand, ("A", "B")):
-        raise SCALE_OPERAND.error("operand", printed(operand), "scale factors belong to A or B", 'Use operand="A".')
+    operand = known_name("operand", operand, ("A", "B"), "operand with scale factors")
     if isinstance(reader, InstructionDescriptor):
         return _scaled(held, reader, operand, k, TmemAddress.given(0 if address is None else address))
     return _copied(held, _pairs(reader), operand)
@@ -95,11 +93,7 @@ def tmem_compatible(
 def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> TmemAgreement:
     """Whether a warp's load stays in its quarter and meets the matrix."""
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
-    number = plain_int(warp)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise TMEM_WARP.error(
-            "warp", printed(warp), "a warp is counted from 0 within its block", "Use 0, the first warp."
-        )
+    number = integer("warp", warp, 0)
 
     def differs(cause: TmemCause, sentence: str, correction: TmemAddress | None = None) -> TmemAgreement:
         return TmemAgreement(False, held.operand, sentence, cause, correction)

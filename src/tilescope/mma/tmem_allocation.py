@@ -17,14 +17,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.mma.datapath import DATAPATHS
-from tilescope.mma.tensor_memory_rules import TMEM_BUDGET, TMEM_PARTS
+from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries
 from tilescope.value import Value
 
+_BUDGET = 'ts.TensorMemory.budget({{"D": (ts.tmem_layout((128, 256)), {count})}}).violations'
+TMEM_BUDGET = blackwell_rule(
+    "tmem-budget", "Accumulators, A, metadata and scale factors fit into 512 columns together.", "Tensor Memory",
+    _BUDGET.format(count=2), _BUDGET.format(count=3),
+)  # fmt: skip
 ALLOC_COLUMNS = (32, 64, 128, 256, 512)
 _COPY_ALIGNMENT = 4  # columns: where tcgen05.cp writes, and metadata lies
 _UPPER_LANE = 16
@@ -51,8 +56,8 @@ class TmemBudget(Value):
     >>> budget.fits, budget.columns, [part.first_column for part in budget.parts]
     (False, 544, [0, 256, None])
     >>> print(budget.violations[0])
-    tmem-budget: A needs 32 columns after 512 taken ones; tensor memory has 512 columns. Make an accumulator narrower, keep one \
-stage of it fewer, or leave A in shared memory.
+    tmem-budget: A needs 32 columns after 512 taken ones; tensor memory has 512 columns. Use a narrower accumulator, one stage \
+fewer of it, or keep A in shared memory.
     """
 
     parts: tuple[TmemPart, ...]
@@ -134,25 +139,16 @@ def _no_room(part: TmemPart, taken: int) -> Violation:
 
 def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
     if not isinstance(parts, Mapping) or not parts:
-        raise TMEM_PARTS.error(
-            "parts",
-            printed(parts),
-            "layouts of tensor memory by name",
-            'Use {"D": tmem_layout((128, 256))}, for example.',
-        )
+        fix = 'Use {"D": tmem_layout((128, 256))}, for example.'
+        raise RuleError([argument_type("parts", parts, "layouts of tensor memory by name", fix)])
     found: list[tuple[str, TmemLayout]] = []
     problems = []
     for name, given in parts.items():
-        layout, count = given, 1
-        if not isinstance(given, TmemLayout):
-            pair = entries(given, 3) or [None]
-            layout, count = pair if len(pair) == 2 else (None, 1)
+        layout, count = (given, 1) if isinstance(given, TmemLayout) else (*(entries(given, 3) or ()), None, None)[:2]
         if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
-            problems.append(TMEM_PARTS.violation(str(name), printed(given), "a layout of tensor memory, or (layout, count)",
-                "Use tmem_layout((128, 256)), for example.",
-            ))  # fmt: skip
+            wanted, fix = "a layout of tensor memory, or (layout, count)", "Use tmem_layout((128, 256))."
+            problems.append(argument_type(str(name), given, wanted, fix))
         else:
             found += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]
-    if problems:
-        raise RuleError(problems)
+    raise_all(problems)
     return found

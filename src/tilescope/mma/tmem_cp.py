@@ -22,13 +22,32 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
-from tilescope.mma.tensor_memory_rules import TMEM_CP_SHAPE, TMEM_DECOMPRESSION
+from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.packing import unpacked
 from tilescope.tma.transfer import SMEM_EXTENT
 
+_COPY = (
+    "ts.TensorMemory().alloc(32).copy({shape!r}, np.zeros(4096, np.uint8), "
+    "ts.Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=128, swizzle='none'), {column}{more}).findings"
+)
+# fmt: off
+TMEM_CP_SHAPE = blackwell_rule(
+    "tmem-cp-shape", "tcgen05.cp has six shapes; those of 64 and 32 rows are multicast to two or four quarters.", "tcgen05.cp",
+    _COPY.format(shape="32x128b.warpx4", column=0, more=""), _COPY.format(shape="32x128b", column=0, more=""),
+)
+TMEM_CP_COLUMN = blackwell_rule(
+    "tmem-cp-column", "tcgen05.cp writes from a multiple of 4 columns on, as in every kernel seen.", "TVM and every kernel seen",
+    _COPY.format(shape="32x128b.warpx4", column=4, more=""), _COPY.format(shape="32x128b.warpx4", column=2, more=""), severity="warning",
+)
+TMEM_DECOMPRESSION = blackwell_rule(
+    "tmem-decompression", "Where 4- and 6-bit values land in their bytes rests on one source, or is unconfirmed.",
+    "CuTe DSL, the example of a decompressing copy", _COPY.format(shape="32x128b.warpx4", column=0, more=""),
+    _COPY.format(shape="32x128b.warpx4", column=0, more=", decompress='b8x16.b6x16_p32'"), severity="note",
+)
+# fmt: on
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -147,9 +166,5 @@ def decompression(name: Any) -> Decompression:
 def decompression_note(name: str) -> Violation:
     """What a decompression rests on."""
     row = decompression(name)
-    return TMEM_DECOMPRESSION.violation(
-        "decompress",
-        f".{name}",
-        row.note,
-        "Try it on a card before you rely on the bit positions.",
-    )
+    fix = "Try it on a card before you rely on the bit positions."
+    return TMEM_DECOMPRESSION.violation("decompress", f".{name}", row.note, fix)

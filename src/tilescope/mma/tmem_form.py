@@ -25,9 +25,23 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.tensor_memory_rules import INSTRUCTION, TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION
+from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tmem_address import QUARTER_LANES
+from tilescope.rule import UNKNOWN_NAME
 
+# fmt: off
+TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION = (
+    blackwell_rule(f"tmem-{name}", demand, source, f'ts.fragment("tcgen05.{passing}")', f'ts.fragment("tcgen05.{failing}")')
+    for name, demand, source, passing, failing in (
+        ("count", "A shape of tcgen05.ld and st has counts from .x1 to its largest, powers of two.", "tcgen05.ld: .num",
+         "ld.16x256b.x32", "ld.16x256b.x64"),
+        ("pack", "tcgen05.ld packs two columns into a register, tcgen05.st unpacks them.", "tcgen05.st: .unpack::16b",
+         "st.32x32b.x8.unpack::16b", "st.32x32b.x8.pack::16b"),
+        ("reduction", "tcgen05.ld.red exists for .32x32b and .16x32bx2 with counts from .x2 on, and one of .min, .max.",
+         "tcgen05.ld.red", "ld.red.32x32b.x8.max.f32", "ld.red.16x64b.x8.max.f32"),
+    )
+)
+# fmt: on
 TmemFormName = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
 LaneColumnModes = tuple[tuple[int, int, int], ...]  # extent, step in lanes, step in columns
 
@@ -53,6 +67,11 @@ class TmemForm:
     def registers(self) -> int:
         """32-bit registers of a thread for .x1."""
         return self.lanes * self.columns * self.places // QUARTER_LANES
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The lanes of a quarter at which it starts."""
+        return (0, 16) if self.lanes == 16 else (0,)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -144,35 +163,34 @@ def named_move(opcode: str) -> TmemMove:
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
     if head is None or form is None or len(counts) != 1:
-        raise INSTRUCTION.error("instruction", printed(opcode),
+        raise UNKNOWN_NAME.error("instruction", printed(opcode),
             f"tcgen05.ld and tcgen05.st have the shapes {', '.join(f'.{name}' for name in TMEM_FORMS)} with a count .x1, .x2, .x4 …",
             "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example.",
         )  # fmt: skip
     direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
     problems = []
     if counts[0] not in form.counts:
-        problems.append(TMEM_COUNT.violation(
-            "instruction", f".{form.name}.x{counts[0]}",
-            f".{form.name} has counts .x1 to .x{form.max_count}, powers of two", f"Use .x{_nearest(counts[0], form.counts)}.",
-        ))  # fmt: skip
+        limit = f".{form.name} has counts .x1 to .x{form.max_count}, powers of two"
+        nearest = min(form.counts, key=lambda each: abs(each - counts[0]))
+        problems.append(TMEM_COUNT.violation("instruction", f".{form.name}.x{counts[0]}", limit, f"Use .x{nearest}."))
     pack = {"ld": "pack::16b", "st": "unpack::16b"}
     wrong = pack["st" if direction == "ld" else "ld"]
     if wrong in words:
         problems.append(TMEM_PACK.violation(
             "instruction", f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack[direction]}.",
         ))  # fmt: skip
-    reductions = [word for word in words if word in _REDUCTION_WORDS] if head[2] else []
+    reductions = [word for word in _REDUCTION_WORDS if word in words] if head[2] else []
     if head[2]:
         problems += _reduction_problems(direction, form, counts[0], reductions)
     known = {form.name, f"x{counts[0]}", pack[direction], wrong, *reductions}
     if strange := [word for word in words if word not in known]:
-        problems.append(INSTRUCTION.violation(
+        problems.append(UNKNOWN_NAME.violation(
             "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier",
             f"Leave .{strange[0]} out.",
         ))  # fmt: skip
     if problems:
         raise RuleError(problems)
-    return TmemMove(direction, form, counts[0], pack[direction] in words, _ordered(reductions) if head[2] else None)
+    return TmemMove(direction, form, counts[0], pack[direction] in words, ".".join(reductions) or None)
 
 
 def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: list[str]) -> list[Violation]:
@@ -187,24 +205,11 @@ def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: 
         refuse(f".{form.name} with .red", "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b.")
     if count < 2:
         refuse(f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2.")
-    operations, types = (
-        [word for word in known if word in reductions] for known in (("min", "max"), ("f32", "u32", "s32"))
-    )
+    operations, types = ([word for word in reductions if word in known] for known in ("min max", "f32 u32 s32"))
     if len(operations) != 1 or len(types) != 1:
         found = " ".join(f".{word}" for word in reductions) or "no operation"
-        refuse(
-            found,
-            "ld.red has one of .min, .max and one of .f32, .u32, .s32",
-            "Use tcgen05.ld.red.32x32b.x8.max.f32, for example.",
-        )
+        limit = "ld.red has one of .min, .max and one of .f32, .u32, .s32"
+        refuse(found, limit, "Use tcgen05.ld.red.32x32b.x8.max.f32, for example.")
     elif {"abs", "nan"} & set(reductions) and types != ["f32"]:
         refuse(f".abs or .NaN with .{types[0]}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32.")
     return problems
-
-
-def _ordered(reductions: list[str]) -> str:
-    return ".".join(word for word in _REDUCTION_WORDS if word in reductions)
-
-
-def _nearest(count: int, counts: tuple[int, ...]) -> int:
-    return min(counts, key=lambda each: (abs(each - count), each))

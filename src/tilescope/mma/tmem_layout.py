@@ -19,22 +19,31 @@ import numpy.typing as npt
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, missing_fields, printed, unknown_name
+from tilescope.errors import RuleError, missing_fields
 from tilescope.layout import AddressTerms, Layout, Modes
 from tilescope.mma.datapath import Datapath, datapath_for
-from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.mma.tensor_memory_rules import (
-    TILE_INDEX,
-    TMEM_EXTENT,
-    TMEM_K,
-    TMEM_LANE,
-    TMEM_N,
-    TMEM_TYPE,
-    TMEM_UNKNOWN,
-)
+from tilescope.mma.tcgen05_kind import blackwell_rule, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.reading import is_one_of, pair
+from tilescope.reading import integer, known_name, pair
 
+# fmt: off
+TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (
+    blackwell_rule(f"tmem-{name}", demand, source, f"ts.tmem_layout({passing})", f"ts.tmem_layout({failing})")
+    for name, demand, source, passing, failing in (
+        ("extent", "What lies in tensor memory, or is moved there, stays within 128 lanes and 512 columns.",
+         "Tensor Memory", "(128, 256), address=256", "(128, 256), address=257"),
+        ("lane", "D, A and metadata start at a multiple of 32 lanes (layouts C and F also 16 further on), loads at their quarter.",
+         "tcgen05.mma: Data path layout organization", "(64, 64), address=16 << 16", "(128, 64), address=16 << 16"),
+        ("n", "An accumulator is as wide as one instruction allows.", "tcgen05.mma: Matrix shape", "(128, 256)", "(128, 260)"),
+        ("type", "Accumulators are float32, float16 or int32.", "tcgen05.mma: kinds", '(128, 64), data_type="f16"',
+         '(128, 64), data_type="bf16"'),
+        ("k", "A in tensor memory is a whole number of instructions along k; metadata is that of one instruction.",
+         "tcgen05.mma: Matrix shape", '(128, 32), operand="A"', '(128, 24), operand="A"'),
+        ("unknown", "Where no document says how a matrix lies in tensor memory, tilescope does not guess.",
+         "tcgen05.mma: figures of the layouts alone", '(64, 64), operand="A", ws=True', '(32, 64), operand="A", ws=True'),
+    )
+)
+# fmt: on
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 Bits = npt.NDArray[np.int64]
 _INDEX_NAMES = {
@@ -165,13 +174,13 @@ class TmemLayout(Layout):
 
     def place(self, row: int, column: int) -> TmemPlace:
         """Where element (row, column) of the whole matrix lies."""
-        for name, index, extent in zip(self.names, (row, column), self.matrix, strict=False):
-            if not is_one_of(index, range(extent)):
-                found, limit = f"{name} {printed(index)}", f"{self.operand} has {name} 0 to {extent - 1}"
-                raise TILE_INDEX.error(name, found, limit, "Index inside the matrix.")
-        cta, within = divmod(int(row), self.rows)
+        row, column = (
+            integer(name, index, 0, extent - 1)
+            for name, index, extent in zip(self.names, (row, column), self.matrix, strict=False)
+        )
+        cta, within = divmod(row, self.rows)
         further = [(copy,) for copy in range(self.copies)] if self.copies > 1 else [()]
-        bits = [self.start * CELL_BITS + self.bit_modes.at(within, int(column), *copy) for copy in further]
+        bits = [self.start * CELL_BITS + self.bit_modes.at(within, column, *copy) for copy in further]
         column_of_cell, bit = divmod(bits[0] % LANE_BITS, CELL_BITS)
         return TmemPlace(cta, tuple(sorted(each // LANE_BITS for each in bits)), column_of_cell, bit)
 
@@ -182,10 +191,7 @@ class TmemLayout(Layout):
         (70, 100)
         """
         wanted = TmemAddress(lane, column)
-        for name, given, extent in (("bit", bit, CELL_BITS), ("cta", cta, self.ctas)):
-            if not is_one_of(given, range(extent)):
-                found, limit = f"{name} {printed(given)}", f"{name}s 0 to {extent - 1}"
-                raise TILE_INDEX.error(name, found, limit, "Stay inside.")
+        bit, cta = integer("bit", bit, 0, CELL_BITS - 1), integer("cta", cta, 0, self.ctas - 1)
         at = wanted.encode() * CELL_BITS + bit
         first = self.bit_addresses()[: self.rows, : self.matrix[1]]
         hits = np.argwhere((first <= at) & (at < first + self.element_bits))
@@ -225,8 +231,7 @@ def tmem_layout(
     >>> tmem_layout((128, 64), operand="A", data_type="bf16", cta_group=2).place(3, 5)  # layout B reads A in both halves
     TmemPlace(cta=0, lanes=(3, 67), column=2, bit=16)
     """
-    if not is_one_of(operand, ("D", "A", "metadata")):
-        raise RuleError([unknown_name("operand in tensor memory", "operand", operand, ("D", "A", "metadata"))])
+    operand = known_name("operand", operand, _BUILT, "operand in tensor memory")
     m, extent = pair("shape", shape, least=1)
     row = datapath_for(m, cta_group=cta_group, ws=ws, sparse=True if operand == "metadata" else sparse)
     kept = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
@@ -236,8 +241,7 @@ def tmem_layout(
             "address", f"lane {base.lane} for layout {row.name}",
             "D, A and metadata start at a multiple of 32 lanes; those of layouts C and F also 16 further on", "Use lane 0.",
         )  # fmt: skip
-    build = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}[operand]
-    modes, element_bits, source = build(row, extent, kept, sparse)
+    modes, element_bits, source = _BUILT[operand](row, extent, kept, sparse)
     return TmemLayout.of(operand, row.name, (m, extent), row.cta_group, element_bits, modes, base, source)
 
 
@@ -318,3 +322,6 @@ def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Place
             f"Use {wanted}.",
         )  # fmt: skip
     return Modes((rows[0], columns[0]), (rows[1], columns[1])), bits, source
+
+
+_BUILT: dict[Any, Any] = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}
