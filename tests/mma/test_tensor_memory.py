@@ -251,7 +251,7 @@ def test_addresses():
     assert refused(TmemAddress, 0, 512) == ["tmem-address"]
     assert refused(TmemAddress, -1, 513) == ["tmem-address"] * 2
     assert refused(TmemAddress(0, 511).moved, columns=1) == ["tmem-address"]
-    for word, said in ((0x00800000, "lane below"), (0x200, "ran over"), (0x40000000, "CuTe"), (1 << 32, "32-bit word")):
+    for word, said in ((0x00800000, "lane below"), (0x200, "ran over"), (0x40000000, "CuTe"), (1 << 32, "32 bits")):
         with pytest.raises(RuleError, match=said):
             TmemAddress.decode(word)
     for lane in range(128):
