@@ -170,7 +170,7 @@ class WordFormat:
     @cached_property
     def _rows(self) -> tuple[tuple[str, int, int, int, int], ...]:
         """What `encode` needs of each field."""
-        return tuple((each.name, each.low, each.unit, each.first, each.mask) for each in self.fields)
+        return tuple((field.name, field.low, field.unit, field.first, field.mask) for field in self.fields)
 
 
 def ones(word: int) -> tuple[int, ...]:
@@ -230,7 +230,7 @@ class Inspection(Value):
     @property
     def unknown_bits(self) -> tuple[int, ...]:
         """Bits that are set, and part of no field."""
-        return ones(self.word & ~sum((1 << each.width_bits) - 1 << each.bit for each in self.fields))
+        return ones(self.word & ~sum((1 << field.width_bits) - 1 << field.bit for field in self.fields))
 
     @property
     def sound(self) -> bool:
@@ -252,4 +252,4 @@ class Inspection(Value):
         for each in self.fields:
             if each.name == name:
                 return each
-        raise RuleError([unknown_name("field", "name", name, [each.name for each in self.fields])])
+        raise RuleError([unknown_name("field", "name", name, [field.name for field in self.fields])])

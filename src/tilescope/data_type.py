@@ -90,7 +90,7 @@ class DataType(Row):
             return name
         row = _BY_NAME.get(name) if isinstance(name, str) else _from_array_type(name)
         if row is None and isinstance(name, str):
-            row = next((_BY_NAME[each] for each in _spellings(name[:200]) if each in _BY_NAME), None)
+            row = next((_BY_NAME[spelling] for spelling in _spellings(name[:200]) if spelling in _BY_NAME), None)
         if row is None:
             raise _block_scaled(name) or RuleError([_unknown(name)])
         return row

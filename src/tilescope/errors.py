@@ -68,7 +68,7 @@ class Violation:
         >>> Violation("rank", "error", "dims", "0", "1 to 5", "Use 1.").to_dict()["rule"]
         'rank'
         """
-        return {"kind": self.kind} | {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        return {"kind": self.kind} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
@@ -77,7 +77,7 @@ class Violation:
         kind = given.pop("kind", cls.kind)
         if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
-        known = [each.name for each in fields(cls)]
+        known = [field.name for field in fields(cls)]
         if strange := [name for name in given if name not in known]:
             raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
         if missing := [name for name in known[:-2] if name not in given]:

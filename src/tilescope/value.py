@@ -88,7 +88,7 @@ class Value:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
         shown = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
         return {"kind": self.kind} | {
-            each.name: _plain(getattr(self, each.name), each) for each in _fields(self) if each.init
+            field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init
         } | shown  # fmt: skip
 
     @classmethod
@@ -104,28 +104,32 @@ class Value:
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
         data = {name: value for name, value in data.items() if name not in (*chosen._derived, EXTRA)}
-        known_fields = {each.name: each for each in _fields(chosen) if each.init}
+        known_fields = {field.name: field for field in _fields(chosen) if field.init}
         if strange := [name for name in data if name != "kind" and name not in known_fields]:
             raise RuleError(unknown_name(f"field of {chosen.kind}", "data", name, known_fields) for name in strange)
         parameters = inspect.signature(chosen).parameters.values()
-        if missing := [each.name for each in parameters if each.default is each.empty and each.name not in data]:
+        if missing := [
+            parameter.name
+            for parameter in parameters
+            if parameter.default is parameter.empty and parameter.name not in data
+        ]:
             raise missing_fields(chosen.kind, missing)
         return chosen(**{name: _revived(data[name], each) for name, each in known_fields.items() if name in data})
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in _fields(self))
+        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in _fields(self))
 
     def __hash__(self) -> int:
-        return hash(tuple(_hashable(getattr(self, each.name)) for each in _fields(self)))
+        return hash(tuple(_hashable(getattr(self, field.name)) for field in _fields(self)))
 
     def __repr__(self) -> str:
         """The call that makes the value, defaults left out; what is long is cut until the whole is short."""
         parameters = inspect.signature(type(self)).parameters
         shown = [
-            each for each in _fields(self)
-            if each.repr and each.name in parameters and not _is_default(self, each, parameters[each.name].default)
+            field for field in _fields(self)
+            if field.repr and field.name in parameters and not _is_default(self, field, parameters[field.name].default)
         ]  # fmt: skip
         whole = ""
         for budget in _REPR_BUDGETS:

@@ -99,7 +99,7 @@ def banks(
     else:
         bits = DataType.named(data_type).smem_bits
         layout = _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, beside["start"])
-    accesses = [Access.named(each, tile, layout.element_bits) for each in patterns]
+    accesses = [Access.named(pattern, tile, layout.element_bits) for pattern in patterns]
     accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, op)]
     try:
         report = tile_report(accesses, layout)

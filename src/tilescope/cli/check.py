@@ -38,7 +38,9 @@ def check(source: tuple[str, ...], fix: bool, asked: MapArguments | None, output
     """  # noqa: D301  \b keeps the lines below it apart
     found = described(source, asked)
     first, *more = found.reports()
-    unread = [each for report in (first, *more) for each in report.violations if each.rule in NOT_UNDERSTOOD]
+    unread = [
+        violation for report in (first, *more) for violation in report.violations if violation.rule in NOT_UNDERSTOOD
+    ]
     if unread:
         raise TensorMapError(unread)
     if fix:

@@ -53,7 +53,7 @@ def decode(
     try:
         source = read_source(words)
     except RuleError as error:
-        raise RuleError(_or_a_word(each) for each in error.violations) from None
+        raise RuleError(_or_a_word(violation) for violation in error.violations) from None
     found = inspect_tensor_map(source.tensor_map().encode() if source.blob is None else source.blob)
     output.show(found)
     return 0 if found.tensor_map is not None else 1

@@ -211,8 +211,8 @@ def descriptors(
     loop = _DESCRIBED_BY[reader](
         tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
     )
-    words = [[hex(each.encode()) for each in steps] for steps in loop]
-    findings = [each.to_dict() for each in loop.findings]
+    words = [[hex(step.encode()) for step in steps] for steps in loop]
+    findings = [finding.to_dict() for finding in loop.findings]
     output.show(loop, extra={"descriptors": words, "explanation": list(loop.explanation), "findings": findings})
 
 
@@ -263,7 +263,7 @@ def check(
     """  # noqa: D301  \b keeps the lines below it apart
     tensor_map = described(source, asked).tensor_map()
     readings = descriptor_readings(word).readings
-    sound = [each.descriptor for each in readings if each.major is not None and each.sound]
+    sound = [reading.descriptor for reading in readings if reading.major is not None and reading.sound]
     if not sound:
         raise RuleError(each.violations[0] for each in readings if each.major is not None)
     found = compatible(

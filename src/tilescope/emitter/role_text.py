@@ -44,7 +44,7 @@ def barrier_init(pipeline: Pipeline, notes: dict[str, str]) -> str:
         if isinstance(step, Loop) or step.op == "sync":
             break
         if step.op == "init":
-            counts = {each.name: each.count for each in pipeline.barriers}
+            counts = {barrier.name: barrier.count for barrier in pipeline.barriers}
             made = [(f"mbarrier_init({name} + 8 * stage, {counts[name]});", notes[name]) for name in step.target]
             width = max(len(line) for line, _ in made)
             lines += ["for (int stage = 0; stage < STAGES; ++stage) {"]
@@ -177,7 +177,7 @@ def _slot(loop: Loop) -> str:
     """The stage that the first of several steps names, where it moves with the loop."""
     if len(loop.steps) < 2 or any(isinstance(each, Loop) for each in loop.steps):
         return ""
-    targets = [each.target for each in loop.steps if isinstance(each, Step)]
+    targets = [step.target for step in loop.steps if isinstance(step, Step)]
     named = [
         name for target in targets for name in (target if isinstance(target, tuple) else (target,)) if "[" in str(name)
     ]

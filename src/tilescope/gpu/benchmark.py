@@ -290,7 +290,11 @@ def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
             report = plan(tile, data_type, major=major, arch=arch, stages=streams * stages, **options)
         except RuleError:
             continue
-        usable = tuple(each for each in report.candidates if each.copies and each.tma_instructions <= MOST_BOXES)
+        usable = tuple(
+            candidate
+            for candidate in report.candidates
+            if candidate.copies and candidate.tma_instructions <= MOST_BOXES
+        )
         if len(usable) > 1:
             return usable
 

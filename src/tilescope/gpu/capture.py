@@ -80,8 +80,8 @@ class Capture:
         header = {
             "format": FORMAT, "facts": dict(self.facts), "seed": self.seed,
             "suites": [
-                {"suite": each.suite, "cases": each.cases, "ended": [result.ended for result in each.results]}
-                for each in self.recordings
+                {"suite": recording.suite, "cases": recording.cases, "ended": [result.ended for result in recording.results]}
+                for recording in self.recordings
             ],
         }  # fmt: skip
         arrays = {_HEADER: np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)}

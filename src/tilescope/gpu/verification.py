@@ -61,7 +61,7 @@ class Verification(Value):
     @property
     def agrees(self) -> bool:
         """Whether every suite agrees."""
-        return all(each.agrees for each in self.suites)
+        return all(suite.agrees for suite in self.suites)
 
 
 def verify(

@@ -13,8 +13,8 @@ _HEADINGS = ("suite", "cases", "equal", "seconds", "first difference")
 def draw_verification(verification: Verification) -> Drawing:
     """The table that `tilescope verify` prints."""
     rows = tuple(
-        (each.suite, str(each.cases), str(each.equal), f"{each.seconds:.1f}", each.difference or "none")
-        for each in verification.suites
+        (suite.suite, str(suite.cases), str(suite.equal), f"{suite.seconds:.1f}", suite.difference or "none")
+        for suite in verification.suites
     )
     parts: list[Part] = [Table(rows, _HEADINGS, align="lrrrl"), Paragraph(_conclusion(verification))]
     if verification.left_out:
@@ -26,7 +26,7 @@ def draw_verification(verification: Verification) -> Drawing:
 
 
 def _conclusion(verification: Verification) -> str:
-    cases = sum(each.cases for each in verification.suites)
+    cases = sum(suite.cases for suite in verification.suites)
     wrong = cases - sum(each.equal for each in verification.suites)
     if not wrong:
         return f"The card did what tilescope says in all {counted(cases, 'case')}."

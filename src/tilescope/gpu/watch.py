@@ -271,7 +271,7 @@ class Teller:
         """Explain what was refused and remark on what was accepted, once for each map, and for each of several ranks."""
         call = verdict.call
         given = ((name, value) for name, value in call.arguments.items() if name != "address")
-        rules = (each.rule for each in verdict.report.violations)
+        rules = (violation.rule for violation in verdict.report.violations)
         distinct = call.function, call.result, caller_in_short(call.stack), *given, *rules
         self._write_out(verdict)
         if (verdict.state != "accepted" or verdict.report.violations) and distinct not in self.told:

@@ -83,7 +83,7 @@ class Tally:
         self.times[key] += times
         self.refused[key] += times * (call.result != 0)
         self.disagreements[key] += times * (verdict.state == "disagreement")
-        self.rules.setdefault(key, {}).update(dict.fromkeys(each.rule for each in verdict.report.violations))
+        self.rules.setdefault(key, {}).update(dict.fromkeys(violation.rule for violation in verdict.report.violations))
 
     def maps(self) -> tuple[WatchedMap, ...]:
         """One row a map and caller, the refused first, then the most frequent."""
@@ -207,7 +207,7 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
         "result": call.result,
         "state": verdict.state,
         "process": call.pid,
-        "violations": [each.to_dict() for each in verdict.report.violations],
+        "violations": [violation.to_dict() for violation in verdict.report.violations],
         "called_by": [frame._asdict() for frame in call.stack.native],
         "python": [frame._asdict() for frame in call.stack.python],
     }

@@ -119,7 +119,7 @@ def _report(call: Call) -> MapReport:
     violations = list(null_pointers(call.unreadable, call.rank))
     absent = [name for name, given in call.arguments.items() if given is None]
     violations += [each for each in asked.check() if each.argument not in absent]
-    accepted = all(each.severity != "error" for each in violations)
+    accepted = all(violation.severity != "error" for violation in violations)
     if not accepted:
         return MapReport(False, tuple(violations), None)
     tensor_map = asked.tensor_map()
@@ -180,7 +180,7 @@ def _replaced(call: Call) -> MapReport:
     before = _decoded(call)
     if before is None:
         violations = TensorMap.check("uint8", (16,), (), (16,), address=address)
-        return MapReport(all(each.severity != "error" for each in violations), violations, None)
+        return MapReport(all(violation.severity != "error" for violation in violations), violations, None)
     try:
         after = before.replace(address=address)
     except TensorMapError as error:

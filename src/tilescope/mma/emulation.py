@@ -146,7 +146,7 @@ def _by_pairs(
     rows = [np.arange(*share.a_rows) for share in path.shares] or [product.rows_of(cta, m) for cta in range(group)]
     columns = [np.arange(*share.b_columns) for share in path.shares]
     columns = columns or [product.columns_of(cta, n) for cta in range(group)]
-    read = path.read([stored[each] for each in rows], [right[each] for each in columns])
+    read = path.read([stored[row] for row in rows], [right[column] for column in columns])
     blocks = [
         BlockOperands(a, b, None if metadata is None else metadata[held])
         for (a, b), held in zip(read, rows, strict=True)

@@ -199,7 +199,7 @@ def _instruction(
         if scaling is not None:
             first_a, repeat = origin[0] + cta * rows, 1 + product.sparse
             a_scales, b_scales = scaling.a[first_a : first_a + rows], scaling.b[origin[1] : origin[1] + product.n]
-            copies = [each * _scales_read(scaling.format, a_scales, "A", product, repeat) for each in copies]
+            copies = [copy * _scales_read(scaling.format, a_scales, "A", product, repeat) for copy in copies]
             factors = b * _scales_read(scaling.format, b_scales, "B", product, repeat)
         parts = np.split(factors, len(copies))  # lanes of a second part of n read a copy of A of their own
         with np.errstate(over="ignore", invalid="ignore"):
@@ -221,7 +221,7 @@ def _a_read(product: Tcgen05Product, block: BlockOperands, rows: slice, d: TmemL
         copies = _through_tensor_memory(copies[0], behind, product.data_type)
     if block.metadata is not None:
         nibbles = _metadata_read(product, block.metadata[rows])
-        copies = [expanded(each, nibbles, product.data_type) for each in copies]
+        copies = [expanded(copy, nibbles, product.data_type) for copy in copies]
     return copies
 
 
@@ -229,7 +229,14 @@ def _through_tensor_memory(a: Matrix, layout: TmemLayout, row: DataType) -> list
     """Every copy of A read back from the cells of its layout; narrow elements lie dense, or in a byte as tcgen05.cp spreads them."""
     width = layout.element_bits
     codes: Matrix = a.view(np.uint8).reshape(len(a), -1)
-    low = next((each.lowest_bit for each in DECOMPRESSIONS.values() if each.bits == row.bits < width), 0)
+    low = next(
+        (
+            decompression.lowest_bit
+            for decompression in DECOMPRESSIONS.values()
+            if decompression.bits == row.bits < width
+        ),
+        0,
+    )
     codes = packed(codes, width) if width < 8 else codes << low
     cells = np.zeros(128 * TMEM_COLUMNS * 4, np.uint8)
     step, places = max(1, 8 // width), []
@@ -299,7 +306,7 @@ def _accumulated(memory: TensorMemory, layout: TmemLayout, d: Matrix, disabled: 
 
 def _drained(memory: TensorMemory, layout: TmemLayout) -> Matrix:
     """The accumulator as four warps load it with .32x32b, each from its quarter."""
-    columns = next(each for each in ALLOC_COLUMNS if each >= layout.columns)
+    columns = next(column for column in ALLOC_COLUMNS if column >= layout.columns)
     width = min(columns, _LARGEST_LOAD)
     cells = np.empty((128, columns), np.uint32)
     for warp in range(QUARTERS):

@@ -96,7 +96,7 @@ class TensorMemory(Value):
             problems.append(
                 ARGUMENT_RANGE.violation("cells", found, limit, "Leave cells out: memory starts with zeros.")
             )
-        ranges = [tuple(map(plain_int, entries(each, 3) or ())) for each in entries(self.allocations, 17) or ()]
+        ranges = [tuple(map(plain_int, entries(entry, 3) or ())) for entry in entries(self.allocations, 17) or ()]
         if entries(self.allocations, 1) is None or not all(
             len(each) == 2 and each[1] in ALLOC_COLUMNS and is_one_of(each[0], range(0, TMEM_COLUMNS, SLICE_COLUMNS))
             for each in ranges
@@ -154,7 +154,7 @@ class TensorMemory(Value):
         problems: list[Violation] = []
         if not is_one_of(columns, ALLOC_COLUMNS):
             wanted = plain_int(columns) or 0
-            nearest = next((each for each in ALLOC_COLUMNS if each >= wanted), ALLOC_COLUMNS[-1])
+            nearest = next((column for column in ALLOC_COLUMNS if column >= wanted), ALLOC_COLUMNS[-1])
             limit = "tcgen05.alloc takes 32, 64, 128, 256 or 512"
             problems.append(TMEM_ALLOC.violation("columns", f"{printed(columns)} columns", limit, f"Use {nearest}."))
         if not self.may_allocate:
@@ -184,7 +184,7 @@ class TensorMemory(Value):
                 "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
                 "Give dealloc the address and the columns of one alloc.",
             )  # fmt: skip
-        kept = tuple(each for each in self.allocations if each != (place.column, int(columns)))
+        kept = tuple(allocation for allocation in self.allocations if allocation != (place.column, int(columns)))
         return replace(self, allocations=kept)
 
     def relinquish(self) -> TensorMemory:

@@ -78,7 +78,7 @@ fewer of it, or keep A in shared memory.
     def alloc_columns(self) -> int | None:
         """What tcgen05.alloc has to be asked for: a power of two of at least 32; None where it does not fit."""
         taken = [part.first_column + part.columns for part in self.parts if part.first_column is not None]
-        return next(each for each in ALLOC_COLUMNS if each >= max(taken, default=0)) if self.fits else None
+        return next(column for column in ALLOC_COLUMNS if column >= max(taken, default=0)) if self.fits else None
 
 
 class _Cursor(NamedTuple):

@@ -119,7 +119,7 @@ def cp_shape(name: Any) -> CpShape:
     """
     if isinstance(name, str):
         words = [each for each in name.strip().casefold().split(".") if each not in ("", "tcgen05", "cp")]
-        plain = ".".join(each for each in words if not each.startswith("cta_group"))
+        plain = ".".join(word for word in words if not word.startswith("cta_group"))
         if plain in CP_SHAPES:
             return CP_SHAPES[plain]
         shape, _, cast = plain.partition(".")

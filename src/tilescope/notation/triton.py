@@ -281,9 +281,9 @@ def _listed_bases(fields: dict[str, Any], kind: str) -> list[Basis]:
             "Use [[0, 1], [1, 0]].",
         )
     wrong = [
-        each
-        for each in bases
-        if len(each) != len(bases[0]) or not all(type(part) is int and part < MAX_EXTENT for part in each)
+        base
+        for base in bases
+        if len(base) != len(bases[0]) or not all(type(part) is int and part < MAX_EXTENT for part in base)
     ]
     if wrong or not bases[0]:
         raise refusal(

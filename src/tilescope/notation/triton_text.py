@@ -71,7 +71,7 @@ def read_encoding(text: str) -> Encoding:
             return _parsed(_attribute(text, found.start()), None, None)
         if not shared and defined:
             return _parsed(next(iter(defined.values())), None, None)
-        buffers = dict.fromkeys((each, None, None) for each in dict.fromkeys(shared.values()))
+        buffers = dict.fromkeys((fromkey, None, None) for fromkey in dict.fromkeys(shared.values()))
     if len(buffers) != 1:
         shown = shortened(
             "; ".join(f"{'x'.join(map(str, extents or ()))} {each}".strip() for each, extents, _ in buffers), 300

@@ -65,15 +65,17 @@ class Pipeline(Value):
             shown["constants"] = dict(self.constants)
         if self.registers is not None:
             shown["registers"] = self.registers
-        shown["barriers"] = {each.name: {"count": each.count, "stages": each.stages} for each in self.barriers}
+        shown["barriers"] = {
+            barrier.name: {"count": barrier.count, "stages": barrier.stages} for barrier in self.barriers
+        }
         shown["slots"] = {
-            each.name: {"stages": each.stages, "bytes": each.bytes, "space": each.space} for each in self.slots
+            slot.name: {"stages": slot.stages, "bytes": slot.bytes, "space": slot.space} for slot in self.slots
         }
         shown["roles"] = [
-            {"name": each.name, "threads": each.threads, "instances": each.instances}
-            | ({} if each.mask is None else {"mask": each.mask})
-            | {"steps": [step.plain() for step in each.steps]}
-            for each in self.roles
+            {"name": role.name, "threads": role.threads, "instances": role.instances}
+            | ({} if role.mask is None else {"mask": role.mask})
+            | {"steps": [step.plain() for step in role.steps]}
+            for role in self.roles
         ]
         return shown
 

@@ -177,7 +177,7 @@ def _late(machine: Machine, wait: _Wait) -> Mistake | None:
     name, who = machine.program.barrier_name(barrier), machine.program.agents[agent].name
     arrivers, expected = machine.barriers.arrivers[barrier], machine.barriers.expected[barrier]
     if len(arrivers) > expected:
-        names = ", ".join(machine.program.agents[each].name for each in arrivers)
+        names = ", ".join(machine.program.agents[arriver].name for arriver in arrivers)
         return Mistake(
             "pipeline-arrivals", "hang", name, f"{name} counts {expected} and {len(arrivers)} roles arrive ({names})",
             f"its phases end too soon, and {who} misses one and waits for ever", f"Initialise it with {len(arrivers)}.",

@@ -87,7 +87,7 @@ class Machine:
     def key(self) -> tuple[Any, ...]:
         """What distinguishes two states for what may come after them."""
         flights = tuple(sorted(
-            (each.op, each.barrier, each.amount, each.slot, each.agent, each.tile or 0) for each in self.flights.values()
+            (flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, flight.tile or 0) for flight in self.flights.values()
         ))  # fmt: skip
         barriers = self.barriers
         groups = tuple((key, len(each[0]), len(each[1])) for key, each in sorted(self.groups.items()))

@@ -62,7 +62,7 @@ class Loop(Value):
     def plain(self) -> dict[str, Any]:
         """As it is written in a file."""
         start = {} if self.start == 0 else {"start": self.start}
-        return {"loop": self.counter, "count": self.count} | start | {"steps": [each.plain() for each in self.steps]}
+        return {"loop": self.counter, "count": self.count} | start | {"steps": [step.plain() for step in self.steps]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Role(Value):
 
 
 def _flat(steps: tuple[Step | Loop, ...]) -> Iterator[Step]:
-    for each in steps:
-        if isinstance(each, Loop):
-            yield from _flat(each.steps)
+    for step in steps:
+        if isinstance(step, Loop):
+            yield from _flat(step.steps)
         else:
-            yield each
+            yield step

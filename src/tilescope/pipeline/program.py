@@ -117,16 +117,16 @@ class Program:
         return self._run(agent, agent.role.steps, names)
 
     def _run(self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterator[Action]:
-        for each in steps:
-            if isinstance(each, Loop):
-                yield from self._loop(agent, each, names)
+        for step in steps:
+            if isinstance(step, Loop):
+                yield from self._loop(agent, step, names)
             else:
-                yield from self._emitted(agent, (each,), names)
+                yield from self._emitted(agent, (step,), names)
 
     def _loop(self, agent: Agent, loop: Loop, names: dict[str, int]) -> Iterator[Action]:
         count, start = (Expression.read(loop.counter, text, names).value(names) for text in (loop.count, loop.start))
         inner = {**names, loop.counter: start}
-        if any(isinstance(each, Loop) for each in loop.steps):  # inner counts may depend on this counter
+        if any(isinstance(step, Loop) for step in loop.steps):  # inner counts may depend on this counter
             for value in range(start, start + count):
                 inner[loop.counter] = value
                 yield from self._run(agent, loop.steps, inner)
@@ -139,10 +139,10 @@ class Program:
         """The actions of plain steps, for each value of a loop's counter."""
         compiled = [
             (
-                None if each.when is None else Expression.read("when", each.when, names),
-                self._emitter(agent, each, names),
+                None if step.when is None else Expression.read("when", step.when, names),
+                self._emitter(agent, step, names),
             )
-            for each in steps
+            for step in steps
         ]
         for value in values:
             if counter:
@@ -244,7 +244,8 @@ class Program:
             signalled: tuple[int, ...] = ()
             if barrier is not None:
                 owners = [
-                    each if elsewhere is None else elsewhere.value({**values, "rank": each}) for each in receivers
+                    receiver if elsewhere is None else elsewhere.value({**values, "rank": receiver})
+                    for receiver in receivers
                 ]
                 signalled = tuple(barrier(owner, values) for owner in owners)
             return Action(

@@ -44,7 +44,10 @@ class _Reader:
             self._barrier(name, each) for name, each in self._table("barriers", data.get("barriers", {})).items()
         )
         slots = tuple(self._slot(name, each) for name, each in self._table("slots", data.get("slots", {})).items())
-        self.names = {"barrier": tuple(each.name for each in barriers), "slot": tuple(each.name for each in slots)}
+        self.names = {
+            "barrier": tuple(barrier.name for barrier in barriers),
+            "slot": tuple(slot.name for slot in slots),
+        }
         roles = tuple(
             self._role(number, each, [*SELF_NAMES, *constants], cluster)
             for number, each in enumerate(self._sequence("roles", data.get("roles", ()))[:MAX_ROLES])
@@ -71,7 +74,7 @@ class _Reader:
 
     def _cluster(self, given: Any) -> tuple[int, int]:
         extents = [given] if plain_int(given) is not None else list(given) if isinstance(given, list | tuple) else []
-        found = [plain_int(each) or 0 for each in extents]
+        found = [plain_int(extent) or 0 for extent in extents]
         found += [1] * (2 - len(found)) if found else []
         if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
             self._problem(

@@ -75,7 +75,7 @@ def _with_numbers(pipeline: Pipeline) -> Pipeline:
 
     roles = [
         replace(role, steps=tuple(
-            replace(each, count=bound(each.count), start=bound(each.start)) if isinstance(each, Loop) else each for each in role.steps
+            replace(step, count=bound(step.count), start=bound(step.start)) if isinstance(step, Loop) else step for step in role.steps
         ))
         for role in pipeline.roles
     ]  # fmt: skip
@@ -85,9 +85,9 @@ def _with_numbers(pipeline: Pipeline) -> Pipeline:
 def _long_loop(role: Role) -> Loop | None:
     """The one long loop of a role, if it stands at the top and holds no other."""
     found = [
-        each
-        for each in role.steps
-        if isinstance(each, Loop) and isinstance(each.count, int) and each.count > _SHORT_LOOP
+        step
+        for step in role.steps
+        if isinstance(step, Loop) and isinstance(step.count, int) and step.count > _SHORT_LOOP
     ]
     if len(found) != 1 or not isinstance(found[0].start, int) or any(isinstance(each, Loop) for each in found[0].steps):
         return None
@@ -98,7 +98,7 @@ def _with_count(role: Role, count: int) -> Role:
     loop = _long_loop(role)
     if loop is None:
         return role
-    return replace(role, steps=tuple(replace(loop, count=count) if each is loop else each for each in role.steps))
+    return replace(role, steps=tuple(replace(loop, count=count) if step is loop else step for step in role.steps))
 
 
 def _period(pipeline: Pipeline, count: int, start: int) -> int | None:
@@ -253,10 +253,10 @@ def _machine_state(machine: Machine, tiles: int) -> Any:
     ]
     flights = [
         (
-            last - each.number, each.op, each.barrier, each.amount, each.slot, each.agent, since(each.clock),
-            [last - key for key in each.keys if memory.alive(key)], tile(each.tile),
+            last - flight.number, flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, since(flight.clock),
+            [last - key for key in flight.keys if memory.alive(key)], tile(flight.tile),
         )
-        for each in machine.flights.values()
+        for flight in machine.flights.values()
     ]  # fmt: skip
     groups = [
         (key, [last - each for each in opened], [[last - each for each in group] for group in closed])

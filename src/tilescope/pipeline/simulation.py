@@ -125,7 +125,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS)
     mistake = run()
     machine, states = run.machine, 0
-    aliasing = tuple(dict.fromkeys(_aliasing(machine, each) for each in machine.journal.ambiguities[:64]))
+    aliasing = tuple(dict.fromkeys(_aliasing(machine, ambiguity) for ambiguity in machine.journal.ambiguities[:64]))
     verdict: Verdict = "proven"
     if run.exhausted:
         verdict = "undecided"
@@ -182,7 +182,7 @@ def _event(program: Program, mark: Mark) -> Event:
 
 def _other_orders(program: Program, machine: Machine, max_states: int) -> tuple[Mistake | None, int, bool]:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
-    suspects = list(dict.fromkeys(each.agent for each in machine.journal.ambiguities))
+    suspects = list(dict.fromkeys(ambiguity.agent for ambiguity in machine.journal.ambiguities))
     attempts = [{"slow": agent} for agent in suspects[:8]]
     attempts += [{"copy_ticks": 1 << 30}, {"copy_ticks": 0}]
     attempts += [{"slow": agent} for agent in range(machine.agents)[:16] if agent not in suspects[:8]]

@@ -62,7 +62,7 @@ class _Planning(PipelineArguments):
     """The pieces that pipelines are made of."""
 
     def pipeline(self) -> Pipeline:
-        tiles = " + ".join(f"{each.problem.tile[0]}x{each.problem.tile[1]}" for each in self.plans)
+        tiles = " + ".join(f"{plan.problem.tile[0]}x{plan.problem.tile[1]}" for plan in self.plans)
         name = f"{tiles} {self.plans[0].problem.data_type.name}, {self.stages} stages"
         if self.store:
             return Pipeline.from_dict({"name": f"{name}, stored"} | self._storing())

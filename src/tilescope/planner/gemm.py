@@ -315,4 +315,4 @@ def _major(name: str, given: Any) -> Major:
     try:
         return major_named(given)
     except RuleError as error:
-        raise RuleError([replace(each, argument=name, change=None) for each in error.violations]) from None
+        raise RuleError([replace(violation, argument=name, change=None) for violation in error.violations]) from None

@@ -87,7 +87,7 @@ class PipelineArguments:
     @staticmethod
     def _cluster(given: Any, problems: list[Violation]) -> tuple[int, int]:
         extents = [given, 1] if plain_int(given) is not None else list(given) if isinstance(given, list | tuple) else []
-        found = [plain_int(each) or 0 for each in extents]
+        found = [plain_int(extent) or 0 for extent in extents]
         if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
             limit = f"a number of blocks, or (x, y), at most {MAX_BLOCKS} together"
             problems.append(

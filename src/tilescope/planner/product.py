@@ -377,4 +377,4 @@ def _largest_block(n: int) -> int:
 
 def of_matrix(matrix: str, violations: Iterable[Violation]) -> tuple[Violation, ...]:
     """Violations of a plan for one matrix, saying which it is; what cures a tile is no argument of the product."""
-    return tuple(replace(each, found=f"{matrix}: {each.found}", change=None) for each in violations)
+    return tuple(replace(violation, found=f"{matrix}: {violation.found}", change=None) for violation in violations)

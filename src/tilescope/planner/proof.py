@@ -133,7 +133,7 @@ def _prove_padded_store(plan: Plan, consumed: Consumed) -> None:
     stored |= plan.folded  # one copy, the whole tile
     places = np.argwhere(np.where(stored, values, 0) != unpacked(memory, bits))
     if places.size:
-        row, column = (int(each) for each in places[0])
+        row, column = (int(place) for place in places[0])
         raise _disproved(plan, f"row {row}, element {column} of the tile in global memory")
 
 

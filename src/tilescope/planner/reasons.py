@@ -85,8 +85,8 @@ def _reasons(plan: Plan) -> Iterator[Reason]:
     )  # fmt: skip
     yield from _waits(plan)
     yield from plan.edge()
-    for each in plan.warnings:
-        yield Reason.of("warning", rule=each.rule, found=each.found, limit=each.limit, fix=each.fix)
+    for warning in plan.warnings:
+        yield Reason.of("warning", rule=warning.rule, found=warning.found, limit=warning.limit, fix=warning.fix)
 
 
 def _swizzle(plan: Plan) -> Reason:

@@ -51,7 +51,11 @@ class PlanReport(Value):
     def best(self) -> Plan:
         """The first plan; PlanError with every refusal's reasons when none is left."""
         if not self.candidates:
-            distinct = {each.rule + each.found: each for refusal in self.refused for each in refusal.violations}
+            distinct = {
+                violation.rule + violation.found: violation
+                for refusal in self.refused
+                for violation in refusal.violations
+            }
             raise PlanError(distinct.values())
         return self.candidates[0]
 
@@ -98,7 +102,7 @@ def planned(problem: Problem) -> PlanReport:
     try:
         access = counted_access(problem)
     except RuleError as error:
-        access, unreadable = None, tuple(_in_tile_order(problem, each) for each in error.violations)
+        access, unreadable = None, tuple(_in_tile_order(problem, violation) for violation in error.violations)
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
     for swizzle, atom_order in itertools.product(swizzles_for(problem), orders):
         try:
@@ -240,4 +244,4 @@ def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) 
     rows = [problem.arch.basis, layout.swizzle.basis]
     if problem.tensor_core is not None:
         rows.append(problem.tensor_core.basis(canonical))
-    return "measured" if all(each == "measured" for each in rows) else "documented"
+    return "measured" if all(row == "measured" for row in rows) else "documented"

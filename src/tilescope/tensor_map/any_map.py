@@ -128,8 +128,8 @@ class AnyMap(Geometry):
     def _construct(self, given: Mapping[str, Any]) -> None:
         """Read the arguments into this map; raise when an error is among what the rules find."""
         violations = _filled(self, given)
-        for each in violations:
-            if each.severity == "error":
+        for violation in violations:
+            if violation.severity == "error":
                 raise TensorMapError(violations)
         object.__setattr__(self, "findings", violations)
 

@@ -61,7 +61,7 @@ class TensorMapDiff(Value):
 def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
     names = dict.fromkeys([*one, *other])
     pairs = ((name, one.get(name, "-"), other.get(name, "-")) for name in names)
-    return tuple(MapDifference(*each) for each in pairs if each[1] != each[2])
+    return tuple(MapDifference(*pair) for pair in pairs if pair[1] != pair[2])
 
 
 def _arguments(tensor_map: AnyMap) -> Iterator[tuple[str, str]]:

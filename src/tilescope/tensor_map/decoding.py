@@ -110,7 +110,7 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
             violations += error.violations
     if bits >> SIZE_FLAG_BIT & 1:
         violations.append(_size_flag(tensor_map))
-    refused = any(each.severity == "error" for each in violations)
+    refused = any(violation.severity == "error" for violation in violations)
     return Inspection(
         name=form.name, bits=form.bits, word=bits, fields=form.described(bits), violations=tuple(violations),
         described=None if refused else tensor_map,
@@ -126,7 +126,7 @@ def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
     """
     found = inspect_tensor_map(blob)
     if found.tensor_map is None:
-        raise TensorMapError([each for each in found.violations if each.severity == "error"])
+        raise TensorMapError([violation for violation in found.violations if violation.severity == "error"])
     decoded: TensorMap | Im2colMap = found.tensor_map
     return decoded
 
@@ -193,12 +193,12 @@ def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Vi
 def _derived(tensor_map: TensorMap | Im2colMap, form: WordFormat, bits: int) -> Iterable[Violation]:
     """Fields that the driver would have written differently for the map that the others describe."""
     expected = int.from_bytes(tensor_map.encode(), "little")
-    for each in form.fields:
-        if (bits ^ expected) & each.mask:
-            held, stored = ((word & each.mask) >> each.low for word in (bits, expected))
+    for field in form.fields:
+        if (bits ^ expected) & field.mask:
+            held, stored = ((word & field.mask) >> field.low for word in (bits, expected))
             yield descriptor_derived.violation(
-                each.name,
-                f"{each.name} holds {held} ({each.says(each.extract(bits))})",
+                field.name,
+                f"{field.name} holds {held} ({field.says(field.extract(bits))})",
                 f"the driver stores {stored} for this map",
                 _EDITED,
                 values={"held": held, "stored": stored},

@@ -208,7 +208,7 @@ def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
     }
     if not values["im2col"]:
         return arguments | {"box": tuple(values[name] for name in _ENTRIES["box"][:rank])}
-    corners = {name: tuple(values[each] for each in _ENTRIES[name] if each in values) for name, _ in _CORNERS}
+    corners = {name: tuple(values[entry] for entry in _ENTRIES[name] if entry in values) for name, _ in _CORNERS}
     return arguments | corners | {name: values[name] for name in ("channels_per_pixel", "pixels_per_column")}
 
 
@@ -248,9 +248,9 @@ def field_places() -> list[Place]:
     """
     found: dict[str, dict[tuple[int, int], set[int]]] = {}
     for (_, rank), form in FORMATS.items():
-        for each in form.fields:
+        for field in form.fields:
             if rank <= LARGEST_RANK:
-                found.setdefault(each.name, {}).setdefault((each.low, each.width_bits), set()).add(rank)
+                found.setdefault(field.name, {}).setdefault((field.low, field.width_bits), set()).add(rank)
     places = [
         Place(name, *where, max(ranks) if len(wheres) > 1 or name.startswith(("lower", "upper")) else 0)
         for name, wheres in found.items()

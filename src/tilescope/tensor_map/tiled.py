@@ -75,7 +75,7 @@ class TensorMap(AnyMap, TiledGeometry):
         if problems:
             about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
             others = [each for each in cls.check(**arguments) if each.rule not in about_array] if arguments else []
-            raise TensorMapError([*problems, *(each for each in others if each.severity == "error")])
+            raise TensorMapError([*problems, *(other for other in others if other.severity == "error")])
         return cls(**arguments)
 
     def coords(self, *index: int) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ def _request(
         ("memory_address", first, _GMEM_ADDRESS_END),
         ("smem_address", shared, _SMEM_ADDRESS_END),
     )
-    if outside := [each for each in limits if not 0 <= each[1] < each[2]]:
+    if outside := [limit for limit in limits if not 0 <= limit[1] < limit[2]]:
         raise RuleError(
             RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", f"Use {min(max(found, 0), end - 1):#x}.")
             for name, found, end in outside

@@ -95,7 +95,7 @@ class BitRuler:
     def __post_init__(self) -> None:
         assert self.row_bits in (32, 64), self.row_bits
         assert self.bits % self.row_bits == 0, self.bits
-        bits = [bit for each in sorted(self.fields, key=_low) for bit in range(each.low, each.high + 1)]
+        bits = [bit for field in sorted(self.fields, key=_low) for bit in range(field.low, field.high + 1)]
         assert bits == sorted({*bits} & {*range(self.bits)}), (self.title, "fields overlap or leave the word")
 
     def coloured_fields(self) -> list[BitField]:
@@ -106,7 +106,7 @@ class BitRuler:
     def rows(self) -> tuple[RulerRow, ...]:
         """What to draw, row by row; keys start again at "a" in every row."""
         fields = self.coloured_fields()
-        names = {each.name.casefold() for each in fields}
+        names = {field.name.casefold() for field in fields}
         keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
         rows: list[RulerRow] = []
         for number in range(self.bits // self.row_bits):

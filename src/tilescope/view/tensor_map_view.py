@@ -50,7 +50,9 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
             drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
         verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
         return Drawing(f"{verdict} {_title(report.tensor_map)}", drawn)
-    errors = sum(each.severity == "error" and each.rule != DRIVER_RESULT.name for each in report.violations)
+    errors = sum(
+        violation.severity == "error" and violation.rule != DRIVER_RESULT.name for violation in report.violations
+    )
     parts: list[Part] = [*findings(report.violations)]
     if asked:
         rows = tuple((name, _plain(name, value)) for name, value in asked.items())
@@ -206,17 +208,17 @@ def _facts(a: AnyMap) -> Table:
 
 
 def _bit_fields(found: Inspection) -> tuple[BitField, ...]:
-    wrong = {each.argument for each in found.violations if each.severity == "error"}
+    wrong = {violation.argument for violation in found.violations if violation.severity == "error"}
     fields = [
         BitField(
-            each.bit,
-            each.bit + each.width_bits - 1,
-            each.name,
-            hex(each.raw) if each.raw > 9 else str(each.raw),
-            each.meaning,
-            mark="collision" if each.name in wrong else "",
+            field.bit,
+            field.bit + field.width_bits - 1,
+            field.name,
+            hex(field.raw) if field.raw > 9 else str(field.raw),
+            field.meaning,
+            mark="collision" if field.name in wrong else "",
         )
-        for each in found.fields
+        for field in found.fields
     ]
     return (*fields, *(BitField(low, high, "unknown", *_UNKNOWN) for low, high in _runs(found.unknown_bits)))
 
@@ -233,7 +235,7 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _differences(differences: tuple[MapDifference, ...], title: str) -> Table:
-    rows = tuple((each.name, f"`{each.one}`", f"`{each.other}`") for each in differences)
+    rows = tuple((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in differences)
     return Table(rows, ("", "one", "other"), title)
 
 

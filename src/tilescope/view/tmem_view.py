@@ -193,7 +193,7 @@ def draw_tmem_budget(budget: TmemBudget) -> Drawing:
     said = (
         f"tcgen05.alloc {budget.alloc_columns} columns."
         if budget.fits
-        else " ".join(f"{each.found}: {each.fix}" for each in budget.violations)
+        else " ".join(f"{violation.found}: {violation.fix}" for violation in budget.violations)
     )
     verdict = "fits" if budget.fits else "does not fit"
     return Drawing(
@@ -226,7 +226,9 @@ def draw_tensor_memory(memory: TensorMemory) -> Drawing:
     if not memory.may_allocate:
         parts.append(Paragraph("The block has given up its right to allocate."))
     if memory.findings:
-        parts.append(Table(tuple((each.severity, str(each)) for each in memory.findings), title="What to look at"))
+        parts.append(
+            Table(tuple((finding.severity, str(finding)) for finding in memory.findings), title="What to look at")
+        )
     return Drawing(f"Tensor memory: {int(memory.allocated.sum())} of {TMEM_COLUMNS} columns allocated", tuple(parts))
 
 

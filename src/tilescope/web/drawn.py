@@ -42,7 +42,7 @@ def drawing_html(
 def _links(leads: tuple[Lead, ...]) -> Markup:
     if not leads:
         return _NOTHING
-    links = (Markup('<a class="button" href="{}">{}</a>').format(each.path, each.label) for each in leads)
+    links = (Markup('<a class="button" href="{}">{}</a>').format(lead.path, lead.label) for lead in leads)
     return Markup('<p class="leads">{}</p>').format(Markup(" ").join(links))
 
 

@@ -108,9 +108,9 @@ def arguments(fields: tuple[Field, ...], written: Mapping[str, str]) -> dict[str
     """The argument of every field by name; everything that cannot be read is one RuleError."""
     found: dict[str, Any] = {}
     wrong: list[Violation] = []
-    for each in fields:
+    for field in fields:
         try:
-            found[each.name] = each.argument(written[each.name])
+            found[field.name] = field.argument(written[field.name])
         except RuleError as error:
             wrong.extend(error.violations)
     if wrong:

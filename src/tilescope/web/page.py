@@ -118,7 +118,7 @@ class Page:
         if strange:
             raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
         step = query.get(STEP, "")
-        written = {each.name: query.get(each.name, each.default) for each in fields}
+        written = {field.name: query.get(field.name, field.default) for field in fields}
         return Form(self, chosen, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
 
 
@@ -143,7 +143,9 @@ class Form:
     def path(self, **changed: str) -> str:
         """The path and query of this state, or of one with some fields changed; defaults are left out."""
         said = {} if self.page.choice is None else {self.page.choice.name: (self.chosen, self.page.choice.default)}
-        said |= {each.name: (changed.get(each.name, self.written[each.name]), each.default) for each in self.fields}
+        said |= {
+            field.name: (changed.get(field.name, self.written[field.name]), field.default) for field in self.fields
+        }
         query = {name: written for name, (written, default) in said.items() if written != default}
         query |= {STEP: str(self.step)} if self.step and not changed else {}
         return address(self.page.name, query)

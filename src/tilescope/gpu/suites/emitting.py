@@ -54,7 +54,7 @@ def _planned(case: Case) -> Plan | GemmPlan:
         m, n, k = case["gemm"]
         return plan_gemm(m, n, k, case["data_type"], **case["options"])
     report = plan(tuple(case["tile"]), case["data_type"], **case["options"])
-    folded = [each for each in report.candidates if each.folded]
+    folded = [candidate for candidate in report.candidates if candidate.folded]
     return folded[0] if folded else report.best
 
 

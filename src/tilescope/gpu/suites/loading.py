@@ -98,7 +98,7 @@ def _predict_multicast(case: Case) -> Outcome:
 def _joined(words: Any, images: Any) -> bytes:
     """The results of the blocks of a cluster, each with its length before it."""
     results = [result_of_load(word, image) for word, image in zip(words, images, strict=True)]
-    return b"".join(len(each).to_bytes(4, "little") + each for each in results)
+    return b"".join(len(result).to_bytes(4, "little") + result for result in results)
 
 
 def _tables(device: Device, cases: list[Case]) -> tuple[Tables, int]:

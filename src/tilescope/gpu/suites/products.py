@@ -61,7 +61,9 @@ class _Product:
         name = f"{found['family']}.m{self.m}n{self.n}k{self.k}"
         name += f".{found['orders']}" if found["orders"] else ""
         operands: tuple[Operand, ...] = ("A", "D") if self.is_wgmma else ("A", "B", "D")
-        self.fragments: dict[str, Fragment] = {each: fragment(name, each, self.types[each]) for each in operands}
+        self.fragments: dict[str, Fragment] = {
+            operand: fragment(name, operand, self.types[operand]) for operand in operands
+        }
         count = self.fragments["A"].matrices
         self.a = _numbers(case["seed"], *_RANGE.get(self.types["A"], _SMALL), (count, self.m, self.k))
         self.b = _numbers(case["seed"] + 1, *_RANGE.get(self.types["B"], _SMALL), (count, self.k, self.n))
@@ -116,7 +118,7 @@ def _run(device: Device, cases: list[Case]) -> list[bytes]:
 
 def _batch(device: Device, opcode: str, cases: list[Case]) -> list[bytes]:
     products = [_Product(case) for case in cases]
-    d = np.stack([each.words("D", each.c) for each in products])
+    d = np.stack([product.words("D", product.c) for product in products])
     a, out = device.upload(np.stack([each.words("A", each.a) for each in products])), device.upload(d)
     kernel = f"tensor_cores:{opcode.replace('.', '_')}"
     if products[0].is_wgmma:

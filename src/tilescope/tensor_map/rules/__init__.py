@@ -25,7 +25,7 @@ from tilescope.tensor_map.rules import instruction
 
 # What is checked of each kind of map, in the order of a report.
 MAP_CHECKS: dict[Subject, tuple[Check, ...]] = {
-    subject: tuple(each for each in CHECKS if subject in each.rule.subjects) for subject in MAPS
+    subject: tuple(check for check in CHECKS if subject in check.rule.subjects) for subject in MAPS
 }
 
 __all__ = ["MAP_CHECKS", "advice", "arch", "box", "im2col", "im2col_copy", "instruction", "packed", "tensor"]

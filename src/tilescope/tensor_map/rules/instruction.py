@@ -51,7 +51,7 @@ def require_legal(copy: Copy) -> None:
     violations = broken_by(copy)
     if not violations:
         return
-    codes = [_CODES[each.rule] for each in violations if each.rule in _CODES]
+    codes = [_CODES[violation.rule] for violation in violations if violation.rule in _CODES]
     raise (FAULTS[min(codes)] if codes else RuleError)(violations)
 
 
@@ -360,4 +360,4 @@ def _transaction_limit(copy: Copy) -> Sequence[Breach]:
 
 
 _CHECKS = tuple(each for each in CHECKS if each.rule.subjects == COPY_RULES)
-_CODES = {each.rule.name: each.rule.code for each in _CHECKS if each.rule.code is not None}
+_CODES = {check.rule.name: check.rule.code for check in _CHECKS if check.rule.code is not None}

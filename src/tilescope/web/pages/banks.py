@@ -28,7 +28,7 @@ _PATTERNS = ("transpose", "st.b128 rows", "ld.b32 columns", "ldmatrix.x4", "ldma
 def answer(given_as: str, asked: dict[str, Any]) -> Answer:
     """The cost of the patterns as things are, and on the best layout that the search knows."""
     patterns = [each for each in (asked["pattern"], asked.get("other")) if each]
-    named = [word for each in patterns for word in ("--pattern", each)]
+    named = [word for pattern in patterns for word in ("--pattern", pattern)]
     if given_as == "lanes":
         call = Call(tile_report, ([Call(Access.named, (each,), name="") for each in patterns],), name="report")
         report = call.run()
@@ -38,7 +38,7 @@ def answer(given_as: str, asked: dict[str, Any]) -> Answer:
     limited("elements", "tile", placed.elements, MOST_ELEMENTS, "Use a smaller tile.")
     tile, bits = placed.as_rows().shape, placed.element_bits
     accesses = [Call(Access.named, (each, tile, bits), name="") for each in patterns]
-    call, ran = Call(tile_report, (accesses, layout), name="report"), [each.run() for each in accesses]
+    call, ran = Call(tile_report, (accesses, layout), name="report"), [access.run() for access in accesses]
     report, search = tile_report(ran, placed), find_layouts(ran, tile=tile, element_bits=bits)
     cured = tile_report(ran, search.best.layout)
     return Answer(

@@ -67,7 +67,7 @@ MAP_FORMS = {
 
 def map_arguments(kind: str, asked: Mapping[str, Any]) -> MapArguments:
     """The arguments of the map that the fields describe; strides that nobody gives are dense."""
-    given = {each.name: asked[each.name] for each in MAP_FORMS[kind]}
+    given = {form.name: asked[form.name] for form in MAP_FORMS[kind]}
     said = {name: value for name, value in given.items() if value is not None}
     return MapArguments.of({"kind": kind} | said).completed()
 
@@ -82,10 +82,10 @@ def map_call(arguments: MapArguments) -> Call:
 def map_options(kind: str, asked: Mapping[str, Any]) -> list[str]:
     """The same as options of a command."""
     words = []
-    for each in MAP_FORMS[kind]:
-        written = written_argument(asked[each.name])
-        if written in ("", "none", "zero") or (each.name, written) in (("address", "0"), ("arch", "sm_90")):
+    for form in MAP_FORMS[kind]:
+        written = written_argument(asked[form.name])
+        if written in ("", "none", "zero") or (form.name, written) in (("address", "0"), ("arch", "sm_90")):
             continue
-        option, value = _OPTIONS[each.name], hex(asked[each.name]) if each.name == "address" else written
+        option, value = _OPTIONS[form.name], hex(asked[form.name]) if form.name == "address" else written
         words += [f"{option}={value}"] if value.startswith("-") else [option, value]
     return words

@@ -90,7 +90,7 @@ _FIELDS = (
     choice("target", "Code to copy", ("none", *TARGETS), "cuda", "Of the best plan, below the drawing."),
     Field("global_shape", "Whole matrix", "", optional(pair), "mn x k; empty: the tile."),
 )  # fmt: skip
-_DEFAULTS = {each.name: each.default for each in _FIELDS}
+_DEFAULTS = {field.name: field.default for field in _FIELDS}
 
 PAGE = Page(
     "plan",

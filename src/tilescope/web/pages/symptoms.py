@@ -44,7 +44,7 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
     found: Diagnosis = call.run()
     leads = {f"{number}. {cause.name}": _leads(cause) for number, cause in enumerate(found.causes, 1)}
     leads |= {
-        "It may also be": tuple(_to_symptom(each.name) for each in found.symptoms[1:4]),
+        "It may also be": tuple(_to_symptom(symptom.name) for symptom in found.symptoms[1:4]),
         "Is it one of these?": tuple(_to_symptom(each.name) for each in found.suggested),
     }
     pages = {cause.name: lead.path for cause in found.causes for lead in _leads(cause)}

@@ -62,7 +62,7 @@ def _descriptors(asked: dict[str, Any]) -> Answer:
     loop = call.run()
     command = ("mma", "descriptors", *_layout_words(asked), "--operand", asked["operand"], "--for", asked["reader"])
     drawing = drawn(loop)
-    words = [[hex(each.encode()) for each in steps] for steps in loop]
+    words = [[hex(step.encode()) for step in steps] for steps in loop]
     *parts, steps = drawing.parts
     return Answer(
         call, command, loop, Drawing(drawing.title, (*parts, Beside((k_step_grid(loop), steps)))),
