@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -100,7 +99,7 @@ def test_an_old_python_is_refused_in_one_sentence(tmp_path, launcher):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_missing_python_is_refused_in_one_sentence(tmp_path, launcher):
     checkout = copy_of_the_checkout(tmp_path / "checkout")
-    tools = ["sh", "dirname", "readlink", "cat", "cksum"]
+    tools = ["sh", "dirname", "readlink", "tail", "cksum"]
     path = programs(tmp_path / "bin", **{name: f'exec {shutil.which(name)} "$@"' for name in tools})
     line = refusal(checkout / launcher, PATH=str(path))
     assert line == "tilescope: Python 3.11 or later is needed, and there is no python3 on the PATH."
@@ -150,40 +149,12 @@ def test_started_together_they_set_up_once_and_then_work_offline_from_anywhere_a
         f"import tilescope\ndef test(): assert tilescope.__file__ == {str(source)!r}\n"
     )
     assert "1 passed" in finish(start(moved / "test", "tests/test_home.py", **OFFLINE))[0]
-    for program in (moved / "tilescope", moved / ".venv" / "bin" / "tilescope"):
-        version, errors = finish(start(program, "--version", **OFFLINE))
+    python = moved / ".venv" / "bin" / "python"
+    for program in ([moved / "tilescope"], [python, "-m", "tilescope"]):
+        version, errors = finish(start(*program, "--version", **OFFLINE))
         assert (version.split()[1].startswith("9."), errors) == (True, "")
     for tool in ("mypy", "pytest", "ruff"):
-        finish(start(moved / ".venv" / "bin" / tool, "--version", **OFFLINE))
-
-
-@pytest.mark.parametrize("new", ["elsewhere", "a folder with spaces", "f" * 200])
-@pytest.mark.parametrize("old", ["here", "a folder"])
-def test_scripts_and_sources_of_an_environment_are_found_after_a_move(tmp_path, old, new):
-    folder = tmp_path / old
-    python = folder / ".venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True, env=ENVIRONMENT)
-    (folder / "src").mkdir()
-    (folder / "src" / "somewhere.py").write_text("")
-    (packages,) = (folder / ".venv").glob("lib/python*/site-packages")
-    (packages / "editable.pth").write_text(str(folder / "src"))
-    (packages / "other.pth").write_text("import sys\n/somewhere/else\n")
-    show = "import somewhere, sys\nprint(somewhere.__file__, sys.executable, *sys.argv[1:], sep='\\n')\n"
-    heads = {"plain": f"#!{python}\n", "long": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n"}
-    for name, head in heads.items():
-        (python.parent / name).write_text(head + show)
-        (python.parent / name).chmod(0o755)
-    kept = {each: each.read_bytes() for each in (python.parent / "activate", packages / "other.pth")}
-    for _ in range(2):  # once more changes nothing
-        subprocess.run([python, ROOT / ".setup" / "relocatable", folder / ".venv", folder / "src"], check=True)
-    assert {each: each.read_bytes() for each in kept} == kept
-    moved = folder.rename(tmp_path / new)
-    (tmp_path / "link").symlink_to(moved / ".venv" / "bin" / "plain")
-    for script in (*(moved / ".venv" / "bin" / name for name in heads), tmp_path / "link"):
-        output, errors = finish(start(script, "an argument", "*"))
-        assert output.splitlines()[0] == str(moved / "src" / "somewhere.py")
-        assert output.splitlines()[1:] == [str(moved / ".venv" / "bin" / "python"), "an argument", "*"]
-        assert errors == ""
+        finish(start(python, "-m", tool, "--version", **OFFLINE))
 
 
 def assert_works_anywhere(checkout, tmp_path):
