@@ -40,6 +40,36 @@ def ring(*, stages=2, steps=4, consumers=1, prologue=False, before=(), after=())
 
 BLACKWELL = {"arch": "sm_100", "consumer": "tcgen05"}
 
+
+def gemm(tile=(64, 64, 64), k=128, stages=2, **options):
+    """A GEMM of two tiles a block, its epilogue included."""
+    return ts.plan_pipeline(ts.plan_gemm(128, 64, k, "bf16", tile=tile, stages=stages, **options)).to_dict()
+
+
+def split_meetings():
+    """Two blocks: the first fills the second's slot by hand; arrivals and waits at both kinds of barriers stand apart."""
+    return {
+        "cluster": [2, 1],
+        "barriers": {"full": {"count": 1}},
+        "slots": {"a": {"bytes": 4096}, "b": {"bytes": 64}},
+        "roles": [
+            {"name": "maker", "threads": 32, "steps": [
+                {"init": ["full"]}, {"fence": "mbarrier_init"}, {"cluster": "arrive"}, {"write": ["b"]}, {"fence": "proxy.async"},
+                {"bar_arrive": 1, "threads": 64}, {"cluster": "wait"},
+                {"expect": "full", "bytes": 4096, "mask": 2, "when": "rank == 0"},
+                {"copy": "a", "bytes": 4096, "barrier": "full", "mask": 2, "when": "rank == 0"},
+                {"cluster": "sync"},
+            ]},
+            {"name": "taker", "threads": 32, "steps": [
+                {"cluster": "arrive"}, {"sync": 1, "threads": 64}, {"read": ["b"]}, {"store": ["b"]}, {"commit": "bulk"},
+                {"wait_group": "bulk", "pending": 0, "read": True}, {"cluster": "wait"},
+                {"wait": "full", "parity": 0, "when": "rank == 1"}, {"read": ["a"], "when": "rank == 1"},
+                {"cluster": "sync"},
+            ]},
+        ],
+    }  # fmt: skip
+
+
 RIGHT = {
     "ring of one": lambda: ring(stages=1, steps=3),
     "ring of two": ring,
@@ -54,6 +84,10 @@ RIGHT = {
     "through registers": lambda: planned([(64, 64)], {"copy": "ld.global"}, stages=2, steps=3),
     "stores": lambda: planned([(64, 64)], {"direction": "store"}, stages=2, steps=4),
     "tcgen05": lambda: planned([(128, 64), (64, 64)], BLACKWELL, stages=2, steps=3),
+    "gemm": gemm,
+    "gemm, tcgen05": lambda: gemm((128, 64, 64), k=64, stages=1, arch="sm_100"),
+    "registers": lambda: planned([(64, 64)], stages=1, steps=2, consumers=2),
+    "split meetings": split_meetings,
     "pairs of blocks": lambda: planned([(128, 64)], BLACKWELL, stages=1, steps=2, cluster=2, cta_group=2),
 }
 
@@ -83,6 +117,13 @@ def mutants(data):
 
 def _changes(key, value):
     match key:
+        case "threads" | "registers" if value and isinstance(value, int):
+            for other in (value + 32, value - 32):
+                if other > 0:
+                    yield f"{value} -> {other}", other
+        case "count" | "start" if isinstance(value, str):  # of a loop
+            yield "one more", f"{value} + 1"
+            yield "one less", f"{value} - 1"
         case "count" | "pending" | "bytes" if isinstance(value, int):
             for other in {value + 1, value - 1, 2 * value, value + 16, value - 16, 0} - {value}:
                 if other >= 0:

@@ -65,13 +65,16 @@ class Meetings:
         meetings = tuple((key, each.generation, each.arrived) for key, each in sorted(self.all.items()))
         return tuple(self.arrived_at), tuple(self.cluster_at), meetings
 
+    def key_of(self, agent: int, action: Action) -> tuple[int, int]:
+        """The key of the meeting that an action is about."""
+        return CLUSTER if action.op == "cluster" else (self.program.agents[agent].rank, action.number)
+
     def of(self, agent: int, action: Action) -> tuple[tuple[int, int], Meeting]:
-        """The meeting that an action is about."""
-        if action.op == "cluster":
-            return CLUSTER, self.all.setdefault(CLUSTER, Meeting("the cluster barrier", None))
-        rank = self.program.agents[agent].rank
-        threads = action.times or sum(each.warp_threads for each in self.program.agents if each.rank == rank)
-        key = (rank, action.number)
+        """The meeting that an action is about, counted for as many threads as the action says."""
+        key = self.key_of(agent, action)
+        if key == CLUSTER:
+            return key, self.all.setdefault(CLUSTER, Meeting("the cluster barrier", None))
+        threads = action.times or sum(each.warp_threads for each in self.program.agents if each.rank == key[0])
         meeting = self.all.setdefault(key, Meeting(f"bar {action.number}", threads))
         if not meeting.arrived:
             meeting.threads = threads
@@ -86,7 +89,7 @@ class Meetings:
     def enabled(self, agent: int, action: Action) -> bool:
         """Whether an agent can arrive, or leave."""
         at = self.cluster_at[agent] if action.op == "cluster" else self.arrived_at[agent]
-        return at == NONE or self.of(agent, action)[1].generation > at
+        return at == NONE or self.all[self.key_of(agent, action)].generation > at
 
     def meet(self, agent: int, action: Action, clock: Clock) -> bool:
         """Arrive at a meeting, or leave one that is complete; whether the action is over."""
