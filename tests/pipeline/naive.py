@@ -19,7 +19,7 @@ CLUSTER = (-1, 0)
 MISSING_FENCES = ("written", "landed", "in tmem", "from tensor core")  # marks: kind, slot, agent
 
 
-class Bad(Exception):
+class BadOrderError(Exception):
     """What goes wrong in this order."""
 
 
@@ -185,7 +185,7 @@ class Naive:
                 following = world.copy()
                 try:
                     act(following, what)
-                except Bad as bad:
+                except BadOrderError as bad:
                     return str(bad)
                 key = following.key()
                 if key not in seen:
@@ -220,15 +220,15 @@ class Naive:
     def reach(self, world, which, agent):
         """An agent acts on a barrier."""
         if not self.usable(world, which, agent):
-            raise Bad("undefined")
+            raise BadOrderError("undefined")
         if self.barrier_ranks[which] != self.ranks[agent] and self.gone(world, self.barrier_ranks[which]):
-            raise Bad("fault")
+            raise BadOrderError("fault")
 
     def count(self, world, which, arrivals=0, tx=0, more=0, dropped=0):
         phase, pending, outstanding, expected = world.bars[which]
         pending, outstanding, expected = pending + more - arrivals, outstanding + tx, expected - dropped
         if pending < 0 or abs(outstanding) >= 1 << 20:
-            raise Bad("fault")
+            raise BadOrderError("fault")
         if pending == 0 and outstanding == 0:
             phase, pending = phase + 1, expected
         world.bars[which] = phase, pending, outstanding, expected
@@ -240,19 +240,19 @@ class Naive:
                 same_fill = how in ("tma", "bulk") and other_how in ("tma", "bulk") and tag == other_tag
                 in_order = other_how == how == "tcgen05" and other_agent == agent
                 if not same_fill and not in_order:
-                    raise Bad("race")
+                    raise BadOrderError("race")
         for mark in world.marks:
             if mark[0] not in MISSING_FENCES or mark[1] != slot:
                 continue
             kind, _, who, *reader = mark
             if kind == "written" and how in ASYNC and self.spaces[slot] == "smem":
-                raise Bad("race")
+                raise BadOrderError("race")
             if kind == "landed" and how in ASYNC and reader == [agent]:
-                raise Bad("race")
+                raise BadOrderError("race")
             if kind == "in tmem" and how == "tcgen05" and who != agent:
-                raise Bad("race")
+                raise BadOrderError("race")
             if kind == "from tensor core" and how == "generic" and who == agent:
-                raise Bad("race")
+                raise BadOrderError("race")
         if how != "generic":
             world.active.append((slot, agent, write, how, tag))
 
@@ -280,7 +280,7 @@ class Naive:
         if self.left(world, agent):
             opened, closed = world.groups.get((agent, "bulk"), ((), ()))
             if opened or any(closed):
-                raise Bad("race")
+                raise BadOrderError("race")
             if CLUSTER in world.met:
                 self.settle(world, CLUSTER)
 
@@ -306,7 +306,7 @@ class Naive:
                 self.reach(world, which, agent)
             tag = (which, world.bars[which][0]) if which is not None and how != "cp.async" else (NEVER, pc)
             if self.slot_ranks[slot] != self.ranks[agent] and self.gone(world, self.slot_ranks[slot]):
-                raise Bad("fault")
+                raise BadOrderError("fault")
             self.begin(world, slot, agent, True, how, tag)
             if how == "cp.async":
                 world.content[slot] = tile
@@ -335,7 +335,7 @@ class Naive:
                 world.content[slot] = tile
                 world.marks |= {("written", slot, agent)}
             elif held == NEVER or (ANY not in (tile, held) and tile != held):
-                raise Bad("wrong")
+                raise BadOrderError("wrong")
             if how == "generic" and self.spaces[slot] == "tmem":
                 world.marks |= {("in tmem", slot, agent)}
         for slot in into:
@@ -391,7 +391,7 @@ class Naive:
     def do_cluster(self, world, agent, _pc, choice):
         if choice == "wait":
             if ("released", agent) not in world.marks:
-                raise Bad("undefined")
+                raise BadOrderError("undefined")
             world.marks -= {("released", agent)}
             return
         if choice == "sync":
@@ -405,7 +405,7 @@ class Naive:
         wanted = 0 if key == CLUSTER else threads or sum(self.threads[each] for each in members)
         there, asked = world.met.get(key, ((), wanted))
         if asked != wanted:
-            raise Bad("undefined")
+            raise BadOrderError("undefined")
         world.met[key] = tuple(sorted((*there, agent))), wanted
         self.settle(world, key)
 
@@ -417,7 +417,7 @@ class Naive:
                 return
         elif came != wanted:
             if came > wanted:
-                raise Bad("undefined")
+                raise BadOrderError("undefined")
             return
         del world.met[key]
         for each in there:
@@ -448,13 +448,13 @@ class Naive:
         if kind == "copy":
             slot, how, tag, tile = what
             if self.gone(world, self.slot_ranks[slot]) or self.gone(world, self.barrier_ranks[which]):
-                raise Bad("fault")
+                raise BadOrderError("fault")
             world.content[slot] = tile
             self.end(world, [(slot, agent, True, how, tag)])
             self.count(world, which, tx=-amount)
             return
         if self.barrier_ranks[which] != self.ranks[agent] and self.gone(world, self.barrier_ranks[which]):
-            raise Bad("fault")
+            raise BadOrderError("fault")
         self.end(world, what)
         self.count(world, which, arrivals=amount)
 

@@ -26,7 +26,11 @@ def test_right_pipelines_are_proven_and_right_in_every_order(name):
     assert naive(data) == ""
 
 
-@pytest.mark.parametrize("name", RIGHT)
+LARGE = ("multicast", "gemm", "gemm, tcgen05", "split meetings")
+EVERY = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in RIGHT]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_change_is_refused_or_harmless(name):
     undecided = []
     for said, changed in mutants(RIGHT[name]()):

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from descriptions import RIGHT, planned, ring
+from naive import naive
 
 import tilescope as ts
 from tilescope import view
@@ -71,6 +72,52 @@ def test_reading_threads_are_warned_of_the_strict_fence():
     found = ts.simulate(data)
     assert found.verdict == "proven"
     assert [each.rule for each in found.warnings] == ["pipeline-fence"]
+
+
+def late_expect(first, copied, late):
+    """A barrier that is armed with the first bytes, and with the rest when the copies are under way."""
+    copies = [{"copy": f"a[{n}]", "bytes": size, "barrier": "full"} for n, size in enumerate(copied)]
+    return {
+        "barriers": {"full": {"count": 1}},
+        "slots": {"a": {"stages": len(copied), "bytes": 8192}},
+        "roles": [
+            {"name": "producer", "steps": [{"expect": "full", "bytes": first}, *copies, *late]},
+            {"name": "reader", "threads": 32, "steps": [{"wait": "full", "parity": 0}, {"read": ["a[0]"]}]},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        # all bytes of one copy, of which a part is expected late: whole copies would never end the phase too soon
+        (
+            late_expect(4096, [5120], [{"expect": "full", "bytes": 1024, "arrive": False}]),
+            "full, phase 0 ends when 4096 of the 5120 bytes of a copy have landed: a copy's bytes count piece by piece",
+        ),
+        (
+            late_expect(1024, [4096, 1024], [{"expect": "full", "bytes": 4096, "arrive": False}]),
+            "Expect the bytes of all copies of the phase before its last arrival.",
+        ),
+        (
+            late_expect(0, [4096], [{"expect": "full", "bytes": 4096, "arrive": False}]),
+            "Expect its bytes on its barrier",
+        ),
+    ],
+)
+def test_bytes_that_are_expected_after_the_last_arrival_come_too_late(data, said):
+    found = ts.simulate(data)
+    assert found.mistake.outcome == "race"
+    assert said in found.sentence
+    assert naive(data) in ("race", "wrong")
+
+
+def test_bytes_may_be_expected_behind_the_copy_with_the_last_arrival():
+    data = late_expect(4096, [5120], [])
+    data["roles"][0]["steps"] = [data["roles"][0]["steps"][1], {"expect": "full", "bytes": 4096, "arrive": False},
+                                 {"expect": "full", "bytes": 1024}]  # fmt: skip
+    assert ts.simulate(data).verdict == "proven"
+    assert naive(data) == ""
 
 
 def test_setmaxnreg_beyond_the_pool_never_ends():

@@ -39,11 +39,12 @@ class Journal:
     def __init__(self) -> None:
         self.ambiguities: list[Ambiguity] = []
         self.ended: list[int] = []  # barriers; NONE stands for meetings of threads and registers
+        self.early: Mistake | None = None  # a phase that ends with a piece of a copy, though not in this run
 
     def clone(self) -> Journal:
         """An independent copy."""
         other = Journal()
-        other.ambiguities = self.ambiguities.copy()
+        other.ambiguities, other.early = self.ambiguities.copy(), self.early
         return other
 
 
@@ -105,6 +106,8 @@ class Barriers:
         if arrivals and agent not in self.arrivers[barrier]:
             self.arrivers[barrier] = (*self.arrivers[barrier], agent)
         self.pending[barrier] += more - arrivals
+        if lands and self.pending[barrier] == 0 and 0 < self.tx[barrier] < -tx:
+            self.journal.early = self.journal.early or self._ends_with_a_piece(barrier, -tx)
         self.tx[barrier] += tx
         self.expected[barrier] -= dropped
         if self.pending[barrier] < 0:
@@ -178,6 +181,14 @@ class Barriers:
             "pipeline-arrivals", "launch failure", name,
             f"{name} counts {count} and {came} arrivals come in phase {phase} ({', '.join(names)}{waiting})",
             "launch failure (719)", f"Initialise it with {came}, or let {came - count} fewer arrive.",
+        )  # fmt: skip
+
+    def _ends_with_a_piece(self, barrier: int, size: int) -> Mistake:
+        name, tx = self.program.barrier_name(barrier), self.tx[barrier]
+        return Mistake(
+            "pipeline-bytes", "race", name, f"{name}, phase {self.phase[barrier]} ends when {tx} of the {size} bytes of a copy have landed",
+            "a copy's bytes count piece by piece, and whoever waits reads old bytes",
+            "Expect the bytes of all copies of the phase before its last arrival.",
         )  # fmt: skip
 
     def _too_many_bytes(self, barrier: int) -> Mistake:

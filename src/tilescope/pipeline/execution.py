@@ -104,7 +104,7 @@ class Run:
         except MistakeFoundError as found:
             self._mark_blocked()
             return found.mistake
-        return None
+        return machine.journal.early
 
     def _push(self, tick: int, agent: int, flight: int) -> None:
         self.order += 1
@@ -217,12 +217,12 @@ def search(program: Program, most_states: int) -> Found:
                 machine.check_exits()
             except MistakeFoundError as found:
                 return Found(_with_way(found.mistake, program, machine, path), len(seen), complete=False)
-        for agent, flight in moves:
+        for agent, flight, piece in moves:
             following = machine.clone()
-            step = _step_text(machine, agent, flight)
+            step = _step_text(machine, agent, flight, piece)
             try:
                 if agent == NONE:
-                    following.land(flight)
+                    following.land(flight, piece)
                 else:
                     following.perform(agent)
             except MistakeFoundError as found:
@@ -236,23 +236,25 @@ def search(program: Program, most_states: int) -> Found:
     return Found(None, len(seen), complete=True)
 
 
-def _moves(machine: Machine) -> list[tuple[int, int]]:
-    """(agent, NONE) or (NONE, flight) for all that can happen next; one alone where its place changes nothing."""
+def _moves(machine: Machine) -> list[tuple[int, int, int]]:
+    """(agent, NONE, 0) or (NONE, flight, piece) for all that can happen next; one alone where its place changes nothing."""
     found = []
     for agent in range(machine.agents):
         if machine.left[agent] or not machine.enabled(agent):
             continue
         action = machine.current(agent)
         if action is not None and (action.op in _ALONE or (action.op == "commit" and action.choice)):
-            return [(agent, NONE)]
-        found.append((agent, NONE))
-    return found + [(NONE, flight) for flight in machine.flights]
+            return [(agent, NONE, 0)]
+        found.append((agent, NONE, 0))
+    pieces = [(NONE, flight, piece) for flight in machine.flights if (piece := machine.piece_of(flight))]
+    return found + [(NONE, flight, 0) for flight in machine.flights] + pieces
 
 
-def _step_text(machine: Machine, agent: int, flight: int) -> str:
+def _step_text(machine: Machine, agent: int, flight: int, piece: int) -> str:
     program = machine.program
     if agent == NONE:
-        return flight_text(program, machine.flights[flight])
+        under_way = machine.flights[flight]
+        return flight_text(program, under_way._replace(amount=piece) if piece else under_way)
     action = machine.current(agent)
     return f"{program.agents[agent].name}: {'leaves' if action is None else action_text(program, action)}"
 

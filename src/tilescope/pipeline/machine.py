@@ -210,10 +210,22 @@ class Machine:
             number = self._new_number()
             self.flights[number] = Flight(number, "commit", barrier, 1, NONE, agent, clock, self.mma[agent], None)
 
-    def land(self, number: int) -> None:
-        """Bytes, or an arrival under way, reach their barrier."""
+    def piece_of(self, number: int) -> int:
+        """Bytes of a copy under way that leave its barrier's count at 0 before the last have come; 0: none do."""
+        flight = self.flights[number]
+        tx = self.barriers.tx[flight.barrier] if flight.op == "copy" else 0
+        return tx if 0 < tx < flight.amount else 0
+
+    def land(self, number: int, piece: int = 0) -> None:
+        """Bytes, or an arrival under way, reach their barrier; with `piece` only as many bytes of a copy."""
         flight = self.flights.pop(number)
         self.journal.ended = []
+        if piece:
+            self.flights[number] = flight._replace(amount=flight.amount - piece)
+            self.barriers.count(
+                flight.barrier, flight.agent, flight.clock, int(flight.clock[flight.agent]), tx=-piece, lands=True
+            )
+            return
         time = int(flight.clock[flight.agent])
         tx, arrivals = (-flight.amount, 0) if flight.op == "copy" else (0, flight.amount)
         if flight.op == "copy":

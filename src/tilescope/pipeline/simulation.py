@@ -29,7 +29,7 @@ Verdict = Literal["proven", "mistake", "undecided"]
 MAX_STATES = 20_000
 MAX_ACTIONS = 20_000_000
 MAX_MARKS = 6_000
-_SHORT_STATES = 1_500  # searched for the shortest way into a mistake that is known already
+_SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
 
