@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import Tcgen05Descriptor, TensorMap, WgmmaDescriptor, compatible, tcgen05_descriptors, wgmma_descriptors
 from tilescope.mma.written import written_addresses
+from tilescope.view.agreement_view import draw_agreement
 
 MODES = ("none", "32B", "64B", "128B")
 SPAN = {"none": 16, "32B": 32, "64B": 64, "128B": 128, "128B_ATOM_32B": 128}
@@ -333,7 +334,7 @@ def test_48_byte_steps_agree():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"tensor_map_or_plan": "a map"}, "a tensor map or a plan"),
+        ({"tensor_map_or_plan": "a map"}, "a tensor map, a plan or a layout"),
         ({"descriptor": 0x4000004000010040}, "Decode the word first"),
         ({"descriptor": None}, "Decode the word first"),
         ({"smem_address": 64}, "128"),
@@ -353,3 +354,50 @@ def test_refuses_what_it_cannot_compare(changed, message):
     }
     with pytest.raises(ts.RuleError, match=message):
         compatible(**(sound | changed))
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+def test_a_layout_stands_for_the_tile_that_lies_there(major, swizzle):
+    """Constructed, parsed and planned; the loop of the same tile agrees, one of another order or start does not."""
+    canonical = ts.canonical_layout(major, swizzle, "bf16")
+    tile = canonical.tile((128, 128), start=0x2000)
+    assert ts.compatible(tile, ts.wgmma_descriptors(tile, "bf16"))
+    assert ts.compatible(ts.parse_layout(repr(tile)), ts.wgmma_descriptors(tile, "bf16"))
+    assert ts.compatible(tile, tile)
+    other = canonical.tile((128, 128), atom_order="row", start=0x2000)
+    wrong = ts.compatible(tile, other)
+    assert (bool(wrong), wrong.cause, wrong.correction == tile) == (False, "atom-order", True)
+    assert not ts.compatible(tile, ts.wgmma_descriptors(other, "bf16"))
+    moved = ts.compatible(tile, tile.with_start(0x4000))
+    assert (moved.cause, moved.correction) == ("start-address", tile)
+    assert ts.compatible(tile, tile.with_start(0x4000), smem_address=0x4000)
+
+
+def test_a_layout_names_what_is_wrong_with_it():
+    tile = ts.Layout((64, 64), 16, swizzle="128B")
+    a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
+    assert str(ts.compatible(a, tile)) == "All 64 x 64 elements (mn x k) lie where the layout has them."
+    plain = ts.compatible(a, ts.Layout((64, 64), 16))
+    assert (plain.cause, plain.correction) == ("swizzle-mode", tile)
+    assert plain.sentence.endswith("Swizzle mode: the tile was written with 128B, the layout has none.")
+    mn_major = ts.canonical_layout("MN", "128B", "bf16").tile((64, 64))
+    assert ts.compatible(tile, mn_major).cause == "majorness"
+    assert ts.compatible(a, ts.Layout((128, 64), 16, swizzle="128B")).cause == "not-written"
+    assert ts.compatible(a, ts.Layout((64, 32), 16, swizzle="64B")).cause == "several"
+    rows = ts.compatible(
+        ts.Layout((64, 64), 16), WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    )
+    assert (rows.cause, "the layout wrote plain rows" in rows.sentence) == ("swizzle-mode", True)
+    staged = ts.Layout.from_modes(((64, 64, 3), (64, 1, 4096)), 16, swizzle="128B")
+    assert ts.compatible(a, staged)
+    assert ts.Value.from_dict(plain.to_dict()) == plain
+    assert draw_agreement(plain).title == "The layout is another: swizzle-mode"
+    with pytest.raises(ts.RuleError, match="a layout, which names no coordinates"):
+        ts.compatible(tile, tile, cta_rank=0)
+
+
+def test_a_planned_layout_agrees_with_its_own_descriptors():
+    plan = ts.plan((128, 64), "bf16", consumer="wgmma").best
+    assert ts.compatible(plan, plan.layout)
+    assert ts.compatible(plan.layout, plan.descriptors())

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by
-from tilescope.layout import Major, major_named
+from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
@@ -27,7 +27,7 @@ from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, copies_of, written_addresses
+from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, WrittenTile, copies_of, written_addresses
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.tensor_map import AnyMap
@@ -60,7 +60,7 @@ class Agreement(Value):
     """
 
     agrees: bool
-    descriptor: OperandDescriptor  # the first that reads elsewhere; the first of all where none does
+    descriptor: OperandDescriptor | Layout  # the first that reads elsewhere; the first of all where none does
     major: Major
     element_bits: int
     shape: tuple[int, int]  # mn x k elements that were compared
@@ -68,7 +68,9 @@ class Agreement(Value):
     difference: Difference | None
     cause: Cause | None
     sentence: str
-    correction: OperandDescriptor | None  # the descriptor that reads what was written; None: the copies are to blame
+    correction: (
+        OperandDescriptor | Layout | None
+    )  # what reads the tile as it was written; None: the copies are to blame
     correction_major: Major | None  # as which it does
     basis: Basis
 
@@ -99,8 +101,9 @@ def compatible(
     """Whether the bytes that TMA copies wrote are the bytes that a descriptor reads; if not: where, and why.
 
     The tile comes by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
-    a plan's copies. The descriptor reads `rows` x `k` elements of it from (mn, k) = `origin` on, told by the instruction to
-    read them as `major`; a whole loop (`wgmma_descriptors`, `tcgen05_descriptors`, a plan's own) knows all of that. The map's
+    a plan's copies; a `Layout` says itself where it lies (or lies at `smem_address`, if that is passed). The descriptor reads `rows`
+    x `k` elements of it from (mn, k) = `origin` on, told by the instruction to read them as `major`; a whole loop
+    (`wgmma_descriptors`, `tcgen05_descriptors`, a plan's own) knows all of that, and so does a `Layout` in its place. The map's
     innermost dimension is k where `tile_major` is "K", mn where it is "MN"; a plan knows, and else `major` is believed.
     `data_type` is the tensor core's, where the map moves bytes as another. With `cta_rank`, the block's place in a pair
     (cta_group::2), the copies are also held against the half of the rows that the block has to bring.
@@ -122,101 +125,108 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):
         return tmem_compatible(tensor_map_or_plan, descriptor, warp=warp, address=address, operand=operand, k=k)
     smem_address = integer("smem_address", smem_address)
-    tensor_map, brought, data_major, descriptor = _tile(tensor_map_or_plan, descriptor, copies, smem_address)
-    data_major = data_major if tile_major is None else major_named(tile_major)
-    if isinstance(descriptor, DescriptorLoop):
-        major = descriptor.canonical.major if major is None else major_named(major)
+    source = _Source.of(tensor_map_or_plan, descriptor, copies, smem_address)
+    data_major = source.major if tile_major is None else major_named(tile_major)
+    reader = source.descriptor
+    if isinstance(reader, Layout | DescriptorLoop):
+        layout = reader if isinstance(reader, Layout) else reader.layout
+        major = (layout.major or "K") if major is None else major_named(major)
     else:
         major = major_named((data_major or "K") if major is None else major)
-    row = tensor_map.data_type if data_type is None else DataType.named(data_type)
-    written = written_addresses(
-        tensor_map, brought, smem_address=smem_address, major=data_major or major, data_type=row
-    )
-    reads = _reads(descriptor, major, written, row.smem_bits, origin, rows, k)
-    half = (
-        None if cta_rank is None else wrong_half(tensor_map, brought, data_major or major, written.shape[0], cta_rank)
-    )
-    basis: Basis = "measured" if tensor_map.basis == reads[0].descriptor.basis == "measured" else "documented"
+    tensor_map = source.tensor_map
+    if tensor_map is None:
+        assert source.layout is not None
+        written, bits = WrittenTile.by_layout(source.layout), source.layout.element_bits
+    else:
+        row = tensor_map.data_type if data_type is None else DataType.named(data_type)
+        bits, brought = row.smem_bits, written_addresses(
+            tensor_map, source.copies, smem_address=smem_address, major=data_major or major, data_type=row
+        )  # fmt: skip
+        written = WrittenTile.by_copies(tensor_map, brought)
+    reads = _reads(reader, major, written.addresses, bits, origin, rows, k)
+    basis: Basis = "measured" if written.basis == reads[0].basis == "measured" else "documented"
     differing, first = 0, None
     for read in reads:
-        wrong = read.addresses() != read.part_of(written)
+        wrong = read.addresses() != read.part_of(written.addresses)
         differing += int(wrong.sum())
         if first is None and wrong.any():
             first = read, tuple(map(int, np.argwhere(wrong)[0]))
     shape = (max(read.origin[0] + read.rows for read in reads) - reads[0].origin[0],
              max(read.origin[1] + read.k for read in reads) - reads[0].origin[1])  # fmt: skip
-    if half is not None:
-        elements = shape[0] * shape[1]
-        return Agreement(
-            False,
-            reads[0].descriptor,
-            major,
-            row.smem_bits,
-            shape,
-            elements,
-            None,
-            "pair-half",
-            half,
-            None,
-            None,
-            basis,
-        )
-    read, difference, diagnosis = reads[0], None, None
-    if first is not None:
+    read, difference, diagnosis, sentence = reads[0], None, None, ""
+    if cta_rank is not None:
+        height = written.addresses.shape[0]
+        sentence = wrong_half(tensor_map, source.copies, data_major or major, height, cta_rank) or ""
+    if sentence:
+        diagnosis, differing = Diagnosis("pair-half", sentence), shape[0] * shape[1]
+    elif first is not None:
         read, place = first
-        difference = _difference(read, written, *place)
-        diagnosis = diagnosed(read, written, tensor_map, flip=data_major is None)
+        difference = _difference(read, written.addresses, *place)
+        diagnosis = diagnosed(read, written, flip=data_major is None and tensor_map is not None)
     return Agreement(
-        agrees=difference is None,
-        descriptor=read.descriptor,
-        major=major,
-        element_bits=row.smem_bits,
-        shape=shape,
-        differing=differing,
-        difference=difference,
-        cause=diagnosis and diagnosis.cause,
-        sentence=_sentence(shape, len(reads), differing, difference, diagnosis),
-        correction=diagnosis and diagnosis.correction,
-        correction_major=diagnosis and diagnosis.correction_major,
-        basis=basis,
-    )
+        agrees=diagnosis is None, descriptor=read.descriptor, major=major, element_bits=bits, shape=shape, differing=differing,
+        difference=difference, cause=diagnosis and diagnosis.cause,
+        sentence=sentence or _sentence(shape, reads, differing, difference, diagnosis),
+        correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major, basis=basis,
+    )  # fmt: skip
 
 
-def _tile(source: Any, descriptor: Any, copies: Any, smem_address: int) -> tuple[AnyMap, Any, Major | None, Any]:
-    """The map, its copies, the tile's majorness where it is known, and the descriptors."""
-    if isinstance(source, AnyMap):
-        brought = copies_of(copies) if copies is not None else (((0,) * source.rank, 0),)
-        tensor_map, data_major = source, None
-    elif isinstance(source, PlannedTile):
-        if not source.copies:
-            raise ARGUMENT_RANGE.error(
-                "tensor_map_or_plan",
-                "a plan whose threads copy",
-                "compatible follows TMA copies",
-                'Plan with copy="tma".',
-            )
-        tensor_map, data_major = source.tensor_map(0, source.problem.tile), source.problem.major
-        brought = copies_of(source.copies if copies is None else copies)
-        descriptor = source.descriptors(smem_address) if descriptor is None else descriptor
-    else:
-        fix = "Use a TensorMap, or the result of plan(...)."
-        raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map or a plan", fix)])
-    if not isinstance(descriptor, OperandDescriptor | DescriptorLoop):
-        wanted = "a WgmmaDescriptor, a Tcgen05Descriptor or the descriptors of a loop"
-        fix = "Decode the word first: WgmmaDescriptor.decode(word)."
-        raise RuleError([argument_type("descriptor", descriptor, wanted, fix)])
-    return tensor_map, brought, data_major, descriptor
+class _Source(NamedTuple):
+    """What wrote the tile, the tile's majorness where it is known, and what reads it."""
+
+    tensor_map: AnyMap | None
+    layout: Layout | None
+    copies: tuple[tuple[tuple[int, ...], int], ...]
+    major: Major | None
+    descriptor: OperandDescriptor | DescriptorLoop | Layout
+
+    @classmethod
+    def of(cls, source: Any, descriptor: Any, copies: Any, smem_address: int) -> _Source:
+        """From a map, a plan or a layout."""
+        tensor_map, tile, major = None, None, None
+        brought: tuple[tuple[tuple[int, ...], int], ...] = ()
+        if isinstance(source, Layout):
+            tile = _two_indices("tensor_map_or_plan", source)
+            tile, major = tile.with_start(smem_address) if smem_address else tile, tile.major
+        elif isinstance(source, AnyMap):
+            tensor_map, brought = source, copies_of(copies) if copies is not None else (((0,) * source.rank, 0),)
+        elif isinstance(source, PlannedTile):
+            if not source.copies:
+                found, limit = "a plan whose threads copy", "compatible follows TMA copies"
+                raise ARGUMENT_RANGE.error(
+                    "tensor_map_or_plan", found, limit, 'Plan with copy="tma", or use plan.layout.'
+                )
+            tensor_map, major = source.tensor_map(0, source.problem.tile), source.problem.major
+            brought = copies_of(source.copies if copies is None else copies)
+            descriptor = source.descriptors(smem_address) if descriptor is None else descriptor
+        else:
+            fix = "Use a TensorMap, a Layout, or the result of plan(...)."
+            raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map, a plan or a layout", fix)])
+        if not isinstance(descriptor, OperandDescriptor | DescriptorLoop | Layout):
+            wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
+            fix = "Decode the word first: WgmmaDescriptor.decode(word)."
+            raise RuleError([argument_type("descriptor", descriptor, wanted, fix)])
+        reader = _two_indices("descriptor", descriptor) if isinstance(descriptor, Layout) else descriptor
+        return cls(tensor_map, tile, brought, major, reader)
+
+
+def _two_indices(argument: str, layout: Layout) -> Layout:
+    """The tile of mn x k; of a staged layout, its first stage."""
+    tile = layout if len(layout.shape) == 2 else layout.stage()
+    if tile is None:
+        found = f"a layout of {by(layout.shape)}"
+        raise ARGUMENT_RANGE.error(
+            argument, found, "a tile of mn x k, or stages of one", "Use a layout of two indices."
+        )
+    return tile
 
 
 def _reads(
-    descriptor: OperandDescriptor | DescriptorLoop,
-    major: Major,
-    written: Addresses,
-    bits: int,
-    origin: Any,
-    rows: Any,
-    k: Any,
-) -> list[Read]:
+    descriptor: OperandDescriptor | DescriptorLoop | Layout, major: Major, written: Addresses, bits: int, origin: Any, rows: Any, k: Any
+) -> list[Read]:  # fmt: skip
+    if isinstance(descriptor, Layout):
+        mn, extent = descriptor.shape
+        return [Read(descriptor, major, (0, 0), mn, extent, descriptor.element_bits)]
     if isinstance(descriptor, DescriptorLoop):
         block, step = descriptor.block_mn, descriptor.k_per_step
         return [
@@ -245,11 +255,16 @@ def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
 
 
 def _sentence(
-    shape: tuple[int, int], reads: int, differing: int, difference: Difference | None, diagnosis: Diagnosis | None
+    shape: tuple[int, int],
+    reads: list[Read],
+    differing: int,
+    difference: Difference | None,
+    diagnosis: Diagnosis | None,
 ) -> str:
     """The answer in English, from what was compared."""
     if difference is None or diagnosis is None:
-        readers = "the descriptor reads" if reads == 1 else f"the {reads} descriptors read"
+        readers = "the descriptor reads" if len(reads) == 1 else f"the {len(reads)} descriptors read"
+        readers = "the layout has" if isinstance(reads[0].descriptor, Layout) else readers
         return f"All {by(shape)} elements (mn x k) lie where {readers} them."
     there = difference.found
     read = (

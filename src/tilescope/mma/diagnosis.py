@@ -8,25 +8,26 @@ the swizzle that TMA wrote with. If nothing fits, the copies are to blame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tilescope.arch import Basis
 from tilescope.errors import RuleError
-from tilescope.layout import Major
+from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
-from tilescope.mma.written import NOT_WRITTEN, Addresses
+from tilescope.mma.written import NOT_WRITTEN, Addresses, WrittenTile
 from tilescope.reading import one_of
 from tilescope.rule import ARGUMENT_RANGE
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap
 
 Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",
-    "start-address", "leading-bytes", "stride-bytes", "not-written", "several", "pair-half",
+    "start-address", "leading-bytes", "stride-bytes", "not-written", "several", "pair-half", "atom-order",
 ]  # fmt: skip
 
 
@@ -35,15 +36,15 @@ class Diagnosis(NamedTuple):
 
     cause: Cause
     sentence: str
-    correction: OperandDescriptor | None = None  # the descriptor that reads what was written
+    correction: OperandDescriptor | Layout | None = None  # what reads the tile as it was written
     correction_major: Major | None = None  # as which it does
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One instruction's reading of part of a tile."""
+    """One instruction's reading of part of a tile, or a layout's idea of all of it."""
 
-    descriptor: OperandDescriptor
+    descriptor: OperandDescriptor | Layout
     major: Major
     origin: tuple[int, int]
     rows: int
@@ -52,7 +53,14 @@ class Read:
 
     def addresses(self) -> Addresses:
         """Where it looks for each of its elements, (rows, k)."""
+        if isinstance(self.descriptor, Layout):
+            return self.descriptor.addresses()
         return self.descriptor.addresses(self.major, self.rows, self.k, self.element_bits)
+
+    @property
+    def basis(self) -> Basis:
+        """Whether a card was seen to read so."""
+        return "documented" if isinstance(self.descriptor, Layout) else self.descriptor.basis
 
     def part_of(self, written: Addresses) -> Addresses:
         """What was written of the elements that it reads."""
@@ -62,41 +70,86 @@ class Read:
         return found
 
 
-def diagnosed(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> Diagnosis:
+def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
     """The likely cause; with `flip`, the map's innermost dimension may be the other one of the tile."""
-    row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
-    if tensor_map.swizzle.bits == 0 and row_bytes != CHUNK_BYTES:
-        return _plain_rows(read, tensor_map, row_bytes)
-    fits = sorted(_fits(read, written, tensor_map, flip=flip), key=lambda fit: len(_changes(read, *fit)))
+    written = tile.addresses
+    if isinstance(read.descriptor, Layout):
+        return _layout_diagnosed(read, read.descriptor, tile)
+    if tile.swizzle.bits == 0 and tile.row_bytes not in (0, CHUNK_BYTES):
+        return _plain_rows(read.descriptor, tile)
+    fits = sorted(_fits(read, tile, flip=flip), key=lambda fit: len(_changes(read, fit[0], fit[1], tile.writer)))
     part = read.part_of(written)
     missing = part == NOT_WRITTEN
     only_missing = missing.any() and bool((read.addresses() == part)[~missing].all())
     if fits and not only_missing:
         fitted, major = fits[0]
-        changes = _changes(read, fitted, major)
+        changes = _changes(read, fitted, major, tile.writer)
         return Diagnosis(next(iter(changes)), " ".join(changes.values()), _corrected(read, fitted, changes), major)
     if missing.any():
-        mn, k = written.shape
-        said = f"Not written: the copies bring {mn} x {k} elements (mn x k), and not all that is read. Copy more, or read less"
-        other = [major for fitted, major in fits if major != read.major and fitted == read.descriptor]
-        return Diagnosis(
-            "not-written", said + (f", or, if the tile lies {other[0]}-major, read it so." if other else ".")
+        return _not_written(
+            written, [major for fitted, major in fits if major != read.major and fitted == read.descriptor]
         )
     reader = f"{read.descriptor.form.instruction} descriptor"
-    if tensor_map.swizzle.name != read.descriptor.swizzle.name:
-        said = f"Swizzle mode: TMA wrote with swizzle {tensor_map.swizzle.name}, which no {reader} reads here."
+    if tile.swizzle.name != read.descriptor.swizzle.name:
+        said = f"Swizzle mode: {tile.writer} wrote with swizzle {tile.swizzle.name}, which no {reader} reads here."
         return Diagnosis("swizzle-mode", said)
-    return Diagnosis("several", f"More than one thing differs: no single {reader} reads these copies.")
+    return Diagnosis("several", f"More than one thing differs: no single {reader} reads this tile.")
+
+
+def _not_written(written: Addresses, other_major: list[Major]) -> Diagnosis:
+    mn, k = written.shape
+    said = f"Not written: {mn} x {k} elements (mn x k) lie there, and not all that is read. Copy more, or read less"
+    other = f", or, if the tile lies {other_major[0]}-major, read it so." if other_major else "."
+    return Diagnosis("not-written", said + other)
+
+
+def _layout_diagnosed(read: Read, layout: Layout, tile: WrittenTile) -> Diagnosis:
+    """The one thing in which the layout differs from the tile that was written, found by changing it."""
+    part = read.part_of(tile.addresses)
+    if (part == NOT_WRITTEN).any():
+        return _not_written(tile.addresses, [])
+    for cause, name, changed in _changed_layouts(layout, tile.swizzle, int(part[0, 0])):
+        if (changed.addresses() == part).all():
+            values = {
+                "swizzle-mode": (changed.swizzle.name, layout.swizzle.name), "start-address": (hex(changed.start), hex(layout.start)),
+                "atom-order": (changed.atom_order, layout.atom_order), "majorness": (f"{changed.major}-major", f"{layout.major}-major"),
+            }  # fmt: skip
+            right, wrong = values[cause]
+            return Diagnosis(
+                cause, f"{name}: the tile was written with {right}, the layout has {wrong}.", changed, changed.major
+            )
+    return Diagnosis("several", "More than one thing differs between the tile and the layout.")
+
+
+def _changed_layouts(layout: Layout, swizzle: Swizzle, first: int) -> Iterator[tuple[Cause, str, Layout]]:
+    """The layout with one thing changed: its swizzle, start, atom order or majorness."""
+    modes, bits = layout.bit_modes, layout.element_bits
+    yield (
+        "swizzle-mode",
+        "Swizzle mode",
+        Layout.from_modes(modes, bits, unit_bits=1, swizzle=swizzle, start=layout.start),
+    )
+    yield "start-address", "Start address", layout.with_start(layout.swizzle.apply(first))
+    canonical, (mn, k) = CanonicalLayout.of(layout), layout.shape
+    if canonical is None:
+        return
+    orders: tuple[AtomOrder, AtomOrder] = ("row", "column") if layout.atom_order == "column" else ("column", "row")
+    yield "atom-order", "Atom order", canonical.tile((mn, k), atom_order=orders[0], start=layout.start)
+    other = CanonicalLayout("MN" if layout.major == "K" else "K", layout.swizzle, bits)
+    if mn % other.atom[0] == 0 and k % other.atom[1] == 0:
+        for order in orders:
+            yield "majorness", "Majorness", other.tile((mn, k), atom_order=order, start=layout.start)
 
 
 def wrong_half(
-    tensor_map: AnyMap, copies: Iterable[tuple[tuple[int, ...], int]], major: Major, rows: int, cta_rank: Any
+    tensor_map: AnyMap | None, copies: Iterable[tuple[tuple[int, ...], int]], major: Major, rows: int, cta_rank: Any
 ) -> str | None:
     """What is wrong where the copies bring the rows of the pair's other block; None where they bring this block's own."""
     cta_rank = one_of("cta_rank", cta_rank, (0, 1))
-    if tensor_map.rank != 2:
+    if tensor_map is None or tensor_map.rank != 2:
+        found = "a layout, which names no coordinates" if tensor_map is None else f"a map of rank {tensor_map.rank}"
         limit = "rows are counted by the coordinates of a rank-2 map"
-        raise ARGUMENT_RANGE.error("cta_rank", f"a map of rank {tensor_map.rank}", limit, "Leave cta_rank out.")
+        raise ARGUMENT_RANGE.error("cta_rank", found, limit, "Leave cta_rank out.")
     brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
     own = brought // (2 * rows) * 2 * rows + cta_rank * rows
     if brought == own:
@@ -109,6 +162,7 @@ def wrong_half(
 
 def _corrected(read: Read, fitted: OperandDescriptor, changes: Any) -> OperandDescriptor:
     """The fitted descriptor; exchanged fields both change, also the one that this read does not reach."""
+    assert isinstance(read.descriptor, OperandDescriptor)
     if "leading-stride-exchanged" not in changes:
         return fitted
     values = {name: value for name, value in fitted.to_dict().items() if name != "kind"}
@@ -117,38 +171,31 @@ def _corrected(read: Read, fitted: OperandDescriptor, changes: Any) -> OperandDe
     )
 
 
-def _plain_rows(read: Read, tensor_map: AnyMap, row_bytes: int) -> Diagnosis:
+def _plain_rows(descriptor: OperandDescriptor, tile: WrittenTile) -> Diagnosis:
     """Rows without swizzle that are no core matrices: no descriptor reads them."""
-    bits, descriptor = tensor_map.data_type.smem_bits, read.descriptor
+    writer, row_bytes = tile.writer, tile.row_bytes
     span = descriptor.swizzle.span_bytes or CHUNK_BYTES
-    box = f"box[0] = {span * 8 // bits}"
+    box = f"box[0] = {span * 8 // tile.element_bits}" if writer == "TMA" else f"rows of {span} bytes"
     if descriptor.swizzle.bits == 0:
-        return Diagnosis(
-            "none-against-none",
-            (
-                f"TMA none against MMA none: TMA stores plain rows of {row_bytes} bytes, the tensor core reads core matrices of 8 rows "
-                f"x 16 bytes. Use {box} and one copy for each column of 16 bytes, or a swizzle in both."
-            ),
-        )
+        return Diagnosis("none-against-none", (
+            f"{writer} none against MMA none: {writer} stores plain rows of {row_bytes} bytes, the tensor core reads core matrices of "
+            f"8 rows x 16 bytes. Use {box} and one copy for each column of 16 bytes, or a swizzle in both."
+        ))  # fmt: skip
     if row_bytes > span:
-        return Diagnosis(
-            "box-wider-than-atom",
-            (
-                f"Box wider than the atom: its rows are {row_bytes} bytes, an atom of {descriptor.swizzle.name} is {span} wide. "
-                f"Use {box}, swizzle {descriptor.swizzle.name}, and one copy for each column of atoms."
-            ),
-        )
-    return Diagnosis(
-        "swizzle-mode",
-        (
-            f"Swizzle mode: TMA wrote plain rows (swizzle none), the descriptor reads {descriptor.swizzle.name}. "
-            f"Use swizzle {descriptor.swizzle.name} in the tensor map."
-        ),
-    )
+        return Diagnosis("box-wider-than-atom", (
+            f"Box wider than the atom: its rows are {row_bytes} bytes, an atom of {descriptor.swizzle.name} is {span} wide. "
+            f"Use {box}, swizzle {descriptor.swizzle.name}, and one copy for each column of atoms."
+        ))  # fmt: skip
+    return Diagnosis("swizzle-mode", (
+        f"Swizzle mode: {writer} wrote plain rows (swizzle none), the descriptor reads {descriptor.swizzle.name}. "
+        f"Use swizzle {descriptor.swizzle.name} in {'the tensor map' if writer == 'TMA' else writer}."
+    ))  # fmt: skip
 
 
-def _fits(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> list[tuple[OperandDescriptor, Major]]:
+def _fits(read: Read, tile: WrittenTile, *, flip: bool) -> list[tuple[OperandDescriptor, Major]]:
     """The descriptors that read what was written, each with the majorness it takes."""
+    written, descriptor = tile.addresses, read.descriptor
+    assert isinstance(descriptor, OperandDescriptor)
     other: Major = "MN" if read.major == "K" else "K"
     views = [(read.major, read, written), (other, replace(read, major=other), written)]
     if flip:  # nobody said which dimension the map's innermost one is: perhaps it is the other
@@ -158,8 +205,8 @@ def _fits(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> 
         )
     found = []
     for major, view, addresses in views:
-        for base_offset in dict.fromkeys((read.descriptor.base_offset, 0)):
-            fitted = _fitted(view, view.part_of(addresses), tensor_map.swizzle.name, base_offset)
+        for base_offset in dict.fromkeys((descriptor.base_offset, 0)):
+            fitted = _fitted(view, view.part_of(addresses), tile.swizzle.name, base_offset)
             if fitted is not None:
                 found.append((fitted, major))
     return found
@@ -168,6 +215,7 @@ def _fits(read: Read, written: Addresses, tensor_map: AnyMap, *, flip: bool) -> 
 def _fitted(read: Read, written: Addresses, swizzle: Any, base_offset: int) -> OperandDescriptor | None:
     """The descriptor of this swizzle and base offset that reads the written addresses, if there is one."""
     descriptor = read.descriptor
+    assert isinstance(descriptor, OperandDescriptor)
     is_address = getattr(descriptor, "leading_is_address", False)
     fields = {"leading_is_address": True} if is_address else {}
     try:
@@ -202,16 +250,17 @@ def _fitted(read: Read, written: Addresses, swizzle: Any, base_offset: int) -> O
     return fitted if agrees else None
 
 
-def _changes(read: Read, fitted: OperandDescriptor, major: Major) -> dict[Cause, str]:
+def _changes(read: Read, fitted: OperandDescriptor, major: Major, writer: str) -> dict[Cause, str]:
     """The fields in which the right descriptor differs from the one that reads, as causes, the weightiest first."""
     descriptor, changes = read.descriptor, dict[Cause, str]()
+    assert isinstance(descriptor, OperandDescriptor)
     if major != read.major:
         changes["majorness"] = (
             f'Majorness: the tile lies {major}-major, and is read as {read.major}-major. Use major="{major}".'
         )
     if fitted.swizzle != descriptor.swizzle:
         changes["swizzle-mode"] = (
-            f"Swizzle mode: TMA wrote {fitted.swizzle.name}, the descriptor reads {descriptor.swizzle.name}. "
+            f"Swizzle mode: {writer} wrote {fitted.swizzle.name}, the descriptor reads {descriptor.swizzle.name}. "
             f"Use swizzle {fitted.swizzle.name}."
         )
     ignored = fitted.ignored_fields(major)

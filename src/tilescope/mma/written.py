@@ -9,14 +9,16 @@ matrix, gives the same elements as a plain one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type
-from tilescope.layout import Major
+from tilescope.layout import Layout, Major
+from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma.placement import placement
 from tilescope.tma.request import requested
@@ -24,6 +26,31 @@ from tilescope.tma.walk import row_coords
 
 Addresses = npt.NDArray[np.int64]
 NOT_WRITTEN = -1
+
+
+class WrittenTile(NamedTuple):
+    """A tile in shared memory: the address of every element (mn, k), and what the writer did."""
+
+    addresses: Addresses
+    writer: str  # "TMA" or "the layout"
+    swizzle: Swizzle
+    row_bytes: int  # contiguous bytes before the swizzle: a row of a box, or of an atom
+    element_bits: int  # of the writer's elements
+    basis: Basis
+
+    @classmethod
+    def by_copies(cls, tensor_map: AnyMap, addresses: Addresses) -> WrittenTile:
+        """What TMA copies of a map left at these addresses."""
+        row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
+        bits = tensor_map.data_type.smem_bits
+        return cls(addresses, "TMA", tensor_map.swizzle, row_bytes, bits, tensor_map.basis)
+
+    @classmethod
+    def by_layout(cls, layout: Layout) -> WrittenTile:
+        """What lies in shared memory as a layout says."""
+        atom = layout.tiling.atom[1] if layout.tiling is not None else 0
+        bits = layout.element_bits
+        return cls(layout.addresses(), "the layout", layout.swizzle, atom * bits // 8, bits, "documented")
 
 
 @runtime_checkable

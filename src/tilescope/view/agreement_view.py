@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilescope.bits import Inspection
-from tilescope.layout import Major
+from tilescope.layout import Layout, Major
 from tilescope.mma.agreement import Agreement
 from tilescope.mma.descriptor_word import inspect_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
@@ -22,12 +22,15 @@ def draw_agreement(found: Agreement) -> Drawing:
     >>> draw_agreement(compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=512, swizzle="128B"))).title
     'The descriptor reads something else: stride-bytes'
     """
-    given = _word(found.descriptor, found.major, found.element_bits)
     said = Paragraph(found.sentence)
+    if isinstance(found.descriptor, Layout):
+        verdict = "The layout has the tile where it lies" if found.agrees else f"The layout is another: {found.cause}"
+        return Drawing(verdict, (said, _facts(found)))
+    given = _word(found.descriptor, found.major, found.element_bits)
     if found.agrees:
         return Drawing("Copies and descriptor agree", (said, word_ruler(given, "The descriptor"), _facts(found)))
     title, shown = f"The descriptor reads something else: {found.cause}", f"The descriptor: {given.word:#018x}"
-    if found.correction is None or found.correction_major is None:
+    if not isinstance(found.correction, OperandDescriptor) or found.correction_major is None:
         return Drawing(title, (said, _facts(found), word_ruler(given, shown)))
     right = _word(found.correction, found.correction_major, found.element_bits)
     wrong = _differing(given, right)
