@@ -6,12 +6,12 @@ import pytest
 
 from tilescope.arch import ARCH
 from tilescope.cli import run, topics
-from tilescope.cli.glossary import TERMS
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import SYMPTOM
+from tilescope.symptoms.glossary import TERMS
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 

@@ -13,16 +13,21 @@ from difflib import SequenceMatcher
 from typing import NamedTuple, TypeVar
 
 from tilescope.arch import ARCH, KIB, Arch
-from tilescope.cli.glossary import TERMS, Term
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.symptoms import SYMPTOM, Diagnosis, diagnose
+from tilescope.symptoms.glossary import TERMS, Term
+from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
 
+LONGEST_QUESTION = 400  # characters of a question about a term
+_ASKING = re.compile(
+    r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how does)\b", re.IGNORECASE
+)
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 
 
@@ -64,10 +69,13 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     >>> find("leading byte offset").name
     'LBO'
     """
-    for provider in PROVIDERS:
-        if (topic := provider.find(name)) is not None:
+    providers = [provider.find for provider in PROVIDERS]
+    asks = _ASKING.match(name) is not None  # for a word's meaning, not for what is wrong
+    for find_topic in (*providers[:-1], *([_find_contained_term] if asks else []), providers[-1], _find_contained_term):
+        if (topic := find_topic(name)) is not None:
             return topic
-    nearest = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]] or _nearest(name)
+    symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
+    nearest = (symptoms or _nearest(name)) if len(name.split()) > 1 else (_nearest(name) or symptoms)
     raise UNKNOWN_NAME.error(
         "topic",
         f"topic {shortened(name)!r}",
@@ -79,7 +87,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
 def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
     spelled = {_folded(alias): each for provider in PROVIDERS for alias, each in provider.spellings().items()}
-    spelled |= {_folded(each): each for provider in PROVIDERS for each in provider.names()}
+    spelled |= {
+        _folded(each): each for provider in PROVIDERS[:-1] for each in provider.names()
+    }  # symptoms are sentences
     wanted = _folded(name)[:80]
     near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
     return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
@@ -99,8 +109,20 @@ def _find_term(name: str) -> Topic | None:
     return None if term is None else _term_topic(term)
 
 
+def _find_contained_term(name: str) -> Topic | None:
+    """The longest term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
+    asked = " ".join(re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split())
+    for spelling in sorted(_TERM_BY_SPELLING, key=len, reverse=True):
+        if f" {spelling} " in f" {asked} ":
+            beside = f" {asked} ".replace(f" {spelling} ", " ").split()
+            return _term_topic(_TERM_BY_SPELLING[spelling]) if all(map(says_nothing_else, beside)) else None
+    return None
+
+
 def _find_swizzle(name: str) -> Topic | None:
-    row = _row(Swizzle.named, name)
+    bare = re.sub(r"(?i)\bswizzl(?:e|ing)\b(?!<)|\bmode\b", " ", name).strip()
+    bare = re.sub(r"(?i)^(?:K_|MN_)?SW(\d+)$", r"\1B", bare)  # as CuTe's atoms write it
+    row = _row(Swizzle.named, name) or _row(Swizzle.named, bare or name)
     if row is None:
         return None
     known = facts(row)

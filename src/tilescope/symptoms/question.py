@@ -1,6 +1,7 @@
 """From a sentence somebody typed to the symptoms it names.
 
     "my kernel is stuck in try_wait"  →  {hang, try, wait}       words that mean the same are folded
+    "misalligned adress"              →  {misaligned, address}   a word misspelt by a letter or two is read as the nearest known
     phrase "hang try wait"            →  all its words are there: this symptom, three words strong
 
 Of the phrases whose words are all in the question the strongest decides; rare words weigh more than common ones. Where
@@ -12,70 +13,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from difflib import get_close_matches
+from functools import cache, lru_cache
 from math import log
 
 from tilescope.symptoms.cause import CAUSE, Cause
+from tilescope.symptoms.glossary import TERMS
 from tilescope.symptoms.symptom import SYMPTOM, Symptom
+from tilescope.symptoms.tables import table
 from tilescope.value import Value, row_field
 
-MAX_WORDS = 200  # of a question: a pasted log is not one
+MAX_WORDS = 200  # of a question: the first of a pasted log
+MAX_CHARACTERS = 20_000
 _SUGGESTED = 5
+_LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
+_ALIKE = 0.83  # how like a known word another is spelled to be read as it
+_MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
+_ENDINGS = ("s", "es", "ed", "d", "ing", "ly")
 
-# What people write, and the word that stands for it in phrases.
-_SAME = {
-    word: name
-    for name, words in {
-        "hang": "hangs hung hanging stuck deadlock deadlocks deadlocked freeze freezes frozen stall stalls stalled spins spinning "
-        "blocked infinite forever",
-        "wrong": "incorrect bad mismatch mismatches garbage garbled corrupt corrupted broken differs differ",
-        "right": "correct ok fine good works work passes",
-        "fail": "fails failed failing failure",
-        "refuse": "refuses refused rejects rejected",
-        "slow": "slower slowly slowdown",
-        "tile": "tiles",
-        "stage": "stages",
-        "block": "blocks cta ctas",
-        "row": "rows",
-        "element": "elements values entries",
-        "second": "2nd other alternate",
-        "first": "1st",
-        "conflict": "conflicts",
-        "bank": "banks",
-        "zero": "zeros zeroes 0s",
-        "nan": "nans",
-        "finish": "finishes finished return returns end ends terminate terminates complete completes completed",
-        "misaligned": "misalignment unaligned",
-        "aligned": "alignment align",
-        "byte": "bytes",
-        "smem": "shared",
-        "transposed": "transpose transposition",
-        "overwrite": "overwrites overwritten overwriting clobbers clobbered",
-        "neighbour": "neighbor neighbors neighbours neighbouring neighboring adjacent",
-        "ncu": "nsight profiler",
-        "serialised": "serialized serialization serialisation",
-        "ignored": "ignore ignores",
-        "percent": "%",
-        "random": "randomly sporadic sporadically intermittent intermittently sometimes occasionally",
-        "chunk": "chunks",
-        "swapped": "swap swaps exchanged permuted",
-        "wait": "waits waiting",
-        "multicast": "multicasting",
-        "cluster": "clusters",
-        "graph": "graphs cudagraph cudagraphs",
-        "missing": "lost dropped",
-        "encode": "cutensormapencodetiled cutensormapencodeim2col encodetiled encodes encoding",
-        "iteration": "iterations step steps",
-    }.items()
-    for word in words.split()
-}
-_FILLER = (
-    "a an and are as at be because but by can cannot could do does doing for from get gets getting got had has have how i if in "
-    "into is it its just me my of on only or our so some than that the their then there these they this to was we were what when "
-    "where which while why will with you your error errors kernel cuda gpu code runtime device during encountered exception "
-    "cudaerror cutensormap see seeing show shows after using use every each"
-)
-_EMPTY = frozenset(_FILLER.split())
+_WORDS = table("words")
+_SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
+_EMPTY = frozenset(_WORDS["filler"]["words"].split())
+_ASKING = frozenset(_WORDS["asking"]["words"].split())
+_VAGUE = frozenset(_WORDS["vague"]["words"].split())
+_CONTEXT = frozenset(_WORDS["context"]["words"].split())  # of the trade, though no phrase has them
+_ELSEWHERE = frozenset(_WORDS["elsewhere"]["words"].split())  # a question with one of these is not about tiles
+_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +70,87 @@ def diagnose(question: str) -> Diagnosis:
     >>> diagnose("how do I boil an egg").symptoms
     ()
     """
-    words = _words(question)
+    words = question_words(question)
+    strange = not all(word in _weights() or says_nothing_else(word) for word in words)
     strength: dict[str, float] = {}
     overlap: dict[str, float] = {}
-    for symptom, phrases in _phrases().items():
+    for symptom, phrases in ({} if words & _ELSEWHERE else _phrases()).items():
         for phrase in phrases:
             weight = sum(map(_weight, phrase))
             shared = phrase & words
+            if strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2)):
+                continue
             if shared == phrase:
                 strength[symptom] = max(strength.get(symptom, 0), weight)
             elif shared:
                 share = sum(map(_weight, shared)) / weight
                 overlap[symptom] = max(overlap.get(symptom, 0), share)
     named = sorted(strength, key=lambda name: -strength[name])
-    near = [] if named else sorted((name for name in overlap if overlap[name] >= 0.5), key=lambda name: -overlap[name])
+    near = [name for name in overlap if overlap[name] >= _LEAST_SHARED and not named]
+    near.sort(key=lambda name: -overlap[name])
     return Diagnosis(
         question, tuple(SYMPTOM[name] for name in named), tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
     )
 
 
+def question_words(question: str) -> frozenset[str]:
+    """The words of a question, folded, each read as the word of a phrase that it is a form or a misspelling of.
+
+    >>> sorted(question_words("It hangs: misalligned adress"))
+    ['address', 'hang', 'misaligned']
+    """
+    return frozenset(map(_known, _words(question)))
+
+
 def _words(text: str) -> frozenset[str]:
-    """The words of a question or a phrase, folded: one form for words that mean the same, filler left out.
+    """The words of a text, folded: one form for words that mean the same, filler left out.
 
     >>> sorted(_words("CUDA_ERROR_ILLEGAL_INSTRUCTION"))
     ['illegal', 'instruction']
     """
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text)  # cudaErrorMisalignedAddress
-    pieces = re.findall(r"[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%", apart.casefold().replace("_", " "))[:MAX_WORDS]
-    return frozenset(_SAME.get(piece, piece) for piece in pieces if piece not in _EMPTY)
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
+    pieces = _PIECE.findall(apart.casefold().replace("_", " "))[:MAX_WORDS]
+    return frozenset(_folded(piece) for piece in pieces if piece not in _EMPTY)
+
+
+def _folded(word: str) -> str:
+    """The word that stands for all that mean the same; of others the singular."""
+    if word in _SAME or len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return _SAME.get(word, word)
+    return _SAME.get(word[:-1], word[:-1])
+
+
+def says_nothing_else(word: str) -> bool:
+    """Whether a word beside a term leads nowhere else: filler, a number, or a word of the trade."""
+    return word in _EMPTY or word in _ASKING or word.isdecimal() or _folded(word) in _vocabulary()
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """The words of the glossary, and others of the trade."""
+    text = " ".join(f"{term.name} {' '.join(term.aliases)} {term.meaning}" for term in TERMS)
+    return frozenset(map(_folded, (*re.findall(r"[\w.:]+", text.casefold().replace(". ", " ")), *_CONTEXT)))
+
+
+@lru_cache(maxsize=4096)
+def _known(word: str) -> str:
+    """The word of the phrases that `word` is a form of (swapped, swaps), or a misspelling; the word itself otherwise."""
+    known = _weights()
+    if word in known or word in _EMPTY:
+        return word
+    for ending in _ENDINGS:
+        if word.endswith(ending):
+            stem = word.removesuffix(ending)
+            forms = [stem, stem + "e", stem[:-1] if stem[-2:-1] == stem[-1:] else stem]
+            if (
+                form := next((each for each in (_SAME.get(form, form) for form in forms) if each in known), None)
+            ) is not None:
+                return form
+    if len(word) >= _MISSPELT_LETTERS and word.isalpha():
+        alike = [other for other in (*known, *_SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
+        for near in get_close_matches(word, alike, n=1, cutoff=_ALIKE):
+            return _folded(near)
+    return word
 
 
 @cache

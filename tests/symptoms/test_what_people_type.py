@@ -1,0 +1,60 @@
+"""What people type, in their words: codes, logs, misspellings, sentences. Each leads to what they mean, or to the list.
+
+what_people_type.tsv was written by hand from public threads and logs: what is typed, and the symptom or term meant.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilescope.cli import run, topics
+from tilescope.errors import RuleError
+
+TABLE = Path(__file__).with_name("what_people_type.tsv")
+TYPED = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
+
+
+def of_kind(kind):
+    return [(typed, name) for typed, answered_by, name in TYPED if answered_by == kind]
+
+
+@pytest.mark.parametrize(("typed", "symptom"), of_kind("symptom"))
+def test_what_people_see_leads_to_its_symptom(typed, symptom):
+    assert topics.find(typed).symptoms[0].name == symptom
+
+
+@pytest.mark.parametrize(("typed", "term"), of_kind("term"))
+def test_words_of_the_trade_lead_to_their_term(typed, term):
+    assert topics.find(typed).name == term
+
+
+@pytest.mark.parametrize("typed", [typed for typed, _ in of_kind("list")])
+def test_what_is_unknown_leads_to_the_list_and_to_nothing_unrelated(typed):
+    with pytest.raises(RuleError) as refused:
+        topics.find(typed)
+    assert refused.value.violations[0].fix == "`tilescope explain` lists what can be explained."
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["x" * 1_000_000, "hang " * 300_000, "\x00\x1b[31m", "a_" * 100_000, "' OR 1=1 --", "../../etc/passwd", "%s%n", "🙂" * 9999,
+     "misalligned " * 20_000, "(" * 50_000, "\n" * 99_999, "qzxw vbnm " * 20_000],
+)  # fmt: skip
+def test_hostile_text_is_answered_quickly(hostile, capsys):
+    start = perf_counter()
+    assert run(["explain", hostile]) in (0, 2)
+    assert perf_counter() - start < 5  # a busy machine; it takes milliseconds
+    said = capsys.readouterr()
+    assert "mistake in tilescope" not in said.err
+    assert len(said.err) < 600
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=300))
+def test_any_text_is_explained_or_refused(text):
+    with suppress(RuleError):
+        topics.find(text)
