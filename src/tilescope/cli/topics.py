@@ -24,6 +24,7 @@ from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
 
+LONGEST_TEXT = 8_000  # characters that are read
 LONGEST_QUESTION = 400  # characters of a question about a term
 _ASKING = re.compile(
     r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how does)\b", re.IGNORECASE
@@ -69,6 +70,8 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     >>> find("leading byte offset").name
     'LBO'
     """
+    if len(name) > LONGEST_TEXT:  # a log names its error first or last
+        name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     providers = [provider.find for provider in PROVIDERS]
     asks = _ASKING.match(name) is not None  # for a word's meaning, not for what is wrong
     for find_topic in (*providers[:-1], *([_find_contained_term] if asks else []), providers[-1], _find_contained_term):

@@ -23,7 +23,7 @@ from tilescope.symptoms.symptom import SYMPTOM, Symptom
 from tilescope.symptoms.tables import table
 from tilescope.value import Value, row_field
 
-MAX_WORDS = 200  # of a question: the first of a pasted log
+MAX_WORDS = 200  # of a question: the first and the last of a pasted log
 MAX_CHARACTERS = 20_000
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
@@ -109,7 +109,9 @@ def _words(text: str) -> frozenset[str]:
     ['illegal', 'instruction']
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
-    pieces = _PIECE.findall(apart.casefold().replace("_", " "))[:MAX_WORDS]
+    pieces = _PIECE.findall(apart.casefold().replace("_", " "))
+    if len(pieces) > MAX_WORDS:
+        pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
     return frozenset(_folded(piece) for piece in pieces if piece not in _EMPTY)
 
 
