@@ -24,10 +24,10 @@ NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # what no driver was a
 def check(source: tuple[str, ...], fix: bool, asked: MapArguments | None, output: Output) -> int:
     """Say whether the driver takes a tensor map, and every reason why not.
 
-    The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang
-    or Triton print when a map fails, or with the words of a descriptor; - is stdin. --from-json FILE takes nothing but
-    JSON. Options replace what SOURCE says. FILE:3 is the third line of a file that
-    holds one map a line, as watch writes it.
+    The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang,
+    Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a descriptor;
+    - is stdin. A log may be of any length. --from-json FILE takes nothing but JSON. Options replace what SOURCE says.
+    FILE:3 is the third line of a file that holds one map a line, as watch writes it.
 
     \b
     tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B

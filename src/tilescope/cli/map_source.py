@@ -19,10 +19,9 @@ from tilescope.cli.map_options import JsonFile
 from tilescope.errors import RuleError, TensorMapError, shortened
 from tilescope.rule import rule
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.source import WHOLE_BYTES, MapSource
 
 STDIN = "-"
-LARGEST_INPUT_BYTES = 1 << 20  # a tensor map, however it is written, is far smaller
 _LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
@@ -43,7 +42,7 @@ INPUT_EMPTY = rule(
 )
 INPUT_SIZE = rule(
     "input-size",
-    "A file with a tensor map is at most 1 MiB; the map itself is 128 bytes. A dump of memory is at most 16 MiB.",
+    "A map's file is at most 1 MiB, and so is a line of a log; a log may have any number of lines.",
     source="the command line",
     passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
     failing='ts.cli.map_source.read_source(("/dev/zero",))',
@@ -70,15 +69,17 @@ def described(words: tuple[str, ...], asked: MapArguments | None) -> MapSource:
 def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
     """These arguments, or everything they lack; strides follow from the rest."""
     lacking = [violation for each in asked for violation in each.misnamed()]
-    if not lacking:
+    if not lacking or any(not each.misnamed() for each in asked):  # of several maps, a report says what one lacks
         return MapSource(None, asked)
     raise TensorMapError([each for each in lacking if each.argument != "strides_bytes"] or lacking)
 
 
 def read_source(words: tuple[str, ...]) -> MapSource:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
-    content = _content(words)
     try:
+        if _is_given_by_name(words):
+            return _read_file(words[0], is_json=isinstance(words, JsonFile))
+        content = " ".join(words).encode("utf-8", errors="replace")
         return MapSource.from_json(content) if isinstance(words, JsonFile) else MapSource.read(content)
     except RuleError:
         if not _is_given_by_name(words):
@@ -86,33 +87,47 @@ def read_source(words: tuple[str, ...]) -> MapSource:
         raise
 
 
-def _content(words: tuple[str, ...]) -> bytes:
-    if not _is_given_by_name(words):
-        return " ".join(words).encode("utf-8", errors="replace")
-    line = _LINE_OF_FILE.fullmatch(words[0]) if not _is_file(words[0]) else None
-    content = _line(line[1], int(line[2])) if line else read_input(words[0])
+def _read_file(name: str, *, is_json: bool) -> MapSource:
+    line = _LINE_OF_FILE.fullmatch(name) if not _is_file(name) else None
+    if line is not None:
+        content = _line(line[1], int(line[2]))
+        _refuse_empty(content, f"line {line[2]} of {line[1]}")
+        return MapSource.from_json(content) if is_json else MapSource.read(content)
+    with click.open_file(name, "rb") as file:
+        content = file.read(WHOLE_BYTES + 1)
+        _refuse_empty(content, "stdin" if name == STDIN else name)
+        if len(content) <= WHOLE_BYTES:
+            return MapSource.from_json(content) if is_json else MapSource.read(content)
+        if b"\n" not in content:
+            raise _too_large(name, WHOLE_BYTES)
+        return MapSource.read_log(content, file)
+
+
+def _refuse_empty(content: bytes, which: str) -> None:
     if not content.strip():
-        which = "stdin" if words[0] == STDIN else f"line {line[2]} of {line[1]}" if line else words[0]
         raise INPUT_EMPTY.error(
             "source",
             f"{which} is empty",
             "a map as bytes, words, JSON or a dump",
             "Write one there: tilescope encode … --out FILE makes its bytes.",
         )
-    return content
 
 
-def read_input(source: str, most_bytes: int = LARGEST_INPUT_BYTES) -> bytes:
+def read_input(source: str, most_bytes: int = WHOLE_BYTES) -> bytes:
     """What a file holds, or stdin for "-"; more than `most_bytes` is refused."""
     with click.open_file(source, "rb") as file:
         content: bytes = file.read(most_bytes + 1)
     if len(content) > most_bytes:
-        size = f"{most_bytes >> 20} MiB"
-        raise INPUT_SIZE.error(
-            source, f"more than {size}", f"at most {size} are read", "Cut the file to what the question is about.",
-            values={"MiB": most_bytes >> 20},
-        )  # fmt: skip
+        raise _too_large(source, most_bytes)
     return content
+
+
+def _too_large(source: str, most_bytes: int) -> RuleError:
+    size = f"{most_bytes >> 20} MiB"
+    return INPUT_SIZE.error(
+        source, f"more than {size}", f"at most {size} are read, and of a log any number of lines",
+        "Cut the file to what the question is about.", values={"MiB": most_bytes >> 20},
+    )  # fmt: skip
 
 
 def _line(path: str, number: int) -> bytes:

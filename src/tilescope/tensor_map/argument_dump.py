@@ -1,6 +1,6 @@
-"""The arguments that CUTLASS, TileLang and Triton print when the driver refuses a map.
+"""The arguments that frameworks print when the driver refuses a map, or when they are asked to show their maps.
 
-    CUTLASS, TileLang                                     Triton
+    CUTLASS, flash-attention, TileLang                    Triton
     TMA Desc Addr:   0x7ffd7d2800c0                       Failed to create tensor map descriptor: invalid argument
     format         6                                      elemType=6 rank=2 global_address=0x7f0000 elemSize=2
     dim            3                                      swizzle=3 padding=0
@@ -8,22 +8,32 @@
     globalDim      (1024,1024,1,1,1)                      strides=[2048]
     globalStrides  (2,2048,2097152,0,0)                   blockSize=[64, 128] elementStrides=[1, 1] fill=0
     boxDim         (64,128,1,1,1)
-    …
-
-    Error: Failed to initialize the TMA descriptor 1
+    …                                                     TensorRT-LLM, FlashInfer
+                                                          tmaFormat: 9 dim: 4 gmem: 0xf64d740000
+    Error: Failed to initialize the TMA descriptor 1      Shape: 64 16 1 7721128 7149852580857340533
+                                                          Stride: 128 2 4096 337
+    ThunderKittens                                        tileShapes: 64 16 1 1 1024
+    tma_format: 9                                         swizzleType: 3
+    gmem_shape: 140736 [64, 8192, 1, 16, 1]
+    …                                                     DeepGEMM
+                                                          Making TMA desc: global memory: 7168 4096, shared memory: 64 128,
+                                                          outer stride: 7168, swizzle: 128, elem size: 1
 
 All print the driver's numbers, innermost first; names such as CU_TENSOR_MAP_SWIZZLE_128B may stand for them. They differ
 in the strides: CUTLASS prints five, TileLang one for each dimension, and both begin with the innermost, which the driver
-is not told; Triton prints what it passes. `TMA Desc Addr` is where the map itself lies; the number behind the error is
-the driver's answer, a CUresult (Triton spells it).
+is not told; the others print what they pass (DeepGEMM in elements). Entries beyond the rank mean nothing. `TMA Desc Addr`
+is where the map itself lies; the number or the words behind the error are the driver's answer, a CUresult.
+
+A log is read line by line, however long it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
@@ -31,8 +41,12 @@ from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.driver_answer import INVALID_VALUE, DriverAnswer
+from tilescope.tensor_map.driver_answer import DriverAnswer, answer_code
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+
+MAX_MAPS = 256  # different maps of one log that are told
+_LINE_CHARACTERS = 1 << 14
+_DUMP_LINES = 60  # from the first line of a dump to its last, the lines of other threads between them
 
 _SAMPLE = (
     "Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument\n"
@@ -41,50 +55,77 @@ _SAMPLE = (
 )
 argument_dump = map_rule(
     "argument-dump",
-    "A dump of arguments names at least the type and the extents of the tensor.",
-    source="what CUTLASS, TileLang and Triton print",
+    "A dump of arguments names at least the extents of the tensor and of its box.",
+    source="what CUTLASS, TileLang, Triton, TensorRT-LLM, FlashInfer, ThunderKittens and DeepGEMM print",
     subjects=("paste",),
     passing={"dump": _SAMPLE},
     failing={"dump": "Triton Error [CUDA]: invalid argument"},
 )
 
-# What a dump calls it: our name for it.
-_NAMES = {
-    **dict.fromkeys(("format", "tensorDataType", "elemType"), "data_type"),
-    **dict.fromkeys(("dim", "tensorRank", "rank"), "rank"),
-    **dict.fromkeys(("gmem_address", "globalAddress", "global_address"), "address"),
-    **dict.fromkeys(("globalDim", "shape"), "dims"),
-    **dict.fromkeys(("globalStrides", "globalStridesRaw"), "all_strides"),
-    **dict.fromkeys(("cudaGlobalStrides", "strides"), "strides_bytes"),
-    **dict.fromkeys(("boxDim", "blockSize"), "box"),
-    "elementStrides": "element_strides",
-    "interleave": "interleave",
-    "swizzle": "swizzle",
-    "l2Promotion": "l2_promotion",
-    **dict.fromkeys(("oobFill", "fill"), "oob_fill"),
-    **dict.fromkeys(("smem_box_channel", "channelsPerPixel"), "channels_per_pixel"),
-    **dict.fromkeys(("smem_box_pixel", "pixelsPerColumn"), "pixels_per_column"),
-    **dict.fromkeys(("pixelBoxLowerCorner", "pixelBoxLower"), "lower_corner"),
-    **dict.fromkeys(("pixelBoxUpperCorner", "pixelBoxUpper"), "upper_corner"),
+# What dumps and calls of the driver call an argument: our name for it.
+NAMES = {
+    name: ours
+    for ours, names in {
+        "data_type": "format tensorDataType elemType tma_format",
+        "rank": "dim tensorRank rank tma_dim",
+        "address": "gmem_address globalAddress global_address global_addr",
+        "dims": "globalDim shape gmem_shape",
+        "all_strides": "globalStrides globalStridesRaw",
+        "strides_bytes": "cudaGlobalStrides strides gmem_stride",
+        "box": "boxDim blockSize smem_shape",
+        "element_strides": "elementStrides smem_stride",
+        "interleave": "interleave tma_interleave",
+        "swizzle": "swizzle tma_swizzle",
+        "l2_promotion": "l2Promotion tma_l2Promotion",
+        "oob_fill": "oobFill fill tma_oobFill",
+        "channels_per_pixel": "smem_box_channel channelsPerPixel",
+        "pixels_per_column": "smem_box_pixel pixelsPerColumn",
+        "lower_corner": "pixelBoxLowerCorner pixelBoxLower",
+        "upper_corner": "pixelBoxUpperCorner pixelBoxUpper",
+    }.items()
+    for name in names.split()
 }
-_TABLES: dict[str, dict[str, Any]] = {
+TABLES: dict[str, dict[str, Any]] = {
     "data_type": DATA_TYPE,
     "interleave": INTERLEAVE,
     "swizzle": SWIZZLE,
     "l2_promotion": L2_PROMOTION,
     "oob_fill": OOB_FILL,
 }
+LISTS = ("dims", "all_strides", "strides_bytes", "box", "element_strides", "lower_corner", "upper_corner")
+_COLON_NAMES = {
+    "tmaFormat": "data_type", "dim": "rank", "gmem": "address", "Shape": "dims", "Stride": "strides_bytes",
+    "tileShapes": "box", "tileStrides": "element_strides", "swizzleType": "swizzle",
+}  # fmt: skip
+_TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # where a dump has the size alone
+
+_START = re.compile(
+    r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b|tmaFormat:|TMA descriptor creation:|Making (?:\dD )?TMA desc:"
+)
+_FIRST = re.compile(  # what the first line of a dump may have: of a log, most lines have none of it
+    rf"{_START.pattern}|Failed to initialize the TMA|\b(?:globalDim|gmem_address|tma_format|elemType=|shape=\[)|\b(?:format|dim)[ \t]+\d"
+)
 _AT = re.compile(r"TMA Desc Addr:?\s+0x([0-9a-fA-F]{1,16})\b")
 _RESULT = re.compile(
-    r"(?:Failed to initialize the TMA descriptor\s+(\d{1,4})\b|tensor map descriptor: invalid argument())"
+    r"(?:Failed to initialize the TMA descriptor|tensor map descriptor:|TMA descriptor creation:)\.?\s*(?:due to\s+)?([\w (),]{0,80})"
 )
-_LISTS = ("dims", "all_strides", "strides_bytes", "box", "element_strides", "lower_corner", "upper_corner")
-_START = re.compile(r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b")
 _PAIR = re.compile(
-    rf"\b({'|'.join(sorted(_NAMES, key=len, reverse=True))})(?:\s*[=:]\s*|[ \t]+)"
+    rf"\b({'|'.join(sorted(NAMES, key=len, reverse=True))})(?:=|(?<!\bshape)(?<!\bstrides)(?<!\brank)(?<!\bfill)(?:\s*[=:]\s*|[ \t]+))"
     r"(<?(?:CUtensorMap\w{1,40}(?:\.|::))?CU_TENSOR_MAP_\w{1,80}"
-    r"|\([-\d, ]{0,200}\)|\[[-\d, ]{0,200}\]|0x[0-9a-fA-F]{1,40}|-?\d{1,40}(?!\w))"
+    r"|(?:\d{1,20} )?(?:\([-\d, ]{0,200}\)|\[[-\d, ]{0,200}\])|0x[0-9a-fA-F]{1,40}|-?\d{1,40}(?!\w))"
 )
+_COLON_PAIR = re.compile(
+    rf"\b({'|'.join(_COLON_NAMES)}):[ \t]*(0x[0-9a-fA-F]{{1,40}}|-?\d{{1,20}}(?: +\d{{1,20}}){{0,8}})"
+)
+_DEEP_GEMM = re.compile(
+    r"Making (?:\dD )?TMA desc: global memory: ([\d ]{1,99}), shared memory: ([\d ]{1,99}), outer stride: ([\d ]{1,99}), "
+    r"swizzle: (\d{1,4})(?: \(base: (\d{1,4})\))?(,?) elem size: (\d{1,2})\b"
+)
+
+
+def is_dump(text: str) -> bool:
+    """Whether the text has a line of a dump, or speaks of one."""
+    return _FIRST.search(text) is not None or re.search("Triton Error|TMA desc|cuTensorMapEncode", text) is not None
 
 
 def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
@@ -94,75 +135,142 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     >>> asked.given["strides_bytes"], asked.given["swizzle"], [found.rule for found in asked.check()]
     ((128,), '128B', ['swizzle-span', 'box-larger'])
     """
-    starts = [found.start() for found in _START.finditer(text)] or [0]
-    ends = [*starts[1:], len(text)]
-    found: list[MapArguments] = []
-    for start, end in zip(starts, ends, strict=True):
-        given = _arguments(_PAIR.findall(text[start:end]))
-        if given is not None:
-            asked = replace(MapArguments.of(given), answer=_answer(text[start:end]))
-            if asked not in found:
-                found.append(asked)
+    found = tuple(maps_in(text.splitlines()))
     if not found:
-        raise RuleError(
-            [
-                argument_dump.violation(
-                    "text",
-                    "no arguments of a tensor map",
-                    "the arguments that CUTLASS, TileLang or Triton print, or JSON",
-                    "Paste the lines with globalDim or shape, or give options such as --dims.",
+        raise argument_dump.error(
+            "text", "no arguments of a tensor map", "the arguments that a framework prints or passes to the driver, or JSON",
+            "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims.",
+        )  # fmt: skip
+    return found
+
+
+def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
+    """The maps that the lines of a log dump, each once, as soon as its last line was read."""
+    seen: set[str] = set()
+    unseen = (asked for asked in _dumps(lines) if (key := repr(asked.given)) not in seen and not seen.add(key))  # type: ignore[func-returns-value]
+    return islice(unseen, MAX_MAPS)
+
+
+def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
+    dump = _Dump()
+    for line in lines:
+        if not dump.given and dump.answer.result is None and _FIRST.search(line) is None:
+            continue
+        for piece in _cut_at_starts(line[:_LINE_CHARACTERS]):
+            if dump.ends_before(piece):
+                yield from dump.maps()
+                dump = _Dump()
+            dump.read(piece)
+        dump.lines += 1
+        if dump.lines > _DUMP_LINES:
+            yield from dump.maps()
+            dump = _Dump()
+    yield from dump.maps()
+
+
+def _cut_at_starts(line: str) -> list[str]:
+    """The line, cut where another dump starts."""
+    places = [0, *(found.start() for found in _START.finditer(line) if found.start()), len(line)]
+    return [line[start:end] for start, end in pairwise(places)]
+
+
+class _Dump:
+    """What was read of one dump; the first mention of a name counts."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+        self.answer = DriverAnswer()
+        self.lines = 0
+        self.names: set[str] = set()  # the framework's
+
+    def ends_before(self, piece: str) -> bool:
+        """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
+        if _START.match(piece) or (self.answer.result is not None and _RESULT.search(piece)):
+            return "dims" in self.given or bool(_START.match(piece) and self.given)
+        return "dims" in self.given and any(NAMES[name] == "dims" for name, _ in _PAIR.findall(piece))
+
+    def read(self, piece: str) -> None:
+        """Take in a line, or a part of one."""
+        if at := _AT.search(piece):
+            self.answer = replace(self.answer, map_address=int(at[1], 16))
+        if (result := _RESULT.search(piece)) and self.answer.result is None:
+            self.answer = replace(self.answer, result=answer_code(result[1]))
+        if deep_gemm := _DEEP_GEMM.search(piece):
+            self._read_deep_gemm(*deep_gemm.groups())
+        elif "tmaFormat" in piece or "tmaFormat" in self.names:
+            for name, value in _COLON_PAIR.findall(piece):
+                self._say(_COLON_NAMES[name], name, f"[{value}]" if _COLON_NAMES[name] in LISTS else value.split()[0])
+        else:
+            for name, value in _PAIR.findall(piece):
+                self._say(NAMES[name], name, value)
+
+    def _say(self, ours: str, name: str, value: str) -> None:
+        self.names.add(name)
+        if value[-1] in ")]":
+            if ours in LISTS:
+                self.given.setdefault(
+                    ours, tuple(int(each) for each in re.findall(r"-?\d+", re.sub(r"^\d+ ", "", value)))
                 )
-            ]
-        )
-    return tuple(found)
+        elif ours in TABLES and (named := re.search("CU_TENSOR_MAP_.*", value)):
+            self.given.setdefault(ours, named[0])
+        elif ours not in LISTS and value[0] in "-0123456789":
+            self.given.setdefault(ours, int(value, 0 if value.startswith("0x") else 10))
 
+    def _read_deep_gemm(
+        self, dims: str, box: str, strides: str, width: str, base: str | None, comma: str, size: str
+    ) -> None:
+        """The line of make_tma_2d_desc and make_tma_3d_desc; forks that leave a comma out print strides in bytes."""
+        step = int(size) if comma else 1
+        swizzle = {"0": "none", "16": "none"}.get(width, f"{width}B") + ("_ATOM_32B" if base == "32" else "")
+        self.given |= {
+            "dims": tuple(map(int, dims.split())), "strides_bytes": tuple(int(each) * step for each in strides.split()),
+            "box": tuple(map(int, box.split())), "swizzle": swizzle, "l2_promotion": "256B",
+        }  # fmt: skip
+        self._assume_type(int(size), "elem size")
 
-def _answer(text: str) -> DriverAnswer:
-    at, result = _AT.search(text), _RESULT.search(text)
-    answered = None if result is None else int(result[1]) if result[1] else INVALID_VALUE
-    return DriverAnswer(None if at is None else int(at[1], 16), answered)
+    def _assume_type(self, element_bytes: int, where: str) -> None:
+        """Take a type of that size, and say so."""
+        if element_bytes in _TYPE_OF_BYTES:
+            self.given["data_type"] = _TYPE_OF_BYTES[element_bytes]
+            self.answer = replace(self.answer, type_from=where, element_bytes=element_bytes)
 
-
-def _arguments(pairs: Iterable[tuple[str, str]]) -> dict[str, Any] | None:
-    """The arguments of one dump; the first mention of a name counts."""
-    given: dict[str, Any] = {}
-    is_triton = False
-    for name, value in pairs:
-        ours = _NAMES[name]
-        is_triton |= name in ("elemType", "blockSize")
-        if value[0] in "([":
-            if ours in _LISTS:
-                given.setdefault(ours, tuple(int(each) for each in re.findall(r"-?\d+", value)))
-        elif ours in _TABLES and (named := re.search("CU_TENSOR_MAP_.*", value)):
-            given.setdefault(ours, named[0])
-        elif ours not in _LISTS and value[0] in "-0123456789":
-            given.setdefault(ours, int(value, 0 if value.startswith("0x") else 10))
-    if "data_type" not in given or "dims" not in given:
-        return None
-    for name in _TABLES.keys() & given.keys():
-        given[name] = row_name(_TABLES[name], given[name])
-    _cut_to_rank(given)
-    if "lower_corner" in given and "box" in given:  # Triton's block of an im2col map: channels, pixels
-        box = given.pop("box")
-        given.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
-    if is_triton:
-        given.setdefault("l2_promotion", "128B")  # what Triton always passes, and does not print
-    return given
+    def maps(self) -> Iterator[MapArguments]:
+        """The map that the dump describes; none where it does not say enough to be one."""
+        given = dict(self.given)
+        if "dims" not in given or not given.keys() & {"box", "channels_per_pixel", "pixels_per_column"}:
+            return
+        if "data_type" not in given and given.get("all_strides"):
+            self._assume_type(given["all_strides"][0], "the innermost stride")
+            given = dict(self.given)
+        for name in TABLES.keys() & given.keys():
+            given[name] = row_name(TABLES[name], given[name])
+        cut_to_rank(given)
+        if "lower_corner" in given and "box" in given:  # Triton's block of an im2col map: channels, pixels
+            box = given.pop("box")
+            given.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
+        if self.names & {"elemType", "blockSize", "tmaFormat"}:
+            given.setdefault("l2_promotion", "128B")  # what Triton and TensorRT-LLM always pass, and do not print
+        yield replace(MapArguments.of(given), answer=self.answer)
 
 
 def row_name(table: dict[str, Any], given: int | str) -> str:
     """The name of the row that the driver numbers or calls so; an unknown one stays, for a rule to name it."""
     if isinstance(given, str):
-        with suppress(RuleError):
-            return str(type(next(iter(table.values()))).named(given).name)
+        short = re.sub(r"^(?:DATA_TYPE|INTERLEAVE|SWIZZLE|L2_PROMOTION|FLOAT_OOB_FILL)_", "", given)
+        for spelled in (given, short):
+            with suppress(RuleError):
+                return str(type(next(iter(table.values()))).named(spelled).name)
         return given
     return next((row.name for row in table.values() if row.driver_code == given), f"number {given}")
 
 
-def _cut_to_rank(given: dict[str, Any]) -> None:
+def cut_to_rank(given: dict[str, Any]) -> None:
     """Leave out the entries beyond the rank, and the innermost stride, which the driver is not told."""
-    rank = given.pop("rank", len(given["dims"]))
     strides = given.pop("all_strides", None)
+    rank = given.pop("rank", None)
+    if rank is None:
+        stepped = sum(1 for step in strides or () if step) if strides else len(given["dims"])
+        rank = min(len(given["dims"]), max(stepped, 1))
     if strides is not None:
         given.setdefault("strides_bytes", strides[1:])
     for name, fewer in (("dims", 0), ("box", 0), ("element_strides", 0), ("strides_bytes", 1)):

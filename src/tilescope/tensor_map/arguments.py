@@ -30,6 +30,7 @@ from tilescope.value import Value
 MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im2colMap, Im2colWideMap)}
 
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
+_CORNERS = {"lower_corner": "pixelBoxLowerCorner", "upper_corner": "pixelBoxUpperCorner"}
 argument_missing = map_rule(
     "argument-missing",
     "Every argument that has no default is given.",
@@ -87,7 +88,7 @@ class MapArguments:
             chosen: type[AnyMap] = TensorMap
             if "lower_width" in arguments or "upper_width" in arguments:
                 chosen = Im2colWideMap
-            elif "lower_corner" in arguments or "upper_corner" in arguments:
+            elif arguments.keys() & {"lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column"}:
                 chosen = Im2colMap
         elif isinstance(kind, str) and kind in MAP_KINDS:
             chosen = MAP_KINDS[kind]
@@ -197,8 +198,8 @@ class MapArguments:
                 wrong.append(
                     argument_missing.violation(
                         name,
-                        f"no {name}",
-                        f"a {self.map_class.subject} map needs {needed}",
+                        f"no {name}" + (f" ({_CORNERS[name]} of the driver)" if name in _CORNERS else ""),
+                        f"{'a' if self.map_class is not Im2colMap else 'an'} {self.map_class.subject} map needs {needed}",
                         f"Add {name}, such as {_EXAMPLES[name]!r}.",
                     )
                 )

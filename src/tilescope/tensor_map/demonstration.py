@@ -27,6 +27,7 @@ from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.copy import Copy
 from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.encode_call import encode_calls
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.paste import descriptor_bytes
 from tilescope.tensor_map.rules.instruction import broken_by
@@ -96,6 +97,7 @@ def _run_paste(example: dict[str, Any]) -> tuple[Violation, ...]:
     read: dict[str, Callable[[str], object]] = {
         "text": descriptor_bytes,
         "dump": dumped_arguments,
+        "call": encode_calls,
         "json": MapArguments.from_json,
     }
     found = [read[name](text) for name, text in example.items()]

@@ -1,4 +1,4 @@
-"""What a dump says beside the arguments of a map: where the map itself lies, and what the driver answered.
+"""What a dump says beside the arguments of a map, where the map itself lies and what the driver answered, and what it leaves out.
 
 driver's answer           rules             what follows
 1, invalid value          one is broken     that rule is the reason
@@ -8,11 +8,12 @@ driver's answer           rules             what follows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilescope.errors import FAULTS, Violation
+from tilescope.errors import FAULTS, Violation, counted
 from tilescope.tensor_map.checking import map_rule
 
 MAP_ALIGNMENT_BYTES = 64
@@ -48,12 +49,43 @@ MAP_ADDRESS = map_rule(
 )
 
 
+DUMP_TYPE = map_rule(
+    "dump-type",
+    "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
+    severity="note",
+    source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
+    subjects=("paste",),
+    passing={"dump": _DUMP.format(at="0x7ffd7d2800c0", address="0x7f5a20000000", result=0)},
+    failing={"dump": "globalDim (64,64,1) globalStrides (2,128,0) boxDim (64,8,1) swizzle 3"},
+)
+# The driver's words for its answers, and the parts of their names that tell them apart.
+_WORDS = {
+    "invalid argument": INVALID_VALUE, "invalid_value": INVALID_VALUE, "illegal memory access": 700, "illegal_address": 700,
+    "illegal instruction": 715, "illegal_instruction": 715, "misaligned": 716, "launch failure": 719, "launch_failed": 719,
+    "not supported": _NOT_SUPPORTED, "not_supported": _NOT_SUPPORTED, "context": _INVALID_CONTEXT, "success": 0, "no error": 0,
+}  # fmt: skip
+
+
+def answer_code(words: str) -> int | None:
+    """The CUresult that a dump prints, as its number or in the driver's words; None for words that are none.
+
+    >>> answer_code("1"), answer_code("an illegal memory access was encountered"), answer_code("CUDA_ERROR_NOT_SUPPORTED")
+    (1, 700, 801)
+    """
+    number = re.match(r"\s*(\d{1,4})\b", words)
+    if number is not None:
+        return int(number[1])
+    return next((code for said, code in _WORDS.items() if said in words.casefold()), None)
+
+
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
     """Where the map lies (`TMA Desc Addr`) and what the driver answered; None for what a dump does not say."""
 
     map_address: int | None = None
     result: int | None = None
+    type_from: str = ""  # what told the size of an element, where the dump does not say the type
+    element_bytes: int = 0
 
     def violations(self, found: Sequence[Violation], address: Any) -> list[Violation]:
         """What follows for a map at a global address in whose arguments the rules `found` this.
@@ -72,6 +104,15 @@ class DriverAnswer:
                     "multiple_bytes": MAP_ALIGNMENT_BYTES,
                 },
             ))  # fmt: skip
+        if self.type_from:
+            said.append(
+                DUMP_TYPE.violation(
+                    "data_type", "the dump does not say the type",
+                    f"{self.type_from} says {counted(self.element_bytes, 'byte')} an element, and most rules ask for no more",
+                    "Give the type (--type) where rules of NaN fill or of 4-bit values matter.",
+                    values={"element_bytes": self.element_bytes},
+                )
+            )  # fmt: skip
         if self.result:
             name = f", {_RESULTS[self.result]}" if self.result in _RESULTS else ""
             limit, fix = self._what_follows(any(each.severity == "error" for each in found), address)

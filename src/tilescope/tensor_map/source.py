@@ -3,25 +3,33 @@
 bytes that are no text            a descriptor
 {"data_type": …}                  arguments as JSON
 globalDim (64,8,1) boxDim …       a dump of arguments, or several of them
+cuTensorMapEncodeTiled(&map, …    a call of the driver, with the arrays it is given
 0x7f5a20000000 0x20000…           the words of a descriptor
+a log of any length               the dumps in it, line by line
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from typing import IO, Any, NamedTuple
 
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.argument_dump import dumped_arguments
+from tilescope.tensor_map.argument_dump import MAX_MAPS, dumped_arguments, is_dump, maps_in
 from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+from tilescope.tensor_map.encode_call import encode_calls
 from tilescope.tensor_map.paste import descriptor_bytes
 
-_DUMP = re.compile(r"globalDim\b|gmem_address|elemType=|shape=\[|Failed to (?:initialize|create)|Triton Error")
 _JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
+_ESCAPE = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")  # colours of a terminal
+WHOLE_BYTES = 1 << 20  # what is read at once; more is a log
+_LINE_BYTES = 1 << 16
 _TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
 
 _ARGUMENTS = (
@@ -61,6 +69,8 @@ class MapSource(NamedTuple):
         >>> MapSource.read(b'{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}').tensor_map().box
         (64,)
         """
+        if len(content) != DESCRIPTOR_BYTES:
+            content = _ESCAPE.sub(b"", content)
         text = content.decode("utf-8", errors="replace")
         if _TEXT.fullmatch(text) is None or "\ufffd" in text:
             if len(content) == DESCRIPTOR_BYTES:
@@ -74,7 +84,9 @@ class MapSource(NamedTuple):
             )
         if _JSON.match(text):
             return cls.from_json(text)
-        if _DUMP.search(text):
+        if calls := encode_calls(text):
+            return cls(None, calls)
+        if is_dump(text):
             return cls(None, dumped_arguments(text))
         try:
             return cls(descriptor_bytes(text))
@@ -82,6 +94,25 @@ class MapSource(NamedTuple):
             if text.lstrip().startswith("[") and "x" not in text:  # a list of too few words, or JSON
                 return cls.from_json(text)
             raise
+
+    @classmethod
+    def read_log(cls, head: bytes, rest: IO[Any]) -> MapSource:
+        """The maps that a long log dumps or has as JSON lines; `head` is what was read of it already.
+
+        One line at a time is kept, and a line is cut where it is longer than a dump could be.
+        """
+        in_json: list[MapArguments] = []
+
+        def without_json() -> Iterator[str]:
+            for line in _lines(head, rest):
+                if _JSON.match(line) and len(in_json) < MAX_MAPS:
+                    with suppress(RuleError):
+                        in_json.extend(each for each in MapArguments.all_from_json(line) if each not in in_json)
+                else:
+                    yield line
+
+        found = tuple(islice(chain(maps_in(without_json()), in_json), MAX_MAPS))
+        return cls(None, found or dumped_arguments(""))
 
     def reports(self) -> tuple[MapReport, ...]:
         """What the rules say of each map."""
@@ -101,3 +132,16 @@ class MapSource(NamedTuple):
                 values={"maps": len(self.asked)},
             )
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
+
+
+def _lines(head: bytes, rest: IO[Any]) -> Iterator[str]:
+    """The lines of a stream, of which the first bytes were read."""
+    pending = head
+    while pending:
+        *whole, pending = pending.split(b"\n")
+        yield from (_ESCAPE.sub(b"", line[:_LINE_BYTES]).decode("utf-8", errors="replace") for line in whole)
+        more = rest.read(WHOLE_BYTES)
+        if not more:
+            yield pending[:_LINE_BYTES].decode("utf-8", errors="replace")
+            return
+        pending = pending[:_LINE_BYTES] + more
