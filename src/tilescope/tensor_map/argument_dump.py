@@ -103,7 +103,8 @@ _START = re.compile(
     r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b|tmaFormat:|TMA descriptor creation:|Making (?:\dD )?TMA desc:"
 )
 _FIRST = re.compile(  # what the first line of a dump may have: of a log, most lines have none of it
-    rf"{_START.pattern}|Failed to initialize the TMA|\b(?:globalDim|gmem_address|tma_format|elemType=|shape=\[)|\b(?:format|dim)[ \t]+\d"
+    rf"{_START.pattern}|Failed to initialize the TMA|\b(?:globalDim|gmem_address|tma_format|elemType=|shape=\[)"
+    r"|\b(?:format|dim)[ \t]+(?:\d|<?CU)"
 )
 _AT = re.compile(r"TMA Desc Addr:?\s+0x([0-9a-fA-F]{1,16})\b")
 _RESULT = re.compile(
