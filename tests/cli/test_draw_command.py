@@ -100,3 +100,14 @@ def test_convert_draws_a_layout_that_has_no_other_text(capsys):
     odd = "smem_ptr[16b](unset) o ((8,64),48,2):((64,1),512,9)"
     assert run(["convert", odd, "--to", "triton"]) == 1
     assert "take that" not in capsys.readouterr().out
+
+
+def test_two_layouts_are_drawn_beside_each_other_with_their_first_difference(capsys):
+    assert run(["draw", 'Layout((8, 64), 16, swizzle="128B")', "--other", "Layout((8, 64), 16)"]) == 0
+    one, other = Layout((8, 64), 16, swizzle="128B"), Layout((8, 64), 16)
+    first = one.first_difference(other)
+    said = capsys.readouterr().out
+    assert f"element {first}: at {one.address(*first):#x} in the first, at {other.address(*first):#x}" in " ".join(
+        said.split()
+    )
+    assert run(["draw", "Layout((8, 64), 16)", "--other", "Layout((8, 32), 16)"]) == 2

@@ -41,7 +41,7 @@ def test_draws_both_sides():
 
 def test_says_what_of_a_large_tile_it_shows():
     drawn = text(convert_layout("CU_TENSOR_MAP_SWIZZLE_128B", "cute", element_bits=16, shape=(64, 256)), width=200)
-    assert "The first 16 of 64 rows and 16 of 32 columns." in drawn
+    assert "Drawn: 16 of 64 rows and 16 of 32 columns." in drawn
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_thread_value_layout_says_who_holds_what():
             assert modes.at(thread, value) == row + 16 * column
             assert held.rows[thread].cells[value].text == str(row + 16 * column)
     ET.fromstring(drawn.svg())
-    assert "The first 32 of 128 threads and 16 of 64 values." in text(Modes((128, 64), (64, 1)))
+    assert "Drawn: 32 of 128 threads and 16 of 64 values." in text(Modes((128, 64), (64, 1)))

@@ -126,9 +126,8 @@ def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(client, stat
         return
     namespace = {}
     exec(source, namespace)
-    value = namespace[source.splitlines()[-1].split(" = ")[0].strip()] if "\n)" not in source[-3:] else None
-    if value is None:  # the last assignment takes several lines
-        value = namespace[re.findall(r"^(\w+) = ", source, re.MULTILINE)[-1]]
+    assigned = re.findall(r"^(\w+) = ", source, re.MULTILINE)
+    value = namespace[assigned[-1] if "other" not in assigned else "layout"]
     found = json.loads(json.dumps(value.to_dict()))
     expected.pop(EXTRA, None)
     assert found == (expected["tensor_map"] if expected["kind"] == "map_report" else expected)

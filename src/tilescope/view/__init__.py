@@ -38,7 +38,7 @@ _DRAWN_BY = {
     "im2col_wide_map": "tensor_map_view:draw_map",
     "inspection": "descriptor_view:draw_inspection",
     "instruction_descriptor": "descriptor_view:draw_instruction_descriptor",
-    "layout": "notation_view:draw_layout",
+    "layout": "layout_view:draw_layout",
     "layout_search": "banks_view:draw_layout_search",
     "map_report": "tensor_map_view:draw_map_report",
     "mbarrier": "mbarrier_view:draw_mbarrier",

@@ -29,16 +29,7 @@ _FAMILY_WORDS = {
     "padding": "the paddings",
 }
 _MOST_LANES = 8  # of a collision
-_WAITING = Legend(
-    (
-        Entry(
-            "waits: its group wants several words of this bank, one a wavefront",
-            5,
-            "collision",
-            "5",
-        ),
-    )
-)
+_WAITING = Legend((Entry("waits: its group wants several words of this bank, one a wavefront", 5, "collision", "5"),))
 
 
 def draw_bank_report(report: BankReport) -> Drawing:

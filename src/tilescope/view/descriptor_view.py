@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from tilescope.bits import Inspection
@@ -16,38 +17,23 @@ from tilescope.mma.readings import WordReadings
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_word import inspect_tmem_address
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
 from tilescope.view.mbarrier_view import barrier_readings, reading_parts
+from tilescope.view.memory_grid import chunk_bytes
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.tensor_map_view import draw_descriptor
+from tilescope.view.tensor_map_view import findings, in_words, map_title
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
 _MOST_STEPS = 64  # descriptors listed of a loop
-_SHOWN_NAME = {
-    "start_address": "start",
-    "leading_bytes": "leading",
-    "stride_bytes": "stride",
-    "base_offset": "base offset",
-    "leading_is_address": "leading mode",
-    "m": "M",
-    "n": "N",
-    "k": "K",
-    "a_type": "A type",
-    "b_type": "B type",
-    "d_type": "D type",
-    "a_major": "A major",
-    "b_major": "B major",
-    "negate_a": "negate A",
-    "negate_b": "negate B",
-    "sparsity_selector": "selector",
-    "max_shift": "max shift",
-    "scale_type": "scale type",
-    "a_scale_id": "A scale",
-    "b_scale_id": "B scale",
-}  # fmt: skip  the other fields are shown by their own names
+_SHOWN_NAME = {  # of fields that are not shown by their own names
+    "start_address": "start", "leading_bytes": "leading", "stride_bytes": "stride", "base_offset": "base offset",
+    "leading_is_address": "leading mode", "m": "M", "n": "N", "k": "K", "a_type": "A type", "b_type": "B type", "d_type": "D type",
+    "a_major": "A major", "b_major": "B major", "negate_a": "negate A", "negate_b": "negate B", "sparsity_selector": "selector",
+    "max_shift": "max shift", "scale_type": "scale type", "a_scale_id": "A scale", "b_scale_id": "B scale",
+}  # fmt: skip
 
 
 def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
@@ -74,7 +60,14 @@ def draw_tmem_address(address: TmemAddress) -> Drawing:
 def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
     if word.bits == DESCRIPTOR_BYTES * 8:
-        return draw_descriptor(word)
+        wrong = {each.argument for each in word.violations if each.severity == "error"}
+        title, said = (
+            "Not a tensor map",
+            "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say.",
+        )
+        if word.tensor_map is not None:
+            title, said = map_title(word.tensor_map), in_words(word.tensor_map)
+        return Drawing(title, (Paragraph(said), *findings(word.violations), word_ruler(word, "The descriptor", wrong)))
     return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", tuple(_word_parts(word, rows)))
 
 
@@ -137,36 +130,31 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     mn, k = tile.shape
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     sentence = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
+    instruction = loop.described.form.instruction
     first = inspect_descriptor(
-        loop[0][0].encode(),
-        major=layout.major,
-        element_bits=layout.element_bits,
-        instruction=loop.described.form.instruction,
+        loop[0][0].encode(), major=layout.major, element_bits=layout.element_bits, instruction=instruction
     )
-    facts = Table(loop.facts)
     warned = (_findings(loop.findings),) if loop.findings else ()
-    return Drawing(
-        title, (Paragraph(sentence), *warned, facts, word_ruler(first, "The first descriptor"), _steps(loop))
-    )
+    ruler = word_ruler(first, "The first descriptor")
+    return Drawing(title, (Paragraph(sentence), *warned, Table(loop.facts), ruler, _steps(loop)))
 
 
-def word_ruler(word: Inspection, title: str = "", wrong: tuple[str, ...] = ()) -> BitRuler:
-    """The fields of a word to scale; those named in `wrong` are marked."""
+def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -> BitRuler:
+    """The fields of a word or a tensor map to scale; those named in `wrong` are marked."""
+    is_map = word.bits == DESCRIPTOR_BYTES * 8
     fields = [
         BitField(
-            field.bit,
-            field.bit + field.width_bits - 1,
-            _SHOWN_NAME.get(field.name, field.name),
-            hex(field.raw),
-            field.meaning,
-            "unused" if field.name in word.ignored else number,
-            "collision" if field.name in wrong else "",
+            field.bit, field.bit + field.width_bits - 1, _SHOWN_NAME.get(field.name, field.name),
+            str(field.raw) if is_map and field.raw < 10 else hex(field.raw), field.meaning,
+            "unused" if field.name in word.ignored else None, "collision" if field.name in wrong else "",
         )
-        for number, field in enumerate(word.fields)
-    ]
-    fields += [
-        BitField(bit, bit, "reserved", "0x1", "must be 0", "collision", "collision") for bit in word.unknown_bits
-    ]
+        for field in word.fields
+    ]  # fmt: skip
+    name, meaning = ("unknown", "part of no field") if is_map else ("reserved", "must be 0")
+    for first, last in _runs(word.unknown_bits):
+        fields.append(BitField(first, last, name, "set", meaning, "collision", "collision"))
+    if is_map:
+        return BitRuler(title, tuple(fields), bits=word.bits, notes=("Bits without a name are zero.",))
     names = {field.name for field in word.fields}
     note = "Unnamed bits are 0."
     if word.major is not None:
@@ -174,6 +162,17 @@ def word_ruler(word: Inspection, title: str = "", wrong: tuple[str, ...] = ()) -
     elif "m" in names:
         note = "N is stored divided by 8, M by 16 or 128; unnamed bits are 0."
     return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(note,))
+
+
+def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
+    """Neighbouring bits of one word as first and last."""
+    runs: list[tuple[int, int]] = []
+    for bit in bits:
+        if runs and bit == runs[-1][1] + 1 and bit % WORD_BITS:
+            runs[-1] = runs[-1][0], bit
+        else:
+            runs.append((bit, bit))
+    return runs
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:
@@ -209,9 +208,7 @@ def _addresses(descriptor: OperandDescriptor, word: Inspection, rows: int) -> li
 
 
 def _address_cell(address: int) -> Cell:
-    place = address % SMEM_LINE_BYTES // CHUNK_BYTES
-    title = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
-    return Cell(f"{address:#06x}", place, title=title)
+    return Cell(f"{address:#06x}", address % SMEM_LINE_BYTES // CHUNK_BYTES, title=chunk_bytes(address))
 
 
 def _steps(loop: DescriptorLoop) -> Table:
@@ -221,15 +218,8 @@ def _steps(loop: DescriptorLoop) -> Table:
         advances = ["", *(f"+{after - before}" for before, after in pairwise(starts))]
         for step, (descriptor, advance) in enumerate(zip(descriptors, advances, strict=True)):
             first_mn, first_k = block * loop.block_mn, step * loop.k_per_step
-            rows.append(
-                (
-                    f"{first_mn}-{first_mn + loop.block_mn - 1}",
-                    f"{first_k}-{first_k + loop.k_per_step - 1}",
-                    f"{descriptor.start_address:#x}",
-                    advance,
-                    f"{descriptor.encode():#018x}",
-                )
-            )
+            spans = f"{first_mn}-{first_mn + loop.block_mn - 1}", f"{first_k}-{first_k + loop.k_per_step - 1}"
+            rows.append((*spans, f"{descriptor.start_address:#x}", advance, f"{descriptor.encode():#018x}"))
     notes = (f"The first {_MOST_STEPS} of {len(rows)}.",) if len(rows) > _MOST_STEPS else ()
     headings = ("mn", "k", "start", "k step", "descriptor")
     return Table(tuple(rows[:_MOST_STEPS]), headings, title="Every block of mn and K step", align="rrrrl", notes=notes)

@@ -27,7 +27,7 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
         _reading(gemm),
         Beside((_operand_grid("A", gemm.a), _operand_grid("B", gemm.b), *_result_grids(gemm))),
         _smem_grid(gemm),
-        Table(tuple((str(place), str(reason)) for place, reason in enumerate(gemm.reasons, 1)), title="Why"),
+        Table.numbered(gemm.reasons, "Why"),
     ]
     if gemm.others:
         parts.append(_ranking(gemm.ranked if why else gemm.ranked[:_SHOWN_TILES], len(gemm.ranked)))

@@ -18,6 +18,8 @@ from typing import NamedTuple, TypeVar
 
 from tilescope.view.palette import Mark, Tint
 
+BANK_BYTES = 4
+
 
 def number_span(first: int, last: int, between: str = "-") -> str:
     """Numbers from `first` to `last` in short.
@@ -26,6 +28,16 @@ def number_span(first: int, last: int, between: str = "-") -> str:
     ('0-3', '7')
     """
     return f"{first}{between}{last}" if last > first else str(first)
+
+
+def drawn_of(shown: Iterable[int], whole: Iterable[int], nouns: Iterable[str]) -> tuple[str, ...]:
+    """The note below a grid that is cut; none where all is drawn.
+
+    >>> drawn_of((16, 8), (64, 8), ("rows", "columns"))
+    ('Drawn: 16 of 64 rows.',)
+    """
+    cut = [f"{some} of {every} {noun}" for some, every, noun in zip(shown, whole, nouns, strict=True) if some < every]
+    return (f"Drawn: {' and '.join(cut)}.",) if cut else ()
 
 
 @dataclass(frozen=True, slots=True)

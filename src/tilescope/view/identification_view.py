@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilescope.tma.identification import Identification
 from tilescope.view.drawing import Drawing
-from tilescope.view.notation_view import draw_layout
+from tilescope.view.layout_view import draw_layout
 from tilescope.view.parts import Paragraph, Table
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
-from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import chunk_bytes, memory_grid
 
 _MOST_LINES = 256
+_PATTERN_LINES = 8
 
 
 def step_link(block: int, step: int) -> str:
@@ -35,37 +37,20 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
     ['1', '1', '0', '0', '3', '3', '2', '2']
     """
     addresses = loop.addresses()
-    rows_mn, columns_k = addresses.shape
-    block = np.arange(rows_mn) // loop.block_mn
-    step = np.arange(columns_k) // loop.k_per_step
-    first_line = int(addresses.min()) // SMEM_LINE_BYTES
-    chunks: dict[int, tuple[int, int, int, int]] = {}
-    places, first = np.unique(addresses.ravel() // CHUNK_BYTES, return_index=True)
-    for place, element in zip(places.tolist(), first.tolist(), strict=True):
-        mn, k = divmod(element, columns_k)
-        chunks[place] = mn, k, int(block[mn]), int(step[k])
-    lines = -(-(int(addresses.max()) + 1) // SMEM_LINE_BYTES) - first_line
-    drawn = min(lines, _MOST_LINES)
-    grid_rows = []
-    for line in range(first_line, first_line + drawn):
-        cells = tuple(_cell(line * CHUNKS_PER_LINE + place, chunks) for place in range(CHUNKS_PER_LINE))
-        grid_rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), cells, ruled=line > first_line and line % 8 == 0))
-    notes = ["A cell is a 16-byte chunk and says which K step reads it."]
-    notes += [f"Drawn: {drawn} of {lines} lines."] if drawn < lines else []
-    return Grid(
-        "Which K step reads each chunk",
-        (Tier.of_ranges("bank", CHUNKS_PER_LINE, 4),),
-        tuple(grid_rows),
-        ("byte",),
-        tuple(notes),
+    places, elements = np.unique(addresses.ravel() // CHUNK_BYTES, return_index=True)
+    first = dict(zip(places.tolist(), elements.tolist(), strict=True))  # element of each chunk
+
+    def cell(address: int) -> Cell:
+        where = chunk_bytes(address)
+        if address // CHUNK_BYTES not in first:
+            return Cell("", "unused", title=f"{where}: no K step reads them")
+        mn, k = divmod(first[address // CHUNK_BYTES], addresses.shape[1])
+        block, step = mn // loop.block_mn, k // loop.k_per_step
+        title = f"{where}: from mn {mn}, k {k}; read by K step {step} of block {block}"
+        return Cell(str(step), step, title=title, link=step_link(block, step))
+
+    note = "A cell is a 16-byte chunk and says which K step reads it."
+    low, end = int(addresses.min()), int(addresses.max()) + 1
+    return memory_grid(
+        "Which K step reads each chunk", low, end, cell, most=_MOST_LINES, period=_PATTERN_LINES, notes=(note,)
     )
-
-
-def _cell(place: int, chunks: dict[int, tuple[int, int, int, int]]) -> Cell:
-    address = place * CHUNK_BYTES
-    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}"
-    if place not in chunks:
-        return Cell("", "unused", title=f"{where}: no K step reads them")
-    mn, k, block, step = chunks[place]
-    title = f"{where}: from mn {mn}, k {k}; read by K step {step} of block {block}"
-    return Cell(str(step), step, title=title, link=step_link(block, step))

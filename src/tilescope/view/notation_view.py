@@ -1,47 +1,18 @@
-"""The drawings of layouts as notations write them: a tile in shared memory, two texts side by side, a thread-value layout.
-
-cute                          triton
-k      0  8 16 24 …           k      0  8 16 24 …       a row of the tile, cut into 16-byte pieces;
-mn 0   0  1  2  3 …           mn 0   0  1  2  3 …       a cell says which 16-byte chunk of shared memory
-mn 1   9  8 11 10 …           mn 1   9  8 11 10 …       holds the piece, coloured by the banks it lies in
-"""
+"""The drawings of layouts as notations write them: two texts side by side, a thread-value layout."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
-from tilescope.layout import Layout, Modes
-from tilescope.mma.canonical import CanonicalLayout
+from tilescope.layout import Modes
 from tilescope.notation import Conversion
-from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
-from tilescope.view.operand_view import Element, draw_operand
-from tilescope.view.parts import Beside, Paragraph, Part, Table
+from tilescope.view.grid import Cell, Grid, Row, Tier, drawn_of
+from tilescope.view.layout_view import Pieces, described
+from tilescope.view.parts import Beside, Part, Table
 
-_MOST_ROWS = 16  # a drawing of more shows the first ones and says so
 _MOST_COLUMNS = 16
 _MOST_THREADS = 32
-_BANK_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """A tile cut into pieces that lie whole in shared memory, contiguous index left to right."""
-
-    addresses: npt.NDArray[np.int64]  # of each piece's first byte: rows x pieces
-    piece_elements: int
-    piece_bytes: int
-    row_name: str
-    column_name: str
-
-    def where(self, row: int, first: int) -> str:
-        """The elements of a piece, such as "mn 1, k 8 to 15"."""
-        last = first + self.piece_elements - 1
-        return f"{self.row_name} {row}, {self.column_name} {number_span(first, last, ' to ')}"
 
 
 def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
@@ -53,42 +24,19 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     'The same layout in mosaic'
     """
     said = ", ".join(f"{name} = {value}" for name, value in conversion.beside.items() if name != "start" or value)
-    facts = [
+    facts = Table((
         ("from", f"`{conversion.source}`"),
         ("to", f"`{conversion.result}`"),
         ("unsaid there", said or "nothing: the text says all"),
         ("tile", described(conversion.layout)),
         ("compared", f"{conversion.compared} addresses of both texts, all equal"),
-    ]
-    parts: list[Part] = []
+    ))  # fmt: skip
+    parts: tuple[Part, ...] = ()
     if picture:
-        grids = (
-            _grid("The given text", conversion.layout),
-            _grid(f"Read again from {conversion.notation}", conversion.read_again()),
-        )
-        parts += [Beside(grids), Paragraph(key_sentence(_pieces(conversion.layout)))]
-    return Drawing(f"The same layout in {conversion.notation}", (*parts, Table(tuple(facts))))
-
-
-def draw_layout(layout: Layout, element: Element | None = None) -> Drawing:
-    """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
-
-    >>> from tilescope.notation import parse_layout
-    >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
-    'A tile of 128 x 4 elements of 8 bits: mn x k, k contiguous'
-    """
-    canonical = CanonicalLayout.of(layout)
-    if canonical is not None:
-        return draw_operand(canonical, layout, element)
-    facts = [("strides", f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits")]
-    facts += [("swizzle", f"{layout.swizzle}"), ("start", f"{layout.start:#x}"), ("size", f"{layout.size_bytes} bytes")]
-    if element is not None:
-        facts.append((f"element {', '.join(map(str, element))}", f"address {layout.address(*element):#x}"))
-    facts.append(("address", f"`{layout.terms().c}`"))
-    grid = _grid("The tile in shared memory", layout)
-    return Drawing(
-        f"A tile of {described(layout)}", (grid, Paragraph(key_sentence(_pieces(layout))), Table(tuple(facts)))
-    )
+        pieces, again = Pieces.of(conversion.layout), Pieces.of(conversion.read_again())
+        titles = "The given text", f"Read again from {conversion.notation}"
+        parts = Beside((pieces.grid(titles[0]), again.grid(titles[1]))), pieces.key
+    return Drawing(f"The same layout in {conversion.notation}", (*parts, facts))
 
 
 def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
@@ -101,15 +49,15 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
         modes.parts if len(modes.parts) == 2 else (*modes.parts[:1], Modes.joined(*modes.parts[1:] or (Modes(1, 0),)))
     )
     threads, values = (part.size for part in parts)
-    held = _held_grid(Modes.joined(*parts))
-    grids = (held,) if shape is None else (Beside((_holder_grid(Modes.joined(*parts), shape), held)),)
+    index = Modes.joined(*parts).offsets()
+    held = _held_grid(index)
+    grids = (held,) if shape is None else (Beside((_holder_grid(index, shape), held)),)
     facts = Table((("layout", f"`{modes}`"), ("offsets", f"0 to {modes.cosize - 1}")))
     return Drawing(f"Thread-value layout of {threads} threads x {values} values", (*grids, facts))
 
 
-def _held_grid(modes: Modes) -> Grid:
+def _held_grid(index: np.ndarray) -> Grid:
     """The index of the tile that each value of each thread is."""
-    index = modes.offsets()
     shown = index[:_MOST_THREADS, :_MOST_COLUMNS]
     rows = tuple(
         Row((f"T{thread}",), tuple(Cell(str(at), thread % 8, title=f"thread {thread}, value {value}: index {at}",
@@ -118,108 +66,26 @@ def _held_grid(modes: Modes) -> Grid:
         for thread, line in enumerate(shown.tolist())
     )  # fmt: skip
     tier = Tier.of("value", [f"V{value}" for value in range(shown.shape[1])])
-    return Grid(
-        "What each thread holds", (tier,), rows, ("thread",), _cut(shown.shape, index.shape, ("threads", "values"))
-    )
+    cut = drawn_of(shown.shape, index.shape, ("threads", "values"))
+    return Grid("What each thread holds", (tier,), rows, ("thread",), cut)
 
 
-def _holder_grid(modes: Modes, shape: tuple[int, int]) -> Grid:
+def _holder_grid(index: np.ndarray, shape: tuple[int, int]) -> Grid:
     """The thread and value that holds each element of the tile, whose first index runs fastest."""
-    index, (rows, columns) = modes.offsets(), shape
     holder: dict[int, list[tuple[int, int]]] = {}
     for (thread, value), at in np.ndenumerate(index):
         holder.setdefault(int(at), []).append((thread, value))
-    lines = []
-    for row in range(min(rows, _MOST_THREADS)):
-        cells = []
-        for column in range(min(columns, _MOST_COLUMNS)):
-            held = holder.get(row + column * rows, [])
-            said = f"({row}, {column}): " + (", ".join(f"thread {t} value {v}" for t, v in held[:4]) or "nobody")
-            first = f"T{held[0][0]} V{held[0][1]}" + ("+" if held[1:] else "") if held else ""
-            link = " ".join([f"T{t}V{v}" for t, v in held[:4]] + [f"T{t}" for t, _ in held[:1]])
-            cells.append(Cell(first, held[0][0] % 8 if held else "unused", title=said, link=link))
-        lines.append(Row((str(row),), tuple(cells)))
-    tier = Tier.of("column", range(min(columns, _MOST_COLUMNS)))
-    drawn = len(lines), min(columns, _MOST_COLUMNS)
-    return Grid("Who holds each element", (tier,), tuple(lines), ("row",), _cut(drawn, shape, ("rows", "columns")))
 
+    def cell(row: int, column: int) -> Cell:
+        held = holder.get(row + column * shape[0], [])
+        if not held:
+            return Cell("", "unused", title=f"({row}, {column}): nobody")
+        said = f"({row}, {column}): " + ", ".join(f"thread {t} value {v}" for t, v in held[:4])
+        thread, value = held[0]
+        link = " ".join([*(f"T{t}V{v}" for t, v in held[:4]), f"T{thread}"])
+        return Cell(f"T{thread} V{value}" + "+" * bool(held[1:]), thread % 8, title=said, link=link)
 
-def _cut(shown: tuple[int, ...], whole: tuple[int, ...], names: tuple[str, str]) -> tuple[str, ...]:
-    """What of a large grid is drawn."""
-    cut = [
-        f"{drawn} of {all_of_them} {what}"
-        for drawn, all_of_them, what in zip(shown, whole, names, strict=True)
-        if drawn < all_of_them
-    ]
-    return (f"The first {' and '.join(cut)}.",) if cut else ()
-
-
-def described(layout: Layout) -> str:
-    """The tile's extents, its elements' width, and which index is contiguous."""
-    extents = " x ".join(map(str, layout.shape))
-    contiguous = {"K": ": mn x k, k contiguous", "MN": ": mn x k, mn contiguous", None: ""}[layout.major]
-    return f"{extents} elements of {layout.element_bits} bits{contiguous}"
-
-
-def key_sentence(pieces: Pieces) -> str:
-    """What a cell of a tile is, and says."""
-    elements = "one element" if pieces.piece_elements == 1 else f"{pieces.piece_elements} elements"
-    return (
-        f"A cell is {elements} of the tile ({pieces.piece_bytes} bytes); its number is the "
-        f"{pieces.piece_bytes}-byte place that holds it, counted from shared address 0. One colour, one chunk of the banks."
-    )
-
-
-def row_addresses(layout: Layout) -> npt.NDArray[np.int64]:
-    """The address of every element, by rows and columns of the drawing."""
-    rows = layout.as_rows()
-    return np.asarray(rows.address(*np.ix_(*map(np.arange, rows.shape))))
-
-
-def pieces_of(
-    addresses: npt.NDArray[np.int64], layout: Layout, names: tuple[str, str] | None = None, most: int | None = None
-) -> Pieces:
-    """The widest pieces, up to 16 bytes and `most` elements, that no row's swizzle takes apart."""
-    count = most or max(1, CHUNK_BYTES * 8 // layout.element_bits)
-    while count > 1 and not _whole(addresses, count, layout.element_bits):
-        count //= 2
-    row_name, column_name = names or layout.as_rows().names
-    return Pieces(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), row_name, column_name)
-
-
-def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> bool:
-    """Whether every run of `count` elements is contiguous and starts on a place of its own size."""
-    rows, columns = addresses.shape
-    length = count * element_bits // 8
-    if columns % count or count * element_bits % 8:
-        return False
-    runs = addresses.reshape(rows, columns // count, count)
-    expected = runs[:, :, :1] + np.arange(count) * element_bits // 8
-    return bool((runs == expected).all() and (runs[:, :, 0] % length == 0).all())
-
-
-def _pieces(layout: Layout) -> Pieces:
-    return pieces_of(row_addresses(layout), layout)
-
-
-def _grid(title: str, layout: Layout) -> Grid:
-    pieces = _pieces(layout)
-    rows, columns = pieces.addresses.shape
-    shown = pieces.addresses[:_MOST_ROWS, :_MOST_COLUMNS]
-    first_elements = [column * pieces.piece_elements for column in range(shown.shape[1])]
-    grid_rows = []
-    for number, line in enumerate(shown.tolist()):
-        cells = tuple(
-            _cell(pieces, number, first, address) for first, address in zip(first_elements, line, strict=True)
-        )
-        grid_rows.append(Row((str(number),), cells))
-    tier = Tier.of(pieces.column_name, first_elements)
-    cut = _cut(shown.shape, (rows, columns), ("rows", "columns"))
-    return Grid(title, (tier,), tuple(grid_rows), (pieces.row_name,), cut)
-
-
-def _cell(pieces: Pieces, row: int, first: int, address: int) -> Cell:
-    chunk = address // CHUNK_BYTES
-    bank = address // _BANK_BYTES % (CHUNKS_PER_LINE * CHUNK_BYTES // _BANK_BYTES)
-    title = f"{pieces.where(row, first)}: at {address:#x}, from bank {bank}"
-    return Cell(str(address // pieces.piece_bytes), int(chunk % CHUNKS_PER_LINE), title=title)
+    shown = min(shape[0], _MOST_THREADS), min(shape[1], _MOST_COLUMNS)
+    lines = tuple(Row((str(row),), tuple(cell(row, column) for column in range(shown[1]))) for row in range(shown[0]))
+    cut = drawn_of(shown, shape, ("rows", "columns"))
+    return Grid("Who holds each element", (Tier.of("column", range(shown[1])),), lines, ("row",), cut)

@@ -14,9 +14,10 @@ from __future__ import annotations
 from tilescope.layout import Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.operand_descriptor import neighbours_in_words
-from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.grid import Cell, Grid, Header, Row, Tier, number_span
+from tilescope.view.memory_grid import chunk_bytes, memory_grid
 from tilescope.view.palette import Mark
 from tilescope.view.parts import Beside, Paragraph, Table
 
@@ -83,7 +84,7 @@ def _window(count: int, around: int) -> range:
 
 
 def _extent(first: int, length: int) -> str:
-    return f"{first}-{first + length - 1}" if length > 1 else str(first)
+    return number_span(first, first + length - 1)
 
 
 class _Operand:
@@ -97,10 +98,7 @@ class _Operand:
         self.per_chunk = CHUNK_BYTES * 8 // canonical.element_bits
         self.at = None if element is None else oriented(canonical.major, *element)  # row, column
         row, column = self.at or (0, 0)
-        self.corner = (
-            row // self.atom[0] * self.atom[0],
-            column // self.atom[1] * self.atom[1],
-        )  # of the atom drawn in full
+        self.corner = row - row % self.atom[0], column - column % self.atom[1]  # of the atom drawn in full
         self.offsets = canonical.offsets(layout)
         first = self.tile.logical(0, 0)
         self.down, self.right = (
@@ -115,10 +113,13 @@ class _Operand:
             _window(count, at // step) for count, at, step in zip(self.grid, self.corner, self.atom, strict=True)
         )
         row_name, column_name = self.tile.names
-        rows = []
-        for down_number in down:
-            cells = tuple(self._atom_cell(down_number * rows_per_atom, number * columns_per_atom) for number in across)
-            rows.append(Row((_extent(down_number * rows_per_atom, rows_per_atom),), cells))
+        rows = tuple(
+            Row(
+                (_extent(number * rows_per_atom, rows_per_atom),),
+                tuple(self._atom_cell(number * rows_per_atom, other * columns_per_atom) for other in across),
+            )
+            for number in down
+        )
         headers = tuple(Header(_extent(number * columns_per_atom, columns_per_atom)) for number in across)
         notes = []
         if len(down) < high or len(across) < wide:
@@ -130,7 +131,7 @@ class _Operand:
         if wide > 1:
             notes.append(f"One atom to the right ({columns_per_atom} {column_name}): {self.right} bytes.")
         notes.append("The marked atom is drawn in full.")
-        return Grid("Where each atom starts", (Tier(column_name, headers),), tuple(rows), (row_name,), tuple(notes))
+        return Grid("Where each atom starts", (Tier(column_name, headers),), rows, (row_name,), tuple(notes))
 
     def _atom_cell(self, row: int, column: int) -> Cell:
         mn, k = oriented(self.canonical.major, row, column)
@@ -155,40 +156,32 @@ class _Operand:
         return "focus" if row == self.at[0] and column <= self.at[1] < column + self.per_chunk else ""
 
     def _by_element(self, chunks: list[list[Element]]) -> Grid:
+        def cell(row: int, column: int) -> Cell:
+            mn, k = oriented(self.canonical.major, row, column)
+            address = self.tile.address(row, column)
+            place, title = address % SMEM_LINE_BYTES // CHUNK_BYTES, f"mn {mn}, k {k}: {chunk_bytes(address)}"
+            return Cell(f"{address:#05x}", place, self._mark(row, column), title, link=f"{address:x}")
+
         row_name, column_name = self.tile.names
-        rows = []
-        for line in chunks:
-            cells = []
-            for row, column in line:
-                mn, k = oriented(self.canonical.major, row, column)
-                address = self.tile.address(row, column)
-                place = address % SMEM_LINE_BYTES // CHUNK_BYTES
-                title = f"mn {mn}, k {k}: bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {4 * place}-{4 * place + 3}"
-                cells.append(Cell(f"{address:#05x}", place, self._mark(row, column), title, link=f"{address:x}"))
-            rows.append(Row((str(line[0][0]),), tuple(cells)))
+        rows = tuple(Row((str(line[0][0]),), tuple(cell(*chunk) for chunk in line)) for line in chunks)
         headers = (Header(_extent(column, self.per_chunk), short=str(column)) for _, column in chunks[0])
         note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
-        return Grid("One atom, by element", (Tier(column_name, tuple(headers)),), tuple(rows), (row_name,), (note,))
+        return Grid("One atom, by element", (Tier(column_name, tuple(headers)),), rows, (row_name,), (note,))
 
     def _by_memory(self, chunks: list[list[Element]]) -> Grid:
         held = {self.tile.address(*chunk): (chunk, number) for line in chunks for number, chunk in enumerate(line)}
-        rows = []
-        for line in range(min(held) // SMEM_LINE_BYTES, max(held) // SMEM_LINE_BYTES + 1):
-            cells = []
-            for place in range(CHUNKS_PER_LINE):
-                address = line * SMEM_LINE_BYTES + place * CHUNK_BYTES
-                if address not in held:
-                    cells.append(Cell("", "unused", title=f"{address:#x}: not of this atom"))
-                    continue
-                (row, column), number = held[address]
-                mn, k = oriented(self.canonical.major, row, column)
-                core_matrix = number * CHUNK_BYTES // self.canonical.swizzle.atom_bytes
-                title = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}: from mn {mn}, k {k}; core matrix {core_matrix}"
-                cells.append(Cell(f"{mn},{k}", core_matrix, self._mark(row, column), title, link=f"{address:x}"))
-            rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), tuple(cells)))
-        banks = tuple(Header(f"{4 * place}-{4 * place + 3}", short=str(4 * place)) for place in range(CHUNKS_PER_LINE))
+
+        def cell(address: int) -> Cell:
+            if address not in held:
+                return Cell("", "unused", title=f"{address:#x}: not of this atom")
+            (row, column), number = held[address]
+            mn, k = oriented(self.canonical.major, row, column)
+            core_matrix = number * CHUNK_BYTES // self.canonical.swizzle.atom_bytes
+            title = f"{chunk_bytes(address)}: from mn {mn}, k {k}; core matrix {core_matrix}"
+            return Cell(f"{mn},{k}", core_matrix, self._mark(row, column), title, link=f"{address:x}")
+
         note = "A cell names the mn,k that its chunk starts with. Colour: the core matrix, a column of chunks."
-        return Grid("The same atom, by shared memory", (Tier("bank", banks),), tuple(rows), ("byte",), (note,))
+        return memory_grid("The same atom, by shared memory", min(held), max(held) + 1, cell, notes=(note,))
 
     def facts(self) -> Table:
         """Size, core matrix, descriptor fields, readers."""

@@ -39,6 +39,11 @@ class Table:
     def __post_init__(self) -> None:
         assert len({len(row) for row in (*self.rows, self.headings) if row}) <= 1, (self.title, self.headings)
 
+    @classmethod
+    def numbered(cls, sentences: Iterable[object], title: str) -> Table:
+        """Sentences below each other, counted from 1."""
+        return cls(tuple((str(number), str(each)) for number, each in enumerate(sentences, 1)), title=title)
+
     @property
     def columns(self) -> int:
         """How many columns it has."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
 from tilescope.errors import counted
@@ -80,23 +82,18 @@ def draw_simulation(found: Simulation, *, block: int | None = None) -> Drawing:
     chosen = _block(found) if block is None else block
     parts: list[Part] = [Paragraph(found.sentence)]
     if found.mistake is not None and found.mistake.way:
-        rows = tuple((str(number), step) for number, step in enumerate(found.mistake.way, 1))
-        parts.append(Table(rows, title="The way into it"))
+        parts.append(Table.numbered(found.mistake.way, "The way into it"))
     if found.barriers:
         parts.append(_barriers(found.barriers, found.pipeline.blocks))
     events = [_without_block(each, chosen, found.pipeline.blocks) for each in found.events]
     shown = _window([each for each in events if each is not None], at_end=found.mistake is not None)
     if shown:
-        parts += [_timeline(shown, found.pipeline, chosen), _legend(shown)]
-        parts += _waits(shown)
+        timeline = _timeline(shown, found, chosen)
+        parts += [timeline, _legend(shown, timeline), *_waits(shown)]
     if found.warnings:
         parts.append(Table(tuple((each.subject, str(each)) for each in found.warnings), title="Worth a look"))
     if found.aliasing:
-        parts.append(
-            Table(
-                tuple((str(number), f"{each}.") for number, each in enumerate(found.aliasing[:8], 1)), title="Aliasing"
-            )
-        )
+        parts.append(Table.numbered((f"{each}." for each in found.aliasing[:8]), "Aliasing"))
     return Drawing(f"{found.pipeline.name}: {found.verdict}", tuple(parts))
 
 
@@ -118,10 +115,8 @@ def _without_block(event: Event, block: int, blocks: int) -> Event | None:
     if not own and not any(slot.endswith(suffix) for slot in event.slots if event.op == "flight"):
         return None
     slots = tuple(slot.removesuffix(suffix) for slot in event.slots if slot.endswith(suffix))
-    return Event(
-        event.start, event.end, event.role.removesuffix(suffix), event.op, event.said.replace(suffix, ""),
-        event.barrier.removesuffix(suffix), event.phase, slots, event.bytes,
-    )  # fmt: skip
+    role, said, barrier = event.role.removesuffix(suffix), event.said.replace(suffix, ""), event.barrier
+    return replace(event, role=role, said=said, barrier=barrier.removesuffix(suffix), slots=slots)
 
 
 def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
@@ -132,14 +127,8 @@ def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
         arrivals = ", ".join(f"{role}: {count}" for role, count in each.arrivals)
         parities = ", ".join(f"{role}: {parity}" for role, parity in each.parities)
         rows.append((each.name, str(each.stages), str(each.count), sizes, arrivals, parities))
-    headings = (
-        "barrier",
-        "stages",
-        "init",
-        "bytes in a phase" + (" and block" if blocks > 1 else ""),
-        "who arrives",
-        "first parity",
-    )
+    size = "bytes in a phase" + (" and block" if blocks > 1 else "")
+    headings = ("barrier", "stages", "init", size, "who arrives", "first parity")
     return Table(tuple(rows), headings, title="What the barriers need", align="lrrrll")
 
 
@@ -150,33 +139,42 @@ def _window(events: list[Event], *, at_end: bool) -> list[Event]:
     last = max(each.end for each in events)
     low = max(0, last - _SHOWN_TICKS) if at_end else 0
     return [
-        Event(max(each.start, low) - low, min(each.end, low + _SHOWN_TICKS) - low, *_rest(each))
+        replace(each, start=max(each.start, low) - low, end=min(each.end, low + _SHOWN_TICKS) - low)
         for each in events
         if each.end >= low and each.start < low + _SHOWN_TICKS
     ]
 
 
-def _rest(event: Event) -> tuple[str, str, str, str, int, tuple[str, ...], int]:
-    return event.role, event.op, event.said, event.barrier, event.phase, event.slots, event.bytes
-
-
-def _timeline(events: list[Event], pipeline: Pipeline, block: int) -> Grid:
-    """Roles, slots, barriers and bytes in flight over nominal ticks."""
+def _timeline(events: list[Event], found: Simulation, block: int) -> Grid:
+    """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake ends in a mark."""
     ticks = max(each.end for each in events)
+    lanes: list[tuple[str, str, list[_Span]]] = [
+        (
+            "role",
+            role,
+            [_role_span(each) for each in events if each.role == role and each.op not in ("flight", "phase")],
+        )
+        for role in dict.fromkeys(each.role for each in events if each.op not in ("flight", "phase"))
+    ]
+    lanes += [("slot", names, spans) for names, spans in _slot_lanes(events)]
+    lanes += [("phase", name, spans) for name, spans in _barrier_lanes(events, ticks)]
+    subject = "" if found.mistake is None else found.mistake.subject.partition(" of block ")[0]
     rows: list[Row] = []
-    roles = list(dict.fromkeys(each.role for each in events if each.op not in ("flight", "phase")))
-    for role in roles:
-        spans = [_role_span(each) for each in events if each.role == role and each.op not in ("flight", "phase")]
-        rows.append(Row(("role", role), _lane(spans, ticks)))
-    for number, (names, slot_spans) in enumerate(_slot_lanes(events)):
-        rows.append(Row(("slot", names), _lane(slot_spans, ticks), ruled=number == 0))
-    for number, (name, barrier_spans) in enumerate(_barrier_lanes(events, ticks)):
-        rows.append(Row(("phase", name), _lane(barrier_spans, ticks), ruled=number == 0))
+    for kind, names, spans in lanes:
+        cells = _lane(spans, ticks)
+        ruled = bool(rows) and rows[-1].labels[0] != kind
+        rows.append(Row((kind, names), _marked(cells) if subject in names.split(", ") else cells, ruled))
     if any(each.op == "flight" for each in events):
         rows.append(Row(("KiB in flight", ""), _in_flight(events, ticks), ruled=True))
     heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
-    where = f", block {block}" if pipeline.blocks > 1 else ""
+    where = f", block {block}" if found.pipeline.blocks > 1 else ""
     return Grid(f"Timeline{where} (nominal ticks)", (Tier.of("", heads),), tuple(rows), ("", ""))
+
+
+def _marked(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """A lane with its last event marked."""
+    last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
+    return *cells[:last], replace(cells[last], colour="collision", mark="collision"), *cells[last + 1 :]
 
 
 def _stage(name: str) -> int:
@@ -222,14 +220,8 @@ def _finished(events: list[Event], begun: Event) -> int:
     """When an access that ends later than it begins is waited for."""
     if begun.op not in ("multiply", "store"):
         return begun.end
-    return next(
-        (
-            each.end
-            for each in events
-            if each.role == begun.role and each.op == "wait_group" and each.start >= begun.end
-        ),
-        begun.end,
-    )
+    waits = (each for each in events if each.role == begun.role and each.op == "wait_group")
+    return next((each.end for each in waits if each.start >= begun.end), begun.end)
 
 
 def _barrier_lanes(events: list[Event], ticks: int) -> list[tuple[str, list[_Span]]]:
@@ -240,20 +232,12 @@ def _barrier_lanes(events: list[Event], ticks: int) -> list[tuple[str, list[_Spa
     lanes = []
     for name in names:
         ends = sorted((each.start, each.phase) for each in events if each.op == "phase" and each.barrier == name)
-        first = ends[0][1] if ends else next((each.phase for each in events if each.barrier == name), 0)
-        spans, start, phase = [], 0, first
-        for end, ended in ends:
-            if end > start:
-                spans.append(
-                    _Span(start, end, Cell(str(ended), _PARITY_COLOUR[ended % 2], title=f"{name}, phase {ended}"))
-                )
-            start, phase = max(end, start), ended + 1
-        if start < ticks:
-            spans.append(
-                _Span(
-                    start, ticks, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=f"{name}, phase {phase}, runs on")
-                )
-            )
+        running = ends[-1][1] + 1 if ends else next((each.phase for each in events if each.barrier == name), 0)
+        spans, start = [], 0
+        for end, phase, said in [*((*each, "") for each in ends), (ticks, running, ", runs on")]:
+            cell = Cell(str(phase), _PARITY_COLOUR[phase % 2], title=f"{name}, phase {phase}{said}")
+            spans += [_Span(start, end, cell)] if end > start else []
+            start = max(end, start)
         lanes.append((name, spans))
     return lanes
 
@@ -267,8 +251,7 @@ def _lane(spans: list[_Span], ticks: int) -> tuple[Cell, ...]:
             continue
         if start > reached:
             cells.append(Cell(span=start - reached))
-        cell = span.cell
-        cells.append(Cell(cell.text, cell.colour, cell.mark, cell.title, end - start))
+        cells.append(replace(span.cell, span=end - start))
         reached = end
     if reached < ticks:
         cells.append(Cell(span=ticks - reached))
@@ -276,21 +259,16 @@ def _lane(spans: list[_Span], ticks: int) -> tuple[Cell, ...]:
 
 
 def _in_flight(events: list[Event], ticks: int) -> tuple[Cell, ...]:
-    sizes = [
-        sum(each.bytes for each in events if each.op == "flight" and each.start <= tick < each.end)
-        for tick in range(ticks)
-    ]
-    cells: list[Cell] = []
-    for size in sizes:
-        text = f"{size / 1024:.3g}" if size else ""
-        if cells and cells[-1].text == text:
-            cells[-1] = Cell(text, "unused" if size else None, "", f"{size} bytes", cells[-1].span + 1)
-        else:
-            cells.append(Cell(text, "unused" if size else None, "", f"{size} bytes" if size else ""))
+    flights = [each for each in events if each.op == "flight"]
+    sizes = (sum(each.bytes for each in flights if each.start <= tick < each.end) for tick in range(ticks))
+    cells = []
+    for size, same in groupby(sizes):
+        span = len([*same])
+        cells.append(Cell(f"{size / 1024:.3g}", "unused", "", f"{size} bytes", span) if size else Cell(span=span))
     return tuple(cells)
 
 
-def _legend(events: list[Event]) -> Legend:
+def _legend(events: list[Event], timeline: Grid) -> Legend:
     ops = {each.op for each in events}
     used = {_LETTER[op] for op in ops if op in _LETTER}
     letters = ", ".join(f"{letter} {said}" for letter, said in _MEANING.items() if letter in used)
@@ -303,6 +281,8 @@ def _legend(events: list[Event]) -> Legend:
         entries.append(Entry("read, until it is waited for", "fill", sample="m"))
     if "stuck" in ops:
         entries.append(Entry("never passes", "collision", "collision", "full[0]"))
+    if any(cell.mark and cell.text.isdecimal() for row in timeline.rows for cell in row.cells):
+        entries.append(Entry("the mistake", "collision", "collision", "!"))
     return Legend(tuple(entries))
 
 
@@ -313,9 +293,7 @@ def _waits(events: list[Event]) -> list[Part]:
     rows = []
     for wait in sorted(waits, key=lambda each: (each.op != "stuck", each.start))[:_SHOWN_WAITS]:
         ended = ends.get((wait.barrier, wait.phase - 1)) if wait.op != "stuck" else None
-        reason = (
-            "nothing: it never passes" if wait.op == "stuck" else "" if ended is None else f"{ended.role}: {ended.said}"
-        )
+        reason = "nothing: it never passes" if wait.op == "stuck" else f"{ended.role}: {ended.said}" if ended else ""
         rows.append((wait.role, wait.said, f"{wait.start}-{wait.end}", reason))
     more = (f"… {len(waits) - _SHOWN_WAITS} more",) if len(waits) > _SHOWN_WAITS else ()
     headings = ("role", "waits in", "ticks", "until")

@@ -6,9 +6,10 @@ from tilescope.errors import counted
 from tilescope.planner.plans import Plan, Unplanned
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
-from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
+from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.memory_grid import memory_grid
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 
 _SHOWN_LINES = 8
@@ -43,8 +44,7 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
 
 def draw_unplanned(refused: Unplanned) -> Drawing:
     """What was asked, and why there is no plan for it."""
-    rows = tuple((str(place), str(each)) for place, each in enumerate(refused.violations, 1))
-    return Drawing(f"No plan for {refused.asked}", (Table(rows),))
+    return Drawing(f"No plan for {refused.asked}", (Table.numbered(refused.violations, ""),))
 
 
 def draw_plan(plan: Plan) -> Drawing:
@@ -60,11 +60,7 @@ def _title(plan: Plan) -> str:
 
 
 def _plan_parts(plan: Plan) -> list[Part]:
-    return [
-        _facts(plan),
-        Beside((_tile_grid(plan), _smem_grid(plan))),
-        Table(tuple((str(place), str(reason)) for place, reason in enumerate(plan.reasons, 1)), title="Why"),
-    ]
+    return [_facts(plan), Beside((_tile_grid(plan), _smem_grid(plan))), Table.numbered(plan.reasons, "Why")]
 
 
 def _facts(plan: Plan) -> Table:
@@ -150,22 +146,17 @@ def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
 
 def _smem_grid(plan: Plan) -> Grid:
     """The first lines of shared memory: the row and chunk of the tile that each place holds."""
-    order = plan.chunk_order
-    chunks = plan.problem.row_bytes // CHUNK_BYTES
-    rows = []
-    for line in range(min(_SHOWN_LINES, len(order))):
-        cells = tuple(_chunk_cell(number, chunks) for number in order[line].tolist())
-        rows.append(Row((f"{line * SMEM_LINE_BYTES:#x}",), cells))
-    notes = (f"… {len(order) - len(rows)} more lines",) if len(order) > len(rows) else ()
-    tier = Tier.of("banks", [f"{4 * place}-{4 * place + 3}" for place in range(CHUNKS_PER_LINE)])
-    return Grid("Shared memory: row.chunk of the tile", (tier,), tuple(rows), ("line",), notes)
+    order = plan.chunk_order.ravel().tolist()
 
+    def cell(address: int) -> Cell:
+        number = order[address // CHUNK_BYTES]
+        if number < 0:
+            return Cell("", "gap")
+        row, chunk = divmod(number, plan.problem.row_bytes // CHUNK_BYTES)
+        return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
 
-def _chunk_cell(number: int, chunks: int) -> Cell:
-    if number < 0:
-        return Cell("", "gap")
-    row, chunk = divmod(number, chunks)
-    return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
+    end = len(order) * CHUNK_BYTES
+    return memory_grid("Shared memory: row.chunk of the tile", 0, end, cell, most=_SHOWN_LINES)
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
@@ -200,8 +191,8 @@ def _refusals(report: PlanReport) -> Table:
         name = each.swizzle.name + (" folded" if each.folded else "")
         orders = by_reason.setdefault(reason, {}).setdefault(name, [])
         orders += [each.atom_order] if each.atom_order not in orders else []
-    rows: list[tuple[str, str]] = []
+    sentences = []
     for reason, orders_of in by_reason.items():
         names = [name if len(orders) > 1 else f"{name} {orders[0]}" for name, orders in orders_of.items()]
-        rows.append((str(len(rows) + 1), f"{reason} Swizzles: {', '.join(names)}."))
-    return Table(tuple(rows), title="Refused")
+        sentences.append(f"{reason} Swizzles: {', '.join(names)}.")
+    return Table.numbered(sentences, "Refused")

@@ -12,19 +12,7 @@ from math import ceil
 
 from tilescope.view.grid import Cell, Columns, Grid, Measure, Row, Tier, placed
 from tilescope.view.palette import Colour, Mark, colour_of
-from tilescope.view.svg_canvas import (
-    BODY,
-    SMALL,
-    TINY,
-    Block,
-    below,
-    box,
-    label,
-    line,
-    mono_width,
-    moved,
-    prose,
-)
+from tilescope.view.svg_canvas import BODY, SMALL, TINY, Block, below, box, label, line, mono_width, moved, prose
 
 _DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, get small cells
 _DENSE_ROWS = 40

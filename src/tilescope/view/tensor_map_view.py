@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilescope.bits import Inspection
 from tilescope.errors import Violation, by, ceil_div, counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.geometry import Im2colGeometry, TiledGeometry, WideGeometry
 from tilescope.tensor_map.im2col import Im2colMap
@@ -18,13 +16,10 @@ from tilescope.tensor_map.im2col_wide import Im2colWideMap
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing
-from tilescope.view.palette import Mark, Tint
 from tilescope.view.parts import Paragraph, Part, Table
-from tilescope.view.ruler import BitField, BitRuler
 
 Map = TensorMap | Im2colMap | Im2colWideMap
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
-_UNKNOWN: tuple[str, str, Tint, Mark] = ("set", "part of no field", "collision", "collision")
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
 
@@ -35,7 +30,7 @@ def draw_map(tensor_map: Map) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    return Drawing(_title(tensor_map), _map_parts(tensor_map, tensor_map.findings))
+    return Drawing(map_title(tensor_map), _map_parts(tensor_map, tensor_map.findings))
 
 
 def _map_parts(tensor_map: AnyMap, violations: Iterable[Violation]) -> tuple[Part, ...]:
@@ -49,27 +44,13 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
         if not report.accepted:
             drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
         verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
-        return Drawing(f"{verdict} {_title(report.tensor_map)}", drawn)
-    errors = sum(
-        violation.severity == "error" and violation.rule != DRIVER_RESULT.name for violation in report.violations
-    )
+        return Drawing(f"{verdict} {map_title(report.tensor_map)}", drawn)
+    errors = sum(each.severity == "error" and each.rule != DRIVER_RESULT.name for each in report.violations)
     parts: list[Part] = [*findings(report.violations)]
     if asked:
         rows = tuple((name, _plain(name, value)) for name, value in asked.items())
         parts.append(Table(rows, title="The arguments"))
     return Drawing(f"Refused: {counted(errors, 'broken rule')}", tuple(parts))
-
-
-def draw_descriptor(found: Inspection) -> Drawing:
-    """Every field of 128 bytes as a bit ruler, what they mean, and what is wrong with them."""
-    ruler = BitRuler(
-        "The descriptor", _bit_fields(found), bits=DESCRIPTOR_BYTES * 8, notes=("Bits without a name are zero.",)
-    )
-    if found.tensor_map is None:
-        said = "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say."
-        return Drawing("Not a tensor map", (Paragraph(said), *findings(found.violations), ruler))
-    words = Paragraph(in_words(found.tensor_map))
-    return Drawing(_title(found.tensor_map), (words, *findings(found.violations), ruler))
 
 
 def draw_diff(diff: TensorMapDiff) -> Drawing:
@@ -153,7 +134,8 @@ def findings(violations: Iterable[Violation]) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _title(a: AnyMap) -> str:
+def map_title(a: AnyMap) -> str:
+    """The map in one line: its kind, extents, box and modes."""
     if isinstance(a, TiledGeometry):
         copy = f"box {by(a.box)}"
     else:
@@ -205,33 +187,6 @@ def _facts(a: AnyMap) -> Table:
         ("architecture", f"{a.arch.name}, {basis}"),
     ]
     return Table(tuple(rows), title="One copy")
-
-
-def _bit_fields(found: Inspection) -> tuple[BitField, ...]:
-    wrong = {violation.argument for violation in found.violations if violation.severity == "error"}
-    fields = [
-        BitField(
-            field.bit,
-            field.bit + field.width_bits - 1,
-            field.name,
-            hex(field.raw) if field.raw > 9 else str(field.raw),
-            field.meaning,
-            mark="collision" if field.name in wrong else "",
-        )
-        for field in found.fields
-    ]
-    return (*fields, *(BitField(low, high, "unknown", *_UNKNOWN) for low, high in _runs(found.unknown_bits)))
-
-
-def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
-    """Neighbouring bits of one word as first and last."""
-    runs: list[tuple[int, int]] = []
-    for bit in bits:
-        if runs and bit == runs[-1][1] + 1 and bit % WORD_BITS:
-            runs[-1] = runs[-1][0], bit
-        else:
-            runs.append((bit, bit))
-    return runs
 
 
 def _differences(differences: tuple[MapDifference, ...], title: str) -> Table:

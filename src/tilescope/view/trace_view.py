@@ -10,12 +10,14 @@ dim 1                        byte     chunk   0    1    2    3  …
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma.place import Place
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import chunk_bytes, memory_grid
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, plane
@@ -87,18 +89,11 @@ def _offset_xor(trace: Trace, place: Place) -> str:
 
 
 def _shared_memory(trace: Trace, lines: int | None) -> Grid:
-    first = trace.smem_address // SMEM_LINE_BYTES
-    count = -(-(trace.smem_address % SMEM_LINE_BYTES + trace.footprint_bytes) // SMEM_LINE_BYTES)
-    shown = count if lines is None else min(count, lines)
     swizzle = trace.tensor_map.swizzle
-    rows = []
-    for line in range(first, first + shown):
-        places = range(line * SMEM_LINE_BYTES, (line + 1) * SMEM_LINE_BYTES, CHUNK_BYTES)
-        ruled = line > first and line % swizzle.period_lines == 0 and swizzle.bits > 0
-        rows.append(Row((f"{places[0]:#06x}",), tuple(_chunk(trace, place) for place in places), ruled))
-    notes = (f"Drawn: {shown} of {count} lines.",) if shown < count else ()
-    tiers = (Tier.of_ranges("bank", CHUNKS_PER_LINE, 4), Tier.of("chunk", range(CHUNKS_PER_LINE)))
-    return Grid(f"Shared memory, swizzle {swizzle.name}", tiers, tuple(rows), ("byte",), notes)
+    return memory_grid(
+        f"Shared memory, swizzle {swizzle.name}", trace.smem_address, trace.smem_address + trace.footprint_bytes,
+        partial(_chunk, trace), most=lines, period=swizzle.period_lines if swizzle.bits else 0, numbered=True,
+    )  # fmt: skip
 
 
 def _chunk(trace: Trace, address: int) -> Cell:
@@ -109,7 +104,7 @@ def _chunk(trace: Trace, address: int) -> Cell:
         held = [trace.element_at(address + byte) for byte in range(CHUNK_BYTES)]
     kinds = {each.holds for each in held}
     row = next((each.row for each in held if each.row is not None), None)
-    where = f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {number_span(address // 4 % 32, address // 4 % 32 + 3)}"
+    where = chunk_bytes(address)
     if row is None:
         return Cell("-", "gap", title=f"{where}: the copy leaves them alone")
     physical = a.swizzle.apply(address)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -60,9 +60,15 @@ def triple(name: str, written: str) -> tuple[int, int, int]:
     return found[0], found[1], found[2]
 
 
-def optional(read: Reader) -> Reader:
-    """The reader, with None for an empty field."""
-    return lambda name, written: read(name, written) if written.strip() else None
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A reader with None for an empty field."""
+
+    read: Reader
+
+    def __call__(self, name: str, written: str) -> Any:
+        """The argument, or None."""
+        return self.read(name, written) if written.strip() else None
 
 
 def flag(name: str, written: str) -> bool:
@@ -84,6 +90,8 @@ class Field:
     choices: tuple[str, ...] = ()
     control: Literal["line", "choice", "tick", "area"] = "line"
     most_characters: int = 400
+    option: str = ""  # of the command; empty: it stands among the words, or nowhere
+    unsaid: str = ""  # what the command takes without the option
 
     def argument(self, written: str) -> Any:
         """What the text means to the library; RuleError where it means nothing."""
@@ -93,15 +101,30 @@ class Field:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
         return self.read(self.name, written)
 
+    def words(self, value: Any) -> list[str]:
+        """The option of the command that says the same as the field; none where the command takes it unsaid.
 
-def choice(name: str, label: str, choices: tuple[str, ...], default: str = "", hint: str = "") -> Field:
+        >>> Field("smem_address", "Shared address", option="--smem-address", unsaid="0").words(1024)
+        ['--smem-address', '0x400']
+        """
+        if not self.option or value is None or value is False or (said := written_argument(value)) in ("", self.unsaid):
+            return []
+        if value is True:
+            return [self.option]
+        if self.read in (pair, triple) or (isinstance(self.read, Optional) and self.read.read in (pair, triple)):
+            said = said.replace(",", "x")
+        said = hex(value) if self.name.endswith("address") else said
+        return [f"{self.option}={said}"] if said.startswith("-") else [self.option, said]
+
+
+def choice(name: str, label: str, choices: tuple[str, ...], default: str = "", hint: str = "", **more: str) -> Field:
     """A field that takes one of a few names."""
-    return Field(name, label, default or choices[0], text, hint, choices, "choice")
+    return Field(name, label, default or choices[0], text, hint, choices, "choice", **more)  # type: ignore[arg-type]
 
 
-def tick(name: str, label: str, hint: str = "") -> Field:
+def tick(name: str, label: str, hint: str = "", option: str = "") -> Field:
     """A field that is ticked or not."""
-    return Field(name, label, "", flag, hint, control="tick")
+    return Field(name, label, "", flag, hint, control="tick", option=option)
 
 
 def arguments(fields: tuple[Field, ...], written: Mapping[str, str]) -> dict[str, Any]:
@@ -116,3 +139,19 @@ def arguments(fields: tuple[Field, ...], written: Mapping[str, str]) -> dict[str
     if wrong:
         raise RuleError(wrong)
     return found
+
+
+def option_words(fields: Iterable[Field], asked: Mapping[str, Any]) -> list[str]:
+    """The options of the command for all fields that have one."""
+    return [word for each in fields for word in each.words(asked[each.name])]
+
+
+def written_argument(value: Any) -> str:
+    """An argument as a field holds it: (64, 8) is "64,8".
+
+    >>> written_argument((64, 8)), written_argument("128B"), written_argument(None)
+    ('64,8', '128B', '')
+    """
+    if value is None:
+        return ""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))

@@ -15,7 +15,7 @@ from tilescope.rule import rule
 from tilescope.value import EXTRA, Value
 from tilescope.view.drawing import Drawing
 from tilescope.web.call import Call
-from tilescope.web.field import Field, arguments
+from tilescope.web.field import Field, arguments, written_argument
 
 PAGE_QUERY = rule(
     "page-query",
@@ -73,6 +73,7 @@ class Answer:
     drawing: Drawing
     extra: Mapping[str, Any] = field(default_factory=dict)  # stands beside the value's own data in JSON
     violations: tuple[Violation, ...] = ()
+    then: Call | None = None  # a question about the value, shown below the Python that makes it
     steps: tuple[Step, ...] = ()
     drag: Drag | None = None
     code: Code | None = None
@@ -82,6 +83,11 @@ class Answer:
     def command_line(self) -> str:
         """The command as a shell takes it."""
         return command_line(self.command)
+
+    @property
+    def source(self) -> str:
+        """The Python that makes the value."""
+        return self.call.source() if self.then is None else f"{self.then.source()}\n{self.then.expression()}"
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data, as `--json` of the command prints it."""
@@ -165,17 +171,6 @@ def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     if len(query) < len(listed):
         raise PAGE_QUERY.error("query", "a field that is given twice", "every field once", "Give every field once.")
     return query
-
-
-def written_argument(value: Any) -> str:
-    """An argument as a field holds it: (64, 8) is "64,8".
-
-    >>> written_argument((64, 8)), written_argument("128B"), written_argument(None)
-    ('64,8', '128B', '')
-    """
-    if value is None:
-        return ""
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))
 
 
 def command_line(words: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Part
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, limited, optional, pair, text
+from tilescope.web.field import Field, Optional, choice, integer, limited, option_words, pair, text
 from tilescope.web.page import Answer, Page, drawn
 
 MOST_ELEMENTS = 1 << 15
@@ -54,18 +54,13 @@ def _tile(asked: dict[str, Any]) -> tuple[Call, list[str]]:
     bits = DataType.named(asked["data_type"]).smem_bits
     options = {"swizzle": asked["swizzle"], "padding_bytes": asked["pad"], "atom_order": asked["atom_order"],
                "start": asked["smem_address"], "atom": asked["atom"]}  # fmt: skip
-    command = [f"{rows}x{columns}", asked["data_type"], "--pad", str(asked["pad"])]
-    command += ["--swizzle", asked["swizzle"]] if asked["swizzle"] != "none" else []
-    command += ["--atom", f"{asked['atom'][0]}x{asked['atom'][1]}"] if asked["atom"] else []
-    command += ["--atom-order", asked["atom_order"]] if asked["atom_order"] != "column" else []
-    command += ["--smem-address", hex(asked["smem_address"])] if asked["smem_address"] else []
+    command = [f"{rows}x{columns}", asked["data_type"], *option_words(PAGE.forms["tile"], asked)]
     return Call(Layout, (asked["tile"], bits), options, "layout"), command
 
 
 def _text(asked: dict[str, Any]) -> tuple[Call, list[str]]:
     """The layout that a text says, and the words of the command that say the same."""
-    command = ["--layout", asked["text"]]
-    command += ["--bits", str(asked["element_bits"])] if asked["element_bits"] is not None else []
+    command = ["--layout", asked["text"], *option_words(PAGE.forms["layout"], asked)]
     return Call(parse_layout, (asked["text"],), {"element_bits": asked["element_bits"]}, "layout"), command
 
 
@@ -100,16 +95,16 @@ PAGE = Page(
             Field("data_type", "Element type", "f32", choices=tuple(DATA_TYPE)),
             _PATTERN,
             _OTHER,
-            Field("swizzle", "Swizzle", "none", text, "A mode, or xor:B,M,S.", tuple(SWIZZLE)),
-            Field("pad", "Padding in bytes", "0", integer, "After each row of an atom."),
-            Field("atom", "Atom", "", optional(pair), "Stored whole, rows x columns; empty: the tile."),
-            choice("atom_order", "Atom order", ATOM_ORDERS),
-            Field("smem_address", "Shared address", "0x0", integer),
+            Field("swizzle", "Swizzle", "none", text, "A mode, or xor:B,M,S.", tuple(SWIZZLE), option="--swizzle", unsaid="none"),
+            Field("pad", "Padding in bytes", "0", integer, "After each row of an atom.", option="--pad"),
+            Field("atom", "Atom", "", Optional(pair), "Stored whole, rows x columns; empty: the tile.", option="--atom"),
+            choice("atom_order", "Atom order", ATOM_ORDERS, option="--atom-order", unsaid="column"),
+            Field("smem_address", "Shared address", "0x0", integer, option="--smem-address", unsaid="0"),
         ),
         "layout": (
             Field("text", "Layout", "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)", text, control="area",
                   most_characters=4000, hint="In any notation that the layout page reads."),
-            Field("element_bits", "Bits of an element", "", optional(integer), "Where the text does not say."),
+            Field("element_bits", "Bits of an element", "", Optional(integer), "Where the text does not say.", option="--bits"),
             Field("pattern", "Pattern", "ldmatrix.x4", text, _PATTERN.hint, _PATTERNS),
             Field("other", "And", "", text, _OTHER.hint, _PATTERNS),
         ),

@@ -6,9 +6,9 @@ from typing import Any
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation import parse_layout, parse_layout_or_modes, parse_modes
-from tilescope.view.whole_layout import draw_difference, whole_layout
+from tilescope.view.layout_view import draw_difference, whole_layout
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, limited, optional, pair, text
+from tilescope.web.field import Field, Optional, choice, integer, limited, option_words, pair, text
 from tilescope.web.page import Answer, Page, Step, drawn
 
 MOST_ELEMENTS = 1 << 15
@@ -23,7 +23,7 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
         "unit": asked["unit"] or None, "start": asked["smem_address"],
     }  # fmt: skip
     found = parse_layout_or_modes(asked["text"], **beside)
-    command = _command(asked)
+    command = ("draw", asked["text"], *option_words(PAGE.forms[""], asked))
     if isinstance(found, Modes):
         limited("threads and values", "text", found.size, MOST_ELEMENTS, "Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
@@ -34,23 +34,22 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
     call = Call(parse_layout, (asked["text"],), beside, "layout")
     if not asked["other"]:
         return Answer(call, command, found, whole_layout(found))
-    other = parse_layout(asked["other"], **beside)
+    compared = Call(parse_layout, (asked["other"],), beside, "other")
+    other = compared.run()
     limited("elements", "other", max(found.elements, other.elements), _MOST_COMPARED, "Compare a part of them.")
-    return Answer(call, command, found, draw_difference(found, other), extra=_difference(found, other))
+    return Answer(
+        call,
+        command,
+        found,
+        draw_difference(found, other),
+        extra=_difference(found, other),
+        then=Call(Layout.first_difference, (compared,), name="", receiver=call),
+    )
 
 
 def _difference(one: Layout, other: Layout) -> dict[str, Any]:
     first = one.first_difference(other)
     return {"other": other.to_dict(), "first_difference": None if first is None else list(first)}
-
-
-def _command(asked: dict[str, Any]) -> tuple[str, ...]:
-    command = ["draw", asked["text"]]
-    command += ["--bits", str(asked["element_bits"])] if asked["element_bits"] is not None else []
-    command += ["--shape", "x".join(map(str, asked["shape"]))] if asked["shape"] is not None else []
-    command += ["--major", asked["major"]] if asked["major"] else []
-    command += ["--unit", asked["unit"]] if asked["unit"] else []
-    return (*command, *(["--smem-address", hex(asked["smem_address"])] if asked["smem_address"] else []))
 
 
 _SAMPLES = (
@@ -68,13 +67,13 @@ PAGE = Page(
             Field("text", "Layout", _SAMPLES[0], text, control="area", most_characters=4000, choices=_SAMPLES,
                   hint="CuTe, Triton, Gluon, Mosaic, PTX, the driver's names, Layout(…)."),
             Field("other", "Compare with", "", text, control="area", most_characters=4000,
-                  hint="A second layout of the same tile: where they differ is marked."),
-            Field("element_bits", "Bits of an element", "", optional(integer),
-                  "Where the text does not say. Shape and stride without it are threads and values."),
-            Field("shape", "Tile", "", optional(pair), "mn x k, where the text does not say."),
-            choice("major", "Contiguous", ("", "K", "MN"), hint="Where the text does not say."),
-            choice("unit", "Unit of the swizzle", ("", "bytes", "elements"), hint="Of CuTe's Python form."),
-            Field("smem_address", "Shared address", "0x0", integer),
+                  hint="A second layout of the same tile: where they differ is marked.", option="--other"),
+            Field("element_bits", "Bits of an element", "", Optional(integer),
+                  "Where the text does not say. Shape and stride without it are threads and values.", option="--bits"),
+            Field("shape", "Tile", "", Optional(pair), "mn x k, where the text does not say.", option="--shape"),
+            choice("major", "Contiguous", ("", "K", "MN"), hint="Where the text does not say.", option="--major"),
+            choice("unit", "Unit of the swizzle", ("", "bytes", "elements"), hint="Of CuTe's Python form.", option="--unit"),
+            Field("smem_address", "Shared address", "0x0", integer, option="--smem-address", unsaid="0"),
         )
     },
     answer,

@@ -12,9 +12,9 @@ from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside
 from tilescope.view.tensor_plane import chunk_links, dim_names
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, integers, limited, optional
-from tilescope.web.page import Answer, Drag, Page, Step, drawn, written_argument
-from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call, map_options
+from tilescope.web.field import Field, Optional, choice, integer, integers, limited, option_words
+from tilescope.web.page import Answer, Drag, Page, Step, drawn
+from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call
 
 MOST_SMEM_BYTES = 1 << 18
 MOST_LINES = 256  # drawn
@@ -36,12 +36,10 @@ def answer(kind: str, asked: dict[str, Any]) -> Answer:
     call = Call(trace, (map_call(arguments), coords), options, "trace")
     found = call.run()
     drawing = drawn(found, lines=MOST_LINES, exact=EXACT)
-    command = ["load", *map_options(kind, asked), f"--coords={written_argument(coords)}"]
-    command += [f"--offsets={written_argument(options['offsets'])}"] if options["offsets"] else []
-    command += ["--smem-address", hex(asked["smem_address"])] if asked["smem_address"] else []
-    command += ["--operation", asked["operation"]] if asked["operation"] != "load" else []
+    fields = (*MAP_FORMS[kind], *_copy_fields(kind))
+    command = ("load", *option_words(fields, asked | {"coords": coords}))
     return Answer(
-        call, tuple(command), found, drawing,
+        call, command, found, drawing,
         violations=tensor_map.findings, steps=_steps(found), drag=_drag(found, drawing),
     )  # fmt: skip
 
@@ -70,12 +68,13 @@ _FIRST = {"tensor_map": "16,11", "im2col_map": "0,-1,-1,0", "im2col_wide_map": "
 def _copy_fields(kind: str) -> tuple[Field, ...]:
     """The fields of one copy through a map of this kind."""
     said = "Where the box starts, innermost first. Drag it, too."
-    offsets = Field("offsets", "Offsets", read=optional(integers), hint="Im2col: W, H, D; im2col-wide: halo, offset.")
+    offsets = Field("offsets", "Offsets", read=Optional(integers), option="--offsets",
+                    hint="Im2col: W, H, D; im2col-wide: halo, offset.")  # fmt: skip
     return (
-        Field("coords", "Coordinates", _FIRST[kind], optional(integers), said),
+        Field("coords", "Coordinates", _FIRST[kind], Optional(integers), said, option="--coords"),
         *((offsets,) if kind != "tensor_map" else ()),
-        Field("smem_address", "Shared address", "0x0", integer),
-        choice("operation", "Operation", OPERATIONS),
+        Field("smem_address", "Shared address", "0x0", integer, option="--smem-address", unsaid="0"),
+        choice("operation", "Operation", OPERATIONS, option="--operation", unsaid="load"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 from tilescope.arch import ARCH
@@ -19,11 +20,22 @@ from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.planner import plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Grid, Row
-from tilescope.view.parts import Entry, Legend, Paragraph, Part
+from tilescope.view.parts import Paragraph
 from tilescope.web.call import Call
-from tilescope.web.field import PAGE_LIMIT, Field, choice, integer, limited, optional, pair, text, tick, triple
-from tilescope.web.page import Answer, Page, drawn, written_argument
+from tilescope.web.field import (
+    PAGE_LIMIT,
+    Field,
+    Optional,
+    choice,
+    integer,
+    limited,
+    option_words,
+    pair,
+    text,
+    tick,
+    triple,
+)
+from tilescope.web.page import Answer, Page, drawn
 from tilescope.web.pages.plan import MOST_ELEMENTS
 
 MOST_ROLES = 48  # in all blocks
@@ -47,9 +59,10 @@ def answer(given: str, asked: dict[str, Any]) -> Answer:
     call = Call(simulate, (made,), {"max_states": MOST_STATES}, "simulation")
     found: Simulation = simulate(pipeline, max_states=MOST_STATES)
     drawing = drawn(found)
+    parts = [part for part in drawing.parts if found.mistake is None or part != Paragraph(found.sentence)]
     mistakes = () if found.mistake is None else (_violation(found.mistake, "error"),)
     return Answer(
-        call, (*command, "--max-states", str(MOST_STATES)), found, Drawing(drawing.title, _marked(drawing, found)),
+        call, (*command, "--max-states", str(MOST_STATES)), found, Drawing(drawing.title, tuple(parts)),
         violations=(*mistakes, *(_violation(each, "warning") for each in found.warnings)),
     )  # fmt: skip
 
@@ -71,12 +84,7 @@ def _planned(given: str, asked: dict[str, Any]) -> tuple[Call, list[str]]:
         ]
     made = Call(plan_pipeline, (planned,), options | {"multicast": not asked["no_multicast"]}, "pipeline")
     command = ["pipeline", *("x".join(map(str, shape)) for shape in shapes), asked["data_type"]]
-    defaults = {each.name: each.default for each in PAGE.forms[given]}
-    for name, value in (plan_options | options).items():
-        written = written_argument(value)
-        if name == "stages" or written != defaults[name].replace("x", ","):
-            command.append(f"--{name.replace('_', '-')}={written.replace(',', 'x')}")
-    return made, command + (["--no-multicast"] if asked["no_multicast"] else [])
+    return made, command + option_words(PAGE.forms[given], asked)
 
 
 def _described(written: str) -> tuple[dict[str, Any], list[str]]:
@@ -115,79 +123,20 @@ def _violation(mistake: Mistake, severity: Any) -> Violation:
     return Violation(mistake.rule, severity, mistake.subject, mistake.found, mistake.consequence, mistake.fix)
 
 
-def _marked(drawing: Drawing, found: Simulation) -> tuple[Part, ...]:
-    """The parts with the mistake marked in the timeline; its sentence stands in the page's own list."""
-    if found.mistake is None:
-        return drawing.parts
-    subject = found.mistake.subject.partition(" of block ")[0]
-    parts: list[Part] = []
-    fresh = False
-    for part in drawing.parts:
-        if part == Paragraph(found.sentence):
-            continue
-        if isinstance(part, Grid) and part.title.startswith("Timeline"):
-            marked = replace(part, rows=tuple(_marked_row(row, subject) for row in part.rows))
-            fresh = marked != part
-            parts.append(marked)
-        elif isinstance(part, Legend) and fresh:
-            parts.append(replace(part, entries=(*part.entries, Entry("the mistake", "collision", "collision", "!"))))
-            fresh = False
-        else:
-            parts.append(part)
-    return tuple(parts)
+_SAMPLE = (files("tilescope.web") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
 
-
-def _marked_row(row: Row, subject: str) -> Row:
-    """The row with its last cell marked, where it is the lane of the subject."""
-    if subject not in row.labels[-1].split(", "):
-        return row
-    last = max((place for place, cell in enumerate(row.cells) if cell.text), default=None)
-    if last is None or row.cells[last].mark:
-        return row
-    cell = replace(row.cells[last], colour="collision", mark="collision")
-    return replace(row, cells=(*row.cells[:last], cell, *row.cells[last + 1 :]))
-
-
-_SAMPLE = """\
-name = "a byte count that is wrong"
-
-[barriers]
-full = {stages = 2, count = 1}
-empty = {stages = 2, count = 1}
-
-[slots]
-a = {stages = 2, bytes = 16384}
-
-[[roles]]
-name = "producer"
-steps = [{loop = "i", count = 6, steps = [
-    {wait = "empty[i % 2]", parity = "(i / 2) % 2 ^ 1"},
-    {expect = "full[i % 2]", bytes = "16384 + 64 * (i == 3)"},
-    {copy = "a[i % 2]", bytes = 16384, barrier = "full[i % 2]", tile = "i"},
-]}]
-
-[[roles]]
-name = "consumer"
-threads = 128
-steps = [{loop = "i", count = 6, steps = [
-    {wait = "full[i % 2]", parity = "(i / 2) % 2"},
-    {multiply = ["a[i % 2]"], tile = "i"},
-    {commit = "wgmma"},
-    {wait_group = "wgmma", pending = 0},
-    {release = "empty[i % 2]"},
-]}]"""
-
-_NAME, _NUMBER = optional(text), optional(integer)
+_NAME, _NUMBER = Optional(text), Optional(integer)
 _TYPE = Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE))
-_CONSUMERS = Field("consumers", "Consumers", "", _NUMBER, "Warpgroups; empty: 1.")
+_CONSUMERS = Field("consumers", "Consumers", "", _NUMBER, "Warpgroups; empty: 1.", option="--consumers")
 _SHAPED = (
-    Field("cluster", "Cluster", "1x1", pair, "Blocks, x by y."),
-    choice("arrivals", "Arrive", ("warpgroup", "warp", "thread"), hint="Who arrives for a consumer."),
-    tick("no_multicast", "Every block loads its own tiles"),
-    Field("cta_group", "Blocks that multiply together", "1", integer, "2: pairs, with tcgen05."),
-    Field("arch", "Architecture", "", _NAME, "Empty: sm_90.", tuple(ARCH)),
-    Field("consumer", "Read by", "", _NAME, "Empty: the best tensor core.", tuple(CONSUMER)),
-)
+    Field("cluster", "Cluster", "1x1", pair, "Blocks, x by y.", option="--cluster", unsaid="1,1"),
+    choice("arrivals", "Arrive", ("warpgroup", "warp", "thread"), "", "Who arrives for a consumer.",
+           option="--arrivals", unsaid="warpgroup"),
+    tick("no_multicast", "Every block loads its own tiles", option="--no-multicast"),
+    Field("cta_group", "Blocks that multiply together", "1", integer, "2: pairs, with tcgen05.", option="--cta-group", unsaid="1"),
+    Field("arch", "Architecture", "", _NAME, "Empty: sm_90.", tuple(ARCH), option="--arch"),
+    Field("consumer", "Read by", "", _NAME, "Empty: the best tensor core.", tuple(CONSUMER), option="--consumer"),
+)  # fmt: skip
 
 PAGE = Page(
     "pipeline",
@@ -196,19 +145,19 @@ PAGE = Page(
     {
         _TILES: (
             Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
-            Field("other", "And", "", optional(pair), "A second tile in the same stage, such as 256x64."),
+            Field("other", "And", "", Optional(pair), "A second tile in the same stage, such as 256x64."),
             _TYPE,
-            Field("stages", "Stages", "4", _NUMBER),
+            Field("stages", "Stages", "4", _NUMBER, option="--stages"),
             _CONSUMERS,
-            Field("steps", "K steps", "", _NUMBER, "Empty: 4 x stages + 2."),
+            Field("steps", "K steps", "", _NUMBER, "Empty: 4 x stages + 2.", option="--steps"),
             *_SHAPED,
-            Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global")),
-            choice("direction", "Direction", ("load", "store")),
+            Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global"), option="--copy"),
+            choice("direction", "Direction", ("load", "store"), option="--direction", unsaid="load"),
         ),
         _GEMM: (
             Field("shape", "Product", "4096x4096x4096", triple, "m x n x k, in elements."),
             _TYPE,
-            Field("stages", "Stages", "", _NUMBER, "Empty: those of the plan."),
+            Field("stages", "Stages", "", _NUMBER, "Empty: those of the plan.", option="--stages"),
             replace(_CONSUMERS, hint="Warpgroups; empty: those of the plan."),
             *_SHAPED,
         ),

@@ -17,17 +17,21 @@ from tilescope.swizzle import SWIZZLE
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, limited, optional, pair, text, tick
-from tilescope.web.page import Answer, Code, Page, command_line, drawn, written_argument
+from tilescope.web.field import (
+    Field,
+    Optional,
+    choice,
+    integer,
+    limited,
+    option_words,
+    pair,
+    text,
+    tick,
+)
+from tilescope.web.page import Answer, Code, Page, command_line, drawn
 
 MOST_ELEMENTS = 1 << 17
 _MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted
-# option of plan: of the command
-_OPTIONS = {
-    "major": "--major", "consumer": "--consumer", "arch": "--arch", "card": "--card", "swizzle": "--swizzle", "atom_order": "--atom-order",
-    "operand": "--operand", "stages": "--stages", "copy": "--copy", "direction": "--direction", "traffic": "--traffic",
-    "fold": "--fold", "global_shape": "--global-shape",
-}  # fmt: skip
 
 
 def answer(_: str, asked: dict[str, Any]) -> Answer:
@@ -35,16 +39,10 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
     mn, k = asked["tile"]
     most = MOST_ELEMENTS if asked["consumer"] in (None, *CONSUMER) else _MOST_COUNTED
     limited("elements", "tile", abs(mn * k), most, "Plan a smaller tile.")
-    options = {name: asked[name] for name in _OPTIONS if asked[name] is not None}
+    options = {each.name: asked[each.name] for each in _FIELDS if each.option and asked[each.name] is not None}
     call = Call(plan, (asked["tile"], asked["data_type"]), options, "report")
     report = call.run()
-    command = ["plan", f"{mn}x{k}", asked["data_type"], "--why"]
-    for name, option in _OPTIONS.items():
-        if name == "fold":
-            command += [option] if asked[name] else []
-        elif name in options and written_argument(options[name]) != _DEFAULTS[name]:
-            written = written_argument(options[name])
-            command += [option, written.replace(",", "x") if name == "global_shape" else written]
+    command = ["plan", f"{mn}x{k}", asked["data_type"], "--why", *option_words(_FIELDS, asked)]
     drawing = drawn(report, why=True)
     code, sentences = _code(call, report, asked["target"], command)
     extra = {} if code is None else {"source": code.source}
@@ -70,27 +68,26 @@ def _code(call: Call, report: PlanReport, target: str, command: list[str]) -> tu
 _TARGET_NAMES = {
     "cuda": "a CUDA program", "ptx": "PTX", "cute": "CuTe C++", "triton": "Triton (Gluon)", "python": "a Python script",
 }  # fmt: skip
-_NAME = optional(text)
+_NAME = Optional(text)
 _FIELDS = (
     Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
     Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE)),
-    choice("major", "Contiguous", ("K", "MN")),
+    choice("major", "Contiguous", ("K", "MN"), option="--major", unsaid="K"),
     Field("consumer", "Read by", "", _NAME, 'Or a pattern such as "ld.b128 columns"; empty: the best tensor core.',
-          tuple(CONSUMER)),
-    Field("arch", "Architecture", "", _NAME, "Empty: the card's.", tuple(ARCH)),
-    Field("card", "Card", "", _NAME, "Whose rates weigh the plans; empty: the architecture's.", tuple(CARD)),
-    Field("swizzle", "Swizzle", "", _NAME, "Empty: all.", tuple(SWIZZLE)),
-    Field("atom_order", "Atom order", "", _NAME, "column, row; empty: both.", ("column", "row")),
-    Field("operand", "Operand", "", _NAME, "A or B; empty: whichever.", ("A", "B")),
-    Field("stages", "Stages", "1", integer),
-    Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global")),
-    choice("direction", "Direction", ("load", "store")),
-    choice("traffic", "Traffic", ("dense", "sparse")),
-    tick("fold", "Also maps of rank 3 and 4"),
+          tuple(CONSUMER), option="--consumer"),
+    Field("arch", "Architecture", "", _NAME, "Empty: the card's.", tuple(ARCH), option="--arch"),
+    Field("card", "Card", "", _NAME, "Whose rates weigh the plans; empty: the architecture's.", tuple(CARD), option="--card"),
+    Field("swizzle", "Swizzle", "", _NAME, "Empty: all.", tuple(SWIZZLE), option="--swizzle"),
+    Field("atom_order", "Atom order", "", _NAME, "column, row; empty: both.", ("column", "row"), option="--atom-order"),
+    Field("operand", "Operand", "", _NAME, "A or B; empty: whichever.", ("A", "B"), option="--operand"),
+    Field("stages", "Stages", "1", integer, option="--stages", unsaid="1"),
+    Field("copy", "Copied by", "", _NAME, "Empty: TMA where there is one.", ("tma", "cp.async", "ld.global"), option="--copy"),
+    choice("direction", "Direction", ("load", "store"), option="--direction", unsaid="load"),
+    choice("traffic", "Traffic", ("dense", "sparse"), option="--traffic", unsaid="dense"),
+    tick("fold", "Also maps of rank 3 and 4", option="--fold"),
     choice("target", "Code to copy", ("none", *TARGETS), "cuda", "Of the best plan, below the drawing."),
-    Field("global_shape", "Whole matrix", "", optional(pair), "mn x k; empty: the tile."),
+    Field("global_shape", "Whole matrix", "", Optional(pair), "mn x k; empty: the tile.", option="--global-shape"),
 )  # fmt: skip
-_DEFAULTS = {field.name: field.default for field in _FIELDS}
 
 PAGE = Page(
     "plan",

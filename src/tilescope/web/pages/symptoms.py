@@ -9,22 +9,23 @@ from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, diagnose
 from tilescope.web.call import Call
 from tilescope.web.field import Field
 from tilescope.web.page import Answer, Lead, Page, address, drawn
+from tilescope.web.pages.banks import PAGE as BANKS
+from tilescope.web.pages.load import PAGE as LOAD
+from tilescope.web.pages.plan import PAGE as PLAN
+from tilescope.web.pages.swizzle import PAGE as SWIZZLE
+from tilescope.web.pages.tensor_core import PAGE as TENSOR_CORE
+from tilescope.web.pages.tensor_map import PAGE as TENSOR_MAP
 
-# What the commands of causes are called: the page, its name, the fields of their words, and what else the page is told.
-_PAGES: dict[str, tuple[str, str, tuple[str, ...], dict[str, str]]] = {
-    "check": ("tensor-map", "Tensor map", (), {"swizzle": "none"}),
-    "load": ("load", "Load", (), {"swizzle": "none", "coords": "0,0"}),
-    "swizzle": ("swizzle", "Swizzle", ("mode",), {}),
-    "plan": ("plan", "Plan", ("tile", "data_type"), {}),
-    "banks": ("banks", "Banks", ("tile", "data_type"), {"other": ""}),
-    "mma descriptors": ("tensor-core", "Tensor core", ("tile", "data_type"), {}),
-    "decode": ("tensor-core", "Tensor core", ("word",), {"show": "word"}),
+# What the commands of causes are called: the page, the fields of their words, and what else the page is told.
+_PAGES: dict[str, tuple[Page, tuple[str, ...], dict[str, str]]] = {
+    "check": (TENSOR_MAP, (), {"swizzle": "none"}),
+    "load": (LOAD, (), {"swizzle": "none", "coords": "0,0"}),
+    "swizzle": (SWIZZLE, ("mode",), {}),
+    "plan": (PLAN, ("tile", "data_type"), {}),
+    "banks": (BANKS, ("tile", "data_type"), {"other": ""}),
+    "mma descriptors": (TENSOR_CORE, ("tile", "data_type"), {}),
+    "decode": (TENSOR_CORE, ("word",), {"show": "word"}),
 }
-_FIELDS = {
-    "--type": "data_type", "--dims": "dims", "--strides": "strides_bytes", "--box": "box", "--swizzle": "swizzle",
-    "--address": "address", "--arch": "arch", "--coords": "coords", "--smem-address": "smem_address", "--operation": "operation",
-    "--stages": "stages", "--direction": "direction", "--pattern": "pattern",
-}  # fmt: skip
 _SHOWN_ANYWAY = ("--fix", "--addresses")  # what the page shows unasked
 # Causes that a run of the pipeline shows: their numbers go into its description.
 _ON_PIPELINE = (
@@ -63,17 +64,20 @@ def _leads(cause: Cause) -> tuple[Lead, ...]:
     known = next((name for name in _PAGES if words[: len(name.split())] == name.split()), None)
     if known is None:
         return ()
-    page, title, fields, query = _PAGES[known]
-    filled, rest, places = dict(query), words[len(known.split()) :], list(fields)
+    page, names, query = _PAGES[known]
+    by_option = {each.option: each.name for each in next(iter(page.forms.values())) if each.option} | {
+        "--pattern": "pattern"
+    }
+    filled, rest, places = dict(query), words[len(known.split()) :], list(names)
     while rest:
         word = rest.pop(0)
-        if word in _FIELDS:
-            filled[_FIELDS[word]] = rest.pop(0)
+        if word in by_option and rest:
+            filled[by_option[word]] = rest.pop(0)
         elif places and not word.startswith("-"):
             filled[places.pop(0)] = word
         elif word not in _SHOWN_ANYWAY:
             return ()
-    return (Lead(address(page, filled), f"Test it on the page {title}"),)
+    return (Lead(address(page.name, filled), f"Test it on the page {page.title}"),)
 
 
 PAGE = Page(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.errors import by
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
@@ -17,8 +19,8 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.k_steps import k_step_grid, step_link
 from tilescope.view.parts import Beside
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice, integer, limited, optional, pair
-from tilescope.web.page import Answer, Page, Step, drawn, written_argument
+from tilescope.web.field import Field, Optional, choice, integer, limited, option_words, pair, text
+from tilescope.web.page import Answer, Page, Step, drawn
 
 MOST_BYTES = 1 << 18  # of an operand
 _LOOPS: dict[str, Callable[..., DescriptorLoop]] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
@@ -36,23 +38,20 @@ def _checked_tile(asked: dict[str, Any]) -> tuple[int, int]:
     return mn, k
 
 
-def _layout_words(asked: dict[str, Any]) -> list[str]:
-    words = [f"{asked['tile'][0]}x{asked['tile'][1]}", asked["data_type"], "--major", asked["major"]]
-    words += ["--swizzle", asked["swizzle"], "--atom-order", asked["atom_order"]]
-    return words + (["--smem-address", hex(asked["smem_address"])] if asked["smem_address"] else [])
-
-
 def _operand(asked: dict[str, Any]) -> Answer:
     tile = _checked_tile(asked)
     layout = Call(canonical_layout, (asked["major"], asked["swizzle"], asked["data_type"]), name="layout")
     options = {"atom_order": asked["atom_order"], "start": asked["smem_address"]}
     call = Call(CanonicalLayout.tile, (tile,), options, "operand", layout)
     found = call.run()
-    element = asked["element"]
-    command = ["mma", "layout", *_layout_words(asked)]
-    command += ["--element", written_argument(element)] if element is not None else []
-    drawing = drawn(found, element=element)
-    return Answer(call, tuple(command), found, drawing)
+    command = [
+        "mma",
+        "layout",
+        by(tile).replace(" ", ""),
+        asked["data_type"],
+        *option_words(PAGE.forms["operand"], asked),
+    ]
+    return Answer(call, tuple(command), found, drawn(found, element=asked["element"]))
 
 
 def _descriptors(asked: dict[str, Any]) -> Answer:
@@ -60,13 +59,14 @@ def _descriptors(asked: dict[str, Any]) -> Answer:
     options = {name: asked[name] for name in ("swizzle", "major", "atom_order", "operand", "smem_address")}
     call = Call(_LOOPS[asked["reader"]], (tile, asked["data_type"]), options, "loop")
     loop = call.run()
-    command = ("mma", "descriptors", *_layout_words(asked), "--operand", asked["operand"], "--for", asked["reader"])
+    words = option_words(PAGE.forms["descriptors"], asked)
+    command = ("mma", "descriptors", by(tile).replace(" ", ""), asked["data_type"], *words)
     drawing = drawn(loop)
-    words = [[hex(step.encode()) for step in steps] for steps in loop]
+    encoded = [[hex(each.encode()) for each in steps] for steps in loop]
     *parts, steps = drawing.parts
     return Answer(
         call, command, loop, Drawing(drawing.title, (*parts, Beside((k_step_grid(loop), steps)))),
-        extra={"descriptors": words}, steps=_k_steps(loop),
+        extra={"descriptors": encoded}, steps=_k_steps(loop),
     )  # fmt: skip
 
 
@@ -88,10 +88,7 @@ def _fragment(asked: dict[str, Any]) -> Answer:
     call = Call(fragment, (asked["instruction"],), options, "fragment")
     found = call.run()
     lane = asked["lane"]
-    command = ["mma", "fragment", asked["instruction"]]
-    command += ["--operand", asked["operand"]] if asked["operand"] else []
-    command += ["--type", asked["data_type"]] if asked["data_type"] else []
-    command += ["--lane", str(lane)] if lane is not None else []
+    command = ["mma", "fragment", asked["instruction"], *option_words(PAGE.forms["fragment"], asked)]
     drawing = drawn(found, lane=lane)
     first = 0 if lane is None else lane // 32 * 32
     steps = [
@@ -107,20 +104,20 @@ def _word(asked: dict[str, Any]) -> Answer:
     options = {"major": asked["major"], "element_bits": bits}
     call = Call(descriptor_readings, (asked["word"],), options, "readings")
     found = call.run()
-    command = ("decode", hex(asked["word"]), "--major", asked["major"], "--type", asked["data_type"])
-    drawing = drawn(found)
-    return Answer(call, command, found, drawing)
+    command = ("decode", hex(asked["word"]), *option_words(PAGE.forms["word"], asked))
+    return Answer(call, command, found, drawn(found))
 
 
 _TYPE = Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE))
-_MAJOR = choice("major", "Contiguous", ("K", "MN"))
+_MAJOR = choice("major", "Contiguous", ("K", "MN"), option="--major")
 _LAYOUT = (
     Field("tile", "Tile", "128x64", pair, "mn x k, in elements."),
     _TYPE,
     _MAJOR,
-    choice("swizzle", "Swizzle", ("none", "32B", "64B", "128B", "128B_ATOM_32B"), "128B"),
-    choice("atom_order", "Atom order", ("column", "row"), hint="column: atoms along the strided dimension follow each other."),
-    Field("smem_address", "Shared address", "0x0", integer),
+    choice("swizzle", "Swizzle", ("none", "32B", "64B", "128B", "128B_ATOM_32B"), "128B", option="--swizzle"),
+    choice("atom_order", "Atom order", ("column", "row"), hint="column: atoms along the strided dimension follow each other.",
+           option="--atom-order"),
+    Field("smem_address", "Shared address", "0x0", integer, option="--smem-address", unsaid="0"),
 )  # fmt: skip
 
 PAGE = Page(
@@ -128,19 +125,20 @@ PAGE = Page(
     "Tensor core",
     "What the tensor core reads and holds: operands, their descriptors, the bytes of each K step, fragments.",
     {
-        "descriptors": (*_LAYOUT, choice("operand", "Operand", ("A", "B")), choice("reader", "Read by", tuple(_LOOPS))),
-        "operand": (*_LAYOUT, Field("element", "Mark element", read=optional(pair), hint="mn,k")),
+        "descriptors": (*_LAYOUT, choice("operand", "Operand", ("A", "B"), option="--operand"),
+                        choice("reader", "Read by", tuple(_LOOPS), option="--for")),
+        "operand": (*_LAYOUT, Field("element", "Mark element", read=Optional(pair), hint="mn,k", option="--element")),
         "fragment": (
             Field("instruction", "Instruction", "mma.m16n8k16", choices=(
                 "mma.m16n8k16", "mma.m16n8k8", "wgmma.m64n128k16", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4")),
-            choice("operand", "Operand", ("A", "B", "C", "D", "")),
-            Field("data_type", "Element type", "bf16", optional(lambda _, written: written), choices=tuple(DATA_TYPE)),
-            Field("lane", "Mark thread", read=optional(integer)),
+            choice("operand", "Operand", ("A", "B", "C", "D", ""), option="--operand"),
+            Field("data_type", "Element type", "bf16", Optional(text), choices=tuple(DATA_TYPE), option="--type"),
+            Field("lane", "Mark thread", read=Optional(integer), option="--lane"),
         ),
         "word": (
             Field("word", "Word", "0x4000004000010040", integer, "A number from a debugger."),
             _MAJOR,
-            _TYPE,
+            replace(_TYPE, option="--type"),
         ),
     },
     answer,

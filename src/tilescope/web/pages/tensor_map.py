@@ -18,9 +18,9 @@ from tilescope.view.parts import Paragraph, Part
 from tilescope.view.ruler import BitRuler
 from tilescope.view.tensor_map_view import findings
 from tilescope.web.call import Call
-from tilescope.web.field import Field, choice
-from tilescope.web.page import Answer, Page, drawn, written_argument
-from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call, map_options
+from tilescope.web.field import Field, choice, option_words, written_argument
+from tilescope.web.page import Answer, Page, drawn
+from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call
 
 _BYTES = "bytes"
 _SAMPLE = TensorMap("bf16", (72, 16), (144,), (64, 8), swizzle="128B")
@@ -33,7 +33,7 @@ def answer(kind: str, asked: dict[str, Any]) -> Answer:
         return _inspected(descriptor_bytes(asked["hex"]))
     arguments = map_arguments(kind, asked)
     call = map_call(arguments)
-    command = ("check", *map_options(kind, asked))
+    command = ("check", *option_words(MAP_FORMS[kind], asked))
     report = arguments.report()
     drawing = drawn(report, asked=arguments.given)
     parts = _without_findings(drawing.parts, report.violations)

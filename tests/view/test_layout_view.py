@@ -9,8 +9,8 @@ from tilescope.errors import RuleError
 from tilescope.layout import Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.view import draw
+from tilescope.view.layout_view import draw_difference, whole_layout
 from tilescope.view.parts import Beside
-from tilescope.view.whole_layout import draw_difference, whole_layout
 
 LAYOUTS = [
     Layout((16, 64), 16, swizzle="128B"),
