@@ -13,32 +13,9 @@ from tilescope.layout.layout import Layout
 from tilescope.layout.modes import IntTree, Modes, as_modes
 from tilescope.layout.rows import Rows
 from tilescope.layout.terms import AddressTerms, Term
-from tilescope.layout.tiling import (
-    ATOM_ORDERS,
-    ELEMENT_BITS,
-    MAJORS,
-    AtomOrder,
-    Major,
-    Tiling,
-    major_named,
-    oriented,
-)
+from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAJORS, AtomOrder, Major, Tiling, major_named, oriented
 
 __all__ = [
-    "ATOM_ORDERS",
-    "ELEMENT_BITS",
-    "MAJORS",
-    "TILE_ATOMS",
-    "AddressTerms",
-    "AtomOrder",
-    "IntTree",
-    "Layout",
-    "Major",
-    "Modes",
-    "Rows",
-    "Term",
-    "Tiling",
-    "as_modes",
-    "major_named",
-    "oriented",
-]
+    "ATOM_ORDERS", "ELEMENT_BITS", "MAJORS", "TILE_ATOMS", "AddressTerms", "AtomOrder", "IntTree", "Layout", "Major",
+    "Modes", "Rows", "Term", "Tiling", "as_modes", "major_named", "oriented",
+]  # fmt: skip
