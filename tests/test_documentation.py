@@ -162,3 +162,15 @@ def test_a_page_that_shows_the_truth_runs(tmp_path):
     )
     run_page(page, tmp_path)
     assert (tmp_path / "table").exists()
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_runs_and_ends_as_it_should(example):
+    last = {
+        "bank_conflicts": "best: swizzle 128B",
+        "invalid_value": "accepted: box (64, 64), strides (8208,)",
+        "tile_to_tensor_core": "emulated product is right: True",
+        "wrong_parity": "consumer reads a[0] before anything has filled it",
+    }
+    output = subprocess.check_output([sys.executable, example], text=True, stderr=subprocess.STDOUT)
+    assert output.splitlines()[-1].startswith(last[example.stem])
