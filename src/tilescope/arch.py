@@ -119,10 +119,10 @@ def _canonical(name: str) -> str:
     card = _CARDS.get(name.strip().casefold())
     if card is not None:
         return card
-    found = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name.strip().casefold())
-    if found is None:
+    written = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name.strip().casefold())
+    if written is None:
         return name
-    number = found[1] + found[2]
+    number = written[1] + written[2]
     return "sm_" + {"121": "120", "101": "110"}.get(number, number)  # sm_101 became sm_110 in PTX 9.0
 
 

@@ -249,7 +249,7 @@ class Inspection(Value):
 
     def field(self, name: str) -> DescriptorField:
         """The field called `name`."""
-        for each in self.fields:
-            if each.name == name:
-                return each
+        for known in self.fields:
+            if known.name == name:
+                return known
         raise RuleError([unknown_name("field", "name", name, [field.name for field in self.fields])])

@@ -73,20 +73,20 @@ class Violation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
-        given = dict(data) if isinstance(data, Mapping) else {}
-        kind = given.pop("kind", cls.kind)
+        fields_read = dict(data) if isinstance(data, Mapping) else {}
+        kind = fields_read.pop("kind", cls.kind)
         if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
         known = [field.name for field in fields(cls)]
-        if strange := [name for name in given if name not in known]:
+        if strange := [name for name in fields_read if name not in known]:
             raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
-        if missing := [name for name in known[:-2] if name not in given]:
+        if missing := [name for name in known[:-2] if name not in fields_read]:
             raise missing_fields("violation", missing)
         for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
-            if given.get(name) is not None and not isinstance(given[name], Mapping):
-                raise RuleError([argument_type(name, given[name], wanted, "Use what to_dict() returned.")])
-        given["values"] = {} if given.get("values") is None else given["values"]
-        return cls(**given)
+            if fields_read.get(name) is not None and not isinstance(fields_read[name], Mapping):
+                raise RuleError([argument_type(name, fields_read[name], wanted, "Use what to_dict() returned.")])
+        fields_read["values"] = {} if fields_read.get("values") is None else fields_read["values"]
+        return cls(**fields_read)
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
@@ -242,30 +242,30 @@ def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     return RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {listed}.")])
 
 
-def argument_type(argument: str, given: object, wanted: str, fix: str) -> Violation:
+def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violation:
     """The violation for an argument of the wrong type.
 
     >>> print(argument_type("rows", 6.5, "an integer", "Use 6."))
     argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
-    found = f"{argument} = {printed(given)} ({type(given).__name__})"
+    found = f"{argument} = {printed(value)} ({type(value).__name__})"
     return Violation("argument-type", "error", argument, found, f"{argument} is {wanted}", fix)
 
 
 def argument_range(
-    argument: str, given: object, limit: str, fix: str, change: Mapping[str, Any] | None = None
+    argument: str, value: object, limit: str, fix: str, change: Mapping[str, Any] | None = None
 ) -> Violation:
     """The violation for an argument of the right type and a value that is not taken.
 
     >>> print(argument_range("stages", 0, "1 to 1024", "Use 1."))
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
-    values = {argument: given} if isinstance(given, int) else {}
-    return Violation("argument-range", "error", argument, f"{argument} = {printed(given)}", limit, fix, change, values)
+    values = {argument: value} if isinstance(value, int) else {}
+    return Violation("argument-range", "error", argument, f"{argument} = {printed(value)}", limit, fix, change, values)
 
 
 def unknown_name(
-    what: str, argument: str, found: object, known: Iterable[str], spellings: Iterable[str] = ()
+    what: str, argument: str, name: object, known: Iterable[str], spellings: Iterable[str] = ()
 ) -> Violation:
     """The violation for a name that no table has, with the nearest one as its fix.
 
@@ -276,8 +276,8 @@ def unknown_name(
     """
     names = list(known)
     more = len(names) - _NAMES_LISTED
-    shown = str(found) if isinstance(found, str) else f"{printed(found)} ({type(found).__name__})"
-    nearest = nearest_name(found, [*names, *spellings]) if isinstance(found, str) else None
+    shown = str(name) if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
+    nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else None
     fix = f"Did you mean {nearest}?" if nearest else f"Use {names[0]}." if names else f"There is no {what}."
     return Violation(
         "unknown-name",
@@ -317,26 +317,26 @@ def ceil_div(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def nearest_name(found: str, known: Iterable[str]) -> str | None:
-    """The known name that resembles `found` most, ignoring case, or None; of equals the one that begins alike.
+def nearest_name(written: str, known: Iterable[str]) -> str | None:
+    """The known name that resembles `written` most, ignoring case, or None; of equals the one that begins alike.
 
     >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("sm_91", ["sm_89", "sm_90"])
     ('bfloat16', 'sm_90')
     """
     names = list(known)
-    folded = found[:80].casefold()
+    folded = written[:80].casefold()
     near = nearest_names(folded, names)
     within = (name for name in names if folded and (folded in name.casefold() or name.casefold() in folded))
     return near[0] if near else next(within, None)
 
 
-def nearest_names(found: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
-    """The known names that resemble `found` at least half: the best first, then those nearly as near.
+def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
+    """The known names that resemble `written` at least half: the best first, then those nearly as near.
 
     >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
     ['stride']
     """
-    matcher = difflib.SequenceMatcher(b=found.casefold())
+    matcher = difflib.SequenceMatcher(b=written.casefold())
     likeness = {}
     for name in known:
         matcher.set_seq1(name.casefold())

@@ -31,71 +31,71 @@ INTEGER_SHOWN = 1 << 20  # beyond this, a limit 2^n - 1 is written so
 INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
 
 
-def plain_int(given: object) -> int | None:
-    """The int that `given` stands for, numpy's integers included; None for anything else, and for a bool.
+def plain_int(value: object) -> int | None:
+    """The int that `value` stands for, numpy's integers included; None for anything else, and for a bool.
 
     >>> plain_int(np.uint8(7)), plain_int(7.0), plain_int(True)
     (7, None, None)
     """
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return None
     try:
-        return operator.index(given)  # type: ignore[arg-type]
+        return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
 
 
-def entries(given: object, most: int) -> list[Any] | None:
+def entries(value: object, most: int) -> list[Any] | None:
     """What a sequence lists, the first `most` entries of it; None for text, for what has no order, and for no sequence.
 
     >>> entries((64, 8), 5), entries(range(1000), 3), entries({64, 8}, 5), entries("64", 5), entries(64, 5)
     ([64, 8], [0, 1, 2], None, None, None)
     """
-    if isinstance(given, str | bytes | bytearray | memoryview | Set | Mapping):
+    if isinstance(value, str | bytes | bytearray | memoryview | Set | Mapping):
         return None
     try:
-        return list(itertools.islice(given, most))  # type: ignore[call-overload]
+        return list(itertools.islice(value, most))  # type: ignore[call-overload]
     except TypeError:
         return None
 
 
-def integer_array(given: object) -> np.ndarray[Any, Any] | None:
-    """The array of integers that `given` is or lists; None for anything else, buffers of bytes and booleans too.
+def integer_array(value: object) -> np.ndarray[Any, Any] | None:
+    """The array of integers that `value` is or lists; None for anything else, buffers of bytes and booleans too.
 
     >>> integer_array([[1, 2]]), integer_array([0.5]), integer_array(b"ab"), integer_array([True])
     (array([[1, 2]]), None, None, None)
     """
-    if isinstance(given, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray | memoryview):
         return None
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
     except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
         return None
-    if array.size == 0 and isinstance(given, list | tuple):
+    if array.size == 0 and isinstance(value, list | tuple):
         return array.astype(np.int64)  # numpy takes an empty list for one of floats
     return array if array.dtype.kind in "iu" else None
 
 
-def is_one_of(given: object, known: Container[Any]) -> bool:
-    """Whether `given` is one of these names or integers; whatever else it is, it is not compared with them.
+def is_one_of(value: object, known: Container[Any]) -> bool:
+    """Whether `value` is one of these names or integers; whatever else it is, it is not compared with them.
 
     >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
     (True, True, False)
     """
-    plain = given if isinstance(given, str) else plain_int(given)
+    plain = value if isinstance(value, str) else plain_int(value)
     return plain is not None and plain in known
 
 
-def integer(argument: str, given: Any, least: int | None = None, most: int | None = None) -> int:
+def integer(argument: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """One integer, numpy's included, from `least` to `most`.
 
     >>> integer("stages", np.int64(4), least=1)
     4
     """
-    number = given if type(given) is int else plain_int(given)
+    number = value if type(value) is int else plain_int(value)
     if number is None:
-        nearest = int(given) if isinstance(given, float) and abs(given) < 1e15 else least or 0
-        raise RuleError([argument_type(argument, given, "an integer", f"Use {nearest}, for example.")])
+        nearest = int(value) if isinstance(value, float) and abs(value) < 1e15 else least or 0
+        raise RuleError([argument_type(argument, value, "an integer", f"Use {nearest}, for example.")])
     if not -INTEGER_END < number < INTEGER_END:
         raise RuleError([argument_range(argument, number, "at most 64 bits", "Use a number below 2^64.")])
     if (least is not None and number < least) or (most is not None and number > most):
@@ -106,13 +106,13 @@ def integer(argument: str, given: Any, least: int | None = None, most: int | Non
     return number
 
 
-def one_of(argument: str, given: Any, known: Collection[int]) -> int:
+def one_of(argument: str, value: Any, known: Collection[int]) -> int:
     """One of a few integers; of those, the nearest is the fix.
 
     >>> one_of("element_bits", np.int64(16), (8, 16, 32))
     16
     """
-    number = integer(argument, given)
+    number = integer(argument, value)
     if number not in known:
         nearest = min(known, key=lambda choice: abs(choice - number))
         limit = f"one of {', '.join(map(str, known))}"
@@ -121,60 +121,60 @@ def one_of(argument: str, given: Any, known: Collection[int]) -> int:
 
 
 def integers(
-    argument: str, given: Any, count: int | None = None, least: int | None = None, most: int | None = None
+    argument: str, value: Any, count: int | None = None, least: int | None = None, most: int | None = None
 ) -> tuple[int, ...]:
     """A sequence of integers as a tuple; `count` of them, every one from `least` to `most`.
 
     >>> integers("dims", [64, np.int64(8)])
     (64, 8)
     """
-    if type(given) is tuple and count is least is most is None and len(given) <= LONGEST_LIST:  # nearly always
-        for entry in given:
+    if type(value) is tuple and count is least is most is None and len(value) <= LONGEST_LIST:  # nearly always
+        for entry in value:
             if type(entry) is not int or not -INTEGER_END < entry < INTEGER_END:
                 break
         else:
-            return given
-    listed = entries(given, LONGEST_LIST + 1)
+            return value
+    listed = entries(value, LONGEST_LIST + 1)
     example = f"Use {(64,) * (count or 2)}, for example."
     if listed is None:
-        raise RuleError([argument_type(argument, given, "a sequence of integers", example)])
+        raise RuleError([argument_type(argument, value, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):
         limit = counted(count, "integer") if count is not None else f"at most {LONGEST_LIST} entries"
-        raise RuleError([argument_range(argument, given, limit, example)])
+        raise RuleError([argument_range(argument, value, limit, example)])
     return tuple(integer(f"{argument}[{place}]", entry, least, most) for place, entry in enumerate(listed))
 
 
-def pair(argument: str, given: Any, least: int | None = None, most: int | None = None) -> tuple[int, int]:
+def pair(argument: str, value: Any, least: int | None = None, most: int | None = None) -> tuple[int, int]:
     """Two integers.
 
     >>> pair("tile", [64, 32], least=1)
     (64, 32)
     """
-    one, other = integers(argument, given, 2, least, most)
+    one, other = integers(argument, value, 2, least, most)
     return one, other
 
 
-def known_name(argument: str, given: Any, known: Collection[Name], what: str | None = None) -> Name:
+def known_name(argument: str, value: Any, known: Collection[Name], what: str | None = None) -> Name:
     """One of the known names; `what` they are is said where it is none of them.
 
     >>> known_name("operand", "A", ("A", "B"))
     'A'
     """
     for each in known:
-        if isinstance(given, str) and given == each:
+        if isinstance(value, str) and value == each:
             return each
-    raise RuleError([unknown_name(what or argument, argument, given, known)])
+    raise RuleError([unknown_name(what or argument, argument, value, known)])
 
 
-def flag(argument: str, given: Any) -> bool:
+def flag(argument: str, value: Any) -> bool:
     """True or False, numpy's included.
 
     >>> flag("transpose", np.True_)
     True
     """
-    if not isinstance(given, bool | np.bool_):
-        raise RuleError([argument_type(argument, given, "True or False", "Use True or False.")])
-    return bool(given)
+    if not isinstance(value, bool | np.bool_):
+        raise RuleError([argument_type(argument, value, "True or False", "Use True or False.")])
+    return bool(value)
 
 
 def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
@@ -195,36 +195,36 @@ def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., 
         return otherwise
 
 
-def readable(argument: str, given: Any) -> Bytes:
+def readable(argument: str, value: Any) -> Bytes:
     """The bytes of a C-contiguous array or a buffer, in place.
 
     >>> readable("memory", np.array([1, 256], np.uint16)).tolist()
     [1, 0, 0, 1]
     """
-    if not isinstance(given, np.ndarray):
+    if not isinstance(value, np.ndarray):
         try:
-            return np.frombuffer(given, np.uint8)
+            return np.frombuffer(value, np.uint8)
         except (TypeError, ValueError, BufferError):
-            found, limit, fix = f"a {type(given).__name__}", "an array or a buffer", "Use np.asarray(…), or bytes."
+            found, limit, fix = f"a {type(value).__name__}", "an array or a buffer", "Use np.asarray(…), or bytes."
             raise ARGUMENT_TYPE.error(argument, found, limit, fix) from None
-    if given.dtype.hasobject:
-        found, fix = f"an array of {given.dtype}", 'Use np.asarray(…, dtype="f4"), for example.'
+    if value.dtype.hasobject:
+        found, fix = f"an array of {value.dtype}", 'Use np.asarray(…, dtype="f4"), for example.'
         raise ARGUMENT_TYPE.error(argument, found, "an array of numbers", fix)
-    if not given.flags.c_contiguous:
-        found = f"an array of shape {given.shape} with strides {given.strides}"
+    if not value.flags.c_contiguous:
+        found = f"an array of shape {value.shape} with strides {value.strides}"
         fix = (
             "Pass the whole array, and let the strides of the tensor map pick from it; or, if nothing is written, "
             "np.ascontiguousarray(…), a copy."
         )
         raise ARGUMENT_TYPE.error(argument, found, "C-contiguous bytes", fix)
-    return np.asarray(given).reshape(-1).view(np.uint8)
+    return np.asarray(value).reshape(-1).view(np.uint8)
 
 
-def writeable(argument: str, given: Any) -> Bytes:
+def writeable(argument: str, value: Any) -> Bytes:
     """The bytes of an array that is written in place."""
-    content = readable(argument, given)
+    content = readable(argument, value)
     if not content.flags.writeable:
-        found, limit = f"a read-only {type(given).__name__}", "an array that can be written in place"
+        found, limit = f"a read-only {type(value).__name__}", "an array that can be written in place"
         fix = "Use np.array(…), a copy, or np.load(…, mmap_mode='r+')."
         raise ARGUMENT_TYPE.error(argument, found, limit, fix)
     return content

@@ -63,10 +63,10 @@ class Rule(Row):
         """The rule called `name`."""
         if isinstance(name, Rule):
             return name
-        found = RULES.get(name) if isinstance(name, str) else None
-        if found is None:
+        row = RULES.get(name) if isinstance(name, str) else None
+        if row is None:
             raise RuleError([unknown_name("rule", "rule", name, RULES)])
-        return found
+        return row
 
     def violation(
         self,
@@ -148,7 +148,7 @@ def rule(
 ) -> Rule:
     """Enter a row into RULES."""
     within, beyond = (
-        MappingProxyType(dict(each)) if isinstance(each, Mapping) else each for each in (passing, failing)
+        MappingProxyType(dict(example)) if isinstance(example, Mapping) else example for example in (passing, failing)
     )
     return RULES.enter(Rule(name, severity, demand, source, basis, subjects, within, beyond, architectures, code))
 
@@ -170,7 +170,7 @@ ARGUMENT_RANGE = rule(
 )
 UNKNOWN_NAME = rule(
     "unknown-name",
-    "Whatever is given by name is a name of its table, such as a data type, a swizzle or an architecture.",
+    "A name is one of its table: a data type, a swizzle, an architecture.",
     source="the tables of tilescope",
     passing='ts.Swizzle.named("128B")',
     failing='ts.Swizzle.named("128b-atom")',

@@ -94,13 +94,13 @@ class Value:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The value that `to_dict` described; on `Value` itself, of whatever kind it was."""
-        found = data.get("kind", cls.__dict__.get("kind")) if isinstance(data, Mapping) else None
-        if cls is Value and isinstance(found, str) and found == Violation.kind:
+        kind = data.get("kind", cls.__dict__.get("kind")) if isinstance(data, Mapping) else None
+        if cls is Value and isinstance(kind, str) and kind == Violation.kind:
             return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
-        chosen = _kind_called(found) if isinstance(found, str) else None
+        chosen = _kind_called(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
-            known = sorted(kind for kind, each in Value._kinds.items() if issubclass(each, cls))
-            raise RuleError([unknown_name("kind", "kind", found, known)])
+            known = sorted(name for name, each in Value._kinds.items() if issubclass(each, cls))
+            raise RuleError([unknown_name("kind", "kind", kind, known)])
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
         data = {name: value for name, value in data.items() if name not in (*chosen._derived, EXTRA)}
@@ -213,10 +213,10 @@ def _kind_called(kind: str) -> type[Value] | None:
 
 
 def _is_default(value: Value, described: Field[Any], default: Any) -> bool:
-    found = getattr(value, described.name)
+    held = getattr(value, described.name)
     if described.default_factory is not MISSING:
         default = described.default_factory()
-    return _same(found.name if isinstance(found, Row) and isinstance(default, str) else found, default)
+    return _same(held.name if isinstance(held, Row) and isinstance(default, str) else held, default)
 
 
 def _cut(value: Any, described: Field[Any], room: int) -> str:

@@ -65,11 +65,11 @@ class AddressTerms(Value):
         """From the strides of each index in bits."""
         terms: list[Term] = []
         for name, index in zip(names, pairs, strict=True):
-            divisor, found = 1, []
+            divisor, of_index = 1, []
             for place, (extent, stride) in enumerate(index):
-                found += [Term(name, divisor, None if place == len(index) - 1 else extent, stride)] if stride else []
+                of_index += [Term(name, divisor, None if place == len(index) - 1 else extent, stride)] if stride else []
                 divisor *= extent
-            terms += reversed(found)
+            terms += reversed(of_index)
         return cls(tuple(terms), swizzle)
 
     @property
