@@ -8,8 +8,8 @@ line 0x080    4!                      names its lanes. Cells of one column wait 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 
+from tilescope.errors import counted
 from tilescope.layout import Layout
 from tilescope.smem.op import BANK_BYTES, BANKS
 from tilescope.smem.report import COUNTER_CAVEAT, BankGroup, BankReport
@@ -39,9 +39,11 @@ def draw_bank_report(report: BankReport) -> Drawing:
     >>> print(draw_bank_report(bank_report("ld.b128", range(0, 512, 16))).text().splitlines()[0])
     ld.b128: 4 wavefronts, 4 without conflicts
     """
-    title = f"{report.op.name}: {_count(report.wavefronts, 'wavefront')}, {report.ideal} without conflicts"
+    title = f"{report.op.name}: {counted(report.wavefronts, 'wavefront')}, {report.ideal} without conflicts"
     legend = [_WAITING] if report.excess else []
-    parts = (Paragraph(_verdict(report)), bank_grid(report), *legend, _counters(report), *_notes(report))
+    rows = tuple((f"`{name}`", str(value)) for name, value in report.counters.items())
+    counters = Table(rows, ("Nsight Compute counter", "for each execution"), align="lr")
+    parts = (Paragraph(_verdict(report)), bank_grid(report), *legend, counters, *_notes(report))
     return Drawing(title, parts)
 
 
@@ -69,10 +71,10 @@ def draw_tile_report(
         which = (
             "" if cost.instructions == 1 else "Worst instruction of " if cost.worst.excess else "First instruction of "
         )
-        sick = bank_grid(cost.worst, f"{which}{cost.name}: {_count(cost.worst.wavefronts, 'wavefront')}")
+        sick = bank_grid(cost.worst, f"{which}{cost.name}: {counted(cost.worst.wavefronts, 'wavefront')}")
         cure = cured.costs[number].worst if cured is not None else None
         if cure is not None and search is not None:
-            well = bank_grid(cure, f"With {search.best.label}: {_count(cure.wavefronts, 'wavefront')}")
+            well = bank_grid(cure, f"With {search.best.label}: {counted(cure.wavefronts, 'wavefront')}")
             parts.append(Beside((sick, well)))
         else:
             parts.append(sick)
@@ -164,7 +166,8 @@ def _lines(report: BankReport, group: BankGroup) -> dict[int, list[Cell]]:
         cells = lines.setdefault(line, [Cell(colour="unused")] * (SMEM_LINE_BYTES // cell_bytes))
         bank, lanes = byte // BANK_BYTES, wanted[place]
         waits = bank in waiting
-        said = f"bytes {place:#x} to {place + cell_bytes - 1:#x}, {_bank_words(bank, cell_bytes)}: {_lanes_say(lanes)}"
+        who = f"{'lane' if len(lanes) == 1 else 'lanes'} {_lane_words(lanes)}"
+        said = f"bytes {place:#x} to {place + cell_bytes - 1:#x}, {_bank_words(bank, cell_bytes)}: {who}"
         cells[byte // cell_bytes] = Cell(
             _cell_words(lanes),
             lanes[0],
@@ -177,9 +180,8 @@ def _lines(report: BankReport, group: BankGroup) -> dict[int, list[Cell]]:
 
 def _cell_words(lanes: list[int]) -> str:
     """The lanes of one cell in few characters: 7, 0-3, or 0+ for the first of several."""
-    if len(lanes) == 1:
-        return str(lanes[0])
-    return _lane_words(lanes) if _is_run(lanes) else f"{lanes[0]}+"
+    words = _lane_words(lanes)
+    return f"{lanes[0]}+" if " " in words else words
 
 
 def _cell_notes(rows: list[Row]) -> tuple[str, ...]:
@@ -193,7 +195,7 @@ def _verdict(report: BankReport) -> str:
     if not groups:
         return "No lane is active."
     if report.conflict_free:
-        return f"No conflict: {_count(len(groups), 'group')} of lanes, {'one wavefront each' if len(groups) > 1 else 'one wavefront'}."
+        return f"No conflict: {counted(len(groups), 'group')} of lanes, {'one wavefront each' if len(groups) > 1 else 'one wavefront'}."
     worst = max(groups, key=lambda group: group.wavefronts)
     sentences = [
         f"Lanes {_lane_words(worst.lanes)} need {worst.wavefronts} wavefronts; bank {worst.busiest_bank} is busiest."
@@ -208,13 +210,8 @@ def _verdict(report: BankReport) -> str:
         banks = _bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
         sentences.append(f"In {banks} wait lanes {', '.join(wanted)}.")
     if len(top) > _MOST_COLLISIONS:
-        sentences.append(f"So do those of {_count(len(top) - _MOST_COLLISIONS, 'more place')}.")
+        sentences.append(f"So do those of {counted(len(top) - _MOST_COLLISIONS, 'more place')}.")
     return " ".join(sentences)
-
-
-def _counters(report: BankReport) -> Table:
-    rows = tuple((f"`{name}`", str(value)) for name, value in report.counters.items())
-    return Table(rows, ("Nsight Compute counter", "for each execution"), align="lr")
 
 
 def _counter_words(report: TileReport) -> str:
@@ -272,18 +269,6 @@ def _lane_words(lanes: Iterable[int]) -> str:
     return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _lanes_say(lanes: list[int]) -> str:
-    return f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {_lane_words(lanes)}"
-
-
-def _is_run(lanes: list[int]) -> bool:
-    return all(after == before + 1 for before, after in pairwise(lanes))
-
-
 def _bank_words(bank: int, length_bytes: int) -> str:
     last = bank + length_bytes // BANK_BYTES - 1
     return f"bank {bank}" if last == bank else f"banks {bank}-{last}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -25,13 +25,8 @@ _WARP = 32
 _MOST_CELLS = 16  # columns of the element grid
 _MOST_REGISTERS = 8  # columns of the thread grid
 _NAMES = {
-    "A": ("m", "k"),
-    "B": ("k", "n"),
-    "C": ("m", "n"),
-    "D": ("m", "n"),
-    "matrix": ("row", "column"),
-    "tmem": ("lane", "column"),
-}
+    "A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column"), "tmem": ("lane", "column"),
+}  # fmt: skip
 
 
 class _Block(NamedTuple):
@@ -113,9 +108,8 @@ def _shown(fragment: Fragment, block: _Block, lane: int | None, element: tuple[i
     first_row = (lane or 0) // _WARP * rows_per_warp
     most = min(columns, _MOST_CELLS * block.columns)
     first_column = 0 if element is None else min(element[1] // 8 * 8, columns - most)
-    return range(first_row, first_row + rows_per_warp, block.rows), range(
-        first_column, first_column + most, block.columns
-    )
+    across = range(first_column, first_column + most, block.columns)
+    return range(first_row, first_row + rows_per_warp, block.rows), across
 
 
 def _cut(fragment: Fragment, rows: range, columns: range) -> tuple[str, ...]:
@@ -199,11 +193,9 @@ def _facts(fragment: Fragment) -> Table:
     if fragment.value_bits < fragment.element_bits:
         bits = _span(fragment.register_of(0)[1], fragment.value_bits, " to ")
         taken += f", its value bits {bits} of them"
-    return Table(
-        (
-            ("thread, value →", f"`{fragment.tv_layout}`  ({places})"),
-            (f"{first}, {second} →", f"`{fragment.inverse}`  (thread + {fragment.threads} value)"),
-            ("registers", f"{fragment.registers} of 32 bits a thread; {taken}"),
-            ("exists on", ", ".join(architectures_with(fragment.feature))),
-        )
-    )
+    return Table((
+        ("thread, value →", f"`{fragment.tv_layout}`  ({places})"),
+        (f"{first}, {second} →", f"`{fragment.inverse}`  (thread + {fragment.threads} value)"),
+        ("registers", f"{fragment.registers} of 32 bits a thread; {taken}"),
+        ("exists on", ", ".join(architectures_with(fragment.feature))),
+    ))  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import counted
+from tilescope.errors import by, counted
 from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
 from tilescope.planner.gemm_tiles import RankedTile, tile_grid
 from tilescope.planner.plans import Plan
@@ -44,7 +44,7 @@ def _facts(gemm: GemmPlan) -> Table:
     if gemm.rounds is not None and gemm.sms is not None:
         tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
     rows = [
-        ("tile", f"{_by(gemm.tile)} (m x n x k)"),
+        ("tile", f"{by(gemm.tile)} (m x n x k)"),
         ("tiles of C", f"{tiles}; {counted(steps, 'k tile')} each"),
         ("floor", _floor(gemm)),
         ("stages", f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes, {gemm.in_flight_bytes} bytes in flight"),
@@ -70,10 +70,10 @@ def _maps(gemm: GemmPlan) -> list[Table]:
         if plan is not None and plan.boxes is not None:
             made = plan.tensor_map(0)
             copies = (
-                f"{plan.tma_instructions} a stage" if name != "C" else f"{plan.tma_instructions * gemm.slices} a tile"
+                f"{plan.tma_instructions * (gemm.slices if name == 'C' else 1)} a {'tile' if name == 'C' else 'stage'}"
             )
             rows.append((
-                name, made.data_type.name, _by(made.dims), ", ".join(map(str, made.strides_bytes)), _by(made.box),
+                name, made.data_type.name, by(made.dims), ", ".join(map(str, made.strides_bytes)), by(made.box),
                 made.swizzle.name, copies,
             ))  # fmt: skip
     headings = ("", "type", "dims", "stride bytes", "box", "swizzle", "copies")
@@ -188,7 +188,7 @@ def _ranking(shown: tuple[RankedTile, ...], count: int) -> Table:
     headings = ("", "tile", "tiles", "rounds", "stages", "floor", "busiest SM", "behind in")
     rows = tuple(
         (
-            str(place), _by(each.tile), str(each.tiles), str(each.rounds or "-"), str(each.stages),
+            str(place), by(each.tile), str(each.tiles), str(each.rounds or "-"), str(each.stages),
             "-" if each.floor_us is None else in_us(each.floor_us),
             in_mb(each.busiest_bytes), each.behind_in,
         )
@@ -203,9 +203,5 @@ def _refusals(gemm: GemmPlan, *, why: bool) -> Part:
         leading = sum(each.would_lead for each in gemm.refused)
         better = f", {leading} of which would rank before this one" if leading else ""
         return Paragraph(f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
-    rows = tuple((_by(each.tile), "; ".join(map(str, each.violations))) for each in gemm.refused)
+    rows = tuple((by(each.tile), "; ".join(map(str, each.violations))) for each in gemm.refused)
     return Table(rows, title="Refused")
-
-
-def _by(extents: tuple[int, ...]) -> str:
-    return " x ".join(map(str, extents))

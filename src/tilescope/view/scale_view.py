@@ -13,7 +13,7 @@ from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, drawn_of, number_span
 from tilescope.view.parts import Beside, Paragraph, Part, Table
 
 _ROWS_SHOWN = 8  # of the 32 of an atom
@@ -65,20 +65,13 @@ def _atom_grid(scales: ScaleLayout, place: tuple[int, int] | None) -> Grid:
                 continue
             blocks = f"blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)}"
             focus = place is not None and row == place[0]
-            cells.append(
-                Cell(
-                    f"r{row}",
-                    word,
-                    "focus" if focus else "",
-                    f"row {row}, {blocks}, at byte {start + line * 16 + word * 4:#x}",
-                )
-            )
+            said = f"row {row}, {blocks}, at byte {start + line * 16 + word * 4:#x}"
+            cells.append(Cell(f"r{row}", word, "focus" if focus else "", said))
         lines.append(Row((str(line), f"{start + line * 16:#x}"), tuple(cells)))
-    headers = tuple(Header(f"{4 * word}-{4 * word + 3}") for word in range(4))
-    notes = (
-        f"Rows {first} to {first + _ROWS_SHOWN - 1} of 32; atom {down * scales.atoms[1] + along} of {scales.atoms[0] * scales.atoms[1]}.",
-    )
-    return Grid("One atom in global and shared memory", (Tier("byte", headers),), tuple(lines), ("row", "byte"), notes)
+    atoms = scales.atoms[0] * scales.atoms[1]
+    note = f"Rows {first} to {first + _ROWS_SHOWN - 1} of 32; atom {down * scales.atoms[1] + along} of {atoms}."
+    tier = Tier.of("byte", (f"{4 * word}-{4 * word + 3}" for word in range(4)))
+    return Grid("One atom in global and shared memory", (tier,), tuple(lines), ("row", "byte"), (note,))
 
 
 def _column_grid(scales: ScaleLayout, place: tuple[int, int] | None) -> Grid:
@@ -99,10 +92,10 @@ def _column_grid(scales: ScaleLayout, place: tuple[int, int] | None) -> Grid:
             for group in shown
         )  # fmt: skip
         lines.append(Row((f"warp {quarter}", f"{32 * quarter}-{32 * quarter + 31}"), cells))
-    headers = tuple(Header(str(first + group)) for group in shown)
     last = min(along * 4 + 3, scales.blocks - 1)
     blocks = f"Blocks {along * 4} to {last} of k; the next word is {scales.word_columns} columns further on."
-    return Grid("Words in tensor memory", (Tier("column", headers),), tuple(lines), ("quarter", "lane"), (blocks,))
+    tier = Tier.of("column", (first + group for group in shown))
+    return Grid("Words in tensor memory", (tier,), tuple(lines), ("quarter", "lane"), (blocks,))
 
 
 def _element_table(scales: ScaleLayout, element: tuple[int, int]) -> Table:
@@ -110,60 +103,39 @@ def _element_table(scales: ScaleLayout, element: tuple[int, int]) -> Table:
     offset = scales.offset(row, block)
     place = scales.tensor_memory("A").place(row, block)
     step = next(each for each in scales.steps() if block in each.scales)
-    lanes = ", ".join(map(str, place.lanes))
-    return Table(
-        (
-            (
-                "scale",
-                f"row {row}, block {block} (k {block * scales.format.block} to {(block + 1) * scales.format.block - 1})",
-            ),
-            (
-                "in memory",
-                f"byte {offset} ({offset:#x}): atom {offset // ATOM_BYTES}, row {offset % ATOM_BYTES // 16}, byte {offset % 16}",
-            ),
-            ("in tensor memory", f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell"),
-            ("read by", f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}"),
-        ),
-        title=f"Element (row {row}, k {element[1]})",
+    lanes, width = ", ".join(map(str, place.lanes)), scales.format.block
+    atom, byte = divmod(offset, ATOM_BYTES)
+    rows = (
+        ("scale", f"row {row}, block {block} (k {block * width} to {(block + 1) * width - 1})"),
+        ("in memory", f"byte {offset} ({offset:#x}): atom {atom}, row {byte // 16}, byte {byte % 16}"),
+        ("in tensor memory", f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell"),
+        ("read by", f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}"),
     )
+    return Table(rows, title=f"Element (row {row}, k {element[1]})")
 
 
 def _steps(scales: ScaleLayout) -> Table:
     steps = scales.steps()
     rows = tuple(
-        (
-            str(step.k),
-            str(step.column),
-            str(step.scale_id),
-            f"{step.scales[0]}-{step.scales[-1]}" if len(step.scales) > 1 else str(step.scales[0]),
-        )
+        (str(step.k), str(step.column), str(step.scale_id), number_span(step.scales[0], step.scales[-1]))
         for step in steps[:_MOST_STEPS]
     )
-    notes = (f"The first {_MOST_STEPS} of {len(steps)}.",) if len(steps) > _MOST_STEPS else ()
+    notes = drawn_of((len(rows),), (len(steps),), ("instructions",))
     return Table(rows, ("k", "column", "id", "blocks"), title="What instructions are told", align="rrrr", notes=notes)
 
 
 def _facts(scales: ScaleLayout) -> Table:
-    row = scales.format
-    down, along = scales.atoms
+    row, (down, along) = scales.format, scales.atoms
     a, b = scale_lanes(row, "A"), scale_lanes(row, "B")
-    return Table(
-        (
-            (
-                "atoms",
-                f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding",
-            ),
-            ("tcgen05", f"kind::{row.mma_kind}, scale_vec {row.qualifier}, scale type {row.scale_type}"),
-            ("ids", ", ".join(map(str, row.ids(row.k_steps[0])))),
-            ("copies", f"{down * along} x tcgen05.cp.32x128b.warpx4, stride 128 bytes, no swizzle"),
-            ("columns", f"{scales.word_columns * along}: {scales.word_columns} for each word of k"),
-            (
-                "sm_120",
-                f"{a.instruction}: A from lanes {_listed(a.lanes())}; B from lanes {_listed(b.lanes())} (thread-id 0)",
-            ),
-            ("basis", "documented"),
-        )
-    )
+    return Table((
+        ("atoms", f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding"),
+        ("tcgen05", f"kind::{row.mma_kind}, scale_vec {row.qualifier}, scale type {row.scale_type}"),
+        ("ids", ", ".join(map(str, row.ids(row.k_steps[0])))),
+        ("copies", f"{down * along} x tcgen05.cp.32x128b.warpx4, stride 128 bytes, no swizzle"),
+        ("columns", f"{scales.word_columns * along}: {scales.word_columns} for each word of k"),
+        ("sm_120", f"{a.instruction}: A from lanes {_listed(a.lanes())}; B from lanes {_listed(b.lanes())} (thread-id 0)"),
+        ("basis", "documented"),
+    ))  # fmt: skip
 
 
 def _listed(lanes: tuple[int, ...]) -> str:

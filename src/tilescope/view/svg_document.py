@@ -126,13 +126,10 @@ def _table(part: Table, width: float) -> Block:
     last = max(_NARROW_TEXT, width - starts[-1]) if starts else width
     lines = []
     for row in rows:
+        wides = [*(width + 1 for width in widths[:-1]), last]
         shown = [
-            prose(
-                text,
-                last if column == part.columns - 1 else widths[column] + 1,
-                classes="head" * part.names(row, column),
-            )
-            for column, text in enumerate(row)
+            prose(text, wide, classes="head" * part.names(row, column))
+            for column, (text, wide) in enumerate(zip(row, wides, strict=True))
         ]
         rights = [start + block.width for start, block in zip(starts, shown, strict=True)]
         shifts = [(widths[column] - block.width) * part.right(column) for column, block in enumerate(shown)]
@@ -177,10 +174,9 @@ def _ruler_row(ruler: BitRuler, row: RulerRow, stub: float, linked: bool) -> Blo
 def _ruler_piece(piece: Piece, width: float, link: str) -> str:
     field = piece.field
     colour = colour_of(field.colour)
+    numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
     if piece.high == piece.low:
         numbers = label(width / 2, 11, str(piece.low), "h")
-    else:
-        numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
     shown = field.name if mono_width(field.name, TINY) + 8 <= width else piece.key
     value = field.value if mono_width(field.value, TINY) + 4 <= width or len(field.value) == 1 else ""
     title = f"bits {piece.span}: {field.name}" + (f" = {field.value}" if field.value else "")

@@ -25,12 +25,8 @@ _NOBODY = 1 << 40
 _BAND_LANES = 16  # what a row of the drawing stands for
 _MOST_GROUPS = 4  # columns of the drawing
 _DRAWN_AS = {
-    "D": "Accumulator D",
-    "A": "A",
-    "metadata": "Metadata of A",
-    "SFA": "Scale factors of A",
-    "SFB": "Scale factors of B",
-}
+    "D": "Accumulator D", "A": "A", "metadata": "Metadata of A", "SFA": "Scale factors of A", "SFB": "Scale factors of B",
+}  # fmt: skip
 
 
 def draw_tmem_layout(layout: TmemLayout, element: tuple[int, int] | None = None) -> Drawing:
@@ -142,23 +138,15 @@ def _per_cell(layout: TmemLayout) -> int:
 def _element_table(layout: TmemLayout, element: tuple[int, int]) -> Table:
     place = layout.place(*element)
     first, second = layout.names[:2]
-    bits = (
-        f", bits {place.bit}-{place.bit + layout.element_bits - 1} of the cell"
-        if layout.element_bits < CELL_BITS
-        else ""
-    )
+    cell = layout.element_bits < CELL_BITS
+    bits = f", bits {place.bit}-{place.bit + layout.element_bits - 1} of the cell" if cell else ""
     words = ", ".join(f"0x{lane << 16 | place.column:08x}" for lane in place.lanes)
     warps = sorted({lane // QUARTER_LANES for lane in place.lanes})
     rows = [
         ("lane" if len(place.lanes) == 1 else "lanes", ", ".join(map(str, place.lanes))),
         ("column", f"{place.column}{bits}"),
         ("address", f"`{words}`"),
-        (
-            "warp",
-            f"{', '.join(map(str, warps))} (mod 4) reaches it"
-            if len(warps) == 1
-            else f"{', '.join(map(str, warps))} (mod 4) reach it",
-        ),
+        ("warp", f"{', '.join(map(str, warps))} (mod 4) {'reaches' if len(warps) == 1 else 'reach'} it"),
     ]
     if layout.ctas > 1:
         rows.insert(0, ("block", f"{place.cta} of the pair"))
@@ -169,13 +157,8 @@ def _facts(layout: TmemLayout) -> Table:
     lanes = layout.lanes
     used = f"{len(lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on"
     source = f"documented; {layout.source}" if layout.source else "documented"
-    return Table(
-        (
-            ("uses", used),
-            (f"{', '.join(layout.names)} →", f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)"),
-            ("basis", source),
-        )
-    )
+    place = f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)"
+    return Table((("uses", used), (f"{', '.join(layout.names)} →", place), ("basis", source)))
 
 
 def draw_tmem_budget(budget: TmemBudget) -> Drawing:
