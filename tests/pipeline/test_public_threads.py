@@ -85,6 +85,15 @@ def one_receiver_armed():
     return data
 
 
+def peer_bit_without_a_peer(cluster):
+    """tcgen05 with cta_group 1, whose commit ORs the bit of a peer into its mask: the last block has no next one."""
+    data = planned([(128, 64), (64, 64)], BLACKWELL, stages=2, steps=3, cluster=cluster)
+    loop = next(step for step in data["roles"][1]["steps"] if "loop" in step)
+    commit = loop["steps"][-1]
+    commit["mask"] = f"{commit.get('mask', '1 << rank')} | 1 << (rank + 1)"
+    return data
+
+
 def lanes_that_wait_along():
     """All lanes of the load warp wait for the slot, one of them loads, and the others are held back by nothing."""
     data = ring(stages=1, steps=3)
@@ -119,6 +128,13 @@ THREADS = {
     "NVIDIA/cutlass#3314, the bytes of one block": (
         lambda: pair_expects(32768), "", "",
     ),
+    "NVIDIA/cutlass#3658, one block": (
+        lambda: peer_bit_without_a_peer(1), "pipeline-mask",
+        "commit of consumer has mask 0x3, which names block 1, and the cluster has 1 block: an address out of range (Xid 13)",
+    ),
+    "NVIDIA/cutlass#3658, two blocks": (
+        lambda: peer_bit_without_a_peer(2), "pipeline-mask", "mask 0x7, which names block 2, and the cluster has 2 blocks",
+    ),
     "tile-ai/tilelang#2927": (parity_of_the_loop, "pipeline-race", "tile[1] is read by block"),
     "tile-ai/tilelang#2525": (cut_copy, "pipeline-bytes", "expects 252 bytes, the copies bring 240"),
     "MoonshotAI/FlashKDA#24, store": (store_without_fence, "pipeline-fence", "without fence.proxy.async"),
@@ -141,6 +157,25 @@ def test_what_people_reported_is_named(thread):
         assert found.mistake.rule == rule, found.sentence
     assert said in found.sentence
     assert found.mistake.way
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"release": "empty[i % STAGES]", "mask": 4},
+        {"copy": "a[i % STAGES]", "bytes": 8192, "barrier": "full[i % STAGES]", "mask": 7},
+        {"expect": "full[i % STAGES]", "bytes": 8192, "mask": 6},
+    ],
+)
+def test_a_mask_of_any_step_beyond_the_cluster_is_named(step):
+    data = planned([(64, 64)], stages=2, steps=3, cluster=2)
+    role = data["roles"][0 if "release" not in step else 1]
+    loop = next(each for each in role["steps"] if "loop" in each)
+    place = next(number for number, each in enumerate(loop["steps"]) if next(iter(each)) == next(iter(step)))
+    loop["steps"][place] = step
+    found = ts.simulate(data)
+    assert (found.mistake.rule, found.mistake.outcome) == ("pipeline-mask", "launch failure")
+    assert "names block 2, and the cluster has 2 blocks" in found.sentence
 
 
 def test_a_bulk_store_of_63_floats_loses_the_last_three():

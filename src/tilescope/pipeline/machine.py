@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilescope.errors import counted
 from tilescope.pipeline.barriers import Barriers, Journal
 from tilescope.pipeline.meeting import Meetings
 from tilescope.pipeline.memory import Access, Clock, Memory
@@ -128,6 +129,8 @@ class Machine:
         if action is None:
             self._leave(agent)
             return
+        if action.mask:
+            raise MistakeFoundError(self._mask_mistake(agent, action))
         if action.op == "sync" or (action.op == "cluster" and action.choice != "arrive"):
             if not self.meetings.meet(agent, action, clock):
                 return
@@ -310,6 +313,19 @@ class Machine:
 
     def _meeting_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         self.meetings.arrive(agent, action, clock)
+
+    def _mask_mistake(self, agent: int, action: Action) -> Mistake:
+        blocks, who = self.program.pipeline.blocks, self.program.agents[agent].name
+        beyond = [rank for rank in range(blocks, action.mask.bit_length()) if action.mask >> rank & 1]
+        inside = action.mask & (1 << blocks) - 1
+        named = [*map(self.program.barrier_name, action.barriers[:1]), *map(self.program.slot_name, action.slots[:1])]
+        peer = " With cta_group::1 a commit has no peer: leave the peer's bit out." if action.op == "commit" else ""
+        return Mistake(
+            "pipeline-mask", "launch failure", named[0] if named else who,
+            f"the {action.op} of {who} has mask {action.mask:#x}, which names block {', '.join(map(str, beyond))}, and the cluster has "
+            f"{counted(blocks, 'block')}", "an address out of range (Xid 13), a launch failure",
+            (f"Use mask {inside:#x}." if inside else f"Use bits 0 to {blocks - 1}.") + peer,
+        )  # fmt: skip
 
     # registers and leaving
 

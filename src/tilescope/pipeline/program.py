@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.operation import GROUPS, OPERATIONS
-from tilescope.pipeline.parts import Barrier, Loop, Role, Slot, Step
+from tilescope.pipeline.parts import MAX_BLOCKS, Barrier, Loop, Role, Slot, Step
 from tilescope.pipeline.pipeline_rules import PIPELINE_MASK, PIPELINE_STAGE
 from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
@@ -36,6 +36,7 @@ class Action(NamedTuple):
     choice: str = ""  # which copy, unit, group, fence
     into: tuple[int, ...] = ()
     tile: int | None = None
+    mask: int = 0  # as written, where it names blocks beyond the cluster
 
 
 class Agent(NamedTuple):
@@ -152,7 +153,20 @@ class Program:
                     yield emit(names)
 
     def _emitter(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
-        """A function from the values of names to the action of a step."""
+        """A function from the values of names to the action of a step, which notes a mask beyond the cluster."""
+        emit, text = self._unmasked(agent, step, names), step.arguments.get("mask", "own")
+        if text == "own":
+            return emit
+        mask, end = Expression.read("mask", text, names), 1 << self.pipeline.blocks
+
+        def checked(values: dict[str, int]) -> Action:
+            bits = mask.value(values)
+            return emit(values) if bits < end else emit(values)._replace(mask=bits)
+
+        return checked
+
+    def _unmasked(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
+        """The same for the blocks of the mask that exist."""
         row = OPERATIONS[step.op]
         defaults = {each.name: each.default for each in row.arguments}
         given = {**defaults, **step.arguments}
@@ -168,7 +182,7 @@ class Program:
             if mask is None:
                 return (rank,)
             bits = mask.value(values)
-            if not 0 < bits < 1 << blocks:
+            if not 0 < bits < 1 << MAX_BLOCKS:
                 raise PIPELINE_MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
                     f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
                 )  # fmt: skip
