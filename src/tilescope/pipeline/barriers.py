@@ -180,7 +180,8 @@ class Barriers:
         return Mistake(
             "pipeline-arrivals", "launch failure", name,
             f"{name} counts {count} and {came} arrivals come in phase {phase} ({', '.join(names)}{waiting})",
-            "launch failure (719)", f"Initialise it with {came}, or let {came - count} fewer arrive.",
+            "launch failure (719), or a phase that ends too soon where single arrivals bring them",
+            f"Initialise it with {came}, or let {came - count} fewer arrive.",
         )  # fmt: skip
 
     def _ends_with_a_piece(self, barrier: int, size: int) -> Mistake:
