@@ -1,7 +1,5 @@
 """What `ts.simulate` says beyond right and wrong: sentences, ways, warnings, bounds, speed."""
 
-import time
-
 import pytest
 from descriptions import RIGHT, planned, ring
 from naive import naive
@@ -154,13 +152,14 @@ def test_a_block_that_leaves_too_early():
     assert found.rule == "pipeline-exit"
 
 
-def test_sixteen_blocks_twelve_stages_and_ten_thousand_steps_take_seconds():
+def test_sixteen_blocks_twelve_stages_and_ten_thousand_steps_are_proven_by_a_round():
+    """benchmarks/pipeline.py has the seconds; what makes them few is that a short run stands for the whole loop."""
     plans = [ts.plan((128, 64), "bf16").best] * 2
     pipeline = ts.plan_pipeline(plans, stages=12, consumers=2, cluster=(4, 4), steps=10_000)
-    began = time.process_time()
+    assert shortened(pipeline).steps < 300
     found = ts.simulate(pipeline)
     assert found.verdict == "proven"
-    assert time.process_time() - began < 30
+    assert found.actions > 16 * 3 * 10_000
 
 
 def test_what_is_no_pipeline_is_refused():

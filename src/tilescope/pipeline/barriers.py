@@ -12,8 +12,22 @@ import numpy as np
 
 from tilescope.pipeline.mbarrier import TX_END_BYTES
 from tilescope.pipeline.memory import Clock
-from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import Program
+
+_LOAD = ({"copy": "a", "bytes": 4096, "barrier": "full"}, {"wait": "full", "parity": 0}, {"read": ["a"]})
+ARRIVALS = pipeline_rule(
+    "pipeline-arrivals", "As many arrivals come in a phase as the barrier counts: fewer never end it, more in one instruction fault.",
+    example({"arrive": "full"}, {"wait": "full", "parity": 0}, barriers={"full": {"count": 2}}), basis="measured",
+)  # fmt: skip
+BYTES = pipeline_rule(
+    "pipeline-bytes", "The bytes that a phase expects are those that its copies bring, and are expected before its last arrival.",
+    example({"expect": "full", "bytes": 8192}, *_LOAD), basis="measured",
+)  # fmt: skip
+INIT = pipeline_rule(
+    "pipeline-init", "A barrier is initialised, and known to be, before it is used; across blocks with fence.mbarrier_init.",
+    example({"init": ["full"]}, others=(({"arrive": "full"},),)),
+)  # fmt: skip
 
 
 class Note(NamedTuple):

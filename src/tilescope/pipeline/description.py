@@ -16,10 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilescope.pipeline.mistake import pipeline_rule
 from tilescope.pipeline.parts import Barrier, Role, Slot
-from tilescope.pipeline.pipeline_rules import PIPELINE_FILE
 from tilescope.pipeline.reader import read_fields
 from tilescope.value import Value
+
+FILE = pipeline_rule(
+    "pipeline-file", "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",
+    """type(ts.plan_pipeline(ts.plan((64, 64), "bf16").best)).from_text(b"{", "kernel.json")""", source="the grammar of descriptions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +101,11 @@ class Pipeline(Value):
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
-            raise PIPELINE_FILE.error(
+            raise FILE.error(
                 "file", f"{name}: {error}", "JSON or TOML", "Correct the line that the message names."
             ) from None
         if not isinstance(data, Mapping):
-            raise PIPELINE_FILE.error(
+            raise FILE.error(
                 "file",
                 name,
                 "a table with barriers, slots and roles",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tilescope.errors import counted
 from tilescope.pipeline.machine import Machine
-from tilescope.pipeline.mistake import Mistake
+from tilescope.pipeline.mistake import Mistake, example, pipeline_rule
 from tilescope.pipeline.program import NONE, Action
 from tilescope.pipeline.wording import action_text, phase_text
 from tilescope.swizzle import CHUNK_BYTES
@@ -15,6 +15,40 @@ from tilescope.swizzle import CHUNK_BYTES
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
 _CUT = f"A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."
 _ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
+
+
+_BOTH = {"full": {"count": 1}, "empty": {"count": 1}}
+_FILL = ({"expect": "full", "bytes": 64}, {"copy": "a", "bytes": 64, "barrier": "full"})
+CIRCLE = pipeline_rule(
+    "pipeline-circle", "Some role can always go on.",
+    example({"wait": "full", "parity": 0}, {"arrive": "empty"},
+            others=(({"wait": "empty", "parity": 0}, {"arrive": "full"}),), barriers=_BOTH),
+    source="what waiting means",
+)  # fmt: skip
+LATE = pipeline_rule(
+    "pipeline-late", "A phase ends only after everyone who waits for the one before has seen that end.",
+    example(*({"arrive": name} for name in ("full", "full", "empty")),
+            others=(({"wait": "empty", "parity": 0}, {"wait": "full", "parity": 0}),), barriers=_BOTH),
+    basis="measured",
+)  # fmt: skip
+PARITY = pipeline_rule(
+    "pipeline-parity", "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
+    example({"arrive": "full"}, {"wait": "full", "parity": 1}, {"arrive": "full"}), basis="measured",
+)  # fmt: skip
+RECEIVER = pipeline_rule(
+    "pipeline-receiver", "Every block that receives bytes expects them on its own barrier.",
+    example(_FILL[1], {"wait": "full", "parity": 0}), basis="measured",
+)  # fmt: skip
+REGISTERS = pipeline_rule(
+    "pipeline-registers", "Registers of all warpgroups fit into the block's pool, which is known.",
+    example({"registers": 240}, registers=168), source="PTX ISA, setmaxnreg",
+)  # fmt: skip
+START = pipeline_rule(
+    "pipeline-start", "A producer starts with parity 1, which passes on a fresh barrier, or its slots are freed first.",
+    example({"wait": "empty", "parity": 0}, *_FILL, others=(({"wait": "full", "parity": 0}, {"read": ["a"]}, {"release": "empty"}),),
+            barriers=_BOTH),
+    basis="measured",
+)  # fmt: skip
 
 
 class _Wait(NamedTuple):

@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 
 from tilescope.errors import RuleError, printed, shortened, unknown_name
-from tilescope.pipeline.pipeline_rules import PIPELINE_EXPRESSION, PIPELINE_REFERENCE
+from tilescope.pipeline.mistake import example, pipeline_rule
 from tilescope.reading import plain_int
 
 MAX_CHARACTERS = 200
@@ -26,6 +26,16 @@ _OPERATORS = (
     ast.USub, ast.UAdd, ast.Invert, ast.Not, ast.And, ast.Or, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
 _FORMS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *_OPERATORS)
+
+
+EXPRESSION = pipeline_rule(
+    "pipeline-expression", "An expression is arithmetic on integers and the names that are known where it stands.",
+    example({"wait": "full", "parity": "abs(1)"}), source="the grammar of descriptions",
+)  # fmt: skip
+REFERENCE = pipeline_rule(
+    "pipeline-reference", "A barrier or slot is referred to by its name, or by its name and stage: full[i % 4].",
+    example({"arrive": "full["}), source="the grammar of descriptions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,7 @@ def _require_arithmetic(argument: str, given: str, node: ast.AST, names: Collect
 
 
 def _problem(argument: str, found: str, limit: str, fix: str) -> RuleError:
-    return PIPELINE_EXPRESSION.error(argument, found, limit, fix)
+    return EXPRESSION.error(argument, found, limit, fix)
 
 
 def reference(argument: str, given: Any) -> tuple[str, str]:
@@ -128,6 +138,6 @@ def reference(argument: str, given: Any) -> tuple[str, str]:
         name, rest = name.strip(), rest.rstrip()
         if name.isidentifier() and (not bracket or rest.endswith("]")):
             return name, rest[:-1].strip() if bracket else "0"
-    raise RuleError([PIPELINE_REFERENCE.violation(argument, printed(given), "a name, or a name and a stage: full[i % 4]",
+    raise RuleError([REFERENCE.violation(argument, printed(given), "a name, or a name and a stage: full[i % 4]",
         "Use full[i % 4], for example.",
     )])  # fmt: skip

@@ -20,10 +20,17 @@ from tilescope.errors import counted
 from tilescope.pipeline.barriers import Barriers, Journal
 from tilescope.pipeline.meeting import Meetings
 from tilescope.pipeline.memory import Access, Clock, Memory
-from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import NONE, Action, Program, Steps
 
 WARPGROUP_THREADS = 128
+
+
+EXIT = pipeline_rule(
+    "pipeline-exit", "A block stays until everything that reaches into it has come, and until its stores have been read.",
+    example({"write": ["a"]}, {"fence": "proxy.async"}, {"store": ["a"]}, {"commit": "bulk"}),
+    source="PTX ISA, cp.async.bulk.wait_group; mapa",
+)  # fmt: skip
 
 
 class Flight(NamedTuple):

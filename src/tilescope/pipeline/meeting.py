@@ -6,11 +6,17 @@ import numpy as np
 
 from tilescope.pipeline.barriers import Ambiguity, Journal
 from tilescope.pipeline.memory import Clock
-from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import NONE, Action, Program
 
 _BARS = 16  # of a block
 CLUSTER = (NONE, 0)
+
+
+SYNC = pipeline_rule(
+    "pipeline-sync", "As many threads meet at a bar.sync as all of them name, and every role comes to the cluster barrier.",
+    example({"sync": 1, "threads": 64}), source="PTX ISA, bar; barrier.cluster", basis="measured",
+)  # fmt: skip
 
 
 class Meeting:

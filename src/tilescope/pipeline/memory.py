@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import Program
 
 Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
@@ -32,6 +32,25 @@ _FINISH = {
     "tcgen05": "Let tcgen05.commit release the slot, not an arrival.",
     "store": "Let the issuing thread wait with cp.async.bulk.wait_group.read first.",
 }
+
+
+_STORED = ({"write": ["a"]}, {"fence": "proxy.async"}, {"store": ["a"]}, {"commit": "bulk"})
+FENCE = pipeline_rule(
+    "pipeline-fence", "A fence stands between accesses of threads and those of TMA or tensor cores, and around tensor memory.",
+    example(_STORED[0], _STORED[2]), source="PTX ISA, async proxy; tcgen05.fence",
+)  # fmt: skip
+RACE = pipeline_rule(
+    "pipeline-race", "A slot is written only when all reads of it are finished, and read only when it is filled.",
+    example({"expect": "full", "bytes": 64}, {"copy": "a", "bytes": 64, "barrier": "full"}, {"read": ["a"]}),
+    source="PTX ISA, memory consistency model",
+)  # fmt: skip
+STALE = pipeline_rule(
+    "pipeline-stale", "A slot holds the tile that its reader means.",
+    example({"write": ["a"], "tile": 0}, {"read": ["a"], "tile": 1}), source="the tiles that the steps name",
+)  # fmt: skip
+UNFILLED = pipeline_rule(
+    "pipeline-unfilled", "A slot is filled before it is read.", example({"read": ["a"]}), source="the steps themselves",
+)  # fmt: skip
 
 
 class Access(NamedTuple):

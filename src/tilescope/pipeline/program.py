@@ -13,15 +13,24 @@ from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.mistake import example, pipeline_rule
 from tilescope.pipeline.operation import GROUPS, OPERATIONS
 from tilescope.pipeline.parts import MAX_BLOCKS, Barrier, Loop, Role, Slot, Step
-from tilescope.pipeline.pipeline_rules import PIPELINE_MASK, PIPELINE_STAGE
 from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
 
 WARP_THREADS = 32
 NONE = -1  # no barrier
 _HELD_ACTIONS = 64
+
+
+MASK = pipeline_rule(
+    "pipeline-mask", "A mask has bits of the cluster's ranks, at least one.", example({"arrive": "full", "mask": 2}),
+    source="PTX ISA, cp.async.bulk, ctaMask",
+)  # fmt: skip
+STAGE = pipeline_rule(
+    "pipeline-stage", "The stage of a barrier or slot is one that it has.", example({"arrive": "full[3]"}), source="the steps themselves",
+)  # fmt: skip
 
 
 class Action(NamedTuple):
@@ -183,7 +192,7 @@ class Program:
                 return (rank,)
             bits = mask.value(values)
             if not 0 < bits < 1 << MAX_BLOCKS:
-                raise PIPELINE_MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
+                raise MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
                     f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
                 )  # fmt: skip
             return tuple(each for each in range(blocks) if bits >> each & 1)
@@ -301,7 +310,7 @@ class _Numbering:
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)
             if not 0 <= stage < stages:
-                raise PIPELINE_STAGE.error(given, f"{name}[{stage}], from {given}", f"{name} has stages 0 to {stages - 1}",
+                raise STAGE.error(given, f"{name}[{stage}], from {given}", f"{name} has stages 0 to {stages - 1}",
                     f"Take the index modulo {stages}, or give {name} more stages.",
                 )  # fmt: skip
             return rank * per_block + first + stage

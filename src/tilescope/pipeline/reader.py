@@ -8,9 +8,11 @@ from typing import Any
 from tilescope.errors import RuleError, Violation, printed, unknown_name
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
+from tilescope.pipeline.mistake import example, pipeline_rule
 from tilescope.pipeline.operation import OPERATIONS, Argument, Operation
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, Barrier, Loop, Role, Slot, Step
 from tilescope.reading import plain_int
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, Rule
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 MAX_ROLES = 64
@@ -18,6 +20,12 @@ MAX_THREADS = 1024
 _TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "roles")
 _SPACES = ("smem", "tmem")
 _MAX_DEPTH = 8
+
+
+NAME = pipeline_rule(
+    "pipeline-name", "Barriers, slots, loop counters and roles have names of their own, none of which a role knows of itself.",
+    example(barriers={"rank": {"count": 1}}), source="the grammar of descriptions",
+)  # fmt: skip
 
 
 def read_fields(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,16 +61,16 @@ class _Reader:
             for number, each in enumerate(self._sequence("roles", data.get("roles", ()))[:MAX_ROLES])
         )
         if not roles:
-            self._problem("pipeline-roles", "roles", "no roles", "a pipeline has at least one", "Add [[roles]].")
+            self._problem(ARGUMENT_RANGE, "roles", "no roles", "a pipeline has at least one", "Add [[roles]].")
         twice = {each.name for each in roles if [other.name for other in roles].count(each.name) > 1}
         for name in sorted(twice):
-            self._problem("pipeline-roles", "roles", f"two roles called {name}", "names differ", "Rename one.")
+            self._problem(NAME, "roles", f"two roles called {name}", "names differ", "Rename one.")
         registers = data.get("registers")
         if registers is not None:
             registers = self._integer("registers", registers, 24, 257)
         elif any(step.op == "registers" for role in roles for step in role.all_steps()):
             self._problem(
-                "pipeline-registers", "registers", "setmaxnreg without the registers at entry", "the block's pool is known",
+                ARGUMENT_TYPE, "registers", "setmaxnreg without the registers at entry", "the block's pool is known",
                 "Add registers = N, the count of __launch_bounds__, to the pipeline.",
             )  # fmt: skip
         if self.problems:
@@ -78,7 +86,7 @@ class _Reader:
         found += [1] * (2 - len(found)) if found else []
         if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
             self._problem(
-                "pipeline-cluster", "cluster", printed(given), f"[x, y] with at most {MAX_BLOCKS} blocks", "Use [2, 1], for example."
+                ARGUMENT_RANGE, "cluster", printed(given), f"[x, y] with at most {MAX_BLOCKS} blocks", "Use [2, 1], for example."
             )  # fmt: skip
             return 1, 1
         return found[0], found[1]
@@ -124,7 +132,7 @@ class _Reader:
 
     def _steps(self, where: str, given: Any, names: list[str], depth: int) -> tuple[Step | Loop, ...]:
         if depth > _MAX_DEPTH:
-            self._problem("pipeline-loop", where, "loops too deep", f"at most {_MAX_DEPTH}", "Flatten them.")
+            self._problem(ARGUMENT_RANGE, where, "loops too deep", f"at most {_MAX_DEPTH}", "Flatten them.")
             return ()
         found: list[Step | Loop] = []
         for number, each in enumerate(self._sequence(f"{where}.steps", given)):
@@ -141,9 +149,7 @@ class _Reader:
         counter = table["loop"]
         self._name(f"{at}.loop", counter)
         if counter in names:
-            self._problem(
-                "pipeline-loop", f"{at}.loop", f"{counter}", "a name that is not in use", "Rename the counter."
-            )
+            self._problem(NAME, f"{at}.loop", f"{counter}", "a name that is not in use", "Rename the counter.")
         for argument in ("count", "start"):
             self._expression(f"{at}.{argument}", table.get(argument, 0 if argument == "start" else None), names)
         steps = self._steps(at, table.get("steps", ()), [*names, str(counter)], depth + 1)
@@ -164,7 +170,7 @@ class _Reader:
                 self._argument(f"{at}.{name}", argument, table[name], names)
             elif argument.default is None:
                 self._problem(
-                    "pipeline-argument", f"{at}.{name}", f"{row.name} without {name}", f"{row.name} needs {name}", f"Add {name}."
+                    ARGUMENT_TYPE, f"{at}.{name}", f"{row.name} without {name}", f"{row.name} needs {name}", f"Add {name}."
                 )  # fmt: skip
         if "when" in table:
             self._expression(f"{at}.when", table["when"], names)
@@ -198,7 +204,7 @@ class _Reader:
             case "number":
                 self._expression(at, given, names)
             case "flag" if not isinstance(given, bool):
-                self._problem("pipeline-argument", at, printed(given), "true or false", "Use true.")
+                self._problem(ARGUMENT_TYPE, at, printed(given), "true or false", "Use true.")
             case "choice" if given not in argument.choices:
                 self.problems.append(unknown_name(argument.name, at, given, argument.choices))
             case "barrier" | "slot":
@@ -224,7 +230,7 @@ class _Reader:
         found = plain_int(given)
         if found is None or not low <= found < end:
             self._problem(
-                "pipeline-number", at, f"{at} = {printed(given)}", f"an integer from {low} to {end - 1}", f"Use {low}."
+                ARGUMENT_RANGE, at, f"{at} = {printed(given)}", f"an integer from {low} to {end - 1}", f"Use {low}."
             )  # fmt: skip
             return low
         return found
@@ -232,7 +238,7 @@ class _Reader:
     def _name(self, at: str, given: Any) -> None:
         if not isinstance(given, str) or not given.isidentifier() or given in SELF_NAMES:
             self._problem(
-                "pipeline-name",
+                NAME,
                 at,
                 printed(given),
                 f"a name, none of {', '.join(SELF_NAMES)}",
@@ -243,14 +249,14 @@ class _Reader:
         if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
             return given
         self._problem(
-            "pipeline-table", at, printed(given), "a table of names and values", 'Use a table such as { op = "wait" }.'
+            ARGUMENT_TYPE, at, printed(given), "a table of names and values", 'Use a table such as { op = "wait" }.'
         )
         return {}
 
     def _sequence(self, at: str, given: Any) -> list[Any]:
         if isinstance(given, list | tuple):
             return list(given)
-        self._problem("pipeline-list", at, printed(given), "a list", "Use a list such as [1, 2].")
+        self._problem(ARGUMENT_TYPE, at, printed(given), "a list", "Use a list such as [1, 2].")
         return []
 
     def _known_keys(self, what: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -258,5 +264,5 @@ class _Reader:
             if name not in known:
                 self.problems.append(unknown_name(f"key of {what}", what, name, known))
 
-    def _problem(self, rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-        self.problems.append(Violation(rule, "error", argument, found, limit, fix))
+    def _problem(self, broken: Rule, argument: str, found: str, limit: str, fix: str) -> None:
+        self.problems.append(broken.violation(argument, found, limit, fix))

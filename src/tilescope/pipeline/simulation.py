@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.errors import counted, printed
+from tilescope.errors import Violation, counted, printed
 from tilescope.pipeline.barriers import Ambiguity, Note
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, search, with_way
@@ -77,6 +77,11 @@ class Simulation(Value):
 
     def __bool__(self) -> bool:
         return self.verdict == "proven"
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The mistake as a broken rule; empty where there is none."""
+        return () if self.mistake is None else (self.mistake.violation(),)
 
     @property
     def sentence(self) -> str:

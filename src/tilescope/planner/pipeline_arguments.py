@@ -16,6 +16,8 @@ PLAN_PIPELINE = rule(
     "plan-pipeline",
     "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
     source="the arguments of plan_pipeline",
+    passing='ts.plan_pipeline(ts.plan((64, 64), "bf16").best, stages=2)',
+    failing="ts.plan_pipeline([])",
 )
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
