@@ -1,6 +1,7 @@
 """Whatever is pasted: a layout or a reason, never another exception and never a long wait."""
 
 import random
+import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -47,14 +48,37 @@ TEXTS = {
     "code": "__import__('os').system('true')",
     "slow memdesc": "!ttg.memdesc<" + "1x" * 1_900,
     "slow type": '!cute.layout<"' + "<" * 3_900,
+    "most parentheses": "(" * 65_000,
+    "most casts": "(int)" * 12_000 + "8",
+    "nested constants": "C<" * 30_000,
+    "nested pointers": "ptr<" * 16_000,
+    "nested tuples": "cute::tuple<" * 5_000,
+    "nested atoms": "Layout_K_SW128_Atom<" * 3_000,
+    "many swizzles": "Sw<3,4,3> o " * 5_000,
+    "many colons": "):(" * 20_000,
+    "long prefix": "x " * 32_000 + "(8,64):(64,1)",
+    "long suffix": "8" + "u" * 60_000,
+    "long decimal": "(" + "9" * 60_000 + "):(1)",
+    "long pointer": "smem_ptr[16b](0x" + "f" * 50_000 + ") o (8,64):(64,1)",
+    "many buffers": "!ttg.memdesc<64x64xf16, #s<" * 2_400,
+    "many definitions": "#a = #ttg.nvmma_shared<{" * 2_700,
+    "many bases": "#ttg.shared_linear<{offset = [" + "[0, 1], " * 8_000 + "]}, alignment = 16>",
+    "huge basis": "#ttg.shared_linear<{offset = [[0, 999999999999]]}, alignment = 16>",
+    "nested bases": "#ttg.shared_linear<{offset = " + "[" * 30_000,
+    "many indices": "!ttg.memdesc<" + "9x" * 9 + "f16, #ttg.swizzled_shared<{vec = 8, order = [8,7,6,5,4,3,2,1,0]}>>",
+    "open memref": '!cute.memref<f16, smem, "(8,64):(64,1)',
+    "digits of a swizzle": "Sw<٣,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)",
+    "null in a buffer": "!ttg.memdesc<64x64xf16, #s\x00",
     "slow ptx": ".swizzle_mode" + " " * 3_900 + "!",
 }
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_hostile_text_gives_a_reason(name):
+    started = time.process_time()
     with pytest.raises(RuleError) as refused:
         parse_layout(TEXTS[name], element_bits=16).addresses()
+    assert time.process_time() - started < 5
     for violation in refused.value.violations:
         assert violation.found
         assert violation.limit
@@ -92,6 +116,9 @@ PIECES = [
     "smem_ptr[16b]", "(unset)", "(0x400)", "tile_to_shape(", "GMMA::Layout_K_SW128_Atom", "<half_t>", "Shape<_8,_64>",
     "#ttg.swizzled_shared<{", "vec = 8", "order = [1, 0]", "}>", "TileTransform(", "(8, 64)", "SwizzleTransform(128)", "Layout(",
     'swizzle="128B"', ".swizzle_mode = 3", "128B", "?", "@", "Int<8>{}", "composition(", "!ttg.memdesc<64x64xf16, ", ".T", "=",
+    "#shared = ", "#shared", "#smem>", "#ttg.shared_linear<{offset = [[0, 1], [1, 0]]}", "#ttg.padded_shared<[64:+8] {", "alignment = 16>",
+    "tensor<", "ptr<f16, smem, align<1024>", "raw_ptr(0x400: f16, smem", "cute::C<(int)8>", "cute::tuple<", "ComposedLayout<", "sA: ", "\n",
+    "smem_ptr_flag_bits<16>", "_smem_ptr[16b](0x7f8800000400)", '"',
 ]  # fmt: skip
 
 

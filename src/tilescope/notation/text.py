@@ -206,17 +206,22 @@ class Scanner:
     def integer(self, most: int = INTEGER) -> int:
         """The next token, which must be an integer: 64, _64, 0x40, Int<64>{}, C<(int)64>, integral_constant<int, 64>."""
         self._cast()
-        token, name = self.peek(), last_name(self.peek().spelling)
-        if name in _INTEGER_NAMES and self.peek(1).spelling == "<":
+        if last_name(self.peek().spelling) in _INTEGER_NAMES and self.peek(1).spelling == "<":
             self.take()
             self.expect("<")
-            while self.peek().kind == "name" and self.peek().spelling in _C_INTEGERS:
+            while self.peek().spelling in _C_INTEGERS:
                 self.take()
                 self.accept(",")
-            value = self.integer(most)
+            self._cast()
+            value = self._literal(most)
             self.expect(">")
             self.accept("{", "}")
             return value
+        return self._literal(most)
+
+    def _literal(self, most: int) -> int:
+        """64, _64, 0x40, 64ull or cute::_64."""
+        token, name = self.peek(), last_name(self.peek().spelling)
         if token.spelling == "-":
             self.refuse("an integer of at least 0", "Shared memory lies above its start: write strides of at least 0.")
         if token.spelling in ("?", "_"):
