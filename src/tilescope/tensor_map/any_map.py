@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from inspect import Signature, signature
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self
 
-from tilescope.arch import Arch
+from tilescope.arch import ARCH, Arch
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
 from tilescope.reading import integer, integers, known_name
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.checking import Check, map_rule
 from tilescope.tensor_map.descriptor import encoded
 from tilescope.tensor_map.geometry import Geometry
-from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
+from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.replacement import replacement_fields
-from tilescope.tensor_map.rules import MAP_CHECKS
+from tilescope.tensor_map.rules import MAP_CHECKS, OPTION_CHECKS
 from tilescope.tensor_map.rules.samples import CUDA_H, MATRIX
 from tilescope.tensor_map.rules.tensor import rank_check
 from tilescope.value import Row
@@ -53,8 +53,9 @@ def _hardware_swizzle(argument: str, given: Any) -> Swizzle:
     return row
 
 
-def _row(table: type[Row]) -> Reader:
-    return lambda _, given: table.named(given)
+def _row(table: type[Row], rows: Mapping[str, Row]) -> Reader:
+    """Finds a row by its name; whatever else a row is called, the table knows."""
+    return lambda _, given: rows.get(given) or table.named(given) if type(given) is str else table.named(given)
 
 
 _COMMON_READERS: dict[str, Reader] = {
@@ -62,12 +63,12 @@ _COMMON_READERS: dict[str, Reader] = {
     "dims": integers,
     "strides_bytes": integers,
     "element_strides": lambda argument, given: None if given is None else integers(argument, given),
-    "interleave": _row(Interleave),
+    "interleave": _row(Interleave, INTERLEAVE),
     "swizzle": _hardware_swizzle,
-    "l2_promotion": _row(L2Promotion),
-    "oob_fill": _row(OobFill),
+    "l2_promotion": _row(L2Promotion, L2_PROMOTION),
+    "oob_fill": _row(OobFill, OOB_FILL),
     "address": integer,
-    "arch": _row(Arch),
+    "arch": _row(Arch, ARCH),
 }
 _OTHER_READERS: dict[str, Reader] = {
     "box": integers,
@@ -201,12 +202,28 @@ def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ..
             unreadable.update(lengths, ["dims"])
     elif given["element_strides"] is None:
         unreadable.add("element_strides")
-    for row, reads, run in MAP_CHECKS[tensor_map.subject]:
+    for row, reads, run in _needed(tensor_map) if not unreadable else MAP_CHECKS[tensor_map.subject]:
         if not unreadable or unreadable.isdisjoint(reads):
             breaches = run(tensor_map)
             if breaches:
                 violations.extend(row.violation(*breach) for breach in breaches)
     return tuple(violations)
+
+
+_NEEDED: dict[tuple[str, ...], tuple[Check, ...]] = {}  # by the kind and the options of a map, of which there are few
+
+
+def _needed(a: AnyMap) -> tuple[Check, ...]:
+    """The checks that this map needs: those of its options alone only where its options break them."""
+    options = (
+        a.subject, a.data_type.name, a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name, a.arch.name,
+    )  # fmt: skip
+    checks = _NEEDED.get(options)
+    if checks is None:
+        alone = OPTION_CHECKS[a.subject]
+        checks = tuple(check for check in MAP_CHECKS[a.subject] if check not in alone or check.run(a))
+        _NEEDED[options] = checks
+    return checks
 
 
 def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation:

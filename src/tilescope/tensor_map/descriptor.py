@@ -124,6 +124,11 @@ def _format(is_im2col: bool, rank: int) -> WordFormat:
 
 
 FORMATS = {(is_im2col, rank): _format(is_im2col, rank) for is_im2col in (False, True) for rank in range(1, 9)}
+# What encoding needs of each field.
+_PACKING = {
+    key: tuple((field.low, field.unit, field.first, field.mask) for field in form.fields)
+    for key, form in FORMATS.items()
+}
 # The names of the entries of each sequence.
 _ENTRIES = {
     name: tuple(f"{name}[{i}]" for i in range(LARGEST_RANK))
@@ -154,37 +159,28 @@ def encoded(a: Geometry) -> bytes:
                 )
             ]
         )
-    return FORMATS[a.subject == "im2col", len(a.dims)].encode(_values(a)).to_bytes(DESCRIPTOR_BYTES, "little")
+    word = 0
+    for (low, unit, first, mask), value in zip(_PACKING[a.subject == "im2col", len(a.dims)], _values(a), strict=True):
+        word |= (value - first) // unit << low & mask
+    return word.to_bytes(DESCRIPTOR_BYTES, "little")
 
 
-def _values(a: Any) -> dict[str, int]:
-    """The value of every field of a map."""
+def _values(a: Any) -> list[int]:
+    """The value of every field of a map, in the order of its format."""
     code = a.data_type.ptx_code
     is_tf32 = code >= _TF32_CODE
-    values = {
-        "address": a.address,
-        "im2col": a.subject == "im2col",
-        "rank": len(a.dims),
-        "data_type": code - _TF32_STEP if is_tf32 else code,
-        "interleave": a.interleave.driver_code,
-        "swizzle": a.swizzle.driver_code,
-        "oob_fill": a.oob_fill.driver_code,
-        "tf32": is_tf32,
-        "l2_promotion": a.l2_promotion.driver_code,
-        "box_bytes": a.box_bytes,
-        "repeat_bytes": a.swizzle.repeat_bytes if a.swizzle.bits else 16,
-    }
-    values.update(zip(_ENTRIES["dims"], a.dims, strict=False))
-    values.update(zip(_ENTRIES["element_strides"], a.element_strides, strict=False))
-    values.update(zip(_ENTRIES["strides_bytes"], a.strides_bytes, strict=False))
-    values.update(zip(_ENTRIES["strides high"], a.strides_bytes, strict=False))  # each field takes its own bits of it
+    values = [
+        a.address, a.subject == "im2col", len(a.dims), code - _TF32_STEP if is_tf32 else code, a.interleave.driver_code,
+        a.swizzle.driver_code, a.oob_fill.driver_code, is_tf32, a.l2_promotion.driver_code, a.box_bytes,
+        a.swizzle.repeat_bytes if a.swizzle.bits else 16,
+    ]  # fmt: skip
+    for pair in zip(a.dims, a.element_strides, strict=True):
+        values += pair
+    for stride in a.strides_bytes:  # its low and its high field take their own bits of it
+        values += (stride, stride)
     if a.subject == "tiled":
-        values.update(zip(_ENTRIES["box"], a.box, strict=False))
-    else:
-        values.update(zip(_ENTRIES["lower_corner"], a.lower_corner, strict=False))
-        values.update(zip(_ENTRIES["upper_corner"], a.upper_corner, strict=False))
-        values["channels_per_pixel"], values["pixels_per_column"] = a.channels_per_pixel, a.pixels_per_column
-    return values
+        return [*values, *a.box]
+    return [*values, *a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column]
 
 
 def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
+from operator import floordiv
 from typing import Any, ClassVar, Literal
 
 from tilescope.arch import Arch, Basis
@@ -182,7 +183,7 @@ class TiledGeometry(Geometry):
     @property
     def visited_elements(self) -> tuple[int, ...]:
         """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
-        visited = [ceil_div(extent, stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
         if self.interleave.slice_bytes:
             visited[-2] = 1
         else:
@@ -263,10 +264,7 @@ def floor_product(box: tuple[int, ...], element_strides: tuple[int, ...]) -> int
     >>> floor_product((64, 5), (1, 2))  # a copy visits 64 x 3
     128
     """
-    product = 1
-    for extent, stride in zip(box, element_strides, strict=True):
-        product *= extent // stride
-    return product
+    return prod(map(floordiv, box, element_strides))
 
 
 def rounded_up(number: int, multiple: int) -> int:

@@ -27,5 +27,23 @@ from tilescope.tensor_map.rules import instruction
 MAP_CHECKS: dict[Subject, tuple[Check, ...]] = {
     subject: tuple(check for check in CHECKS if subject in check.rule.subjects) for subject in MAPS
 }
+# Those that read nothing but options, and so say the same of all maps that share them.
+_OPTIONS = {"data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "arch"}
+OPTION_CHECKS = {
+    subject: tuple(check for check in checks if _OPTIONS.issuperset(check.reads))
+    for subject, checks in MAP_CHECKS.items()
+}
 
-__all__ = ["MAP_CHECKS", "advice", "arch", "box", "im2col", "im2col_copy", "instruction", "packed", "tensor"]
+__all__ = [
+    "MAP_CHECKS",
+    "OPTIONS",
+    "OPTION_CHECKS",
+    "advice",
+    "arch",
+    "box",
+    "im2col",
+    "im2col_copy",
+    "instruction",
+    "packed",
+    "tensor",
+]
