@@ -3,25 +3,36 @@
     cell                 H200, measured                                          other cards, from their datasheets
     memory_gb_per_s      4559, the fastest loads by TMA                          the memory's own peak
     tflop_per_s          790 for 16-bit floats                                   dense peak, sums in 32 bits
-    tma                  GB/s by row bytes, box rows, L2 promotion, bytes in     None: nobody measured it
-                         flight; one SM's GB/s; nanoseconds to issue a copy
+    tma                  GB/s by row bytes, L2 promotion, bytes in flight;       None: nobody measured it
+                         one SM's GB/s; nanoseconds to issue a copy
+
+`tilescope bench --save-card NAME` adds a card of the user's own, measured there, which is used where NAME is asked for.
 
 A cell is None where neither a measurement nor a datasheet fills it. Whoever uses it says what could not be weighed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, missing_fields, unknown_name
+from tilescope.rule import rule
 from tilescope.value import Row, Value
+
+SAVED_CARD = rule(
+    "saved-card",
+    "A card of the user's own has a name that the table does not have, and a file that `bench --save-card` wrote.",
+    source="tilescope bench --save-card",
+)
+_SAVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 
 CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
 GbPerS = Mapping[int, int]
@@ -29,6 +40,9 @@ GbPerS = Mapping[int, int]
 SECTOR_BYTES = 32  # the least that global memory delivers
 REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
 ROW_BYTES = (128, 64, 32, 16)  # of the boxes that were measured
+_NARROW_BYTES = 64  # rows of this and fewer pass one SM's engine at one a cycle
+_SHARPNESS = 3  # how sharply a rate bends from one bound to the next: as 1,500 loads on an H200 did
+_FULL = 0.995  # of the rate that memory allows counts as all of it
 
 
 def sector_share(request_bytes: int) -> float:
@@ -44,37 +58,45 @@ def sector_share(request_bytes: int) -> float:
 class TmaRates(Value):
     """How fast TMA moves tiles on a card, in GB/s of the whole card, from or to its memory.
 
+    Loads are bound by three things, and by the slowest of them most: the sum of the inverse cubes tells how much.
+
+        memory    what boxes of such rows reach when nothing else is in the way (`loads`)
+        latency   bytes in flight once in the time of a copy: `latency_us` for a box of 64 rows of 128 bytes, a cycle for
+                  each row more, and what the engine of one SM takes for a tile, shared by the tiles in flight
+        issuing   a thread issues a copy every `issue_ns`
+
     >>> h200 = Card.named("H200").tma
-    >>> h200.load(128), h200.load(16), h200.store(16), round(h200.load(16, box_rows=8))
-    (4559.0, 2554.0, 886.0, 1990)
+    >>> h200.load(128), h200.load(16), h200.store(16)
+    (4559.0, 2400.0, 886.0)
     >>> round(h200.load(128, in_flight_bytes=8192)), h200.one_sm(64, 1 << 20)
-    (1457, 124.0)
+    (1427, 124.0)
+    >>> round(h200.load(64, in_flight_bytes=98304, tile_bytes=24576, box_rows=8, boxes=48))  # 48 copies by one thread
+    1452
     """
 
-    loads: Mapping[str, GbPerS] = field(hash=False)  # by L2 promotion and bytes of a box row; boxes of 64 rows
-    loads_by_rows: Mapping[int, GbPerS] = field(hash=False)  # by rows of a box; promotion 128B, another run
+    sms: int  # that loaded
+    loads: Mapping[str, GbPerS] = field(hash=False)  # by L2 promotion and bytes of a box row, bytes enough in flight
     stores: GbPerS = field(hash=False)  # by bytes of a box row; promotion and height made no difference
-    in_flight: GbPerS = field(hash=False)  # by bytes in flight on each SM; boxes of 128-byte rows, another run
     sm_loads: GbPerS = field(hash=False)  # one SM alone, from memory or L2, by bytes of a box row
-    latency_us: float  # from issue to arrival
+    latency_us: float  # from issue to arrival of a box of 64 rows of 128 bytes
     issue_ns: Mapping[str, int] = field(hash=False)  # between two copies
 
     def load(
-        self, row_bytes: int, box_rows: int = 64, l2_promotion: str = "128B", in_flight_bytes: int | None = None
-    ) -> float:
-        """Loads of such boxes by every SM; `in_flight_bytes` are those of one SM, None: enough."""
-        width, rows = _at_most(row_bytes, ROW_BYTES), _at_most(box_rows, self.loads_by_rows)
-        lost_to_height = min(1.0, self.loads_by_rows[rows][width] / self.loads_by_rows[64][width])
-        reached = 1.0 if in_flight_bytes is None else self.reached(in_flight_bytes)
-        return self.loads[l2_promotion][width] * lost_to_height * reached
-
-    def reached(self, in_flight_bytes: int) -> float:
-        """The share of the full rate that so many bytes in flight on every SM reach, straight lines between measurements."""
-        for (fewer, slower), (more, faster) in pairwise([(0, 0), *self.in_flight.items()]):
-            if in_flight_bytes < more:
-                gained = max(0, faster - slower) * (in_flight_bytes - fewer) / (more - fewer)
-                return (slower + gained) / max(self.in_flight.values())
-        return 1.0
+        self, row_bytes: int, l2_promotion: str = "128B", in_flight_bytes: int | None = None, *, tile_bytes: int = 8192,
+        box_rows: int = 64, boxes: int = 1, issuers: int = 1,
+    ) -> float:  # fmt: skip
+        """Loads by every SM of tiles in such boxes; bytes in flight (None: enough) and issuing threads are those of one SM."""
+        width = _at_most(row_bytes, ROW_BYTES)
+        memory = float(self.loads[l2_promotion][width])
+        bounds = [memory, self.sms * issuers * tile_bytes / (boxes * self.issue_ns["one thread"])]
+        if in_flight_bytes is not None:
+            tiles = max(1.0, in_flight_bytes / tile_bytes)
+            rows_ns = (box_rows - 64) * _NARROW_BYTES / self.sm_loads[_NARROW_BYTES]  # a row a cycle
+            engine_ns = tile_bytes / tiles / self.sm_loads[width] - 8192 / self.sm_loads[128]
+            copy_ns = 1e3 * self.latency_us + rows_ns + engine_ns
+            bounds.append(self.sms * in_flight_bytes / copy_ns)
+        rate = sum(each**-_SHARPNESS for each in bounds) ** (-1 / _SHARPNESS)
+        return memory if rate > _FULL * memory else rate
 
     def store(self, row_bytes: int) -> float:
         """Stores of boxes with such rows by every SM."""
@@ -131,14 +153,16 @@ class Card(Row):
     def named(cls, name: object) -> Card:
         """The row called `name`, however it is spaced and capitalised; H100 is the SXM card.
 
+        A name that the table does not have is looked up among the cards that `tilescope bench --save-card` wrote.
+
         >>> Card.named("rtx4090").name, Card.named("H100").name, Card.named("NVIDIA GeForce RTX 5090").name
         ('RTX 4090', 'H100 SXM', 'RTX 5090')
         """
         if isinstance(name, Card):
             return name
-        row = card_called(name) if isinstance(name, str) else None
+        row = (card_called(name) or saved_card(name)) if isinstance(name, str) else None
         if row is None:
-            raise RuleError([unknown_name("card", "card", name, CARD)])
+            raise RuleError([unknown_name("card", "card", name, (*CARD, *saved_names()))])
         return row
 
     @classmethod
@@ -192,27 +216,19 @@ def _by_row_bytes(*gb_per_s: int) -> GbPerS:
     return MappingProxyType(dict(zip(ROW_BYTES, gb_per_s, strict=True)))
 
 
-# 64 x 64 fp16 tiles under driver 580.159.04; loads by 3 blocks an SM of 8 stages, stores of 512 MiB.
+# Under driver 580.159.04: 64 x 64 fp16 tiles, loads by 3 blocks an SM of 8 stages, stores of 512 MiB. Rows of 16 bytes
+# vary with the tile's shape: 2400 is the middle of 139 tiles, of which 64 x 64 reached 2554.
 # fmt: off
 _H200_TMA = TmaRates(
+    sms=132,
     #                                     row bytes:  128    64    32    16
     loads=MappingProxyType({
         "none":                        _by_row_bytes(4552, 4042, 3480, 2461),
-        "128B":                        _by_row_bytes(4559, 4519, 3970, 2554),
+        "128B":                        _by_row_bytes(4559, 4519, 3970, 2400),
         "256B":                        _by_row_bytes(4231, 4036, 3467, 2385),
-    }),
-    loads_by_rows=MappingProxyType({
-        64:                            _by_row_bytes(4411, 4373, 3863, 2498),
-        32:                            _by_row_bytes(4460, 4391, 3894, 2440),
-        16:                            _by_row_bytes(4422, 4376, 3801, 2384),
-        8:                             _by_row_bytes(4434, 4370, 3443, 1946),
     }),
     stores=                            _by_row_bytes(4190, 4319, 3060,  886),
     sm_loads=                          _by_row_bytes( 210,  124,   62,   31),
-    in_flight=MappingProxyType({
-        8 << 10: 1386, 16 << 10: 2477, 24 << 10: 3384, 32 << 10: 3925, 48 << 10: 4248, 64 << 10: 4316, 96 << 10: 4336,
-        192 << 10: 4334,
-    }),
     latency_us=0.75,
     issue_ns=MappingProxyType({"one thread": 46, "one thread that waits for each": 93, "four warps": 14}),
 )
@@ -254,8 +270,8 @@ CARD: dict[str, Card] = {row.name: row for row in (
          None, _NONE, "Ada architecture white paper"),
     Card("RTX 5090",  ARCH["sm_120"], 170, 2407, 96 << 20,  1792, _tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
          None, _NONE, "RTX Blackwell architecture white paper"),
-    Card("B200",      ARCH["sm_100"], 148, None, None,      8000, _tflops(half=2250, tf32=1125, fp8=4500, fp6=4500, fp4=9000, int8=4500),
-         None, _NONE, "HGX B200 datasheet, an eighth of eight cards"),
+    Card("B200",      ARCH["sm_100"], 148, None, None,      8000, _tflops(half=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
+         None, _NONE, "HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32"),
 )}
 # fmt: on
 _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()}
@@ -265,3 +281,59 @@ _BY_PLAIN_NAME |= {
     "a100sxm": CARD["A100"],
     "h100sxm5": CARD["H100 SXM"],
 }
+
+
+def cards_folder() -> Path:
+    """Where measured cards of the user lie."""
+    from platformdirs import user_config_path
+
+    return user_config_path("tilescope") / "cards"
+
+
+def saved_names() -> tuple[str, ...]:
+    """The names of the user's own cards."""
+    return tuple(sorted(path.stem for path in cards_folder().glob("*.json")))
+
+
+def saved_card(name: str) -> Card | None:
+    """The card that `save_card` wrote under this name, or None."""
+    path = cards_folder() / f"{name}.json"
+    if not _SAVED_NAME.fullmatch(name) or not path.is_file():
+        return None
+    try:
+        given = json.loads(path.read_text("utf-8"))
+        rates = given["tma"]
+        loads = MappingProxyType({promotion: _by_number(row) for promotion, row in rates["loads"].items()})
+        stores, sm_loads = _by_number(rates["stores"]), _by_number(rates["sm_loads"])
+        tma = TmaRates(rates["sms"], loads, stores, sm_loads, rates["latency_us"], MappingProxyType(rates["issue_ns"]))
+        known = card_called(given["card"])
+        return Card(
+            name, ARCH[given["arch"]], given["sms"], given["clock_mhz"], given["l2_bytes"], given["memory_gb_per_s"],
+            MappingProxyType({} if known is None else known.tflop_per_s), tma,
+            frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma"}), given["source"],
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SAVED_CARD.error(
+            "card", f"{path}: {type(error).__name__} {error}", "a file that `tilescope bench --save-card` wrote",
+            "Measure the card again, or remove the file.",
+        ) from error  # fmt: skip
+
+
+def free_path(name: str) -> Path:
+    """The file for a card of the user's own; a name that a row of the table has is refused."""
+    if not _SAVED_NAME.fullmatch(name) or card_called(name) is not None:
+        limit = "letters, digits, spaces, dots, dashes; a card of the table keeps its name"
+        raise SAVED_CARD.error("save_card", f"{name!r}", limit, "Use my-h200, for example.")
+    return cards_folder() / f"{name}.json"
+
+
+def save_card(name: str, cells: Mapping[str, Any]) -> Path:
+    """Write a measured card, and say where."""
+    path = free_path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(cells, indent=1) + "\n", "utf-8")
+    return path
+
+
+def _by_number(table: Mapping[str, int]) -> GbPerS:
+    return MappingProxyType({width: int(table[str(width)]) for width in ROW_BYTES})

@@ -34,7 +34,7 @@ def main():
     for line in sys.stdin:
         question = json.loads(line)
         if question.get("about") == "card":
-            say({"sms": 132, "clock_mhz": 1980})
+            say({"sms": 132, "clock_mhz": 1980, "memory_clock_mhz": 3201, "l2_bytes": 60 << 20})
             continue
         found = results(question["suite"], question["cases"], "WRONG" in sys.argv)
         say({"results": [base64.b64encode(each).decode() for each in found]})

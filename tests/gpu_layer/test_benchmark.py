@@ -1,13 +1,23 @@
-"""bench: what is measured fits the card, and what comes of it is told; a stand-in gives the times."""
+"""bench: what is measured fits the card, and what comes of it is told and kept; a stand-in gives the times."""
 
 import json
 
 import pytest
 
+import tilescope as ts
+from tilescope import card as card_module
 from tilescope.cli import run
 from tilescope.gpu.benchmark import SETTINGS
+from tilescope.gpu.plan_order import plan_order
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MOST_BOXES, MOST_STAGES, SM_SMEM_BYTES, moved_bytes
 from tilescope.value import Value
+
+
+@pytest.fixture
+def cards(tmp_path, monkeypatch):
+    """An empty folder for cards."""
+    monkeypatch.setattr(card_module, "cards_folder", lambda: tmp_path / "cards")
+    return tmp_path / "cards"
 
 
 @pytest.mark.parametrize("topic", ["loads", "stores"])
@@ -30,8 +40,72 @@ def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     order = printed["plan_order"]
     assert (order["tiles"], order["first_choice_good"], order["pairs"], order["misses"]) == (3, 3, 0, [])
     assert order["candidates"] == order["predicted"] > 3
+    assert printed["weighed_by"] == "H200"
     assert Value.from_dict(printed).to_dict() == printed
     assert run(["bench", "plain", "plans", "--tiles", "1"]) == 0
     shown = capsys.readouterr().out
+    assert "stand-in, 132 SMs, 1980 MHz at most, memory 3201 MHz, driver 0.0" in shown
     assert "copy, read and written  4000  █" in shown
     assert "1 of 1 tiles" in shown
+
+
+def test_the_planners_order_is_scored_by_what_was_measured():
+    """Where the first candidate is the slowest of all, no first choice is good and no differing pair is in order."""
+
+    def backwards(_topic, cases):
+        rates, seen = [], []
+        for case in cases:
+            if case["tile"] != seen:  # another tile, or another type of it
+                seen, rank = case["tile"], 0
+            rank += 1
+            rates.append(1000.0 * rank)
+        return rates
+
+    order = plan_order(backwards, 8, 3, arch="sm_90")
+    assert (order.first_choice_good, order.pairs_in_order) == (0, 0)
+    assert order.pairs > 0
+    assert len(order.misses) == 8
+    assert len(order.misjudged) == order.predicted - order.predicted_good
+    assert "1000 GB/s, but" in order.misses[0]
+
+
+@pytest.mark.usefixtures("predicting")
+def test_a_measured_card_is_kept_and_used_where_it_is_named(cards, capsys):
+    before = ts.plan((128, 64), "bf16").to_dict()
+    assert run(["bench", "loads", "stores", "--save-card", "my card"]) == 0
+    assert "Saved as a card:" in capsys.readouterr().out
+    assert [path.name for path in cards.iterdir()] == ["my card.json"]
+    assert ts.plan((128, 64), "bf16").to_dict() == before  # never silently
+    mine = ts.Card.named("my card")
+    assert (mine.arch.name, mine.sms, mine.l2_bytes, mine.basis("tma")) == ("sm_90", 132, 60 << 20, "measured")
+    assert mine.tma.load(16) == mine.memory_gb_per_s == 4000
+    assert mine.tma.latency_us == pytest.approx(132 * 8192 / 4000 / 1e3, abs=1e-3)
+    assert mine.tma.issue_ns["one thread"] == round(132 * 512 / 4000)
+    best = ts.plan((128, 64), "bf16", card="my card").best
+    assert best.costs.gb_per_s == 4000
+    assert ts.Value.from_dict(best.to_dict()) == best
+    assert run(["plan", "128x64", "bf16", "--card", "my card"]) == 0
+    assert "4000 GB/s on a my card" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("predicting", "cards")
+@pytest.mark.parametrize("name", ["H200", "nvidia h100 pcie", "../escape", "", "a/b"])
+def test_a_card_of_the_table_keeps_its_name_and_no_name_leaves_the_folder(name, capsys):
+    assert run(["bench", "loads", "stores", "--save-card", name]) == 2
+    assert "saved-card" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("predicting", "cards")
+def test_a_card_is_saved_from_loads_and_stores(capsys):
+    assert run(["bench", "plain", "--save-card", "mine"]) == 2
+    assert "bench-save" in capsys.readouterr().err
+
+
+def test_a_spoiled_file_of_a_card_is_told(cards, capsys):
+    cards.mkdir()
+    for content in ("{", "[]", "{}", '{"tma": {"loads": 3}}'):
+        (cards / "mine.json").write_text(content)
+        assert run(["plan", "128x64", "bf16", "--card", "mine"]) == 2
+        assert "saved-card" in capsys.readouterr().err
+    assert run(["plan", "128x64", "bf16", "--card", "minne"]) == 2
+    assert "mine" in capsys.readouterr().err

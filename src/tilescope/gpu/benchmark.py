@@ -6,47 +6,40 @@ bench(["plans"])  ──▶ the same with a PlanOrder: predicted against measure
 
 from __future__ import annotations
 
-import random
 import struct
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, counted, unknown_name
+from tilescope.arch import Arch
+from tilescope.card import ROW_BYTES, Card, free_path, save_card
+from tilescope.errors import DeviceError, RuleError, unknown_name
 from tilescope.gpu.compiling import compiled
 from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
-from tilescope.gpu.streaming import (
-    LEAST_BYTES,
-    MATRIX_BYTES,
-    MOST_BOXES,
-    MOST_STAGES,
-    MOST_STREAMS,
-    SM_SMEM_BYTES,
-    matrix_dims,
-    moved_bytes,
-    stream,
-)
+from tilescope.gpu.plan_order import PlanOrder, plan_order
+from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, matrix_dims, moved_bytes, stream
 from tilescope.gpu.suite import Case
-from tilescope.planner import Plan, plan
+from tilescope.rule import rule
 from tilescope.smem.op import WARP_LANES
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 
+SAVED_TOPICS = rule(
+    "bench-save",
+    "A card is saved from the topics loads and stores.",
+    source="tilescope bench --save-card",
+)
 Progress = Callable[[str, int, int], None]  # topic, measurements done, measurements in all
 _SWIZZLE_OF_ROW = {128: "128B", 64: "64B", 32: "32B", 16: "none"}
-_KIB = 1024
+_PROMOTIONS = ("none", "64B", "128B", "256B")
 _BATCH = 100  # measurements that travel together
 _SECONDS_AT_MOST = 120.0
-_WITHIN, _PREDICTED_WITHIN, _DIFFERING = 0.03, 0.10, 0.05
-_PLAN_TYPES = ("bf16", "f16", "f32", "e4m3")
-_PLAN_IN_FLIGHT_BYTES = 96 * _KIB  # of one SM
 _MANY_SMS = 64  # from here on the whole matrix is moved
+_SMALL_BOXES = 32  # of a tile, 64 bytes by 8 rows each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +52,6 @@ class Rate(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOrder(Value):
-    """The planner's order against the measured one."""
-
-    tiles: int
-    candidates: int
-    first_choice_good: int  # tiles whose first choice is within 3 % of the fastest candidate
-    pairs: int  # of candidates of one tile that differ by more than 5 %
-    pairs_in_order: int
-    predicted: int  # candidates for which the planner names a rate
-    predicted_good: int  # of these, within 10 % of the measured rate
-    misses: tuple[str, ...]  # in words, the tiles whose first choice is not good
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark(Value):
     """What a run of `tilescope bench` measured."""
 
@@ -82,40 +61,60 @@ class Benchmark(Value):
     cuda: str
     date: str  # UTC
     sms: int
-    clock_mhz: int  # the highest
+    clock_mhz: int  # the highest of the SMs
+    memory_clock_mhz: int
+    l2_bytes: int
     seed: int
     rates: tuple[Rate, ...]
     plan_order: PlanOrder | None = None
+    weighed_by: str | None = None  # the card whose rates the planner used
+    saved: str | None = None  # the file of the card that was saved
+
+    def rate(self, table: str, setting: str) -> float:
+        """One rate, by its table and setting."""
+        return next(each.gb_per_s for each in self.rates if (each.table, each.setting) == (table, setting))
 
 
 def bench(
-    topics: Iterable[str] = (), *, tiles: int = 200, seed: int = 1, progress: Progress | None = None
-) -> Benchmark:
-    """Measure topics (none: all) on the card of this machine; `tiles` are drawn by `seed` for the planner's order."""
+    topics: Iterable[str] = (), *, tiles: int = 200, seed: int = 1, card: str | None = None,
+    save_as: str | None = None, progress: Progress | None = None,
+) -> Benchmark:  # fmt: skip
+    """Measure topics (none: all) on the card of this machine; `tiles` are drawn by `seed` for the planner's order.
+
+    `card` names whose rates the planner uses; `save_as` keeps what was measured as a card of that name.
+    """
     chosen = list(topics) or list(TOPICS)
     if strange := [name for name in chosen if name not in TOPICS]:
         raise RuleError(unknown_name("topic", "topics", name, TOPICS) for name in strange)
+    if save_as is not None and free_path(save_as) and not {"loads", "stores"} <= set(chosen):
+        raise SAVED_TOPICS.error("topics", " ".join(chosen), "loads and stores are what a card holds", "Add them.")
     with tempfile.TemporaryDirectory() as folder:
         with Child((*COMMAND, folder)) as child:
             facts: dict[str, Any] = dict(greeted(child))
-            card = child.ask({"about": "card"}, _SECONDS_AT_MOST)
+            facts |= child.ask({"about": "card"}, _SECONDS_AT_MOST)
         for name in ("streams", "accesses"):
             Path(folder, f"{name}.cubin").write_bytes(compiled(name, f"{facts['arch']}a"))
         measure = _Measure(Path(folder), progress)
         rates: list[Rate] = []
-        order = None
+        order, weighed_by = None, None
         for topic in chosen:
             if topic == "plans":
-                order = _plan_order(measure, tiles, seed, facts["arch"])
+                where = {"arch": facts["arch"]} if card is None else {"card": card}
+                order = plan_order(measure, tiles, seed, **where)
+                standing = Card.of_arch(Arch.named(facts["arch"])) if card is None else Card.named(card)
+                weighed_by = None if standing is None else standing.name
             else:
-                settings = SETTINGS[topic](card["sms"])
+                settings = SETTINGS[topic](facts["sms"])
                 measured = measure(topic, [case for _, _, case in settings])
                 rates += [
                     Rate(table=table, setting=setting, gb_per_s=round(rate, 1))
                     for (table, setting, _), rate in zip(settings, measured, strict=True)
                 ]
     facts["date"] = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Benchmark(**facts, **card, seed=seed, rates=tuple(rates), plan_order=order)
+    made = Benchmark(**facts, seed=seed, rates=tuple(rates), plan_order=order, weighed_by=weighed_by)
+    if save_as is None:
+        return made
+    return replace(made, saved=str(save_card(save_as, card_cells(made))))
 
 
 class _Measure:
@@ -144,72 +143,72 @@ Setting = tuple[str, str, Case]  # table, setting, what is measured
 
 def _boxes_of(
     row_bytes: int, box_rows: int, tile_rows: int = 64, *, l2_promotion: Any = "128B", direction: str = "load",
-    **options: Any,
+    tile_row_bytes: int = 128, **options: Any,
 ) -> Case:  # fmt: skip
     """Tiles of `tile_rows` rows of 128 bytes in boxes of `row_bytes` by `box_rows`, 16-bit elements."""
-    busy = options.get("sms") or _MANY_SMS
-    x, y = matrix_dims((64, tile_rows), 2, max(LEAST_BYTES, MATRIX_BYTES * min(busy, _MANY_SMS) // _MANY_SMS))
-    box = (row_bytes // 2, box_rows)
-    tensor_map = TensorMap(
-        "bf16", (x, y), (2 * x,), box, swizzle=_SWIZZLE_OF_ROW[row_bytes], l2_promotion=l2_promotion, address=1 << 30  # type: ignore[arg-type]
-    )  # fmt: skip
+    busy, columns = options.get("sms") or _MANY_SMS, tile_row_bytes // 2
+    size_bytes = max(LEAST_BYTES, MATRIX_BYTES * min(busy, _MANY_SMS) // _MANY_SMS)
+    x, y = matrix_dims((columns, tile_rows), 2, size_bytes)
+    box, swizzle = (row_bytes // 2, box_rows), Swizzle.named(_SWIZZLE_OF_ROW[row_bytes])
+    tensor_map = TensorMap("bf16", (x, y), (2 * x,), box, swizzle=swizzle, l2_promotion=l2_promotion, address=1 << 30)
     places = [
         (column, row, (column // box[0] * tile_rows + row) * row_bytes)
-        for column in range(0, 64, box[0])
+        for column in range(0, columns, box[0])
         for row in range(0, tile_rows, box_rows)
     ]
-    return stream(tensor_map, places, (64, tile_rows), direction=direction, stage_bytes=128 * tile_rows, **options)
+    stage_bytes = tile_row_bytes * tile_rows
+    return stream(tensor_map, places, (columns, tile_rows), direction=direction, stage_bytes=stage_bytes, **options)
 
 
-_FULL: dict[str, Any] = {"stages": 3, "streams": 4, "blocks_per_sm": 2}  # 192 KiB in flight of tiles of 8 KiB
+def _rows_of(width: int) -> str:
+    return f"rows of {width} bytes"
 
 
 def _loads(sms: int) -> list[Setting]:
+    """96 KiB in flight on every SM, unless that is what varies."""
     settings: list[Setting] = []
-    for promotion in ("none", "64B", "128B", "256B"):
+    for promotion in _PROMOTIONS:
         table = f"loads, L2 promotion {promotion}"
         settings += [
-            (table, f"rows of {width} bytes", _boxes_of(width, 64, l2_promotion=promotion, **_FULL))
-            for width in _SWIZZLE_OF_ROW
+            (table, _rows_of(width), _boxes_of(width, 64, l2_promotion=promotion, streams=6, stages=2))
+            for width in ROW_BYTES
         ]
     for rows in (256, 128, 64, 32, 16, 8):
-        table = f"loads, boxes of {rows} rows"
-        tall = (
-            {"stages": 1, "streams": 3, "blocks_per_sm": 2}
-            if rows == 256
-            else {"stages": 3, "streams": 2, "blocks_per_sm": 2}
-        )
         tile_rows = max(rows, 64)
+        count = 96 * 1024 // (128 * tile_rows)
+        streams = max(1, count // 2)
         settings += [
-            (table, f"rows of {width} bytes", _boxes_of(width, rows, tile_rows, **(tall if rows > 64 else _FULL)))
-            for width in _SWIZZLE_OF_ROW
-        ]
-    table = "loads, bytes in flight on every SM"
+            (f"loads, boxes of {rows} rows", _rows_of(width),
+             _boxes_of(width, rows, tile_rows, streams=streams, stages=count // streams))
+            for width in ROW_BYTES
+        ]  # fmt: skip
     settings += [
-        (table, f"{8 * stages} KiB", _boxes_of(128, 64, stages=stages)) for stages in (1, 2, 3, 4, 6, 8, 12, 24)
-    ]
-    for width in _SWIZZLE_OF_ROW:
-        table = f"loads, busy SMs, rows of {width} bytes"
+        ("loads, bytes in flight on every SM", f"{8 * count} KiB", _boxes_of(128, 64, streams=max(1, count // 2), stages=min(2, count)))
+        for count in (1, 2, 4, 6, 8, 12, 16)
+    ]  # fmt: skip
+    for width in ROW_BYTES:
         counts = [count for count in (1, 2, 4, 8, 16, 32, 64) if count < sms]
         settings += [
-            (table, f"{count}", _boxes_of(width, 64, stages=3, streams=8, sms=count)) for count in (*counts, sms)
+            (f"loads, busy SMs, {_rows_of(width)}", f"{count}", _boxes_of(width, 64, streams=8, stages=3, sms=count))
+            for count in (*counts, sms)
         ]
-    table = "loads of 2 KiB tiles, issuing warps"
+    # What issuing costs, and that it bounds nothing above: from some number of warps on, more do not help.
     settings += [
-        (table, f"{streams}", _boxes_of(128, 16, 16, stages=64 // streams if streams > 1 else 32, streams=streams))
-        for streams in (1, 2, 4, 8)
-    ]
+        (f"loads, {_SMALL_BOXES} boxes of 8 rows by 64 bytes a tile, issuing warps", f"{warps}",
+         _boxes_of(64, 8, 64, tile_row_bytes=256, stages=6, issuers=warps))
+        for warps in (1, 2, 4, 8, 16)
+    ]  # fmt: skip
+    settings += [
+        ("loads, tiles of 2 KiB, issuing warps", f"{warps}", _boxes_of(128, 16, 16, streams=warps, stages=min(32, 48 // warps)))
+        for warps in (1, 2, 4, 8)
+    ]  # fmt: skip
     return settings
 
 
 def _stores(_sms: int) -> list[Setting]:
     settings = [
-        (
-            "stores",
-            f"rows of {width} bytes",
-            _boxes_of(width, 64, direction="store", stages=2, streams=4, blocks_per_sm=2),
-        )
-        for width in _SWIZZLE_OF_ROW
+        ("stores", _rows_of(width), _boxes_of(width, 64, direction="store", stages=2, streams=4, blocks_per_sm=2))
+        for width in ROW_BYTES
     ]
     return settings + [
         ("stores, stages of one warp", f"{stages}", _boxes_of(128, 64, direction="store", stages=stages))
@@ -246,92 +245,27 @@ SETTINGS: dict[str, Callable[[int], list[Setting]]] = {
 TOPICS = (*SETTINGS, "plans")
 
 
-def _plan_order(measure: _Measure, tiles: int, seed: int, arch: Any) -> PlanOrder:
-    """Every rank-2 candidate of random tiles, streamed; how the planner's order and rates compare."""
-    drawn = [_candidates(random.Random(f"{seed} plans {number}"), arch) for number in range(tiles)]  # noqa: S311
-    cases = [_streamed(each) for candidates in drawn for each in candidates]
-    rates = iter(measure("plans", cases))
-    good = pairs = in_order = predicted = predicted_good = 0
-    misses = []
-    for candidates in drawn:
-        found = [next(rates) for _ in candidates]
-        if found[0] >= (1 - _WITHIN) * max(found):
-            good += 1
-        else:
-            misses.append(_miss(candidates, found))
-        differing = [
-            (one, other) for one, other in combinations(found, 2) if abs(one - other) > _DIFFERING * max(one, other)
-        ]
-        pairs += len(differing)
-        in_order += sum(one > other for one, other in differing)
-        for candidate, rate in zip(candidates, found, strict=True):
-            if candidate.costs.gb_per_s is not None:
-                predicted += 1
-                predicted_good += abs(candidate.costs.gb_per_s - rate) <= _PREDICTED_WITHIN * rate
-    return PlanOrder(
-        tiles=tiles, candidates=len(cases), first_choice_good=good, pairs=pairs, pairs_in_order=in_order,
-        predicted=predicted, predicted_good=predicted_good, misses=tuple(misses),
-    )  # fmt: skip
-
-
-def _candidates(random: random.Random, arch: Any) -> tuple[Plan, ...]:
-    """At least two candidates of a random tile, in the planner's order."""
-    while True:
-        data_type = random.choice(_PLAN_TYPES)
-        size = DataType.named(data_type).bits // 8
-        tile = (8 * random.randint(1, 32), 32 // size * random.randint(1, 16))
-        major: Any = random.choice(("K", "MN")) if size == 2 else "K"
-        options: dict[str, Any] = random.choice(({}, {"consumer": "ldmatrix"})) if size == 2 else {}
-        tile_bytes = tile[0] * tile[1] * size
-        if not 2 * _KIB <= tile_bytes <= 48 * _KIB:
-            continue
-        streams, stages = _streams_and_stages(tile_bytes)
-        try:
-            report = plan(tile, data_type, major=major, arch=arch, stages=streams * stages, **options)
-        except RuleError:
-            continue
-        usable = tuple(
-            candidate
-            for candidate in report.candidates
-            if candidate.copies and candidate.tma_instructions <= MOST_BOXES
-        )
-        if len(usable) > 1:
-            return usable
-
-
-def _streams_and_stages(tile_bytes: int) -> tuple[int, int]:
-    """Streams of a block, and stages of each, that keep about 96 KiB of such tiles in flight."""
-    count = max(1, _PLAN_IN_FLIGHT_BYTES // (-(-tile_bytes // _KIB) * _KIB))
-    streams = max(
-        1, min(MOST_STREAMS, count // 2)
-    )  # two stages of a stream hide the time from arrival to the next issue
-    return streams, min(MOST_STAGES, count // streams)
-
-
-def _streamed(candidate: Plan) -> Case:
-    problem = candidate.problem
-    tile = problem.tile if problem.major == "MN" else (problem.tile[1], problem.tile[0])
-    x, y = matrix_dims(tile, problem.data_type.bits // 8)
-    shape = (x, y) if problem.major == "MN" else (y, x)
-    boxes = [(*candidate.copy_coords(copy, 0, 0)[:2], copy.smem_offset_bytes) for copy in candidate.copies]
-    stage_bytes = -(-candidate.stage_bytes // _KIB) * _KIB
-    streams, stages = _streams_and_stages(problem.tile[0] * problem.tile[1] * problem.data_type.bits // 8)
-    found = candidate.tensor_map(1 << 30, shape)
-    assert isinstance(found, TensorMap)
-    blocks = max(1, min(candidate.blocks_per_sm, SM_SMEM_BYTES // (streams * stages * stage_bytes)))
-    return stream(found, boxes, tile, stage_bytes=stage_bytes, stages=stages, streams=streams, blocks_per_sm=blocks)  # type: ignore[arg-type]
-
-
-def _miss(candidates: Sequence[Plan], rates: Sequence[float]) -> str:
-    fastest = max(range(len(rates)), key=rates.__getitem__)
-    chosen, better = candidates[0], candidates[fastest]
-    problem = chosen.problem
-    return (
-        f"{problem.tile[0]} x {problem.tile[1]} {problem.data_type.name}, {problem.major}-major: "
-        f"{_told(chosen)} {rates[0]:.0f} GB/s, but {_told(better)} {rates[fastest]:.0f} GB/s"
-    )
-
-
-def _told(candidate: Plan) -> str:
-    box = " x ".join(map(str, candidate.box or ()))
-    return f"{counted(candidate.tma_instructions, 'box', 'boxes')} of {box}, swizzle {candidate.swizzle.name}:"
+def card_cells(made: Benchmark) -> Mapping[str, Any]:
+    """A benchmark of loads and stores as the cells of a card (see card.py)."""
+    loads = {
+        promotion: {width: round(made.rate(f"loads, L2 promotion {promotion}", _rows_of(width))) for width in ROW_BYTES}
+        for promotion in _PROMOTIONS
+    }
+    few = made.rate("loads, bytes in flight on every SM", "8 KiB")  # one box of 64 rows: latency alone
+    table = f"loads, {_SMALL_BOXES} boxes of 8 rows by 64 bytes a tile, issuing warps"
+    box_bytes = 64 * 8
+    return {
+        "card": made.card, "arch": made.arch, "sms": made.sms, "clock_mhz": made.clock_mhz, "l2_bytes": made.l2_bytes,
+        "memory_gb_per_s": max(rate for row in loads.values() for rate in row.values()),
+        "tma": {
+            "sms": made.sms, "loads": loads,
+            "stores": {width: round(made.rate("stores", _rows_of(width))) for width in ROW_BYTES},
+            "sm_loads": {width: round(made.rate(f"loads, busy SMs, {_rows_of(width)}", "1")) for width in ROW_BYTES},
+            "latency_us": round(made.sms * 8192 / few / 1e3, 3),
+            "issue_ns": {
+                name: round(made.sms * box_bytes / made.rate(table, warps))
+                for name, warps in (("one thread", "1"), ("four warps", "4"))
+            },
+        },
+        "source": f"measured by tilescope bench on {made.card}, driver {made.driver}, CUDA {made.cuda}, {made.date}",
+    }  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from tilescope.gpu.benchmark import Benchmark, PlanOrder
+from tilescope.gpu.benchmark import Benchmark
+from tilescope.gpu.plan_order import PlanOrder
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part, Table
 
@@ -22,7 +23,10 @@ def draw_benchmark(benchmark: Benchmark) -> Drawing:
         parts.append(Table(rows, _HEADINGS, title=table, align="lrl"))
     if benchmark.plan_order is not None:
         parts += _order(benchmark.plan_order)
-    where = f"{benchmark.card}, {benchmark.sms} SMs, {benchmark.clock_mhz} MHz at most, driver {benchmark.driver}"
+    if benchmark.saved is not None:
+        parts.append(Paragraph(f"Saved as a card: {benchmark.saved}."))
+    clocks = f"{benchmark.clock_mhz} MHz at most, memory {benchmark.memory_clock_mhz} MHz"
+    where = f"{benchmark.card}, {benchmark.sms} SMs, {clocks}, driver {benchmark.driver}"
     return Drawing(f"{where}, CUDA {benchmark.cuda}, {benchmark.date}", tuple(parts))
 
 

@@ -18,7 +18,7 @@ from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
 from tilescope.value import Value
 
 _MAP_ALIGNMENT_BYTES = 64
-_DEFAULT_SMEM_BYTES = 48 * 1024  # more needs an attribute of the kernel
+_DEFAULT_SMEM_BYTES = 40 * 1024  # more, with static shared memory up to 48 KiB, needs an attribute of the kernel
 _ARRAYS = {
     "dims": ctypes.c_uint64, "strides_bytes": ctypes.c_uint64, "box": ctypes.c_uint32,
     "element_strides": ctypes.c_uint32, "lower_corner": ctypes.c_int32, "upper_corner": ctypes.c_int32,
@@ -41,11 +41,7 @@ class Device:
         number = self._number = _found(self._driver.cuDeviceGet(0))
         self._context = _found(self._driver.cuDevicePrimaryCtxRetain(number))
         _found(self._driver.cuCtxSetCurrent(self._context))
-        attribute = self._driver.CUdevice_attribute
-        self.compute_capability = (
-            _found(self._driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, number)),
-            _found(self._driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, number)),
-        )
+        self.compute_capability = tuple(self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
         self.name = _found(self._driver.cuDeviceGetName(128, number)).split(b"\0")[0].decode()
         self._cubins: Mapping[str, bytes] = {} if cubins is None else cubins
         self._functions: dict[tuple[str, str], Any] = {}
@@ -153,13 +149,22 @@ class Device:
 
     def multiprocessors(self) -> int:
         """How many SMs the card has."""
-        attribute = self._driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number)))
+        return self._attribute("MULTIPROCESSOR_COUNT")
 
     def clock_mhz(self) -> int:
         """The highest clock of the SMs."""
-        attribute = self._driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
-        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number))) // 1000
+        return self._attribute("CLOCK_RATE") // 1000
+
+    def about(self) -> dict[str, int]:
+        """SMs, clocks and cache, as the driver tells them."""
+        return {
+            "sms": self.multiprocessors(), "clock_mhz": self.clock_mhz(),
+            "memory_clock_mhz": self._attribute("MEMORY_CLOCK_RATE") // 1000, "l2_bytes": self._attribute("L2_CACHE_SIZE"),
+        }  # fmt: skip
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number)))
 
     def finish(self) -> None:
         """Wait for the card; a fault is raised here."""

@@ -43,12 +43,17 @@ def stream(
     A block has `streams`, each with its own stages and `issuers` warps (None: as many as issuing is not what bounds it).
     """
     if issuers is None:
-        issuers = 1 if direction == "store" else max(1, min(len(boxes) // 2, _MOST_WARPS // streams))
+        issuers = 1 if direction == "store" else issuing_warps(len(boxes), streams)
     return {
         "map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "direction": direction,
         "stage_bytes": -(-stage_bytes // 1024) * 1024, "stages": stages, "streams": streams, "issuers": issuers,
         "blocks_per_sm": blocks_per_sm, "sms": sms,
     }  # fmt: skip
+
+
+def issuing_warps(boxes: int, streams: int) -> int:
+    """Warps that share the boxes of a tile: two boxes each, as far as a block of `streams` has warps."""
+    return max(1, min(-(-boxes // 2), _MOST_WARPS // streams))
 
 
 def matrix_dims(tile: tuple[int, int], element_bytes: int, size_bytes: int = MATRIX_BYTES) -> tuple[int, int]:

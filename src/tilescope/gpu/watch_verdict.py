@@ -159,7 +159,7 @@ def narrow_rows(tensor_map: AnyMap) -> tuple[Violation, ...]:
     whole_bytes = tensor_map.dims[0] * tensor_map.data_type.bits // 8
     rates = CARD["H200"].tma
     assert rates is not None
-    share = rates.load(min(row_bytes, REQUEST_BYTES), tensor_map.rows, "128B") / rates.fastest("load")
+    share = rates.load(min(row_bytes, REQUEST_BYTES)) / rates.fastest("load")
     if share >= LEAST_SHARE or whole_bytes <= row_bytes:
         return ()
     wide = REQUEST_BYTES * 8 // tensor_map.data_type.bits

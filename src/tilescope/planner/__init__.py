@@ -8,7 +8,7 @@ from tilescope.planner.gemm_tiles import FloorTerm, RankedTile, RefusedTile
 from tilescope.planner.plans import Costs, Plan, Refusal, Unplanned
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
-from tilescope.planner.search import PlanReport, plan, planned
+from tilescope.planner.search import PlanReport, plan, planned, weighed_for
 
 __all__ = [
     "Boxes",
@@ -28,4 +28,5 @@ __all__ = [
     "plan",
     "plan_gemm",
     "planned",
+    "weighed_for",
 ]

@@ -10,7 +10,7 @@ swizzle x atom order x box split ──▶ rules of the map, of the consumer, of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -192,7 +192,7 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
         smem_alignment_bytes=layout.alignment_bytes,
         transaction_bytes=problem.moved_bytes,
         read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
-        **_rates(problem, layout, boxes, promotion)._asdict(),
+        **_rates(problem, layout, boxes, promotion, blocks_per_sm(problem, layout), issuers=1)._asdict(),
         access=placed.access,
     )  # fmt: skip
     candidate = Plan(
@@ -221,7 +221,10 @@ class _Rates(NamedTuple):
     gmem_cycles: int | None = None
 
 
-def _rates(problem: Problem, layout: Layout, boxes: Boxes | None, promotion: L2PromotionName) -> _Rates:
+def _rates(
+    problem: Problem, layout: Layout, boxes: Boxes | None, promotion: L2PromotionName, blocks: int, issuers: int
+) -> _Rates:
+    """Rates with so many blocks on an SM, and so many threads of a block that issue copies."""
     row_elements = layout.as_rows().tiling.atom[1]
     card, request = problem.card, min(row_elements * problem.data_type.bits // 8, REQUEST_BYTES)
     share = None
@@ -233,11 +236,26 @@ def _rates(problem: Problem, layout: Layout, boxes: Boxes | None, promotion: L2P
         rate = card.tma.store(request)
         share = rate / card.tma.fastest("store")
     else:
-        in_flight = blocks_per_sm(problem, layout) * problem.stages * problem.moved_bytes
-        rate = card.tma.load(request, boxes.rows, promotion, in_flight)
+        in_flight = blocks * problem.stages * problem.moved_bytes
+        rate = card.tma.load(
+            request, promotion, in_flight, tile_bytes=problem.moved_bytes, box_rows=boxes.rows, boxes=len(boxes.copies),
+            issuers=blocks * issuers,
+        )  # fmt: skip
         share = rate / card.tma.fastest("load")
     bytes_per_cycle = None if card.clock_mhz is None else rate * 1e3 / card.sms / card.clock_mhz
     return _Rates(rate, share, None if bytes_per_cycle is None else round(problem.moved_bytes / bytes_per_cycle))
+
+
+def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapping[int, int]) -> list[Plan]:
+    """Candidates weighed and ranked anew for a kernel with so many blocks on an SM; `issuers`: issuing threads by copies."""
+
+    def weighed(each: Plan) -> Plan:
+        rates = _rates(
+            each.problem, each.layout, each.boxes, each.l2_promotion, blocks_per_sm, issuers[each.tma_instructions]
+        )
+        return replace(each, costs=replace(each.costs, **rates._asdict()))
+
+    return reasons.ranked([weighed(each) for each in candidates])
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:
