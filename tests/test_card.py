@@ -1,5 +1,6 @@
 """The table of cards: an H200 cell by cell as it was measured, the others as their datasheets say."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -43,37 +44,25 @@ def test_bytes_in_flight_are_as_measured(kib):
     assert H200.one_sm(128, kib << 10) == pytest.approx(min(210, (kib << 10) / 750))  # 0.75 us from issue to arrival
 
 
-# One load a line, on an H200: bytes of a box row, rows, boxes of a tile, tiles in flight on an SM, issuing warps, GB/s
-STREAMED = """
-128   8   1   8  4  1708
-128  64   1   2  1  2615
-128 256   1   1  1  3667
- 64  16   1  16  8  2937
- 64 128   1   8  4  4427
- 64   8  16   4 16  4134
- 64  64   8   1  4  3596
- 32 256   1   4  2  3746
- 32  64   1  16  8  3831
- 32 128   4   2  2  3834
- 16 128   1   8  4  2159
- 16  64   8   4  8  2289
- 16 128  16   1  8  1968
-"""
-
-
-@pytest.mark.parametrize("line", STREAMED.strip().splitlines())
-def test_loads_are_as_measured_within_a_tenth(line):
-    row_bytes, rows, boxes, tiles, issuers, measured = map(int, line.split())
-    tile_bytes = row_bytes * rows * boxes
-    predicted = H200.load(
-        row_bytes,
-        in_flight_bytes=tiles * tile_bytes,
-        tile_bytes=tile_bytes,
-        box_rows=rows,
-        boxes=boxes,
-        issuers=issuers,
-    )
-    assert predicted == pytest.approx(measured, rel=0.1)
+def test_nine_of_ten_loads_are_as_measured_within_a_tenth():
+    """The recording's columns: bytes of a box row, rows, boxes of a tile, tiles in flight on an SM, issuing warps, GB/s."""
+    lines = (Path(__file__).parent / "golden" / "tma_loads_by_box.tsv").read_text().splitlines()
+    off = []
+    for line in (line for line in lines if not line.startswith("#")):
+        row_bytes, rows, boxes, tiles, issuers, measured = map(int, line.split())
+        tile_bytes = row_bytes * rows * boxes
+        predicted = H200.load(
+            row_bytes,
+            in_flight_bytes=tiles * tile_bytes,
+            tile_bytes=tile_bytes,
+            box_rows=rows,
+            boxes=boxes,
+            issuers=issuers,
+        )
+        off.append(abs(predicted / measured - 1))
+    assert len(off) > 250
+    assert sum(each <= 0.1 for each in off) >= 0.9 * len(off)
+    assert max(off) < 0.25
 
 
 def test_a_thread_that_issues_small_boxes_is_what_bounds_them():

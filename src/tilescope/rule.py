@@ -32,7 +32,7 @@ _ROW_MODULES = (
     "tma", "tensor_map.demonstration", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
     "tma.bulk", "tma.array_file", "tensor_map.small_tensor", "pipeline.mbarrier",
     "pipeline.simulation", "planner.barrier_roles", "emitter.tile_program", "view", "view.layout_view", "gpu.capture",
-    "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",
+    "gpu.benchmark", "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from tilescope.cli import topics
 from tilescope.rule import RULES
 
 # Rules about files, ports and tilescope itself, which no expression breaks alone.
-WITHOUT_EXAMPLES = {"capture", "capture-format", "npy-file", "plan-proof", "serve-port"}
+WITHOUT_EXAMPLES = {"bench-save", "saved-card", "capture", "capture-format", "npy-file", "plan-proof", "serve-port"}
 UNFINISHED = ("page-",)
 SOURCE = Path(tilescope.__file__).parent
 ROWS_OF_ARGUMENTS = ("errors.py", "rule.py")  # below the rule book: what they say of arguments has rows in rule.py
