@@ -113,7 +113,7 @@ def checked_indices(names: tuple[str, ...], shape: tuple[int, ...], coord: tuple
     def outside(found: str) -> RuleError:
         limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
         last = f"The last element is {tuple(extent - 1 for extent in shape)}."
-        return ARGUMENT_RANGE.error(", ".join(names), found, limit, last)
+        return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, values={"shape": shape})
 
     if len(coord) != len(shape):
         raise outside(f"{len(coord)} indices")

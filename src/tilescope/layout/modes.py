@@ -138,7 +138,13 @@ class Modes(Value):
         parts = self.parts
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            raise ARGUMENT_RANGE.error("coord", found, limit, f"Use {len(parts)}: one index per mode.")
+            raise ARGUMENT_RANGE.error(
+                "coord",
+                found,
+                limit,
+                f"Use {len(parts)}: one index per mode.",
+                values={"indices": len(coord), "modes": len(parts)},
+            )
         return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -225,7 +231,9 @@ class Modes(Value):
         if len(blocks) != len(shape) or any(extent % part.size for extent, part in zip(shape, blocks, strict=True)):
             found, block = f"a tile of {by(shape)}", by(part.size for part in blocks)
             limit = "tile_to_shape takes whole blocks, with an extent for each index"
-            raise TILE_TO_SHAPE.error("shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.")
+            raise TILE_TO_SHAPE.error(
+                "shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.", values={"shape": shape}
+            )
         step, repeats = self.cosize, {}
         for index in sorted(range(len(shape)), key=lambda index: order[index]):
             count = shape[index] // blocks[index].size
