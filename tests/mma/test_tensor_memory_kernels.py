@@ -5,6 +5,7 @@ from cuda.core import Program, ProgramOptions
 
 from tilescope.arch import ARCH
 from tilescope.errors import RuleError
+from tilescope.mma.cta_pair import pair_shares
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_format import SCALE_FORMATS
@@ -104,12 +105,21 @@ def test_copies_and_shifts_assemble(arch):
         assert assembles(arch, *ours, f"tcgen05.shift.cta_group::{group}.down [%0];") == ""
 
 
-def products(group):
+def products(arch, group):
     """Block-scaled and plain instructions, with descriptors and the id, column and qualifier that we name."""
     masks = ", {" + ", ".join(["%0"] * 4 * group) + "}"
-    plain = [("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e4m3")]
+    plain = [("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e4m3"), ("i8", "s8")]
     for kind, data_type in plain:
+        if kind == "i8" and not ARCH[arch.rstrip("a")].has("tcgen05_i8"):
+            continue
         word = InstructionDescriptor(kind, 128, 64, a_type=data_type).encode()
+        sparse = InstructionDescriptor(kind, 128 * group, 64, a_type=data_type, sparse=True).encode()
+        yield f"tcgen05.mma.sp.cta_group::{group}.kind::{kind} [%0], %1, %1, [%0 + 128], {sparse}, p;"
+        yield f"tcgen05.mma.sp.cta_group::{group}.kind::{kind} [%0], [%0 + 256], %1, [%0 + 128], {sparse}, p;"
+        if group == 1:
+            narrow = InstructionDescriptor(kind, 32, 64, a_type=data_type).encode()
+            yield f"tcgen05.mma.ws.cta_group::1.kind::{kind} [%0], %1, %1, {narrow}, p;"
+            yield f"tcgen05.mma.ws.sp.cta_group::1.kind::{kind} [%0], %1, %1, [%0 + 128], {sparse}, p;"
         yield f"tcgen05.mma.cta_group::{group}.kind::{kind} [%0], %1, %1, {word}, p;"
         yield f"tcgen05.mma.cta_group::{group}.kind::{kind} [%0], [%0], %1, {word}, p;"
         yield f"tcgen05.mma.cta_group::{group}.kind::{kind} [%0], %1, %1, {word}{masks}, p;"
@@ -126,13 +136,59 @@ def products(group):
             b_scale_id=step.scale_id,
         ).encode()
         block = row.qualifier.split("(")[1].rstrip(")")
+        a_copy = f"tcgen05.mma.cta_group::{group}.kind::{row.mma_kind}.block_scale{block} [%0], [%0 + 256], %1, "
+        yield f"{a_copy}{word}, [%0 + {step.column}], [%0], p;"
+        scales = {
+            "a_type": a_type,
+            "scale_type": row.scale_type,
+            "a_scale_id": step.scale_id,
+            "b_scale_id": step.scale_id,
+        }
+        sparse = InstructionDescriptor(row.mma_kind, 128 * group, 64, sparse=True, **scales).encode()
+        yield (
+            f"tcgen05.mma.sp.cta_group::{group}.kind::{row.mma_kind}.block_scale{block} [%0], %1, %1, [%0 + 128], {sparse}, "
+            f"[%0 + {step.column}], [%0], p;"
+        )
         yield f"tcgen05.mma.cta_group::{group}.kind::{row.mma_kind}.block_scale{block} [%0], %1, %1, {word}, [%0 + {step.column}], [%0], p;"
 
 
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
 @pytest.mark.parametrize("group", [1, 2])
 def test_products_assemble(arch, group):
-    assert assembles(arch, *products(group)) == ""
+    assert assembles(arch, *products(arch, group)) == ""
+
+
+def test_k_96_assembles_with_its_descriptor():
+    """ptxas does not look into the descriptor: the word says k = 96."""
+    words = [
+        InstructionDescriptor("mxf4nvf4", 256, 256, scale_type="ue4m3", k=96).encode(),
+        InstructionDescriptor("mxf4", 256, 64, k=96).encode(),
+    ]
+    texts = [
+        f"tcgen05.mma.cta_group::2.kind::{kind}.block_scale.{block} [%0], %1, %1, {word}, [%0 + 4], [%0], p;"
+        for kind, block, word in (("mxf4nvf4", "block16", words[0]), ("mxf4", "block32", words[1]))
+    ]
+    assert assembles("sm_103a", *texts) == ""
+
+
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+@pytest.mark.parametrize("group", [1, 2])
+def test_commits_and_allocation_of_a_group_assemble(arch, group):
+    """Commit with the mask that pair_shares names, and the waits, fences and allocation of the group."""
+    mask, commit = (
+        pair_shares((2, 2), 256, 64)[3].commit,
+        f"tcgen05.commit.cta_group::{group}.mbarrier::arrive::one.shared::cluster",
+    )
+    texts = [
+        f"{commit}.b64 [%0];",
+        f"{{ .reg .b16 m; mov.b16 m, {mask}; {commit}.multicast::cluster.b64 [%0], m; }}",
+        f"tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%0], 64;",
+        f"tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %0, 64;",
+        f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;",
+        "tcgen05.wait::ld.sync.aligned; tcgen05.wait::st.sync.aligned;",
+        "tcgen05.fence::before_thread_sync; tcgen05.fence::after_thread_sync;",
+    ]
+    assert assembles(arch, *texts) == ""
 
 
 def test_reductions_assemble_where_the_table_has_them():
