@@ -60,12 +60,12 @@ void a_operands(std::string const& type)
   fragment<UMMA::tmem_frg<T, T, 1, TmemAllocMode::NonInterleaved>, T, 64, K>("A " + type, "F");
 }
 
-// Metadata: one entry for each element of the dense A, in bits.
-template <class T, int K, int EntryBits>
+// Metadata: one entry for each element of the dense A, in bits; two 4-bit elements share one.
+template <class T, int K, int EntryBits, int Elements = 1>
 void metadata(std::string const& name)
 {
   auto layout = UMMA::tmem_e_frg<T>::make(Shape<Shape<_128, Int<K>>, _1, _1>{}).layout();
-  finish("metadata", name, size(layout), [&](long i) { return (unsigned long long)layout(int(i)) * EntryBits; });
+  finish("metadata", name, size(layout), [&](long i) { return (unsigned long long)layout(int(i)) * EntryBits / Elements; });
 }
 
 // Thread t, piece v of `Bits` bits: where in tensor memory.
@@ -160,6 +160,7 @@ int main()
   accumulators_ws<64>(); accumulators_ws<128>(); accumulators_ws<256>();
   a_operands<float, 8>("tf32"); a_operands<half_t, 16>("f16"); a_operands<half_t, 64>("f16"); a_operands<uint8_t, 32>("e4m3");
   metadata<float, 16, 2>("tf32"); metadata<half_t, 32, 1>("f16"); metadata<uint8_t, 64, 1>("e4m3");
+  metadata<float_e2m1_t, 128, 1, 2>("e2m1");
   UP_TO_32(16dp256b, "16x256b")
   UP_TO_32(16dp128b, "16x128b") MOVE(16dp128b, "16x128b", 64)
   UP_TO_128(16dp64b, "16x64b")
@@ -170,6 +171,7 @@ int main()
   copied<SM100_UTCCP_2x64dp128bitlw0213_1cta, 64, 2>("64x128b.warpx2::02_13");
   copied<SM100_UTCCP_2x64dp128bitlw0123_1cta, 64, 2>("64x128b.warpx2::01_23");
   copied<SM100_UTCCP_4x32dp128bit_1cta, 32, 4>("32x128b.warpx4");
+  copied<SM100_UTCCP_4dp256bit_1cta, 4, 1>("4x256b");
   for (int rows : {128, 256, 512}) { for (int k : {128, 256, 1024}) { scales<16>(rows, k); scales<32>(rows, k); } }
   scales_in_tensor_memory<16, 1, true, UMMA::TmemAllocMode::ScaleFactorDuplicated4by1, 128, 64>("SFA");
   scales_in_tensor_memory<32, 1, true, UMMA::TmemAllocMode::ScaleFactorDuplicated4by1, 128, 32>("SFA");

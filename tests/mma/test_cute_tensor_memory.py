@@ -38,7 +38,7 @@ def matrix(operand, case, data_type):
 
 
 def metadata(data_type):
-    k = {"tf32": 16, "f16": 32, "e4m3": 64}[data_type]
+    k = {"tf32": 16, "f16": 32, "e4m3": 64, "e2m1": 128}[data_type]
     return tmem_layout((128, k), operand="metadata", data_type=data_type).bit_addresses()[..., 0].T.ravel()
 
 

@@ -353,3 +353,27 @@ def test_a_copy_needs_a_descriptor_of_its_own_kind():
     ]
     columns = numbered().copy("32x128b.warpx4", np.zeros(4096, np.uint8), descriptor, TmemAddress(0, 2)).findings
     assert [finding.rule for finding in columns] == ["tmem-cp-column"]
+
+
+@pytest.mark.parametrize("letter", DATAPATHS)
+def test_every_address_leads_back_to_its_element(letter):
+    """Over whole matrices: D, A and metadata of every layout, each copy of them."""
+    path = DATAPATHS[letter]
+    where = {"cta_group": path.cta_group, "ws": path.ws == (True,), "sparse": path.sparse == (True,)}
+    layouts = [tmem_layout((path.m, 64), **where)]
+    if path.a_copies is not None:
+        layouts += [
+            tmem_layout((path.m, 64), operand="A", data_type=kind, **where) for kind in ("tf32", "bf16", "e2m1")
+        ]
+    if path.rows == 128:
+        layouts += [tmem_layout((path.m, 32), operand="metadata", data_type="f16", cta_group=path.cta_group)]
+    for layout in layouts:
+        rows, columns = layout.rows, layout.matrix[1]
+        bits = layout.bit_addresses()
+        assert np.unique(bits).size == bits.size == rows * columns * layout.copies
+        owner = np.full((128, 512 * 32), -1)  # which element starts at each bit
+        owner[bits >> 21, bits & 0x1FFFFF] = np.arange(rows * columns).reshape(rows, columns, 1)
+        assert (owner[bits >> 21, bits & 0x1FFFFF] == np.arange(rows * columns).reshape(rows, columns, 1)).all()
+        for row, column in ((0, 0), (rows - 1, columns - 1), (rows // 3, columns // 5)):
+            place = layout.place(row, column)
+            assert all(layout.element_at(lane, place.column, place.bit) == (row, column) for lane in place.lanes)
