@@ -95,7 +95,7 @@ class TmaRates(Value):
             engine_ns = tile_bytes / tiles / self.sm_loads[width] - 8192 / self.sm_loads[128]
             copy_ns = 1e3 * self.latency_us + rows_ns + engine_ns
             bounds.append(self.sms * in_flight_bytes / copy_ns)
-        rate = sum(each**-_SHARPNESS for each in bounds) ** (-1 / _SHARPNESS)
+        rate = sum(bound**-_SHARPNESS for bound in bounds) ** (-1 / _SHARPNESS)
         return memory if rate > _FULL * memory else rate
 
     def store(self, row_bytes: int) -> float:

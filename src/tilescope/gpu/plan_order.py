@@ -94,7 +94,11 @@ class _Drawn:
                 report = plan(self.tile, name, major=major, stages=self.streams * self.stages, **options, **where)
             except RuleError:
                 continue
-            usable = [each for each in report.candidates if each.copies and each.tma_instructions <= MOST_BOXES]
+            usable = [
+                candidate
+                for candidate in report.candidates
+                if candidate.copies and candidate.tma_instructions <= MOST_BOXES
+            ]
             if len(usable) > 1:
                 break
         self.about = f"{self.tile[0]} x {self.tile[1]} {name}, {major}-major, {self.in_flight_bytes} bytes in flight"
@@ -107,7 +111,7 @@ class _Drawn:
     @property
     def cases(self) -> list[Case]:
         """The streams of all candidates."""
-        return [self._streamed(each) for each in self.candidates]
+        return [self._streamed(candidate) for candidate in self.candidates]
 
     def _streamed(self, candidate: Plan) -> Case:
         is_mn = candidate.problem.major == "MN"

@@ -255,7 +255,7 @@ def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapp
         )
         return replace(each, costs=replace(each.costs, **rates._asdict()))
 
-    return reasons.ranked([weighed(each) for each in candidates])
+    return reasons.ranked([weighed(candidate) for candidate in candidates])
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:

@@ -178,7 +178,7 @@ class MapArguments:
     def report(self) -> MapReport:
         """What the rules say, and the map if they accept it."""
         violations = self.check()
-        refused = [each.rule for each in violations if each.severity == "error"]
+        refused = [violation.rule for violation in violations if violation.severity == "error"]
         return MapReport(not refused, violations, self.tensor_map() if set(refused) <= {DRIVER_RESULT.name} else None)
 
     def tensor_map(self) -> AnyMap:

@@ -189,7 +189,7 @@ class _Names:
                 return entries[place]
         if isinstance(tree, ast.BinOp | ast.UnaryOp) and (work := _OPERATORS.get(type(tree.op))):
             operands = [tree.left, tree.right] if isinstance(tree, ast.BinOp) else [tree.operand]
-            values = [self._evaluated(each, argument, depth + 1) for each in operands]
+            values = [self._evaluated(operand, argument, depth + 1) for operand in operands]
             if work not in (operator.floordiv, operator.mod) or values[1]:
                 result = work(*values)
                 if abs(result) < _MAX_INTEGER:

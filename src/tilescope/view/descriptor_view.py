@@ -60,7 +60,7 @@ def draw_tmem_address(address: TmemAddress) -> Drawing:
 def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
     if word.bits == DESCRIPTOR_BYTES * 8:
-        wrong = {each.argument for each in word.violations if each.severity == "error"}
+        wrong = {violation.argument for violation in word.violations if violation.severity == "error"}
         title, said = (
             "Not a tensor map",
             "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say.",
@@ -176,7 +176,7 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _findings(findings: tuple[Violation, ...]) -> Table:
-    rows = tuple((each.severity, f"{each.found}; {each.limit}. {each.fix}") for each in findings)
+    rows = tuple((finding.severity, f"{finding.found}; {finding.limit}. {finding.fix}") for finding in findings)
     return Table(rows, title="What to look at")
 
 

@@ -42,11 +42,11 @@ def draw_pipeline(pipeline: Pipeline) -> Drawing:
     blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     parts: list[Part] = [
         Table(
-            tuple((each.name, str(each.stages), str(each.count)) for each in pipeline.barriers),
+            tuple((barrier.name, str(barrier.stages), str(barrier.count)) for barrier in pipeline.barriers),
             ("barrier", "stages", "init count"), align="lrr",
         ),
         Table(
-            tuple((each.name, str(each.stages), str(each.bytes), each.space) for each in pipeline.slots),
+            tuple((slot.name, str(slot.stages), str(slot.bytes), slot.space) for slot in pipeline.slots),
             ("slot", "stages", "bytes", "space"), align="lrrl",
         ),
     ]  # fmt: skip
@@ -85,13 +85,13 @@ def draw_simulation(found: Simulation, *, block: int | None = None) -> Drawing:
         parts.append(Table.numbered(found.mistake.way, "The way into it"))
     if found.barriers:
         parts.append(_barriers(found.barriers, found.pipeline.blocks))
-    events = [_without_block(each, chosen, found.pipeline.blocks) for each in found.events]
+    events = [_without_block(event, chosen, found.pipeline.blocks) for event in found.events]
     shown = _window([each for each in events if each is not None], at_end=found.mistake is not None)
     if shown:
         timeline = _timeline(shown, found, chosen)
         parts += [timeline, _legend(shown, timeline), *_waits(shown)]
     if found.warnings:
-        parts.append(Table(tuple((each.subject, str(each)) for each in found.warnings), title="Worth a look"))
+        parts.append(Table(tuple((warning.subject, str(warning)) for warning in found.warnings), title="Worth a look"))
     if found.aliasing:
         parts.append(Table.numbered((f"{each}." for each in found.aliasing[:8]), "Aliasing"))
     return Drawing(f"{found.pipeline.name}: {found.verdict}", tuple(parts))
@@ -121,12 +121,12 @@ def _without_block(event: Event, block: int, blocks: int) -> Event | None:
 
 def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
     rows = []
-    for each in facts:
-        alike = len(set(each.bytes)) == 1
-        sizes = str(each.bytes[0]) if alike else ", ".join(map(str, each.bytes))
-        arrivals = ", ".join(f"{role}: {count}" for role, count in each.arrivals)
-        parities = ", ".join(f"{role}: {parity}" for role, parity in each.parities)
-        rows.append((each.name, str(each.stages), str(each.count), sizes, arrivals, parities))
+    for fact in facts:
+        alike = len(set(fact.bytes)) == 1
+        sizes = str(fact.bytes[0]) if alike else ", ".join(map(str, fact.bytes))
+        arrivals = ", ".join(f"{role}: {count}" for role, count in fact.arrivals)
+        parities = ", ".join(f"{role}: {parity}" for role, parity in fact.parities)
+        rows.append((fact.name, str(fact.stages), str(fact.count), sizes, arrivals, parities))
     size = "bytes in a phase" + (" and block" if blocks > 1 else "")
     headings = ("barrier", "stages", "init", size, "who arrives", "first parity")
     return Table(tuple(rows), headings, title="What the barriers need", align="lrrrll")
@@ -139,15 +139,15 @@ def _window(events: list[Event], *, at_end: bool) -> list[Event]:
     last = max(each.end for each in events)
     low = max(0, last - _SHOWN_TICKS) if at_end else 0
     return [
-        replace(each, start=max(each.start, low) - low, end=min(each.end, low + _SHOWN_TICKS) - low)
-        for each in events
-        if each.end >= low and each.start < low + _SHOWN_TICKS
+        replace(event, start=max(event.start, low) - low, end=min(event.end, low + _SHOWN_TICKS) - low)
+        for event in events
+        if event.end >= low and event.start < low + _SHOWN_TICKS
     ]
 
 
 def _timeline(events: list[Event], found: Simulation, block: int) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake ends in a mark."""
-    ticks = max(each.end for each in events)
+    ticks = max(event.end for event in events)
     lanes: list[tuple[str, str, list[_Span]]] = [
         (
             "role",
@@ -220,14 +220,14 @@ def _finished(events: list[Event], begun: Event) -> int:
     """When an access that ends later than it begins is waited for."""
     if begun.op not in ("multiply", "store"):
         return begun.end
-    waits = (each for each in events if each.role == begun.role and each.op == "wait_group")
-    return next((each.end for each in waits if each.start >= begun.end), begun.end)
+    waits = (event for event in events if event.role == begun.role and event.op == "wait_group")
+    return next((wait.end for wait in waits if wait.start >= begun.end), begun.end)
 
 
 def _barrier_lanes(events: list[Event], ticks: int) -> list[tuple[str, list[_Span]]]:
     """The phases of every barrier, each up to the tick in which it ends."""
     names = sorted(
-        {each.barrier for each in events if each.barrier}, key=lambda name: (name.partition("[")[0], _stage(name))
+        {event.barrier for event in events if event.barrier}, key=lambda name: (name.partition("[")[0], _stage(name))
     )
     lanes = []
     for name in names:
@@ -259,8 +259,8 @@ def _lane(spans: list[_Span], ticks: int) -> tuple[Cell, ...]:
 
 
 def _in_flight(events: list[Event], ticks: int) -> tuple[Cell, ...]:
-    flights = [each for each in events if each.op == "flight"]
-    sizes = (sum(each.bytes for each in flights if each.start <= tick < each.end) for tick in range(ticks))
+    flights = [event for event in events if event.op == "flight"]
+    sizes = (sum(flight.bytes for flight in flights if flight.start <= tick < flight.end) for tick in range(ticks))
     cells = []
     for size, same in groupby(sizes):
         span = len([*same])
@@ -269,7 +269,7 @@ def _in_flight(events: list[Event], ticks: int) -> tuple[Cell, ...]:
 
 
 def _legend(events: list[Event], timeline: Grid) -> Legend:
-    ops = {each.op for each in events}
+    ops = {event.op for event in events}
     used = {_LETTER[op] for op in ops if op in _LETTER}
     letters = ", ".join(f"{letter} {said}" for letter, said in _MEANING.items() if letter in used)
     entries = [Entry(f"{letters}; the number is the stage", "unused", sample="c0")] if letters else []
@@ -288,7 +288,7 @@ def _legend(events: list[Event], timeline: Grid) -> Legend:
 
 def _waits(events: list[Event]) -> list[Part]:
     """The longest waits, and what ended each."""
-    ends = {(each.barrier, each.phase): each for each in events if each.op == "phase"}
+    ends = {(event.barrier, event.phase): event for event in events if event.op == "phase"}
     waits = [each for each in events if each.op in ("wait", "tail", "stuck") and each.end - each.start > 1]
     rows = []
     for wait in sorted(waits, key=lambda each: (each.op != "stuck", each.start))[:_SHOWN_WAITS]:

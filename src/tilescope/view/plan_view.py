@@ -24,7 +24,7 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
         mn, k = report.problem.tile
         return Drawing(f"No plan for {mn} x {k} {report.problem.data_type.name}", (_refusals(report),))
     best = report.best
-    plain = [each for each in report.candidates if not each.folded]
+    plain = [candidate for candidate in report.candidates if not candidate.folded]
     folded = [each for each in report.candidates if each.folded]
     tallest = [each for each in plain if _has_the_tallest_boxes(each, plain)]
     parts: list[Part] = [*_plan_parts(best), _ranking(report, tallest, "Plans, best first")]
@@ -162,14 +162,14 @@ def _smem_grid(plan: Plan) -> Grid:
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
     headings = ("swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
     rows = []
-    for each in plans:
-        costs = each.costs
+    for plan in plans:
+        costs = plan.costs
         taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
         rows.append((
-            each.swizzle.name, each.atom_order,
-            "-" if each.box is None else "x".join(map(str, each.box)), "-" if each.box is None else str(each.tma_instructions),
-            f"{each.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
-            "-" if taken is None else str(taken), decisive(each, report.best) or "",
+            plan.swizzle.name, plan.atom_order,
+            "-" if plan.box is None else "x".join(map(str, plan.box)), "-" if plan.box is None else str(plan.tma_instructions),
+            f"{plan.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
+            "-" if taken is None else str(taken), decisive(plan, report.best) or "",
         ))  # fmt: skip
     return Table(tuple(rows), headings, title=title, align="lllrrrrl")
 
@@ -177,9 +177,9 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
 def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
     """Whether no other plan with its swizzle and order takes fewer copies."""
     return all(
-        each.tma_instructions >= plan.tma_instructions
-        for each in others
-        if (each.swizzle, each.atom_order) == (plan.swizzle, plan.atom_order)
+        other.tma_instructions >= plan.tma_instructions
+        for other in others
+        if (other.swizzle, other.atom_order) == (plan.swizzle, plan.atom_order)
     )
 
 

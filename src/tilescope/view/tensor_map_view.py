@@ -45,7 +45,9 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
             drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
         verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
         return Drawing(f"{verdict} {map_title(report.tensor_map)}", drawn)
-    errors = sum(each.severity == "error" and each.rule != DRIVER_RESULT.name for each in report.violations)
+    errors = sum(
+        violation.severity == "error" and violation.rule != DRIVER_RESULT.name for violation in report.violations
+    )
     parts: list[Part] = [*findings(report.violations)]
     if asked:
         rows = tuple((name, _plain(name, value)) for name, value in asked.items())

@@ -117,7 +117,7 @@ def _chunk(trace: Trace, address: int) -> Cell:
     signs = _SIGNS[0] * ("fill" in kinds) + _SIGNS[1] * bool((physical ^ address) & a.swizzle.flip_bytes)
     overrun = " and, behind the row's end, overwrite what follows" if "overrun" in kinds else ""
     elements = [each for each in held if each.holds == "element"]
-    sources = [each.source_offset for each in elements if each.source_offset is not None]
+    sources = [element.source_offset for element in elements if element.source_offset is not None]
     title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
     return Cell(label + signs, row, "collision" if overrun else "", title, link=link)
 

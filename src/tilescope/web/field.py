@@ -143,7 +143,7 @@ def arguments(fields: tuple[Field, ...], written: Mapping[str, str]) -> dict[str
 
 def option_words(fields: Iterable[Field], asked: Mapping[str, Any]) -> list[str]:
     """The options of the command for all fields that have one."""
-    return [word for each in fields for word in each.words(asked[each.name])]
+    return [word for field in fields for word in field.words(asked[field.name])]
 
 
 def written_argument(value: Any) -> str:

@@ -63,7 +63,7 @@ def answer(given: str, asked: dict[str, Any]) -> Answer:
     mistakes = () if found.mistake is None else (_violation(found.mistake, "error"),)
     return Answer(
         call, (*command, "--max-states", str(MOST_STATES)), found, Drawing(drawing.title, tuple(parts)),
-        violations=(*mistakes, *(_violation(each, "warning") for each in found.warnings)),
+        violations=(*mistakes, *(_violation(warning, "warning") for warning in found.warnings)),
     )  # fmt: skip
 
 
@@ -107,15 +107,15 @@ def _require_small(pipeline: Pipeline, most: int) -> None:
 def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], most: int) -> int:
     """How many steps a role runs, a round of a loop counted as one more; counting ends beyond `most`."""
     done = 0
-    for each in steps:
-        if not isinstance(each, Loop):
+    for step in steps:
+        if not isinstance(step, Loop):
             done += 1
             continue
-        count, start = (Expression.read(each.counter, said, names).value(names) for said in (each.count, each.start))
+        count, start = (Expression.read(step.counter, said, names).value(names) for said in (step.count, step.start))
         for value in range(start, start + count):
             if done > most:
                 return done
-            done += 1 + _steps_run(each.steps, {**names, each.counter: value}, most - done)
+            done += 1 + _steps_run(step.steps, {**names, step.counter: value}, most - done)
     return done
 
 

@@ -62,7 +62,7 @@ def _descriptors(asked: dict[str, Any]) -> Answer:
     words = option_words(PAGE.forms["descriptors"], asked)
     command = ("mma", "descriptors", by(tile).replace(" ", ""), asked["data_type"], *words)
     drawing = drawn(loop)
-    encoded = [[hex(each.encode()) for each in steps] for steps in loop]
+    encoded = [[hex(step.encode()) for step in steps] for steps in loop]
     *parts, steps = drawing.parts
     return Answer(
         call, command, loop, Drawing(drawing.title, (*parts, Beside((k_step_grid(loop), steps)))),
