@@ -29,9 +29,7 @@ from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 
 SAVED_TOPICS = rule(
-    "bench-save",
-    "A card is saved from the topics loads and stores.",
-    source="tilescope bench --save-card",
+    "bench-save", "A card is saved from the topics loads and stores.", source="tilescope bench --save-card"
 )
 Progress = Callable[[str, int, int], None]  # topic, measurements done, measurements in all
 _SWIZZLE_OF_ROW = {128: "128B", 64: "64B", 32: "32B", 16: "none"}

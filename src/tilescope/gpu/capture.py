@@ -23,15 +23,9 @@ from tilescope.gpu.suite import Case, Outcome
 from tilescope.rule import rule
 
 CAPTURE_FORMAT = rule(
-    "capture-format",
-    "A capture has the format number that this version reads.",
-    source="tilescope verify",
+    "capture-format", "A capture has the format number that this version reads.", source="tilescope verify"
 )
-CAPTURE = rule(
-    "capture",
-    "A capture is a file that `tilescope verify --save` wrote.",
-    source="tilescope verify",
-)
+CAPTURE = rule("capture", "A capture is a file that `tilescope verify --save` wrote.", source="tilescope verify")
 
 FORMAT = 1
 _DIGEST_BYTES = 16
