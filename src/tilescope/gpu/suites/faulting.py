@@ -20,21 +20,9 @@ from tilescope.errors import FaultError, MisalignedAddressError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.gpu.suites import copies
 from tilescope.gpu.suites.barriers import predicted_steps, run_sequences
 from tilescope.gpu.suites.bulk import BULK
-from tilescope.gpu.suites.copies import (
-    IMAGE_BYTES,
-    OPERATIONS,
-    Tables,
-    drawn_columns,
-    drawn_coords,
-    drawn_map,
-    drawn_pixel,
-    drawn_place,
-    loaded,
-    map_of,
-    reach_bytes,
-)
 from tilescope.gpu.suites.storing import MEMORY_BYTES, TENSOR_OFFSET_BYTES, predicted_memory, stored
 from tilescope.pipeline.mbarrier import TX_END_BYTES
 from tilescope.tensor_map import REDUCTIONS
@@ -54,18 +42,18 @@ def _draw(random: random.Random, arch: str) -> Case:
     if kind in ("arrivals", "bytes"):
         return {"kind": kind, "steps": _steps(random, kind)}
     smem = 128 * random.randint(0, 4) if random.random() < 0.6 else 16 * random.randint(0, 40)
-    case: Case = {"kind": kind, "smem": smem, "source": drawn_place(random)}
+    case: Case = {"kind": kind, "smem": smem, "source": copies.drawn_place(random)}
     if kind == "im2col":
-        columns = drawn_columns(random, arch)
-        coords = list(drawn_pixel(random, columns))
+        columns = copies.drawn_columns(random, arch)
+        coords = list(copies.drawn_pixel(random, columns))
         coords[random.randrange(len(coords))] += random.randint(-6, 6)
         return case | {"map": columns.to_dict(), "coords": coords}
-    tensor_map = drawn_map(random, arch, random.choice(_TYPES), dense=True)
-    if kind in ("store", "reduce") and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES:
+    tensor_map = copies.drawn_map(random, arch, random.choice(_TYPES), dense=True)
+    if kind in ("store", "reduce") and copies.reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES:
         return _draw(random, arch)
     case["map"] = tensor_map.to_dict()
     negative = kind == "load" or random.random() < 0.3
-    coords = list(drawn_coords(random, tensor_map, negative=negative))
+    coords = list(copies.drawn_coords(random, tensor_map, negative=negative))
     if kind in ("barrier", "map"):
         shift = random.choice((0, 4, 8)) if kind == "barrier" else random.choice((0, 16, 32, 48, 64))
         return case | {"coords": coords, "smem": smem // 128 * 128, "shift": shift}
@@ -75,7 +63,7 @@ def _draw(random: random.Random, arch: str) -> Case:
     if kind == "load":
         return case
     reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
-    return case | {"image": drawn_place(random), "memory": case.pop("source"), "reduce": reduce}
+    return case | {"image": copies.drawn_place(random), "memory": case.pop("source"), "reduce": reduce}
 
 
 def _steps(random: random.Random, kind: str) -> list[list[Any]]:
@@ -98,8 +86,8 @@ def _predict(case: Case) -> Outcome:
         elif "reduce" in case:
             predicted_memory(case)
         else:
-            smem = np.zeros(IMAGE_BYTES, np.uint8)
-            load(map_of(case), pool()[case["source"] :], case["coords"], smem=smem, smem_address=case["smem"])
+            smem = np.zeros(copies.IMAGE_BYTES, np.uint8)
+            load(copies.map_of(case), pool()[case["source"] :], case["coords"], smem=smem, smem_address=case["smem"])
     except FaultError as fault:
         return Outcome(ended=f"error {fault.code}")
     return Outcome(_DONE)
@@ -113,10 +101,10 @@ def _run(device: Device, cases: list[Case]) -> list[bytes]:
         if case["kind"] == "bulk":
             BULK.run(device, [case])
             continue
-        tables = Tables(device)
+        tables = copies.Tables(device)
         if "reduce" in case:
             memory = device.upload(pool()[case["memory"] :][:MEMORY_BYTES])
-            copy = case | {"size": OPERATIONS.index(case["reduce"]), "mask": case["image"]}
+            copy = case | {"size": copies.OPERATIONS.index(case["reduce"]), "mask": case["image"]}
             tables.add(case["map"], memory + TENSOR_OFFSET_BYTES, [copy])
             stored(device, tables, memory, 1)
             continue
@@ -124,10 +112,10 @@ def _run(device: Device, cases: list[Case]) -> list[bytes]:
         shift = case.get("shift", 0)
         copy = case | {"barrier": shift if case["kind"] == "barrier" else 0}
         tables.add(
-            case["map"], pool_address + case["source"], [copy], expected=map_of(case).transaction_bytes,
+            case["map"], pool_address + case["source"], [copy], expected=copies.map_of(case).transaction_bytes,
             map_shift=shift if case["kind"] == "map" else 0,
         )  # fmt: skip
-        loaded(device, tables, pool_address, 1)
+        copies.loaded(device, tables, pool_address, 1)
     return [_DONE] * len(cases)
 
 

@@ -10,21 +10,7 @@ import numpy as np
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ, is_executed
-from tilescope.gpu.suites.copies import (
-    GATHERED_ROWS,
-    IMAGE_BYTES,
-    UNTOUCHED,
-    WORD_AFTER,
-    Tables,
-    drawn_columns,
-    drawn_coords,
-    drawn_map,
-    drawn_pixel,
-    drawn_place,
-    loaded,
-    map_of,
-    result_of_load,
-)
+from tilescope.gpu.suites import copies
 from tilescope.tma import gather4, load, load_multicast
 
 _CLUSTER_BLOCKS = 4
@@ -33,16 +19,16 @@ _NO_COPY = 1  # what a block that receives nothing reports as its word
 
 def _draw_load(random: random.Random, arch: str) -> Case:
     while True:
-        tensor_map = drawn_map(random, arch)
-        case = _case(random, tensor_map, drawn_coords(random, tensor_map))
+        tensor_map = copies.drawn_map(random, arch)
+        case = _case(random, tensor_map, copies.drawn_coords(random, tensor_map))
         if is_executed(case, _predict_load):
             return case
 
 
 def _draw_im2col(random: random.Random, arch: str) -> Case:
-    tensor_map = drawn_columns(random, arch)
+    tensor_map = copies.drawn_columns(random, arch)
     offsets = [random.randint(0, 4) for _ in range(tensor_map.rank - 2)]
-    return _case(random, tensor_map, drawn_pixel(random, tensor_map)) | {"offsets": offsets}
+    return _case(random, tensor_map, copies.drawn_pixel(random, tensor_map)) | {"offsets": offsets}
 
 
 def _draw_multicast(random: random.Random, arch: str) -> Case:
@@ -52,87 +38,94 @@ def _draw_multicast(random: random.Random, arch: str) -> Case:
 def _draw_gather(random: random.Random, arch: str) -> Case:
     """A column and four rows of a matrix, in any order, some of them outside."""
     while True:
-        tensor_map = drawn_map(random, arch)
+        tensor_map = copies.drawn_map(random, arch)
         if tensor_map.rank != 2:
             continue
         gathering = tensor_map.with_fields(box=(tensor_map.box[0], 1))
-        column, _ = drawn_coords(random, gathering)
-        rows = [random.randint(-1, gathering.dims[1]) for _ in range(GATHERED_ROWS)]
+        column, _ = copies.drawn_coords(random, gathering)
+        rows = [random.randint(-1, gathering.dims[1]) for _ in range(copies.GATHERED_ROWS)]
         case = _case(random, gathering, (column, *rows)) | {"gathers": True}
         if is_executed(case, _predict_gather):
             return case
 
 
 def _case(random: random.Random, tensor_map: Any, coords: tuple[int, ...]) -> Case:
-    room = IMAGE_BYTES - tensor_map.smem_bytes
+    room = copies.IMAGE_BYTES - tensor_map.smem_bytes
     smem = 128 * random.randint(0, min(8, room // 128))
-    return {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, "source": drawn_place(random)}
+    return {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, "source": copies.drawn_place(random)}
 
 
 def _predict_load(case: Case) -> Outcome:
-    smem = np.full(IMAGE_BYTES, UNTOUCHED, np.uint8)
+    smem = np.full(copies.IMAGE_BYTES, copies.UNTOUCHED, np.uint8)
     start = case["smem"]
     memory = pool()[case["source"] :]
-    load(map_of(case), memory, case["coords"], offsets=case.get("offsets", ()), smem=smem[start:], smem_address=start)
-    return Outcome(result_of_load(WORD_AFTER, smem))
+    load(
+        copies.map_of(case),
+        memory,
+        case["coords"],
+        offsets=case.get("offsets", ()),
+        smem=smem[start:],
+        smem_address=start,
+    )
+    return Outcome(copies.result_of_load(copies.WORD_AFTER, smem))
 
 
 def _predict_gather(case: Case) -> Outcome:
-    smem = np.full(IMAGE_BYTES, UNTOUCHED, np.uint8)
+    smem = np.full(copies.IMAGE_BYTES, copies.UNTOUCHED, np.uint8)
     start, (column, *rows) = case["smem"], case["coords"]
-    gather4(map_of(case), pool()[case["source"] :], column, rows, smem=smem[start:], smem_address=start)
-    return Outcome(result_of_load(WORD_AFTER, smem))
+    gather4(copies.map_of(case), pool()[case["source"] :], column, rows, smem=smem[start:], smem_address=start)
+    return Outcome(copies.result_of_load(copies.WORD_AFTER, smem))
 
 
 def _predict_multicast(case: Case) -> Outcome:
-    smems = np.full((_CLUSTER_BLOCKS, IMAGE_BYTES), UNTOUCHED, np.uint8)
+    smems = np.full((_CLUSTER_BLOCKS, copies.IMAGE_BYTES), copies.UNTOUCHED, np.uint8)
     start, mask = case["smem"], case["mask"]
     load_multicast(
-        map_of(case), pool()[case["source"] :], case["coords"], [smem[start:] for smem in smems],
+        copies.map_of(case), pool()[case["source"] :], case["coords"], [smem[start:] for smem in smems],
         cta_mask=mask, smem_address=start,
     )  # fmt: skip
-    words = [WORD_AFTER if mask >> rank & 1 else _NO_COPY for rank in range(_CLUSTER_BLOCKS)]
+    words = [copies.WORD_AFTER if mask >> rank & 1 else _NO_COPY for rank in range(_CLUSTER_BLOCKS)]
     return Outcome(_joined(words, smems))
 
 
 def _joined(words: Any, images: Any) -> bytes:
     """The results of the blocks of a cluster, each with its length before it."""
-    results = [result_of_load(word, image) for word, image in zip(words, images, strict=True)]
+    results = [copies.result_of_load(word, image) for word, image in zip(words, images, strict=True)]
     return b"".join(len(result).to_bytes(4, "little") + result for result in results)
 
 
-def _tables(device: Device, cases: list[Case]) -> tuple[Tables, int]:
+def _tables(device: Device, cases: list[Case]) -> tuple[copies.Tables, int]:
     pool_address = device.upload(pool())
-    tables = Tables(device)
+    tables = copies.Tables(device)
     for case in cases:
-        expected = map_of(case).transaction_bytes * (GATHERED_ROWS if case.get("gathers") else 1)
+        expected = copies.map_of(case).transaction_bytes * (copies.GATHERED_ROWS if case.get("gathers") else 1)
         tables.add(case["map"], pool_address + case["source"], [case], expected=expected)
     return tables, pool_address
 
 
 def _run_loads(device: Device, cases: list[Case]) -> list[bytes]:
     tables, pool_address = _tables(device, cases)
-    words, images = loaded(device, tables, pool_address, len(cases))
-    return [result_of_load(word, image) for word, image in zip(words, images, strict=True)]
+    words, images = copies.loaded(device, tables, pool_address, len(cases))
+    return [copies.result_of_load(word, image) for word, image in zip(words, images, strict=True)]
 
 
 def _run_multicast(device: Device, cases: list[Case]) -> list[bytes]:
     tables, _ = _tables(device, cases)
     blocks = len(cases) * _CLUSTER_BLOCKS
-    images, words = device.allocate(blocks * IMAGE_BYTES), device.allocate(blocks * 8)
+    images, words = device.allocate(blocks * copies.IMAGE_BYTES), device.allocate(blocks * 8)
     device.launch(
-        "copies:to_cluster", *tables.uploaded(), images, np.int32(IMAGE_BYTES), words,
-        blocks=blocks, threads=256, smem_bytes=IMAGE_BYTES,
+        "copies:to_cluster", *tables.uploaded(), images, np.int32(copies.IMAGE_BYTES), words,
+        blocks=blocks, threads=256, smem_bytes=copies.IMAGE_BYTES,
     )  # fmt: skip
     found_words = device.download(words, (len(cases), _CLUSTER_BLOCKS), "<u8")
-    found = device.download(images, (len(cases), _CLUSTER_BLOCKS, IMAGE_BYTES))
+    found = device.download(images, (len(cases), _CLUSTER_BLOCKS, copies.IMAGE_BYTES))
     return [_joined(*each) for each in zip(found_words, found, strict=True)]
 
 
 def load_differs(case: Case, found: bytes, expected: bytes) -> str:
     """The first difference of one load in words."""
     words = [int.from_bytes(each[:8], "little") for each in (found, expected)]
-    what = f"{map_of(case)!r} at {tuple(case['coords'])}" if "coords" in case else f"{map_of(case)!r}"
+    what = f"{copies.map_of(case)!r} at {tuple(case['coords'])}" if "coords" in case else f"{copies.map_of(case)!r}"
     if words[0] != words[1]:
         seen = "the barrier never passed" if words[0] == 0 else f"the barrier's word is {words[0]:#018x}"
         return f"{seen}, ours {words[1]:#018x}: {what}"

@@ -13,17 +13,7 @@ from tilescope.errors import RuleError
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
 from tilescope.gpu.suite import Case, Outcome, Suite
-from tilescope.gpu.suites.copies import (
-    IMAGE_BYTES,
-    TENSOR_BYTES,
-    UNTOUCHED,
-    WORD_AFTER,
-    Tables,
-    drawn_place,
-    loaded,
-    map_of,
-    result_of_load,
-)
+from tilescope.gpu.suites import copies
 from tilescope.gpu.suites.loading import load_differs
 from tilescope.planner import Plan, plan
 from tilescope.tma import load
@@ -42,7 +32,7 @@ def _draw(random: random.Random, arch: str) -> Case:
         candidates = _candidates(tile, data_type, major, consumer, arch, random.random() < 0.3)
         contiguous = 16 // size * random.randint(1, 20)
         shape = (random.randint(1, 200), contiguous) if major == "K" else (contiguous, random.randint(1, 200))
-        if not candidates or shape[0] * shape[1] * size > TENSOR_BYTES:
+        if not candidates or shape[0] * shape[1] * size > copies.TENSOR_BYTES:
             continue
         chosen = random.choice(candidates)
         try:
@@ -50,11 +40,11 @@ def _draw(random: random.Random, arch: str) -> Case:
         except RuleError:
             continue
         place = [random.randrange(-(-extent // step)) * step for extent, step in zip(shape, tile, strict=True)]
-        copies: list[dict[str, Any]] = [
+        boxes: list[dict[str, Any]] = [
             {"coords": list(chosen.copy_coords(copy, *place)), "smem": copy.smem_offset_bytes} for copy in chosen.copies
         ]
-        if max(copy["smem"] for copy in copies) + tensor_map.smem_bytes <= IMAGE_BYTES:
-            return {"map": tensor_map.to_dict(), "copies": copies, "source": drawn_place(random)}
+        if max(copy["smem"] for copy in boxes) + tensor_map.smem_bytes <= copies.IMAGE_BYTES:
+            return {"map": tensor_map.to_dict(), "copies": boxes, "source": copies.drawn_place(random)}
 
 
 @cache
@@ -70,21 +60,21 @@ def _candidates(
 
 
 def _predict(case: Case) -> Outcome:
-    smem = np.full(IMAGE_BYTES, UNTOUCHED, np.uint8)
-    tensor_map, memory = map_of(case), pool()[case["source"] :]
+    smem = np.full(copies.IMAGE_BYTES, copies.UNTOUCHED, np.uint8)
+    tensor_map, memory = copies.map_of(case), pool()[case["source"] :]
     for copy in case["copies"]:
         load(tensor_map, memory, copy["coords"], smem=smem[copy["smem"] :], smem_address=copy["smem"])
-    return Outcome(result_of_load(WORD_AFTER, smem))
+    return Outcome(copies.result_of_load(copies.WORD_AFTER, smem))
 
 
 def _run(device: Device, cases: list[Case]) -> list[bytes]:
     pool_address = device.upload(pool())
-    tables = Tables(device)
+    tables = copies.Tables(device)
     for case in cases:
-        expected = map_of(case).transaction_bytes * len(case["copies"])
+        expected = copies.map_of(case).transaction_bytes * len(case["copies"])
         tables.add(case["map"], pool_address + case["source"], case["copies"], expected=expected)
-    words, images = loaded(device, tables, pool_address, len(cases))
-    return [result_of_load(word, image) for word, image in zip(words, images, strict=True)]
+    words, images = copies.loaded(device, tables, pool_address, len(cases))
+    return [copies.result_of_load(word, image) for word, image in zip(words, images, strict=True)]
 
 
 PLANS = Suite("plans", "the whole tile after the copies of a plan", _draw, _predict, _run, load_differs, ("copies",))
