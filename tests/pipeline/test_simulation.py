@@ -196,9 +196,10 @@ def test_arguments_of_plan_pipeline_are_checked(arguments, argument):
 def test_every_pipeline_and_its_run_are_drawn(name):
     pipeline = Pipeline.from_dict(RIGHT[name]())
     found = ts.simulate(pipeline)
-    for width in (60, 200):
+    for width in (60, 100):
         drawn = view.text(found, width=width)
         assert drawn.startswith(f"{pipeline.name}: proven"[:40])
+        assert max(map(len, drawn.splitlines())) <= width
     assert "<svg" in found.svg()
     assert all(role.name in view.text(pipeline) for role in pipeline.roles)
 
