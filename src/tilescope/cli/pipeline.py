@@ -28,8 +28,7 @@ _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
 @click.option("--cta-group", type=int, default=1, help="2: pairs of blocks multiply together (tcgen05). [default: 1]")
 @click.option(
     "--arrivals",
-    default="warpgroup",
-    help="A consumer arrives once per warpgroup, warp or thread. [default: warpgroup]",
+    help="A consumer arrives once per warpgroup, warp or thread. [default: warpgroup; threads that read: warp]",
 )
 @click.option("--no-multicast", is_flag=True, help="Every block of a cluster loads its own tiles whole.")
 @click.option("--steps", type=int, help="K steps of the pipeline. [default: 4 x stages + 2]")

@@ -184,7 +184,8 @@ def _spans(columns: Columns, items: list[_Item], start: int, stop: int) -> Line:
         low, high = max(first, start), min(first + span, stop)
         if low < high:
             wide = int(columns.width(low, high))
-            text = _braced(shown.text, wide) if braced else centred(shown.text, wide)
+            said = shown.text if len(shown.text) <= wide else f"{shown.text[: wide - 1]}…"  # cut at the block's edge
+            text = _braced(said, wide) if braced else centred(said, wide)
             line += [Span(" " * int(columns.starts[low] - reached)), Span(text, shown.tint)]
             reached = columns.ends[high - 1]
     return [span for span in line if span.text]
