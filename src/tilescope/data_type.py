@@ -42,12 +42,10 @@ DataTypeName = Literal[
 ARRAY_TYPE = rule(
     "array-type",
     "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
-    source="cuda.h, CUtensorMapDataType",
-    basis="measured",
-    subjects=("array",),
+    source="cuda.h, CUtensorMapDataType", basis="measured", subjects=("array",),
     passing={"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)},
     failing={"array": {"shape": (128, 64), "typestr": "<c8"}, "box_shape": (64, 64)},
-)
+)  # fmt: skip
 BLOCK_SCALED = rule(
     "block-scaled-type",
     "nvfp4, mxfp4, mxfp6 and mxfp8 are two tensors each: elements, and a scale factor for every block of 16 or 32 of them.",
@@ -179,13 +177,11 @@ def _block_scaled(name: object) -> RuleError | None:
     elements, scale, block = _BLOCK_FORMATS[found[1] + "fp" + found[2]]
     first = elements.split(" or ")[0]
     return BLOCK_SCALED.error(
-        "data_type",
-        f"{shortened(str(name), 60)}, a format of two tensors",
+        "data_type", f"{shortened(str(name), 60)}, a format of two tensors",
         f"{elements} elements, and a {scale} scale factor of 8 bits for every {block} of them",
-        f"Use {first} for the elements, and uint8 for the tensor of scale factors.",
-        {"data_type": first},
+        f"Use {first} for the elements, and uint8 for the tensor of scale factors.", {"data_type": first},
         {"elements": elements, "scale": scale, "block": block},
-    )
+    )  # fmt: skip
 
 
 def _from_array_type(given: object) -> DataType | None:

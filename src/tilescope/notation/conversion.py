@@ -190,9 +190,8 @@ def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
     if (difference := layout.first_difference(again)) is not None:
         raise no_equivalent(
             f"{layout!r}: element {difference} would lie elsewhere in {text}",
-            f"no {row.name} text for these addresses is known",
-            "Spell it as cute.",
-        )
+            f"no {row.name} text for these addresses is known", "Spell it as cute.",
+        )  # fmt: skip
     return text, row
 
 

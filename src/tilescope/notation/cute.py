@@ -387,20 +387,18 @@ def _swizzle_of_bytes(triple: tuple[int, int, int], unit: Unit, element_bits: in
     base_bytes = base + element_bits.bit_length() - 4
     if base_bytes < 0:
         raise refusal(
-            f"Swizzle<{bits},{base},{shift}> of {element_bits}-bit elements",
-            "pieces that move are whole bytes",
+            f"Swizzle<{bits},{base},{shift}> of {element_bits}-bit elements", "pieces that move are whole bytes",
             f"Use a base of at least {4 - element_bits.bit_length()}.",
-        )
+        )  # fmt: skip
     return xor_swizzle(bits, base_bytes, shift)
 
 
 def _triple(swizzle: Swizzle, lower: int) -> str:
     if swizzle.flip_bytes:
         raise no_equivalent(
-            f"swizzle {swizzle}",
-            "CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves",
+            f"swizzle {swizzle}", "CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves",
             "Use 128B_ATOM_32B, the same without the flip.",
-        )
+        )  # fmt: skip
     return f"{swizzle.bits},{swizzle.base - lower},{swizzle.shift}"
 
 
@@ -414,17 +412,15 @@ def _unit_shift(element_bits: int, swizzle: Swizzle) -> int:
     if swizzle.bits and swizzle.base < lower:
         raise no_equivalent(
             f"swizzle {swizzle} moves pieces of {swizzle.atom_bytes} bytes within elements of {element_bits} bits",
-            "an index swizzle moves whole elements",
-            "Spell it as cute, which swizzles the pointer.",
-        )
+            "an index swizzle moves whole elements", "Spell it as cute, which swizzles the pointer.",
+        )  # fmt: skip
     return lower
 
 
 def _start_elements(layout: Layout) -> int:
     if layout.start * 8 % layout.element_bits:
         raise no_equivalent(
-            f"start {layout.start:#x} of {layout.element_bits}-bit elements",
-            "offsets count elements",
+            f"start {layout.start:#x} of {layout.element_bits}-bit elements", "offsets count elements",
             f"Use a start that is a multiple of {layout.element_bits // 8}.",
-        )
+        )  # fmt: skip
     return layout.start * 8 // layout.element_bits

@@ -145,9 +145,8 @@ def spell(layout: Layout) -> str:
         raise no_equivalent(
             f"swizzle {layout.swizzle}, {layout.modes} at {layout.start:#x}",
             "the atoms have swizzle none, 32B, 64B, 128B or 128B_ATOM_32B, two indices, one of them contiguous, "
-            "and no address",
-            "Spell it as cute.",
-        )
+            "and no address", "Spell it as cute.",
+        )  # fmt: skip
     space = "UMMA" if kind == "SW128_32B" else "GMMA"
     spelled = f"{space}::Layout_{major}_{kind}_Atom<{_TYPE_OF_BITS[layout.element_bits]}>"
     if missing := _missing(major, kind, layout.element_bits):

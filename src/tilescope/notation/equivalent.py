@@ -8,12 +8,11 @@ from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 
 NO_EQUIVALENT = rule(
-    "no-equivalent",
-    "A notation has a text only for layouts that it can express, address for address.",
+    "no-equivalent", "A notation has a text only for layouts that it can express, address for address.",
     source="the text, read again and compared",
     passing='ts.spell_layout(ts.Layout((64, 64), 16, swizzle="128B"), "triton")',
     failing='ts.spell_layout(ts.Layout((64, 64), 16, padding_bytes=16), "triton")',
-)
+)  # fmt: skip
 
 
 def no_equivalent(found: str, limit: str, fix: str) -> RuleError:
@@ -61,8 +60,7 @@ def tile_of(layout: Layout) -> Rows:
         raise no_equivalent(f"{layout.modes} has no index of stride 1", limit, "Write the tile as it lies in memory.")
     if layout.atom is None:
         raise no_equivalent(
-            f"{layout.modes or layout!r}",
-            "a tile is a grid of equal atoms that follow each other by column or by row",
+            f"{layout.modes or layout!r}", "a tile is a grid of equal atoms that follow each other by column or by row",
             "tilescope draw shows it; CuTe alone has a text for it.",
-        )
+        )  # fmt: skip
     return layout.as_rows()

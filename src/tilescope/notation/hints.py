@@ -24,10 +24,9 @@ MAX_RANK = 5
 NOTATION_ARGUMENT = rule(
     "notation-argument",
     "The caller says what a text leaves unsaid (bits, shape, major, unit), and does not contradict the text.",
-    source="the grammar of the notation",
-    passing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)',
+    source="the grammar of the notation", passing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)',
     failing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B")',
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,10 +138,9 @@ def _padded(offset: int, padding: Sequence[Padding]) -> int:
 def _aligned(start: int, swizzle: Swizzle) -> int:
     if start % swizzle.repeat_bytes:
         raise refusal(
-            f"start {start:#x}",
-            f"Triton's buffers start on the pattern, every {swizzle.repeat_bytes} bytes",
+            f"start {start:#x}", f"Triton's buffers start on the pattern, every {swizzle.repeat_bytes} bytes",
             f"Use {start // swizzle.repeat_bytes * swizzle.repeat_bytes:#x}.",
-        )
+        )  # fmt: skip
     return start
 
 

@@ -165,10 +165,9 @@ def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
         step < 1 or extent % step for (_, extent, _), step in zip(dims[-len(tiling) :], tiling, strict=True)
     ):
         raise refusal(
-            f"a tiling of {tiling} over {tuple(extent for _, extent, _ in dims)}",
-            "whole tiles",
+            f"a tiling of {tiling} over {tuple(extent for _, extent, _ in dims)}", "whole tiles",
             "Use (8, 64), or other divisors.",
-        )
+        )  # fmt: skip
     kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=True))
     outer = [(index, extent // step, weight * step) for (index, extent, weight), step in split]
     inner = [(index, step, weight) for (index, _, weight), step in split]
@@ -178,10 +177,9 @@ def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
 def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
     if sorted(permutation) != list(range(len(dims))):
         raise refusal(
-            f"the permutation {permutation}",
-            f"every number from 0 to {len(dims) - 1} once",
+            f"the permutation {permutation}", f"every number from 0 to {len(dims) - 1} once",
             f"Use {tuple(range(len(dims)))}.",
-        )
+        )  # fmt: skip
     return [dims[place] for place in permutation]
 
 

@@ -25,12 +25,11 @@ INTEGER = 2**40  # extents and strides; shared memory ends at 2^18 bytes
 POINTER = 2**48 - 1  # what a kernel prints: a generic pointer into the window of shared memory
 
 NOTATION_TEXT = rule(
-    "notation-text",
-    "A layout's text follows the grammar of its notation.",
+    "notation-text", "A layout's text follows the grammar of its notation.",
     source="the grammars of CuTe, Triton, Mosaic, PTX and the driver",
     passing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)")',
     failing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64)")',
-)
+)  # fmt: skip
 _TOKEN = re.compile(
     r"""(?P<space>[ ])
       | (?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?=[^0-9A-Za-z_]|$|[a-zA-Z]))
@@ -82,10 +81,9 @@ def checked_text(text: Any) -> str:
     for place, character in enumerate(line):
         if not " " <= character <= "~":
             raise refusal(
-                f"character {character!r} at place {place} of {_shown(line)}",
-                "notations are written in plain ASCII",
+                f"character {character!r} at place {place} of {_shown(line)}", "notations are written in plain ASCII",
                 f"Remove {character!r}.",
-            )
+            )  # fmt: skip
     return line
 
 
@@ -146,9 +144,8 @@ class Scanner:
             if found is None:
                 raise refusal(
                     f"{self.text[place]!r} at place {place} of {_shown(self.text)}",
-                    "names, integers and the usual brackets",
-                    f"Remove {self.text[place]!r}.",
-                )
+                    "names, integers and the usual brackets", f"Remove {self.text[place]!r}.",
+                )  # fmt: skip
             if found.lastgroup != "space" and found[0] not in _KEYWORDS:
                 self._tokens.append(Token(found.lastgroup or "", found[0], place))
             place = found.end()
@@ -185,10 +182,9 @@ class Scanner:
         token = self.peek()
         found = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
         raise refusal(
-            f"{found} at place {token.place} of {_shown(self.text)}",
-            f"expected {expected}",
+            f"{found} at place {token.place} of {_shown(self.text)}", f"expected {expected}",
             fix or f"Write {expected} there.",
-        )
+        )  # fmt: skip
 
     def finished(self) -> None:
         """Refuse what is left over; a closing "{}" or ";" of source code may stay."""

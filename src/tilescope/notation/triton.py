@@ -276,10 +276,9 @@ def _listed_bases(fields: dict[str, Any], kind: str) -> list[Basis]:
     bases = fields.get("offset")
     if not isinstance(bases, list) or not bases or not all(isinstance(basis, list) for basis in bases):
         raise refusal(
-            f"offset = {shortened(str(bases))}",
-            f"{kind} lists a basis for each bit of an offset",
+            f"offset = {shortened(str(bases))}", f"{kind} lists a basis for each bit of an offset",
             "Use [[0, 1], [1, 0]].",
-        )
+        )  # fmt: skip
     wrong = [
         base
         for base in bases
@@ -287,10 +286,9 @@ def _listed_bases(fields: dict[str, Any], kind: str) -> list[Basis]:
     ]
     if wrong or not bases[0]:
         raise refusal(
-            f"the basis {shortened(str((wrong or bases)[0]))}",
-            "bases of equally many numbers",
+            f"the basis {shortened(str((wrong or bases)[0]))}", "bases of equally many numbers",
             "Use [0, 1], for example.",
-        )
+        )  # fmt: skip
     return [tuple(basis) for basis in bases]
 
 
@@ -333,10 +331,9 @@ def _order(fields: dict[str, Any], rank: int) -> list[int]:
     if not isinstance(order, list) or sorted(map(str, order)) != [str(index) for index in range(rank)]:
         example = list(reversed(range(rank)))
         raise refusal(
-            f"order = {shortened(str(order))}",
-            f"every index from 0 to {rank - 1} once, the fastest first",
+            f"order = {shortened(str(order))}", f"every index from 0 to {rank - 1} once, the fastest first",
             f"Use {example}.",
-        )
+        )  # fmt: skip
     return order
 
 

@@ -89,17 +89,15 @@ def _buffers(text: str, defined: dict[str, str]) -> list[tuple[str, tuple[int, .
         if parts is None or "?" in parts[1]:
             limit = "extents, type and encoding, such as 64x64xf16, #shared"
             raise refusal(
-                f"the buffer {shortened(inside, 60)}",
-                limit,
+                f"the buffer {shortened(inside, 60)}", limit,
                 "Put numbers: a size that only the running kernel knows has none.",
-            )
+            )  # fmt: skip
         encoding = _attribute(inside, parts.start(3)) if "." in parts[3] else defined.get(parts[3])
         if encoding is None:
             raise refusal(
-                f"{parts[3]} is not defined",
-                "the line that defines an encoding",
+                f"{parts[3]} is not defined", "the line that defines an encoding",
                 f"Add it: {parts[3]} = #ttg.nvmma_shared<{{…}}>.",
-            )
+            )  # fmt: skip
         if "tensor_memory" not in encoding:
             buffers.append((encoding, tuple(map(int, parts[1].split("x")[:-1])), type_bits(parts[2])))
     return buffers
@@ -128,10 +126,9 @@ def _parsed(attribute: str, extents: tuple[int, ...] | None, bits: int | None) -
             else "unknown here"
         )
         raise refusal(
-            f"the encoding {kind}, {where}",
-            f"known in shared memory: {', '.join(FIELDS)}",
+            f"the encoding {kind}, {where}", f"known in shared memory: {', '.join(FIELDS)}",
             "Paste the encoding of a shared buffer.",
-        )
+        )  # fmt: skip
     scan = Scanner(attribute)
     scan.name()
     fields: dict[str, Any] = {}

@@ -32,12 +32,9 @@ Reader = Callable[[str, Any], Any]
 WIDE_MODES = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
 
 argument_length = map_rule(
-    "argument-length",
-    "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
-    source=CUDA_H,
-    passing=MATRIX | {"strides_bytes": (8192,)},
-    failing=MATRIX | {"strides_bytes": (2, 8192)},
-)
+    "argument-length", "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
+    source=CUDA_H, passing=MATRIX | {"strides_bytes": (8192,)}, failing=MATRIX | {"strides_bytes": (2, 8192)},
+)  # fmt: skip
 
 
 def _tma_type(_: str, given: Any) -> DataType:
@@ -202,11 +199,9 @@ def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ..
             unreadable.update(lengths, ["dims"])
     elif given["element_strides"] is None:
         unreadable.add("element_strides")
-    for row, reads, run in _needed(tensor_map) if not unreadable else MAP_CHECKS[tensor_map.subject]:
-        if not unreadable or unreadable.isdisjoint(reads):
-            breaches = run(tensor_map)
-            if breaches:
-                violations.extend(row.violation(*breach) for breach in breaches)
+    for check in _needed(tensor_map) if not unreadable else MAP_CHECKS[tensor_map.subject]:
+        if (not unreadable or unreadable.isdisjoint(check.reads)) and check.run(tensor_map):
+            violations += check.violations(tensor_map)
     return tuple(violations)
 
 
@@ -232,9 +227,6 @@ def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation
     if argument == "strides_bytes" and count == rank:
         fix = "strides_bytes leaves out dim 0: drop the first entry."
     return argument_length.violation(
-        argument,
-        f"{counted(count, 'entry', 'entries')} for rank {rank}",
-        f"{counted(wanted, 'entry', 'entries')}: {_ENTRIES[fewer]}",
-        fix,
-        values={"entries": count, "rank": rank},
-    )
+        argument, f"{counted(count, 'entry', 'entries')} for rank {rank}",
+        f"{counted(wanted, 'entry', 'entries')}: {_ENTRIES[fewer]}", fix, values={"entries": count, "rank": rank},
+    )  # fmt: skip

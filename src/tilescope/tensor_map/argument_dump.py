@@ -54,13 +54,10 @@ _SAMPLE = (
     "shape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128] elementStrides=[1, 1] fill=0\n"
 )
 argument_dump = map_rule(
-    "argument-dump",
-    "A dump of arguments names at least the extents of the tensor and of its box.",
+    "argument-dump", "A dump of arguments names at least the extents of the tensor and of its box.",
     source="what CUTLASS, TileLang, Triton, TensorRT-LLM, FlashInfer, ThunderKittens and DeepGEMM print",
-    subjects=("paste",),
-    passing={"dump": _SAMPLE},
-    failing={"dump": "Triton Error [CUDA]: invalid argument"},
-)
+    subjects=("paste",), passing={"dump": _SAMPLE}, failing={"dump": "Triton Error [CUDA]: invalid argument"},
+)  # fmt: skip
 
 # What dumps and calls of the driver call an argument: our name for it.
 NAMES = {

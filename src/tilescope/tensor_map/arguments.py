@@ -32,21 +32,15 @@ MAP_KINDS: dict[str, type[AnyMap]] = {each.kind: each for each in (TensorMap, Im
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 _CORNERS = {"lower_corner": "pixelBoxLowerCorner", "upper_corner": "pixelBoxUpperCorner"}
 argument_missing = map_rule(
-    "argument-missing",
-    "Every argument that has no default is given.",
-    source="cuda.h, cuTensorMapEncodeTiled",
-    passing=MATRIX,
-    failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
-)
+    "argument-missing", "Every argument that has no default is given.", source="cuda.h, cuTensorMapEncodeTiled",
+    passing=MATRIX, failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
+)  # fmt: skip
 
 argument_json = map_rule(
-    "argument-json",
-    "Arguments in JSON are one object, by name.",
-    source="RFC 8259",
-    subjects=("paste",),
+    "argument-json", "Arguments in JSON are one object, by name.", source="RFC 8259", subjects=("paste",),
     passing={"json": '{"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [64]}'},
     failing={"json": '["bf16", [64], [], [64]]'},
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +189,11 @@ class MapArguments:
         for name, parameter in parameters.items():
             if parameter.default is Parameter.empty and name not in self.given:
                 needed = ", ".join(each.name for each in parameters.values() if each.default is Parameter.empty)
-                wrong.append(
-                    argument_missing.violation(
-                        name,
-                        f"no {name}" + (f" ({_CORNERS[name]} of the driver)" if name in _CORNERS else ""),
-                        f"{'a' if self.map_class is not Im2colMap else 'an'} {self.map_class.subject} map needs {needed}",
-                        f"Add {name}, such as {_EXAMPLES[name]!r}.",
-                    )
-                )
+                wrong.append(argument_missing.violation(
+                    name, f"no {name}" + (f" ({_CORNERS[name]} of the driver)" if name in _CORNERS else ""),
+                    f"{'a' if self.map_class is not Im2colMap else 'an'} {self.map_class.subject} map needs {needed}",
+                    f"Add {name}, such as {_EXAMPLES[name]!r}.",
+                ))  # fmt: skip
         return tuple(wrong)
 
 

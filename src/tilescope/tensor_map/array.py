@@ -26,27 +26,17 @@ _ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)
 array_interface = map_rule(
     "array-interface",
     "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
-    source="the array protocols",
-    subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"array": {"shape": (128, 64)}},
-)
+    source="the array protocols", subjects=("array",), passing=_ARRAY, failing=_ARRAY | {"array": {"shape": (128, 64)}},
+)  # fmt: skip
 array_strides = map_rule(
-    "array-strides",
-    "The last axis of an array steps one element, and no axis steps backwards.",
-    source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
-    subjects=("array",),
-    passing=_ARRAY,
+    "array-strides", "The last axis of an array steps one element, and no axis steps backwards.",
+    source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride", subjects=("array",), passing=_ARRAY,
     failing=_ARRAY | {"array": {"shape": (128, 64), "strides": (2, 256), "typestr": "<f2"}},
-)
+)  # fmt: skip
 array_box = map_rule(
-    "array-box",
-    "box_shape has one entry for each axis of the array, in its order.",
-    source="cuda.h, cuTensorMapEncodeTiled",
-    subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"box_shape": (64,)},
-)
+    "array-box", "box_shape has one entry for each axis of the array, in its order.",
+    source="cuda.h, cuTensorMapEncodeTiled", subjects=("array",), passing=_ARRAY, failing=_ARRAY | {"box_shape": (64,)},
+)  # fmt: skip
 
 
 class Metadata(NamedTuple):
@@ -116,16 +106,11 @@ def metadata(array: Any) -> Metadata:
             continue
         if found is not None:
             return found
-    raise TensorMapError(
-        [
-            array_interface.violation(
-                "array",
-                f"a {type(array).__name__}{refused}",
-                "an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
-                "Use a numpy, torch, cupy or jax array.",
-            )
-        ]
-    )
+    raise TensorMapError([array_interface.violation(
+        "array", f"a {type(array).__name__}{refused}",
+        "an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
+        "Use a numpy, torch, cupy or jax array.",
+    )])  # fmt: skip
 
 
 def _from_numpy(array: Any) -> Metadata | None:
@@ -219,16 +204,10 @@ def _element(dtype: Any) -> DataType:
 
 
 def _untyped(what: str) -> TensorMapError:
-    return TensorMapError(
-        [
-            ARRAY_TYPE.violation(
-                "array",
-                f"elements of {what}",
-                "a type that TMA can move",
-                "View it as an unsigned integer of the same size, such as uint8 or uint64.",
-            )
-        ]
-    )
+    return TensorMapError([ARRAY_TYPE.violation(
+        "array", f"elements of {what}", "a type that TMA can move",
+        "View it as an unsigned integer of the same size, such as uint8 or uint64.",
+    )])  # fmt: skip
 
 
 def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
@@ -244,46 +223,30 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
         values: dict[str, Any] = {"rank": len(found.shape)}
         problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix, None, values))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
-        problems.append(
-            array_strides.violation(
-                "array",
-                f"strides {found.strides_bytes} bytes",
-                "strides of at least 0",
-                "Use np.ascontiguousarray, or flip the coordinates instead of the array.",
-                None,
-                {"strides_bytes": found.strides_bytes},
-            )
-        )
+        problems.append(array_strides.violation(
+            "array", f"strides {found.strides_bytes} bytes", "strides of at least 0",
+            "Use np.ascontiguousarray, or flip the coordinates instead of the array.", None,
+            {"strides_bytes": found.strides_bytes},
+        ))  # fmt: skip
     if found.shape and found.shape[-1] > 1 and abs(found.strides_bytes[-1]) != found.element_bytes:
         unit = [axis for axis, step in enumerate(found.strides_bytes) if step == found.element_bytes]
-        problems.append(
-            array_strides.violation(
-                "array",
-                f"elements of the last axis are {found.strides_bytes[-1]} bytes apart",
-                f"the innermost dimension steps one element, {found.element_bytes} bytes",
-                (f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray."),
-                None,
-                {"stride_bytes": found.strides_bytes[-1], "element_bytes": found.element_bytes},
-            )
-        )
+        problems.append(array_strides.violation(
+            "array", f"elements of the last axis are {found.strides_bytes[-1]} bytes apart",
+            f"the innermost dimension steps one element, {found.element_bytes} bytes",
+            f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray.", None,
+            {"stride_bytes": found.strides_bytes[-1], "element_bytes": found.element_bytes},
+        ))  # fmt: skip
     if found.data_type.is_packed and data_type.is_packed:
-        problems.append(
-            ARRAY_TYPE.violation(
-                "array",
-                f"an array of {found.data_type.name}, which numpy keeps in a byte each",
-                f"{data_type.name} wants its values packed together",
-                'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".',
-            )
-        )
+        problems.append(ARRAY_TYPE.violation(
+            "array", f"an array of {found.data_type.name}, which numpy keeps in a byte each",
+            f"{data_type.name} wants its values packed together",
+            'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".',
+        ))  # fmt: skip
     elif found.shape and found.shape[-1] * found.element_bytes * 8 % data_type.bits:
-        problems.append(
-            ARRAY_TYPE.violation(
-                "array",
-                f"rows of {found.shape[-1] * found.element_bytes} bytes",
-                f"whole elements of {data_type.name}, {data_type.bits} bits each",
-                f'Use data_type="{found.data_type.name}", the array\'s own.',
-                None,
-                {"row_bytes": found.shape[-1] * found.element_bytes, "element_bits": data_type.bits},
-            )
-        )
+        problems.append(ARRAY_TYPE.violation(
+            "array", f"rows of {found.shape[-1] * found.element_bytes} bytes",
+            f"whole elements of {data_type.name}, {data_type.bits} bits each",
+            f'Use data_type="{found.data_type.name}", the array\'s own.', None,
+            {"row_bytes": found.shape[-1] * found.element_bytes, "element_bits": data_type.bits},
+        ))  # fmt: skip
     return problems

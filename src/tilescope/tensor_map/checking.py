@@ -35,16 +35,20 @@ class Breach(NamedTuple):
     values: Mapping[str, Any] = NO_VALUES  # the numbers of the sentences
 
 
+Found = Breach | Sequence[Breach]  # what a check returns; an empty sequence where the rule holds
+
+
 class Check(NamedTuple):
     """A check, its rule, and the arguments it needs; it is passed over when one of them is unreadable."""
 
     rule: Rule
     reads: tuple[str, ...]
-    run: Callable[[Any], Sequence[Breach]]
+    run: Callable[[Any], Found]
 
     def violations(self, subject: Any) -> list[Violation]:
         """What the check finds in a map or a copy."""
-        return [self.rule.violation(*each) for each in self.run(subject)]
+        found = self.run(subject)
+        return [self.rule.violation(*each) for each in ((found,) if isinstance(found, Breach) else found)]
 
 
 CHECKS: list[Check] = []  # in the order of a report
@@ -72,10 +76,10 @@ def map_rule(
 
 def checked(
     name: str, demand: str, *, reads: tuple[str, ...] = (), **facts: Any
-) -> Callable[[Callable[[Any], Sequence[Breach]]], Check]:
+) -> Callable[[Callable[[Any], Found]], Check]:
     """Enter a rule about maps with its check; the decorated name then stands for both."""
 
-    def entered(run: Callable[[Any], Sequence[Breach]]) -> Check:
+    def entered(run: Callable[[Any], Found]) -> Check:
         check = Check(map_rule(name, demand, **facts), reads, run)
         CHECKS.append(check)
         return check

@@ -22,31 +22,20 @@ from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 
 descriptor_length = map_rule(
-    "descriptor-length",
-    "A descriptor is 128 bytes.",
-    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
-    subjects=("descriptor",),
-    passing=MATRIX | {"descriptor": {"bytes": 128}},
+    "descriptor-length", "A descriptor is 128 bytes.", source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    subjects=("descriptor",), passing=MATRIX | {"descriptor": {"bytes": 128}},
     failing=MATRIX | {"descriptor": {"bytes": 64}},
-)
+)  # fmt: skip
 descriptor_bits = map_rule(
-    "descriptor-bits",
-    "Bits that belong to no field are zero.",
-    source=H200,
-    subjects=("descriptor",),
-    architectures=("sm_90",),
-    passing=MATRIX | {"descriptor": {"word 10": 0}},
+    "descriptor-bits", "Bits that belong to no field are zero.", source=H200, subjects=("descriptor",),
+    architectures=("sm_90",), passing=MATRIX | {"descriptor": {"word 10": 0}},
     failing=MATRIX | {"descriptor": {"word 10": 1}},
-)
+)  # fmt: skip
 descriptor_codes = map_rule(
-    "descriptor-codes",
-    "Type, interleave and rank hold numbers that stand for something.",
-    source=H200,
-    subjects=("descriptor",),
-    architectures=("sm_90",),
-    passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
+    "descriptor-codes", "Type, interleave and rank hold numbers that stand for something.", source=H200,
+    subjects=("descriptor",), architectures=("sm_90",), passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
     failing=MATRIX | {"descriptor": {"word 1": 0x1990}},
-)
+)  # fmt: skip
 descriptor_derived = map_rule(
     "descriptor-derived",
     "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
@@ -78,26 +67,16 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     strange = [bit for bit in form.reserved_ones(bits) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:
         shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
-        violations.append(
-            descriptor_bits.violation(
-                "blob",
-                f"{counted(len(strange), 'unknown bit')} set: {shown}",
-                "they are zero in a map of sm_90",
-                "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.",
-                None,
-                {"count": len(strange), "bits": tuple(strange), "places": tuple(divmod(bit, 64) for bit in strange)},
-            )
-        )
+        violations.append(descriptor_bits.violation(
+            "blob", f"{counted(len(strange), 'unknown bit')} set: {shown}", "they are zero in a map of sm_90",
+            "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.", None,
+            {"count": len(strange), "bits": tuple(strange), "places": tuple(divmod(bit, 64) for bit in strange)},
+        ))  # fmt: skip
     if unused:
-        violations.append(
-            descriptor_derived.violation(
-                "blob",
-                f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}",
-                "the driver leaves them zero",
-                _EDITED,
-                values={"count": len(unused)},
-            )
-        )
+        violations.append(descriptor_derived.violation(
+            "blob", f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}",
+            "the driver leaves them zero", _EDITED, values={"count": len(unused)},
+        ))  # fmt: skip
     tensor_map = None
     arguments = arguments_of(values)
     violations += (unnamed := _unnamed(arguments, values))
@@ -137,18 +116,10 @@ def _checked_blob(blob: Any) -> bytes:
     except (TypeError, ValueError):
         data = None
     if data is None or len(data) != DESCRIPTOR_BYTES:
-        raise TensorMapError(
-            [
-                descriptor_length.violation(
-                    "blob",
-                    (f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes"),
-                    "128 bytes",
-                    "Pass the whole CUtensorMap, 128 bytes.",
-                    None,
-                    ({} if data is None else {"bytes": len(data)}),
-                )
-            ]
-        )
+        raise TensorMapError([descriptor_length.violation(
+            "blob", f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes", "128 bytes",
+            "Pass the whole CUtensorMap, 128 bytes.", None, {} if data is None else {"bytes": len(data)},
+        )])  # fmt: skip
     return data
 
 
@@ -161,14 +132,9 @@ def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
     else:
         fix = f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}."
     return size_flag_check.rule.violation(
-        "blob",
-        "word 1 bit 21 is set",
-        limit,
-        fix,
-        values=(
-            {} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}
-        ),
-    )
+        "blob", "word 1 bit 21 is set", limit, fix,
+        values={} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES},
+    )  # fmt: skip
 
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:
@@ -182,11 +148,9 @@ def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Vi
         if found is None
     ]
     if values["rank"] > LARGEST_RANK:
-        unnamed.append(
-            descriptor_codes.violation(
-                "rank", f"{values['rank']} dimensions", "1 to 5", fix, values={"rank": values["rank"]}
-            )
-        )
+        unnamed.append(descriptor_codes.violation(
+            "rank", f"{values['rank']} dimensions", "1 to 5", fix, values={"rank": values["rank"]},
+        ))  # fmt: skip
     return unnamed
 
 

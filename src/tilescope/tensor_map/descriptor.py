@@ -136,29 +136,19 @@ _ENTRIES = {
 } | {"strides high": tuple(f"strides_bytes[{i}] high" for i in range(LARGEST_RANK))}
 
 encode_measured = map_rule(
-    "encode-measured",
-    "encode() writes what was measured: sm_90 maps, tiled and im2col.",
-    source=H200,
-    subjects=("encoding",),
-    architectures=("sm_90",),
-    passing=MATRIX,
-    failing=MATRIX | {"arch": "sm_100"},
-)
+    "encode-measured", "encode() writes what was measured: sm_90 maps, tiled and im2col.", source=H200,
+    subjects=("encoding",), architectures=("sm_90",), passing=MATRIX, failing=MATRIX | {"arch": "sm_100"},
+)  # fmt: skip
 
 
 def encoded(a: Geometry) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if a.arch.name != "sm_90" or a.subject == "wide":
-        raise TensorMapError(
-            [
-                encode_measured.violation(
-                    "arch",
-                    f"a {a.kind} for {a.arch.name}",
-                    "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
-                    "Let the driver of that card encode it.",
-                )
-            ]
-        )
+        raise TensorMapError([encode_measured.violation(
+            "arch", f"a {a.kind} for {a.arch.name}",
+            "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
+            "Let the driver of that card encode it.",
+        )])  # fmt: skip
     word = 0
     for (low, unit, first, mask), value in zip(_PACKING[a.subject == "im2col", len(a.dims)], _values(a), strict=True):
         word |= (value - first) // unit << low & mask

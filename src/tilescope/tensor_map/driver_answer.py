@@ -50,14 +50,11 @@ MAP_ADDRESS = map_rule(
 
 
 DUMP_TYPE = map_rule(
-    "dump-type",
-    "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
-    severity="note",
-    source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
-    subjects=("paste",),
-    passing={"dump": _DUMP.format(at="0x7ffd7d2800c0", address="0x7f5a20000000", result=0)},
+    "dump-type", "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
+    severity="note", source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
+    subjects=("paste",), passing={"dump": _DUMP.format(at="0x7ffd7d2800c0", address="0x7f5a20000000", result=0)},
     failing={"dump": "globalDim (64,64,1) globalStrides (2,128,0) boxDim (64,8,1) swizzle 3"},
-)
+)  # fmt: skip
 # The driver's words for its answers, and the parts of their names that tell them apart.
 _WORDS = {
     "invalid argument": INVALID_VALUE, "invalid_value": INVALID_VALUE, "illegal memory access": 700, "illegal_address": 700,
@@ -116,11 +113,9 @@ class DriverAnswer:
         if self.result:
             name = f", {_RESULTS[self.result]}" if self.result in _RESULTS else ""
             limit, fix = self._what_follows(any(each.severity == "error" for each in found), address)
-            said.append(
-                DRIVER_RESULT.violation(
-                    "tensor_map", f"the driver answered {self.result}{name}", limit, fix, values={"result": self.result}
-                )
-            )
+            said.append(DRIVER_RESULT.violation(
+                "tensor_map", f"the driver answered {self.result}{name}", limit, fix, values={"result": self.result},
+            ))  # fmt: skip
         return said
 
     def _what_follows(self, is_broken: bool, address: Any) -> tuple[str, str]:

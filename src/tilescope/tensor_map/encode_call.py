@@ -32,13 +32,10 @@ _SAMPLE = (
     "CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);"
 )
 encode_call = map_rule(
-    "encode-call",
-    "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
-    source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide",
-    subjects=("paste",),
-    passing={"call": "const int K = 64;\n" + _SAMPLE},
-    failing={"call": _SAMPLE},
-)
+    "encode-call", "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
+    source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide", subjects=("paste",),
+    passing={"call": "const int K = 64;\n" + _SAMPLE}, failing={"call": _SAMPLE},
+)  # fmt: skip
 
 _OPTIONS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
 _TENSOR = ("data_type", "rank", "address", "dims", "strides_bytes")

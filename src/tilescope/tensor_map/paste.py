@@ -25,13 +25,11 @@ LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with label
 HEX_DIGITS = DESCRIPTOR_BYTES * 2
 
 pasted_descriptor = map_rule(
-    "pasted-descriptor",
-    "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
-    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
-    subjects=("paste",),
+    "pasted-descriptor", "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS", subjects=("paste",),
     passing={"text": "$1 = {opaque = {0x0 <repeats 16 times>}}"},
     failing={"text": "$1 = {opaque = {0x0 <repeats 15 times>}}"},
-)
+)  # fmt: skip
 
 _REPEATS = re.compile(r"([0-9a-fA-Fx]+)(?:[uUlL]{0,3})\s*<repeats (\d{1,3}) times>")
 _NOISE = re.compile(
@@ -75,18 +73,10 @@ def descriptor_bytes(text: str) -> bytes:
 
 
 def _refused(found: str, **values: int) -> RuleError:
-    return RuleError(
-        [
-            pasted_descriptor.violation(
-                "text",
-                found,
-                "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
-                "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.",
-                None,
-                values,
-            )
-        ]
-    )
+    return RuleError([pasted_descriptor.violation(
+        "text", found, "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
+        "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.", None, values,
+    )])  # fmt: skip
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:

@@ -55,15 +55,11 @@ PUBLISHING = (
 
 
 replace_field = map_rule(
-    "replace-field",
-    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
-    "cuTensorMapReplaceAddress an address alone.",
-    source=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
-    basis="documented",
-    subjects=("replacement",),
-    passing=MATRIX | {"replace": {"address": 0x1000}},
+    "replace-field", "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
+    "cuTensorMapReplaceAddress an address alone.", source=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
+    basis="documented", subjects=("replacement",), passing=MATRIX | {"replace": {"address": 0x1000}},
     failing=MATRIX | {"replace": {"l2_promotion": "128B"}},
-)
+)  # fmt: skip
 
 
 def replacement_fields(a: Geometry, known: Iterable[str], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,33 +74,21 @@ def replacement_fields(a: Geometry, known: Iterable[str], fields: Mapping[str, A
             problems.append(unknown_name("argument", name, name, replaceable))
         elif name not in replaceable or (a.subject != "tiled" and name != "address"):
             which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
-            problems.append(
-                replace_field.violation(
-                    name,
-                    f"{name} of a {a.subject} map",
-                    f"tensormap.replace writes {', '.join(replaceable)}: {which}",
-                    "Encode another map instead.",
-                )
-            )
+            problems.append(replace_field.violation(
+                name, f"{name} of a {a.subject} map", f"tensormap.replace writes {', '.join(replaceable)}: {which}",
+                "Encode another map instead.",
+            ))  # fmt: skip
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
-        problems.append(
-            replace_field.violation(
-                "arch",
-                f"arch = {a.arch.name}",
-                "tensormap.replace needs sm_90a or later",
-                "Replace the address alone, on the host.",
-            )
-        )
+        problems.append(replace_field.violation(
+            "arch", f"arch = {a.arch.name}", "tensormap.replace needs sm_90a or later",
+            "Replace the address alone, on the host.",
+        ))  # fmt: skip
     none: tuple[int, ...] = ()
     if 1 << 32 in attempted([], none, integers, "dims", fields.get("dims", none)):
-        problems.append(
-            replace_field.violation(
-                "dims",
-                "a dim of 2^32 elements",
-                "global_dim is written with 32 bits",
-                "Use 2^32 - 1, or encode another map.",
-            )
-        )
+        problems.append(replace_field.violation(
+            "dims", "a dim of 2^32 elements", "global_dim is written with 32 bits",
+            "Use 2^32 - 1, or encode another map.",
+        ))  # fmt: skip
     if problems:
         raise TensorMapError(problems)
     return dict(fields)

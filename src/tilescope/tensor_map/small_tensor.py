@@ -15,12 +15,10 @@ from tilescope.errors import printed
 from tilescope.rule import rule
 
 MAP_BYTES = rule(
-    "map-bytes",
-    "A tensor map is 128 bytes.",
-    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    "map-bytes", "A tensor map is 128 bytes.", source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
     passing="ts.tensor_map.small_tensor.cleared_window_bit(bytes(128))",
     failing="ts.tensor_map.small_tensor.cleared_window_bit(bytes(64))",
-)
+)  # fmt: skip
 
 WINDOW_BIT = 85
 SMALL_SPAN_BYTES = 131072

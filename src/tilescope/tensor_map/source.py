@@ -36,19 +36,15 @@ _ARGUMENTS = (
     'ts.tensor_map.MapArguments.from_json(\'{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}\')'
 )
 INPUT_BINARY = rule(
-    "input-binary",
-    "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
-    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
-    passing="ts.tensor_map.source.MapSource.read(bytes(128))",
+    "input-binary", "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS", passing="ts.tensor_map.source.MapSource.read(bytes(128))",
     failing="ts.tensor_map.source.MapSource.read(bytes(127))",
-)
+)  # fmt: skip
 ONE_MAP = rule(
-    "one-map",
-    "encode, load and diff take the arguments of one map at a time; check takes several.",
-    source="the command line",
-    passing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},)).tensor_map()",
+    "one-map", "encode, load and diff take the arguments of one map at a time; check takes several.",
+    source="the command line", passing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},)).tensor_map()",
     failing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},) * 2).tensor_map()",
-)
+)  # fmt: skip
 
 
 class MapSource(NamedTuple):
@@ -76,12 +72,9 @@ class MapSource(NamedTuple):
             if len(content) == DESCRIPTOR_BYTES:
                 return cls(content)
             raise INPUT_BINARY.error(
-                "source",
-                f"{len(content)} bytes that are no text",
-                "a descriptor is 128 bytes",
-                "Pass the 128 bytes of the map alone.",
-                values={"bytes": len(content)},
-            )
+                "source", f"{len(content)} bytes that are no text", "a descriptor is 128 bytes",
+                "Pass the 128 bytes of the map alone.", values={"bytes": len(content)},
+            )  # fmt: skip
         if _JSON.match(text):
             return cls.from_json(text)
         if calls := encode_calls(text):
@@ -125,12 +118,9 @@ class MapSource(NamedTuple):
         """The one map, or its violations raised."""
         if len(self.asked) > 1:
             raise ONE_MAP.error(
-                "source",
-                f"the arguments of {len(self.asked)} maps",
-                "one map at a time",
-                "Leave the others out.",
+                "source", f"the arguments of {len(self.asked)} maps", "one map at a time", "Leave the others out.",
                 values={"maps": len(self.asked)},
-            )
+            )  # fmt: skip
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
 
 

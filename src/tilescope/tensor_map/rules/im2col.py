@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilescope.arch import architectures_with
-from tilescope.tensor_map.checking import Breach, checked
+from tilescope.tensor_map.checking import Breach, Found, checked
 from tilescope.tensor_map.geometry import Im2colGeometry, WideGeometry
 from tilescope.tensor_map.rules.box import LARGEST_EXTENT, LARGEST_PIXELS
 from tilescope.tensor_map.rules.samples import CUDA_H_IM2COL, CUDA_H_WIDE, H200, IMAGES, WIDE
@@ -50,15 +48,11 @@ def _corners(opened: tuple[int, int] | None) -> str:
 
 
 @checked(
-    "corner-range",
-    "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.",
-    source=f"{CUDA_H_IM2COL}; {H200}",
-    subjects=("im2col",),
-    reads=("lower_corner", "upper_corner", "dims"),
-    passing=_LARGE_IMAGES | {"lower_corner": (-128, 127)},
-    failing=_LARGE_IMAGES | {"lower_corner": (-129, 0)},
-)
-def _corner_range(a: Im2colGeometry) -> Sequence[Breach]:
+    "corner-range", "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.", source=f"{CUDA_H_IM2COL}; {H200}",
+    subjects=("im2col",), reads=("lower_corner", "upper_corner", "dims"),
+    passing=_LARGE_IMAGES | {"lower_corner": (-128, 127)}, failing=_LARGE_IMAGES | {"lower_corner": (-129, 0)},
+)  # fmt: skip
+def _corner_range(a: Im2colGeometry) -> Found:
     low, high = corner_range(a.rank)
     corners = {"lower_corner": a.lower_corner, "upper_corner": a.upper_corner}
     outside = [
@@ -86,15 +80,13 @@ def _corner_range(a: Im2colGeometry) -> Sequence[Breach]:
 
 
 @checked(
-    "bounding-box",
-    "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
-    source=f"{CUDA_H_IM2COL}; computed in signed 32 bits ({H200})",
-    subjects=("im2col",),
+    "bounding-box", "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
+    source=f"{CUDA_H_IM2COL}; computed in signed 32 bits ({H200})", subjects=("im2col",),
     reads=("lower_corner", "upper_corner", "dims", "interleave"),
     passing=IMAGES | {"lower_corner": (0, 0), "upper_corner": (-31, -31)},
     failing=IMAGES | {"lower_corner": (0, 0), "upper_corner": (-32, -31)},
-)
-def _bounding_box(a: Im2colGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _bounding_box(a: Im2colGeometry) -> Found:
     first = 0 if a.interleave.slice_bytes else 1  # interleaved dims start with W
     extents = a.dims[first : first + len(a.lower_corner)]
     axes = list(zip(extents, a.lower_corner, a.upper_corner, strict=True))
@@ -123,67 +115,42 @@ def _bounding_box(a: Im2colGeometry) -> Sequence[Breach]:
 
 
 @checked(
-    "channels-range",
-    "channels_per_pixel is 1 to 256.",
-    source=f"{CUDA_H_IM2COL}; {H200}",
-    subjects=("im2col", "wide"),
-    reads=("channels_per_pixel",),
-    passing=IMAGES | {"channels_per_pixel": 256},
+    "channels-range", "channels_per_pixel is 1 to 256.", source=f"{CUDA_H_IM2COL}; {H200}", subjects=("im2col", "wide"),
+    reads=("channels_per_pixel",), passing=IMAGES | {"channels_per_pixel": 256},
     failing=IMAGES | {"channels_per_pixel": 264},
-)
-def _channels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _channels_range(a: Im2colGeometry | WideGeometry) -> Found:
     if 1 <= a.channels_per_pixel <= LARGEST_EXTENT:
         return ()
     nearest = min(max(a.channels_per_pixel, 1), LARGEST_EXTENT)
-    return (
-        Breach(
-            "channels_per_pixel",
-            f"channels_per_pixel = {a.channels_per_pixel}",
-            "1 to 256",
-            f"Use {nearest}.",
-            {"channels_per_pixel": nearest},
-            {"channels_per_pixel": a.channels_per_pixel},
-        ),
-    )
+    return Breach(
+        "channels_per_pixel", f"channels_per_pixel = {a.channels_per_pixel}", "1 to 256", f"Use {nearest}.",
+        {"channels_per_pixel": nearest}, {"channels_per_pixel": a.channels_per_pixel},
+    )  # fmt: skip
 
 
 @checked(
-    "pixels-range",
-    "pixels_per_column is 1 to 1024.",
-    source=f"{CUDA_H_IM2COL}; {H200}",
-    subjects=("im2col", "wide"),
-    reads=("pixels_per_column",),
-    passing=IMAGES | {"pixels_per_column": 1024},
+    "pixels-range", "pixels_per_column is 1 to 1024.", source=f"{CUDA_H_IM2COL}; {H200}", subjects=("im2col", "wide"),
+    reads=("pixels_per_column",), passing=IMAGES | {"pixels_per_column": 1024},
     failing=IMAGES | {"pixels_per_column": 1025},
-)
-def _pixels_range(a: Im2colGeometry | WideGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _pixels_range(a: Im2colGeometry | WideGeometry) -> Found:
     if 1 <= a.pixels_per_column <= LARGEST_PIXELS:
         return ()
     nearest = min(max(a.pixels_per_column, 1), LARGEST_PIXELS)
-    return (
-        Breach(
-            "pixels_per_column",
-            f"pixels_per_column = {a.pixels_per_column}",
-            "1 to 1024",
-            (f"Use {nearest}" + (" and more copies." if a.pixels_per_column > LARGEST_PIXELS else ".")),
-            {"pixels_per_column": nearest},
-            {"pixels_per_column": a.pixels_per_column},
-        ),
-    )
+    return Breach(
+        "pixels_per_column", f"pixels_per_column = {a.pixels_per_column}", "1 to 1024",
+        f"Use {nearest}" + (" and more copies." if a.pixels_per_column > LARGEST_PIXELS else "."),
+        {"pixels_per_column": nearest}, {"pixels_per_column": a.pixels_per_column},
+    )  # fmt: skip
 
 
 @checked(
-    "wide-corner",
-    "The width corners fit 16 signed bits.",
-    source=CUDA_H_WIDE,
-    basis="documented",
-    subjects=("wide",),
-    reads=("lower_width", "upper_width"),
-    architectures=WIDE_ARCHITECTURES,
-    passing=WIDE,
+    "wide-corner", "The width corners fit 16 signed bits.", source=CUDA_H_WIDE, basis="documented", subjects=("wide",),
+    reads=("lower_width", "upper_width"), architectures=WIDE_ARCHITECTURES, passing=WIDE,
     failing=WIDE | {"lower_width": -40000},
-)
-def _wide_corner(a: WideGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _wide_corner(a: WideGeometry) -> Found:
     low, high = corner_range(3)
     corners = {"lower_width": a.lower_width, "upper_width": a.upper_width}
     outside = {name: place for name, place in corners.items() if not low <= place <= high}
@@ -202,17 +169,12 @@ def _wide_corner(a: WideGeometry) -> Sequence[Breach]:
 
 
 @checked(
-    "wide-bounding-box",
-    "The bounding box holds at least one pixel along W: dims[1] + upper - lower >= 1.",
-    source=CUDA_H_WIDE,
-    basis="documented",
-    subjects=("wide",),
-    reads=("lower_width", "upper_width", "dims"),
-    architectures=WIDE_ARCHITECTURES,
-    passing=WIDE | {"lower_width": 0, "upper_width": -31},
+    "wide-bounding-box", "The bounding box holds at least one pixel along W: dims[1] + upper - lower >= 1.",
+    source=CUDA_H_WIDE, basis="documented", subjects=("wide",), reads=("lower_width", "upper_width", "dims"),
+    architectures=WIDE_ARCHITECTURES, passing=WIDE | {"lower_width": 0, "upper_width": -31},
     failing=WIDE | {"lower_width": 0, "upper_width": -32},
-)
-def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _wide_bounding_box(a: WideGeometry) -> Found:
     if a.rank < 2:
         return ()
     pixels = pixels_between(a.dims[1], a.lower_width, a.upper_width)
@@ -224,63 +186,35 @@ def _wide_bounding_box(a: WideGeometry) -> Sequence[Breach]:
     fix = "Use a larger upper_width or a smaller lower_width."
     if opened is not None:
         fix = f"Use lower_width = {opened[0]} and upper_width = {opened[1]}."
-    return (
-        Breach(
-            "upper_width",
-            found,
-            "at least 1 pixel",
-            fix,
-            change,
-            {"extent": a.dims[1], "upper": a.upper_width, "lower": a.lower_width, "pixels": pixels},
-        ),
-    )
+    return Breach(
+        "upper_width", found, "at least 1 pixel", fix, change,
+        {"extent": a.dims[1], "upper": a.upper_width, "lower": a.lower_width, "pixels": pixels},
+    )  # fmt: skip
 
 
 @checked(
-    "wide-swizzle",
-    "An im2col-wide map is swizzled 64B, 128B or 128B_ATOM_32B, or in mode W 96B.",
-    source=CUDA_H_WIDE,
-    basis="documented",
-    subjects=("wide",),
-    reads=("swizzle", "mode"),
-    architectures=WIDE_ARCHITECTURES,
-    passing=WIDE,
+    "wide-swizzle", "An im2col-wide map is swizzled 64B, 128B or 128B_ATOM_32B, or in mode W 96B.", source=CUDA_H_WIDE,
+    basis="documented", subjects=("wide",), reads=("swizzle", "mode"), architectures=WIDE_ARCHITECTURES, passing=WIDE,
     failing=WIDE | {"swizzle": "none"},
-)
-def _wide_swizzle(a: WideGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _wide_swizzle(a: WideGeometry) -> Found:
     if a.swizzle.name in _WIDE_SWIZZLES and (a.swizzle.name != "96B" or a.mode == "W"):
         return ()
-    return (
-        Breach(
-            "swizzle",
-            f"swizzle = {a.swizzle.name} in mode {a.mode}",
-            "64B, 128B or 128B_ATOM_32B; 96B in mode W",
-            'Use swizzle="128B".',
-            {"swizzle": "128B"},
-        ),
-    )
+    return Breach(
+        "swizzle", f"swizzle = {a.swizzle.name} in mode {a.mode}", "64B, 128B or 128B_ATOM_32B; 96B in mode W",
+        'Use swizzle="128B".', {"swizzle": "128B"},
+    )  # fmt: skip
 
 
 @checked(
-    "wide-interleave",
-    "An im2col-wide map is not interleaved.",
-    source='PTX ISA, "Interleave layout"',
-    basis="documented",
-    subjects=("wide",),
-    reads=("interleave",),
-    architectures=WIDE_ARCHITECTURES,
-    passing=WIDE,
+    "wide-interleave", "An im2col-wide map is not interleaved.", source='PTX ISA, "Interleave layout"',
+    basis="documented", subjects=("wide",), reads=("interleave",), architectures=WIDE_ARCHITECTURES, passing=WIDE,
     failing=WIDE | {"interleave": "16B"},
-)
-def _wide_interleave(a: WideGeometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _wide_interleave(a: WideGeometry) -> Found:
     if not a.interleave.slice_bytes:
         return ()
-    return (
-        Breach(
-            "interleave",
-            f"interleave = {a.interleave.name}",
-            "im2col-wide takes no interleave",
-            'Use interleave="none".',
-            {"interleave": "none"},
-        ),
-    )
+    return Breach(
+        "interleave", f"interleave = {a.interleave.name}", "im2col-wide takes no interleave", 'Use interleave="none".',
+        {"interleave": "none"},
+    )  # fmt: skip

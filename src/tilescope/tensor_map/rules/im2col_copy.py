@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilescope.arch import architectures_with
 from tilescope.errors import counted
-from tilescope.tensor_map.checking import Breach, checked
+from tilescope.tensor_map.checking import Breach, Found, checked
 from tilescope.tensor_map.copy import COPY_RULES, Copy
 from tilescope.tensor_map.rules.samples import H200, IMAGES, PTX_COPY, WIDE
 
@@ -24,7 +22,7 @@ WIDE_OFFSET_END = 32
     passing=IMAGES | {"copy": {"direction": "load", "coords": (0, 0, 0, 0), "offsets": (255, 0)}},
     failing=IMAGES | {"copy": {"direction": "load", "coords": (0, 0, 0, 0), "offsets": (256, 0)}},
 )
-def _offsets_range(copy: Copy) -> Sequence[Breach]:
+def _offsets_range(copy: Copy) -> Found:
     if not copy.offsets:
         return ()
     a = copy.tensor_map
@@ -72,33 +70,27 @@ def _offsets_range(copy: Copy) -> Sequence[Breach]:
     | {"lower_corner": (0, 0), "upper_corner": (0, 0), "copy": {"direction": "store", "coords": (0, 0, 0, 0)}},
     failing=IMAGES | {"copy": {"direction": "store", "coords": (0, 0, 0, 0)}},
 )
-def _im2col_store(copy: Copy) -> Sequence[Breach]:
+def _im2col_store(copy: Copy) -> Found:
     a = copy.tensor_map
     if copy.direction == "load" or a.subject != "im2col":
         return ()
     if min(a.lower_corner) >= 0 and max(a.upper_corner) <= 0:
         return ()
-    return (
-        Breach(
-            "lower_corner",
-            f"corners {a.lower_corner} and {a.upper_corner}",
-            "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
-            "Encode a map without padding for the store: lower_corner and upper_corner of zeros.",
-            values={"lower_corner": a.lower_corner, "upper_corner": a.upper_corner},
-        ),
-    )
+    return Breach(
+        "lower_corner", f"corners {a.lower_corner} and {a.upper_corner}",
+        "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
+        "Encode a map without padding for the store: lower_corner and upper_corner of zeros.",
+        values={"lower_corner": a.lower_corner, "upper_corner": a.upper_corner},
+    )  # fmt: skip
 
 
 @checked(
-    "im2col-base",
-    "The base pixel of an im2col copy lies inside the bounding box; N may lie outside the tensor.",
-    source=H200,
-    subjects=COPY_RULES,
-    code=715,
+    "im2col-base", "The base pixel of an im2col copy lies inside the bounding box; N may lie outside the tensor.",
+    source=H200, subjects=COPY_RULES, code=715,
     passing=IMAGES | {"copy": {"direction": "load", "coords": (0, -1, -1, 99)}},
     failing=IMAGES | {"copy": {"direction": "load", "coords": (0, -2, 0, 0)}},
-)
-def _im2col_base(copy: Copy) -> Sequence[Breach]:
+)  # fmt: skip
+def _im2col_base(copy: Copy) -> Found:
     a = copy.tensor_map
     if a.subject != "im2col" or len(copy.coords) != a.rank:
         return ()
@@ -108,44 +100,31 @@ def _im2col_base(copy: Copy) -> Sequence[Breach]:
         place, highest = copy.coords[axis], a.dims[axis] - 1 + upper
         if not lower <= place <= highest:
             nearest = (*copy.coords[:axis], min(max(place, lower), highest), *copy.coords[axis + 1 :])
-            found.append(
-                Breach(
-                    f"coords[{axis}]",
-                    f"coords[{axis}] = {place}",
-                    f"the bounding box runs from {lower} to {highest}",
-                    f"Use {nearest[axis]}: the offsets, not the base, reach a filter's taps.",
-                    {"coords": nearest},
-                    {"coord": place, "lowest": lower, "highest": highest},
-                )
-            )
+            found.append(Breach(
+                f"coords[{axis}]", f"coords[{axis}] = {place}", f"the bounding box runs from {lower} to {highest}",
+                f"Use {nearest[axis]}: the offsets, not the base, reach a filter's taps.", {"coords": nearest},
+                {"coord": place, "lowest": lower, "highest": highest},
+            ))  # fmt: skip
     return found
 
 
 @checked(
-    "wide-base",
-    "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
-    source='PTX ISA, "im2col::w and im2col::w::128 modes"',
-    basis="documented",
-    subjects=COPY_RULES,
-    code=715,
+    "wide-base", "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
+    source='PTX ISA, "im2col::w and im2col::w::128 modes"', basis="documented", subjects=COPY_RULES, code=715,
     architectures=architectures_with("im2col_wide"),
     passing=WIDE | {"copy": {"direction": "load", "coords": (0, -9, 0, 0)}},
     failing=WIDE | {"copy": {"direction": "load", "coords": (0, 31, 0, 0)}},
-)
-def _wide_base(copy: Copy) -> Sequence[Breach]:
+)  # fmt: skip
+def _wide_base(copy: Copy) -> Found:
     a = copy.tensor_map
     if a.subject != "wide" or len(copy.coords) != a.rank:
         return ()
     place, highest = copy.coords[1], a.dims[1] - 1 + a.upper_width  # the instruction's offset moves both alike
     if place <= highest:
         return ()
-    return (
-        Breach(
-            "coords[1]",
-            f"coords[1] = {place}",
-            f"the bounding box runs from {a.lower_width} to {highest}, and the copy starts in it or left of it",
-            f"Use {highest} or less.",
-            {"coords": (copy.coords[0], highest, *copy.coords[2:])},
-            {"coord": place, "lowest": a.lower_width, "highest": highest},
-        ),
-    )
+    return Breach(
+        "coords[1]", f"coords[1] = {place}",
+        f"the bounding box runs from {a.lower_width} to {highest}, and the copy starts in it or left of it",
+        f"Use {highest} or less.", {"coords": (copy.coords[0], highest, *copy.coords[2:])},
+        {"coord": place, "lowest": a.lower_width, "highest": highest},
+    )  # fmt: skip

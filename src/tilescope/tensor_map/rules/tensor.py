@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilescope.errors import counted
-from tilescope.tensor_map.checking import Breach, checked
+from tilescope.tensor_map.checking import Breach, Found, checked
 from tilescope.tensor_map.geometry import Geometry, rounded_up
 from tilescope.tensor_map.rules.packed import takes_half_rows
 from tilescope.tensor_map.rules.samples import CUDA_H, H200, IMAGES, MATRIX, SLICES
@@ -16,14 +14,10 @@ LARGEST_DIM = 1 << 32
 
 
 @checked(
-    "rank",
-    "A tiled map has 1 to 5 dimensions, an im2col map 3 to 5.",
-    source=f"{CUDA_H}; {H200}",
-    reads=("dims",),
-    passing=MATRIX,
-    failing={"data_type": "u8", "dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6},
-)
-def rank_check(a: Geometry) -> Sequence[Breach]:
+    "rank", "A tiled map has 1 to 5 dimensions, an im2col map 3 to 5.", source=f"{CUDA_H}; {H200}", reads=("dims",),
+    passing=MATRIX, failing={"data_type": "u8", "dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6},
+)  # fmt: skip
+def rank_check(a: Geometry) -> Found:
     """The only check that runs on a tensor without dimensions."""
     least = 1 if a.subject == "tiled" else 3
     if least <= a.rank <= 5:
@@ -32,39 +26,25 @@ def rank_check(a: Geometry) -> Sequence[Breach]:
         fix = "Merge neighbouring dimensions whose strides allow it, or copy slice by slice."
     else:
         fix = f"Add dimensions of extent 1 up to rank {least}."
-    return (
-        Breach(
-            "dims",
-            counted(a.rank, "dimension"),
-            f"{'a tiled' if a.subject == 'tiled' else 'an im2col'} map has {least} to 5",
-            fix,
-            values={"rank": a.rank},
-        ),
-    )
+    return Breach(
+        "dims", counted(a.rank, "dimension"),
+        f"{'a tiled' if a.subject == 'tiled' else 'an im2col'} map has {least} to 5", fix, values={"rank": a.rank},
+    )  # fmt: skip
 
 
 @checked(
-    "interleave-rank",
-    "An interleaved map has at least 3 dimensions: W, channel slices, N.",
-    source=f"{CUDA_H}; {H200}",
-    subjects=("tiled",),
-    reads=("dims", "interleave"),
-    passing=SLICES,
+    "interleave-rank", "An interleaved map has at least 3 dimensions: W, channel slices, N.",
+    source=f"{CUDA_H}; {H200}", subjects=("tiled",), reads=("dims", "interleave"), passing=SLICES,
     failing=SLICES | {"dims": (8, 8), "strides_bytes": (256,), "box": (8, 8)},
-)
-def _interleave_rank(a: Geometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _interleave_rank(a: Geometry) -> Found:
     if not a.interleave.slice_bytes or a.rank >= 3:
         return ()
-    return (
-        Breach(
-            "interleave",
-            f"interleave = {a.interleave.name} with {a.rank} dimensions",
-            "interleave needs 3 to 5: W, (H, (D,)) slices, N",
-            'Use interleave="none".',
-            {"interleave": "none"},
-            {"rank": a.rank},
-        ),
-    )
+    return Breach(
+        "interleave", f"interleave = {a.interleave.name} with {a.rank} dimensions",
+        "interleave needs 3 to 5: W, (H, (D,)) slices, N", 'Use interleave="none".', {"interleave": "none"},
+        {"rank": a.rank},
+    )  # fmt: skip
 
 
 def _alignment(a: Geometry) -> tuple[int, str]:
@@ -84,12 +64,10 @@ def _any_multiple(axis: int, multiple: int) -> str:
 @checked(
     "address-alignment",
     "The address is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
-    source=f"{CUDA_H}; {H200}",
-    reads=("address", "interleave", "data_type", "arch"),
-    passing=MATRIX | {"address": 0x1010},
-    failing=MATRIX | {"address": 0x1008},
-)
-def _address_alignment(a: Geometry) -> Sequence[Breach]:
+    source=f"{CUDA_H}; {H200}", reads=("address", "interleave", "data_type", "arch"),
+    passing=MATRIX | {"address": 0x1010}, failing=MATRIX | {"address": 0x1008},
+)  # fmt: skip
+def _address_alignment(a: Geometry) -> Found:
     if a.address % 32 == 0:
         return ()
     multiple, limit = _alignment(a)
@@ -97,50 +75,31 @@ def _address_alignment(a: Geometry) -> Sequence[Breach]:
     if beyond == 0:
         return ()
     nearest = a.address - beyond
-    return (
-        Breach(
-            "address",
-            f"address = {a.address:#x}, {beyond} bytes past {nearest:#x}",
-            f"addresses are {limit}",
-            f"Start the tensor at {nearest:#x} and shift the coordinates, or align the allocation.",
-            {"address": nearest},
-            {"address": a.address, "beyond_bytes": beyond, "nearest": nearest, "multiple_bytes": multiple},
-        ),
-    )
+    return Breach(
+        "address", f"address = {a.address:#x}, {beyond} bytes past {nearest:#x}", f"addresses are {limit}",
+        f"Start the tensor at {nearest:#x} and shift the coordinates, or align the allocation.", {"address": nearest},
+        {"address": a.address, "beyond_bytes": beyond, "nearest": nearest, "multiple_bytes": multiple},
+    )  # fmt: skip
 
 
 @checked(
-    "address-range",
-    "The address is 0 to 2^57 - 1; 0 is accepted.",
-    source=H200,
-    reads=("address",),
-    passing=MATRIX | {"address": (1 << 57) - 16},
-    failing=MATRIX | {"address": 1 << 57},
-)
-def _address_range(a: Geometry) -> Sequence[Breach]:
+    "address-range", "The address is 0 to 2^57 - 1; 0 is accepted.", source=H200, reads=("address",),
+    passing=MATRIX | {"address": (1 << 57) - 16}, failing=MATRIX | {"address": 1 << 57},
+)  # fmt: skip
+def _address_range(a: Geometry) -> Found:
     if 0 <= a.address < ADDRESS_END:
         return ()
-    return (
-        Breach(
-            "address",
-            f"address = {a.address:#x}",
-            "a device address is 0 to 2^57 - 1",
-            "Pass the device pointer itself.",
-            {"address": a.address % ADDRESS_END},
-            {"address": a.address},
-        ),
-    )
+    return Breach(
+        "address", f"address = {a.address:#x}", "a device address is 0 to 2^57 - 1", "Pass the device pointer itself.",
+        {"address": a.address % ADDRESS_END}, {"address": a.address},
+    )  # fmt: skip
 
 
 @checked(
-    "dim-range",
-    "Every dim is 1 to 2^32 elements.",
-    source=f"{CUDA_H}; {H200}",
-    reads=("dims",),
-    passing=MATRIX | {"dims": (1 << 32, 1), "strides_bytes": (1 << 33,)},
-    failing=MATRIX | {"dims": (64, 0)},
-)
-def _dim_range(a: Geometry) -> Sequence[Breach]:
+    "dim-range", "Every dim is 1 to 2^32 elements.", source=f"{CUDA_H}; {H200}", reads=("dims",),
+    passing=MATRIX | {"dims": (1 << 32, 1), "strides_bytes": (1 << 33,)}, failing=MATRIX | {"dims": (64, 0)},
+)  # fmt: skip
+def _dim_range(a: Geometry) -> Found:
     if min(a.dims) >= 1 and max(a.dims) <= LARGEST_DIM:
         return ()
     nearest = tuple(min(max(extent, 1), LARGEST_DIM) for extent in a.dims)
@@ -163,12 +122,10 @@ def _dim_range(a: Geometry) -> Sequence[Breach]:
 @checked(
     "stride-alignment",
     "Every stride is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
-    source=f"{CUDA_H}; {H200}",
-    reads=("strides_bytes", "dims", "interleave", "data_type", "arch"),
-    passing=MATRIX | {"strides_bytes": (8208,)},
-    failing=MATRIX | {"strides_bytes": (8200,)},
-)
-def _stride_alignment(a: Geometry) -> Sequence[Breach]:
+    source=f"{CUDA_H}; {H200}", reads=("strides_bytes", "dims", "interleave", "data_type", "arch"),
+    passing=MATRIX | {"strides_bytes": (8208,)}, failing=MATRIX | {"strides_bytes": (8200,)},
+)  # fmt: skip
+def _stride_alignment(a: Geometry) -> Found:
     multiple, limit = _alignment(a)
     for stride in a.strides_bytes:
         if stride % multiple:
@@ -193,14 +150,10 @@ def _stride_alignment(a: Geometry) -> Sequence[Breach]:
 
 
 @checked(
-    "stride-range",
-    "Every stride is 0 to 2^40 - 1 bytes.",
-    source=f"{CUDA_H}; {H200}",
-    reads=("strides_bytes", "dims"),
-    passing=MATRIX | {"strides_bytes": ((1 << 40) - 16,)},
-    failing=MATRIX | {"strides_bytes": (1 << 40,)},
-)
-def _stride_range(a: Geometry) -> Sequence[Breach]:
+    "stride-range", "Every stride is 0 to 2^40 - 1 bytes.", source=f"{CUDA_H}; {H200}", reads=("strides_bytes", "dims"),
+    passing=MATRIX | {"strides_bytes": ((1 << 40) - 16,)}, failing=MATRIX | {"strides_bytes": (1 << 40,)},
+)  # fmt: skip
+def _stride_range(a: Geometry) -> Found:
     if not a.strides_bytes or (min(a.strides_bytes) >= 0 and max(a.strides_bytes) < STRIDE_END_BYTES):
         return ()
     nearest = tuple(
@@ -237,13 +190,11 @@ def _follow_each_other(strides_bytes: tuple[int, ...], dims: tuple[int, ...], re
 @checked(
     "stride-overlap",
     "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
-    severity="warning",
-    source=f"{CUDA_H} (its construction of the strides); the driver accepts others ({H200})",
-    reads=("strides_bytes", "dims", "data_type", "interleave"),
-    passing=IMAGES,
+    severity="warning", source=f"{CUDA_H} (its construction of the strides); the driver accepts others ({H200})",
+    reads=("strides_bytes", "dims", "data_type", "interleave"), passing=IMAGES,
     failing=MATRIX | {"strides_bytes": (64,)},
-)
-def _stride_overlap(a: Geometry) -> Sequence[Breach]:
+)  # fmt: skip
+def _stride_overlap(a: Geometry) -> Found:
     slice_bytes = a.interleave.slice_bytes
     reach = a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
     if _follow_each_other(a.strides_bytes, a.dims, reach):
@@ -252,14 +203,12 @@ def _stride_overlap(a: Geometry) -> Sequence[Breach]:
     for stride, extent, axis in sorted(zip(a.strides_bytes, a.dims[1:], range(a.rank - 1), strict=True)):
         if stride < reach and extent > 1:
             shared = "every index reads the same bytes (a broadcast)" if stride == 0 else "neighbours share bytes"
-            found.append(
-                Breach(
-                    f"strides_bytes[{axis}]",
-                    f"strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: {shared}",
-                    "loads work; a store through such a map races with itself",
-                    f"Use {rounded_up(reach, 16)} bytes, or keep it for sliding windows and broadcasts.",
-                    values={"stride_bytes": stride, "reach_bytes": reach},
-                )
-            )
+            found.append(Breach(
+                f"strides_bytes[{axis}]",
+                f"strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: {shared}",
+                "loads work; a store through such a map races with itself",
+                f"Use {rounded_up(reach, 16)} bytes, or keep it for sliding windows and broadcasts.",
+                values={"stride_bytes": stride, "reach_bytes": reach},
+            ))  # fmt: skip
         reach += max(0, stride * (extent - 1))
     return found
