@@ -82,22 +82,10 @@ class Agreement(Value):
 
 
 def compatible(
-    tensor_map_or_plan: Any,
-    descriptor: Any = None,
-    *,
-    major: Major | None = None,
-    tile_major: Major | None = None,
-    rows: int | None = None,
-    k: int | None = None,
-    origin: tuple[int, int] = (0, 0),
-    smem_address: int = 0,
-    copies: Any = None,
-    data_type: Any = None,
-    cta_rank: int | None = None,
-    operand: Any = None,
-    warp: int | None = None,
-    address: Any = None,
-) -> Agreement | TmemAgreement:
+    tensor_map_or_plan: Any, descriptor: Any = None, *, major: Major | None = None, tile_major: Major | None = None,
+    rows: int | None = None, k: int | None = None, origin: tuple[int, int] = (0, 0), smem_address: int = 0, copies: Any = None,
+    data_type: Any = None, cta_rank: int | None = None, operand: Any = None, warp: int | None = None, address: Any = None,
+) -> Agreement | TmemAgreement:  # fmt: skip
     """Whether the bytes that TMA copies wrote are the bytes that a descriptor reads; if not: where, and why.
 
     The tile comes by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
@@ -255,12 +243,8 @@ def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
 
 
 def _sentence(
-    shape: tuple[int, int],
-    reads: list[Read],
-    differing: int,
-    difference: Difference | None,
-    diagnosis: Diagnosis | None,
-) -> str:
+    shape: tuple[int, int], reads: list[Read], differing: int, difference: Difference | None, diagnosis: Diagnosis | None,
+) -> str:  # fmt: skip
     """The answer in English, from what was compared."""
     if difference is None or diagnosis is None:
         readers = "the descriptor reads" if len(reads) == 1 else f"the {len(reads)} descriptors read"

@@ -49,19 +49,15 @@ CANONICAL_SWIZZLE = rule(
     failing='ts.canonical_layout("K", "128B_ATOM_32B", "tf32")',
 )
 CANONICAL_ELEMENT = rule(
-    "canonical-element",
-    "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
-    source="PTX ISA, types of wgmma.mma_async and tcgen05.mma",
-    passing='ts.canonical_layout("K", "128B", "bf16")',
+    "canonical-element", "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
+    source="PTX ISA, types of wgmma.mma_async and tcgen05.mma", passing='ts.canonical_layout("K", "128B", "bf16")',
     failing='ts.canonical_layout("K", "128B", "f64")',
-)
+)  # fmt: skip
 DESCRIPTOR_LAYOUT = rule(
-    "descriptor-layout",
-    "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
-    source='PTX ISA, "Canonical Layouts"',
-    passing='ts.wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
+    "descriptor-layout", "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    source='PTX ISA, "Canonical Layouts"', passing='ts.wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
     failing='ts.wgmma_descriptors(ts.Layout((64, 64), 16), "bf16")',
-)
+)  # fmt: skip
 
 
 class Reader(NamedTuple):
@@ -348,21 +344,16 @@ def _no_such_mode(major: Major, swizzle: Swizzle) -> Violation:
     nearest = "128B" if swizzle.span_bytes == 128 else "32B"
     why = " (it exists MN-major)" if swizzle.name in _MODES["MN"] else ""
     return CANONICAL_SWIZZLE.violation(
-        "swizzle",
-        f"{major}-major with swizzle {swizzle.name}{why}",
-        f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}",
-        f"Use {nearest}.",
-        {"swizzle": nearest},
-    )
+        "swizzle", f"{major}-major with swizzle {swizzle.name}{why}",
+        f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}", f"Use {nearest}.", {"swizzle": nearest},
+    )  # fmt: skip
 
 
 def _no_such_element(found: str, argument: str = "element_bits") -> Violation:
     return CANONICAL_ELEMENT.violation(
-        argument,
-        found,
-        "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory",
+        argument, found, "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory",
         "Use such a type: b1, e2m1, e4m3, int8, bf16, f16 or tf32.",
-    )
+    )  # fmt: skip
 
 
 def tile_shape(shape: Any) -> tuple[int, int]:

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilescope.arch import Basis
 from tilescope.errors import printed
-from tilescope.mma.tcgen05_kind import TCGEN05, blackwell_rule
+from tilescope.mma.tcgen05_kind import TCGEN05, Documented, blackwell_rule
 from tilescope.reading import entries, is_one_of, plain_int
 from tilescope.value import Value
 
@@ -32,7 +31,7 @@ _MAX_CLUSTER = 16  # bits of a multicast mask
 
 
 @dataclass(frozen=True, slots=True)
-class PairShare(Value):
+class PairShare(Documented, Value):
     """What one block of a cluster holds; ranges are (first, end) in rows or columns of the cluster's tile.
 
     >>> share = pair_shares((2, 2), 256, 128)[3]
@@ -51,11 +50,6 @@ class PairShare(Value):
     a_multicast: int  # mask of the blocks that hold the same rows of A
     b_multicast: int  # mask of the blocks that hold the same columns of B
     commit: int  # mask of the blocks that wait for this pair's reads
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
 
 def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ...]:

@@ -22,38 +22,26 @@ _TCGEN05_READ = (
     "instruction='tcgen05', major={major!r}, element_bits=32).violations"
 )
 DESCRIPTOR_MAJOR = rule(
-    "descriptor-major",
-    "128B_ATOM_32B exists for MN-major operands of 32 bits alone.",
-    severity="note",
-    source='PTX ISA, "Canonical Layouts" of tcgen05',
-    passing=_TCGEN05_READ.format(major="MN"),
+    "descriptor-major", "128B_ATOM_32B exists for MN-major operands of 32 bits alone.", severity="note",
+    source='PTX ISA, "Canonical Layouts" of tcgen05', passing=_TCGEN05_READ.format(major="MN"),
     failing=_TCGEN05_READ.format(major="K"),
-)
+)  # fmt: skip
 DESCRIPTOR_OVERLAP = rule(
-    "descriptor-overlap",
-    "Neighbouring atoms that a descriptor steps over do not overlap.",
-    severity="warning",
-    source='PTX ISA, "Canonical Layouts": the bytes of an atom',
-    passing=_READ.format(leading=16, stride=1024, base=0),
+    "descriptor-overlap", "Neighbouring atoms that a descriptor steps over do not overlap.", severity="warning",
+    source='PTX ISA, "Canonical Layouts": the bytes of an atom', passing=_READ.format(leading=16, stride=1024, base=0),
     failing=_READ.format(leading=16, stride=512, base=0),
-)
+)  # fmt: skip
 DESCRIPTOR_BASE_OFFSET = rule(
-    "descriptor-base-offset",
-    "TMA swizzles by the absolute address, which is base offset 0.",
-    severity="warning",
-    source="measured on an H200",
-    basis="measured",
-    passing=_READ.format(leading=16, stride=1024, base=0),
+    "descriptor-base-offset", "TMA swizzles by the absolute address, which is base offset 0.", severity="warning",
+    source="measured on an H200", basis="measured", passing=_READ.format(leading=16, stride=1024, base=0),
     failing=_READ.format(leading=16, stride=1024, base=1),
-)
+)  # fmt: skip
 DESCRIPTOR_LEADING = rule(
     "descriptor-leading",
     "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
-    severity="note",
-    source='PTX ISA, "Strides": leading dimension byte offset',
-    passing=_READ.format(leading=16, stride=1024, base=0),
-    failing=_READ.format(leading=8192, stride=1024, base=0),
-)
+    severity="note", source='PTX ISA, "Strides": leading dimension byte offset',
+    passing=_READ.format(leading=16, stride=1024, base=0), failing=_READ.format(leading=8192, stride=1024, base=0),
+)  # fmt: skip
 DESCRIPTORS: dict[str, type[OperandDescriptor]] = {"wgmma": WgmmaDescriptor, "tcgen05": Tcgen05Descriptor}
 
 

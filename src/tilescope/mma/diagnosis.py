@@ -125,10 +125,8 @@ def _changed_layouts(layout: Layout, swizzle: Swizzle, first: int) -> Iterator[t
     """The layout with one thing changed: its swizzle, start, atom order or majorness."""
     modes, bits = layout.bit_modes, layout.element_bits
     yield (
-        "swizzle-mode",
-        "Swizzle mode",
-        Layout.from_modes(modes, bits, unit_bits=1, swizzle=swizzle, start=layout.start),
-    )
+        "swizzle-mode", "Swizzle mode", Layout.from_modes(modes, bits, unit_bits=1, swizzle=swizzle, start=layout.start),
+    )  # fmt: skip
     yield "start-address", "Start address", layout.with_start(layout.swizzle.apply(first))
     canonical, (mn, k) = CanonicalLayout.of(layout), layout.shape
     if canonical is None:

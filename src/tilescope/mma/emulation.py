@@ -32,30 +32,14 @@ Matrix = npt.NDArray[Any]
 
 
 def emulate_mma(
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
-    *,
-    data_type: Any = None,
-    consumer: ConsumerName = "wgmma",
-    a_major: Major = "K",
-    b_major: Major = "K",
-    swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
-    atom_order: AtomOrder = "column",
-    smem_address: int = 0,
-    a_layout: Layout | None = None,
-    b_layout: Layout | None = None,
-    c: npt.ArrayLike | None = None,
-    cta_group: int = 1,
-    cluster: tuple[int, int] | None = None,
-    ws: bool = False,
-    sparse: bool = False,
-    a_in_tensor_memory: bool = False,
-    instruction_k: int | None = None,
-    scale_kind: Any = None,
-    a_scales: npt.ArrayLike | None = None,
-    b_scales: npt.ArrayLike | None = None,
+    a: npt.ArrayLike, b: npt.ArrayLike, *, data_type: Any = None, consumer: ConsumerName = "wgmma", a_major: Major = "K",
+    b_major: Major = "K", swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B", atom_order: AtomOrder = "column",
+    smem_address: int = 0, a_layout: Layout | None = None, b_layout: Layout | None = None, c: npt.ArrayLike | None = None,
+    cta_group: int = 1, cluster: tuple[int, int] | None = None, ws: bool = False, sparse: bool = False,
+    a_in_tensor_memory: bool = False, instruction_k: int | None = None, scale_kind: Any = None,
+    a_scales: npt.ArrayLike | None = None, b_scales: npt.ArrayLike | None = None,
     disable_output_lane: tuple[int, ...] | None = None,
-) -> Matrix:
+) -> Matrix:  # fmt: skip
     """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
 
     Both operands lie in shared memory from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in

@@ -41,12 +41,10 @@ from tilescope.value import Value, row_field
 REGISTER_BITS = 32
 
 FRAGMENT_ORDER = rule(
-    "fragment-order",
-    "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
-    source="PTX ISA, mma: .alayout and .blayout",
-    passing='ts.fragment("mma.m16n8k16.row.col", "A", "bf16")',
+    "fragment-order", "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
+    source="PTX ISA, mma: .alayout and .blayout", passing='ts.fragment("mma.m16n8k16.row.col", "A", "bf16")',
     failing='ts.fragment("mma.m16n8k16.col.row", "A", "bf16")',
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,15 +256,10 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
     per_register = row.per_register if is_input else 2
     return Fragment(
-        instruction=f"{row.family}.m{row.m}n{n}k{row.k}",
-        operand=operand,
-        data_type=chosen,
-        shape=shape,
-        matrices=1,
+        instruction=f"{row.family}.m{row.m}n{n}k{row.k}", operand=operand, data_type=chosen, shape=shape, matrices=1,
         element_bits=REGISTER_BITS // per_register if is_input and per_register > 1 else chosen.bits,
-        tv_layout=_arranged(*((n, row.k) if operand == "B" else shape), per_register, row.warps),
-        feature=row.feature,
-    )
+        tv_layout=_arranged(*((n, row.k) if operand == "B" else shape), per_register, row.warps), feature=row.feature,
+    )  # fmt: skip
 
 
 def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -336,15 +329,11 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     shown = form.opcode(direction, count)
     types = MATRIX_TYPES[form.packed_bits]
     return Fragment(
-        instruction=shown,
-        operand=chosen_operand(shown, operand or "matrix", "matrix"),
+        instruction=shown, operand=chosen_operand(shown, operand or "matrix", "matrix"),
         data_type=chosen_type(shown, "matrix", types[0] if data_type is None else data_type, types),
-        shape=(form.rows, form.columns),
-        matrices=count,
-        element_bits=form.element_bits,
-        tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]),
-        feature=direction + form.needs,
-    )
+        shape=(form.rows, form.columns), matrices=count, element_bits=form.element_bits,
+        tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]), feature=direction + form.needs,
+    )  # fmt: skip
 
 
 def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Fragment:
@@ -355,12 +344,8 @@ def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Frag
         for modes in (move.thread_modes, move.value_modes)
     )
     return Fragment(
-        instruction=move.opcode,
-        operand=chosen_operand(move.opcode, operand or "tmem", "tmem"),
-        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types),
-        shape=(lanes, columns),
-        matrices=move.form.places,
-        element_bits=move.element_bits,
-        tv_layout=_nested([*threads, (move.form.places, lanes * columns)], values),
-        feature=move.feature,
-    )
+        instruction=move.opcode, operand=chosen_operand(move.opcode, operand or "tmem", "tmem"),
+        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types), shape=(lanes, columns),
+        matrices=move.form.places, element_bits=move.element_bits,
+        tv_layout=_nested([*threads, (move.form.places, lanes * columns)], values), feature=move.feature,
+    )  # fmt: skip

@@ -10,35 +10,25 @@ from tilescope.errors import RuleError, printed, unknown_name
 from tilescope.rule import rule
 
 FRAGMENT_OPERAND = rule(
-    "fragment-operand",
-    "wgmma reads B from shared memory, so that B has no fragment.",
-    source="PTX ISA, wgmma.mma_async",
-    architectures=("sm_90",),
-    passing='ts.fragment("wgmma.m64n128k16", "A", "bf16")',
+    "fragment-operand", "wgmma reads B from shared memory, so that B has no fragment.", source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",), passing='ts.fragment("wgmma.m64n128k16", "A", "bf16")',
     failing='ts.fragment("wgmma.m64n128k16", "B", "bf16")',
-)
+)  # fmt: skip
 FRAGMENT_TYPE = rule(
-    "fragment-type",
-    "An operand of an instruction takes the types that PTX lists for it.",
+    "fragment-type", "An operand of an instruction takes the types that PTX lists for it.",
     source="PTX ISA, mma, wgmma.mma_async and ldmatrix: types of the operands",
-    passing='ts.fragment("mma.m16n8k16", "D", "f32")',
-    failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
-)
+    passing='ts.fragment("mma.m16n8k16", "D", "f32")', failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
+)  # fmt: skip
 
 Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
 TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
 MATRIX_TYPES = {
-    16: ("uint16", "float16", "bfloat16", "int16"),
-    8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
-    6: ("16u6_align16b", "e2m3", "e3m2"),
-    4: ("16u4_align16b", "e2m1", "int4", "uint4"),
-}
+    16: ("uint16", "float16", "bfloat16", "int16"), 8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
+    6: ("16u6_align16b", "e2m3", "e3m2"), 4: ("16u4_align16b", "e2m1", "int4", "uint4"),
+}  # fmt: skip
 _HELD: dict[str, tuple[Operand, ...]] = {
-    "mma": ("A", "B", "C", "D"),
-    "wgmma": ("A", "C", "D"),
-    "matrix": ("matrix",),
-    "tmem": ("tmem",),
-}
+    "mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D"), "matrix": ("matrix",), "tmem": ("tmem",),
+}  # fmt: skip
 
 
 def chosen_operand(instruction: str, operand: Any, family: str) -> Operand:

@@ -19,13 +19,9 @@ from tilescope.rule import UNKNOWN_NAME, Rule, rule
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
 WGMMA_TYPE = rule(
-    "wgmma-type",
-    "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.",
-    source="PTX ISA, wgmma.mma_async",
-    architectures=("sm_90",),
-    passing='ts.wgmma_descriptors((64, 64), "bf16")',
-    failing='ts.wgmma_descriptors((64, 64), "f32")',
-)
+    "wgmma-type", "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.", source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",), passing='ts.wgmma_descriptors((64, 64), "bf16")', failing='ts.wgmma_descriptors((64, 64), "f32")',
+)  # fmt: skip
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, printed, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Tcgen05Kind, forms_of, shape_problems
+from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Tcgen05Kind, forms_of, shape_problems
 from tilescope.reading import attempted, flag, integer, is_one_of
 from tilescope.value import Value, row_field
 
@@ -73,7 +72,7 @@ def word_format(kind: Tcgen05Kind) -> WordFormat:
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
-class InstructionDescriptor(Value):
+class InstructionDescriptor(Documented, Value):
     """A tcgen05 instruction descriptor: kind, shape, types, majorness, signs, sparsity, scale factors.
 
     >>> descriptor = InstructionDescriptor("f16", 128, 256, a_type="f16")
@@ -105,65 +104,30 @@ class InstructionDescriptor(Value):
     b_scale_id: int
 
     def __init__(
-        self,
-        mma_kind: str,
-        m: int,
-        n: int,
-        *,
-        a_type: Any = None,
-        b_type: Any = None,
-        d_type: Any = None,
-        a_major: Major = "K",
-        b_major: Major = "K",
-        negate_a: bool = False,
-        negate_b: bool = False,
-        saturate: bool = False,
-        sparse: bool = False,
-        sparsity_selector: int = 0,
-        max_shift: int = 0,
-        scale_type: str | None = None,
-        a_scale_id: int = 0,
-        b_scale_id: int = 0,
-        k: int | None = None,
-    ) -> None:
+        self, mma_kind: str, m: int, n: int, *, a_type: Any = None, b_type: Any = None, d_type: Any = None,
+        a_major: Major = "K", b_major: Major = "K", negate_a: bool = False, negate_b: bool = False, saturate: bool = False,
+        sparse: bool = False, sparsity_selector: int = 0, max_shift: int = 0, scale_type: str | None = None,
+        a_scale_id: int = 0, b_scale_id: int = 0, k: int | None = None,
+    ) -> None:  # fmt: skip
         kind = Tcgen05Kind.named(mma_kind)
         if a_type is None and len(kind.codes) == 1:
             (a_type,) = kind.codes
         if a_type is None:
             raise TCGEN05["type"].error(
-                "a_type",
-                "no a_type",
-                f"kind {kind.name} takes {', '.join(kind.codes)}",
-                f"Use {next(iter(kind.codes))}.",
-            )
+                "a_type", "no a_type", f"kind {kind.name} takes {', '.join(kind.codes)}", f"Use {next(iter(kind.codes))}.",
+            )  # fmt: skip
         values = {
-            "mma_kind": kind.name,
-            "m": integer("m", m),
-            "n": integer("n", n),
-            "k": kind.k if k is None else integer("k", k),
-            "a_type": DataType.named(a_type),
-            "b_type": DataType.named(a_type if b_type is None else b_type),
-            "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type),
-            "a_major": major_named(a_major),
-            "b_major": major_named(b_major),
-            "negate_a": negate_a,
-            "negate_b": negate_b,
-            "saturate": saturate,
-            "sparse": sparse,
-            "sparsity_selector": integer("sparsity_selector", sparsity_selector),
-            "max_shift": integer("max_shift", max_shift),
+            "mma_kind": kind.name, "m": integer("m", m), "n": integer("n", n), "k": kind.k if k is None else integer("k", k),
+            "a_type": DataType.named(a_type), "b_type": DataType.named(a_type if b_type is None else b_type),
+            "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type), "a_major": major_named(a_major),
+            "b_major": major_named(b_major), "negate_a": negate_a, "negate_b": negate_b, "saturate": saturate, "sparse": sparse,
+            "sparsity_selector": integer("sparsity_selector", sparsity_selector), "max_shift": integer("max_shift", max_shift),
             "scale_type": kind.scales[-1] if scale_type is None and kind.scales else scale_type,
-            "a_scale_id": integer("a_scale_id", a_scale_id),
-            "b_scale_id": integer("b_scale_id", b_scale_id),
-        }
+            "a_scale_id": integer("a_scale_id", a_scale_id), "b_scale_id": integer("b_scale_id", b_scale_id),
+        }  # fmt: skip
         raise_all(_problems(kind, values))
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -256,10 +220,8 @@ def _arguments(kind: Tcgen05Kind, values: dict[str, int]) -> dict[str, Any]:
         }  # fmt: skip
     scale = {code: name for name, code in _SCALE_CODES.items()}
     arguments |= {
-        "a_scale_id": values["a_scale_id"],
-        "b_scale_id": values["b_scale_id"],
-        "scale_type": scale[values["scale_type"]],
-    }
+        "a_scale_id": values["a_scale_id"], "b_scale_id": values["b_scale_id"], "scale_type": scale[values["scale_type"]],
+    }  # fmt: skip
     return arguments | ({"k": WIDE_K} if values.get("k") else {})
 
 
@@ -325,9 +287,6 @@ def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, .
     wide = kind.is_dense_4_bit and not sparse
     return {
         "sparsity_selector": (0, 1, 2, 3) if sparse and not kind.is_scaled else (0,),
-        "max_shift": (0,) if kind.is_scaled else MAX_SHIFTS,
-        "scale_type": kind.scales or (None,),
-        "a_scale_id": scale_ids,
-        "b_scale_id": scale_ids,
-        "k": (kind.k, WIDE_K) if wide else (kind.k,),
-    }
+        "max_shift": (0,) if kind.is_scaled else MAX_SHIFTS, "scale_type": kind.scales or (None,), "a_scale_id": scale_ids,
+        "b_scale_id": scale_ids, "k": (kind.k, WIDE_K) if wide else (kind.k,),
+    }  # fmt: skip

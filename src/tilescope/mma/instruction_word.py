@@ -33,36 +33,35 @@ def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     )  # fmt: skip
 
 
+# A field's number in words: its value, or the words for 0 and for 1.
+_MEANINGS: dict[str, str | tuple[str, str]] = {
+    "m": "{value} rows of A and D",
+    "n": "{value} columns of B and D",
+    "sparsity_selector": "sparsity selector {value}",
+    "a_type": "A is {types}",
+    "b_type": "B is {types}",
+    "d_type": "D is {accumulators}",
+    "a_major": ("A is K-major", "A is MN-major"),
+    "b_major": ("B is K-major", "B is MN-major"),
+    "negate_a": ("A is taken as it is", "A is negated"),
+    "negate_b": ("B is taken as it is", "B is negated"),
+    "sparse": ("dense", "A is sparse"),
+    "saturate": ("sums wrap", "sums saturate"),
+    "max_shift": ("no shift", ".ws reuses B with shifts of up to {shift}"),
+    "scale_type": ("scale factors are ue4m3", "scale factors are ue8m0"),
+    "k": ("k is 64, sparse 128", "k is 96 (sm_103a)"),
+    "a_scale_id": "scale factors of A from byte {value}",
+    "b_scale_id": "scale factors of B from byte {value}",
+}
+
+
 def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
-    """A field's number in words."""
-    by_code = {code: type_name for type_name, code in kind.codes.items()}
-    letter = name[0].upper() if name[:2] in ("a_", "b_") else name[-1].upper()
-    match name:
-        case "m":
-            return f"{value} rows of A and D"
-        case "n":
-            return f"{value} columns of B and D"
-        case "a_type" | "b_type":
-            return f"{letter} is {by_code.get(value, f'of no type: code {value}')}"
-        case "d_type":
-            accumulators = {code: type_name for type_name, code in ACCUMULATOR_CODES.items()}
-            return f"D is {accumulators.get(value, f'of no type: code {value}')}"
-        case "a_major" | "b_major":
-            return f"{letter} is {'MN' if value else 'K'}-major"
-        case "negate_a" | "negate_b":
-            return f"{letter} is {'negated' if value else 'taken as it is'}"
-        case "sparse":
-            return "A is sparse" if value else "dense"
-        case "sparsity_selector":
-            return f"sparsity selector {value}"
-        case "saturate":
-            if kind.name != "i8":
-                return "set, but only i8 saturates" if value else "not set: only i8 saturates"
-            return "sums saturate" if value else "sums wrap"
-        case "max_shift":
-            return f".ws reuses B with shifts of up to {MAX_SHIFTS[value]}" if value else "no shift"
-        case "scale_type":
-            return f"scale factors are {'ue8m0' if value else 'ue4m3'}"
-        case "k":
-            return "k is 96 (sm_103a)" if value else "k is 64, sparse 128"
-    return f"scale factors of {letter} from byte {value}"
+    said = _MEANINGS[name]
+    if name == "saturate" and kind.name != "i8":
+        said = ("not set: only i8 saturates", "set, but only i8 saturates")
+    text = said if isinstance(said, str) else said[bool(value)]
+    types, accumulators = (
+        {code: type_name for type_name, code in codes.items()}.get(value, f"of no type: code {value}")
+        for codes in (kind.codes, ACCUMULATOR_CODES)
+    )
+    return text.format(value=value, types=types, accumulators=accumulators, shift=MAX_SHIFTS[value % len(MAX_SHIFTS)])

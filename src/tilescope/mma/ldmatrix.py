@@ -31,19 +31,14 @@ from tilescope.tma.packing import unpacked
 _LANES = 32
 _LOAD = "ts.ldmatrix(np.zeros({size}, np.uint8), np.arange(32) * {pitch}, count=1)"
 MATRIX_ALIGNMENT = rule(
-    "matrix-alignment",
-    "The row of a matrix starts at a multiple of 16 bytes.",
-    source="PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned",
-    passing=_LOAD.format(size=128, pitch=16),
+    "matrix-alignment", "The row of a matrix starts at a multiple of 16 bytes.",
+    source="PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned", passing=_LOAD.format(size=128, pitch=16),
     failing=_LOAD.format(size=128, pitch=8),
-)
+)  # fmt: skip
 MATRIX_RANGE = rule(
-    "matrix-range",
-    "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
-    source="the argument `smem`",
-    passing=_LOAD.format(size=128, pitch=16),
-    failing=_LOAD.format(size=112, pitch=16),
-)
+    "matrix-range", "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
+    source="the argument `smem`", passing=_LOAD.format(size=128, pitch=16), failing=_LOAD.format(size=112, pitch=16),
+)  # fmt: skip
 MATRIX_OVERLAP = rule(
     "matrix-overlap",
     "Two rows that are stored to one address are equal: which of them stays is not defined.",
@@ -54,14 +49,9 @@ MATRIX_OVERLAP = rule(
 
 
 def ldmatrix(
-    smem: Any,
-    lane_address: npt.ArrayLike,
-    *,
-    count: int = 4,
-    transpose: bool = False,
-    smem_address: int = 0,
+    smem: Any, lane_address: npt.ArrayLike, *, count: int = 4, transpose: bool = False, smem_address: int = 0,
     form: MatrixFormName = "m8n8.b16",
-) -> npt.NDArray[np.uint32]:
+) -> npt.NDArray[np.uint32]:  # fmt: skip
     """The registers after ldmatrix.x`count`: (32, count) words; (..., 32) addresses give (..., 32, count).
 
     `smem` holds shared memory from address `smem_address` on. Lane i gives `lane_address[i]`; only the first
@@ -95,14 +85,9 @@ def ldmatrix(
 
 
 def stmatrix(
-    registers: npt.ArrayLike,
-    smem: npt.NDArray[Any],
-    lane_address: npt.ArrayLike,
-    *,
-    transpose: bool = False,
-    smem_address: int = 0,
-    form: MatrixFormName = "m8n8.b16",
-) -> None:
+    registers: npt.ArrayLike, smem: npt.NDArray[Any], lane_address: npt.ArrayLike, *, transpose: bool = False,
+    smem_address: int = 0, form: MatrixFormName = "m8n8.b16",
+) -> None:  # fmt: skip
     """Store (32, count) registers as stmatrix.x`count` does, into `smem` in place.
 
     `form` "m16n8.b8" (sm_100 and later, transposing) stores bytes: 8 rows of 16 for each register.

@@ -29,12 +29,10 @@ MatrixFormName = Literal[
 Modes = tuple[tuple[int, int], ...]
 
 MATRIX_COUNT = rule(
-    "matrix-count",
-    "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
-    source="PTX ISA, ldmatrix and stmatrix: .num",
-    passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
+    "matrix-count", "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
+    source="PTX ISA, ldmatrix and stmatrix: .num", passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
     failing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=3)",
-)
+)  # fmt: skip
 MATRIX_TRANS = rule(
     "matrix-trans",
     "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",

@@ -49,12 +49,10 @@ _SOURCES = {
     "tcgen05": 'PTX ISA, "Shared memory descriptor" of tcgen05',
 }
 DESCRIPTOR_RESERVED = rule(
-    "descriptor-reserved",
-    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
-    source="; ".join(_SOURCES.values()),
-    passing="ts.WgmmaDescriptor.decode(0x4000004000010040)",
+    "descriptor-reserved", "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+    source="; ".join(_SOURCES.values()), passing="ts.WgmmaDescriptor.decode(0x4000004000010040)",
     failing="ts.WgmmaDescriptor.decode(0x4000404000010040)",
-)
+)  # fmt: skip
 DESCRIPTOR_SWIZZLE = {
     name: rule(
         f"{name}-swizzle",
@@ -133,14 +131,9 @@ class OperandDescriptor(Value):
     base_offset: int
 
     def __init__(
-        self,
-        start_address: int,
-        *,
-        leading_bytes: int,
-        stride_bytes: int,
-        swizzle: SwizzleName | Swizzle,
+        self, start_address: int, *, leading_bytes: int, stride_bytes: int, swizzle: SwizzleName | Swizzle,
         base_offset: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._fill(
             start_address=start_address, leading_bytes=leading_bytes, stride_bytes=stride_bytes,
             base_offset=base_offset, swizzle=swizzle,
@@ -155,10 +148,8 @@ class OperandDescriptor(Value):
         if code is None:
             limit = f"a {self.form.word.name} has {', '.join(self.form.codes)}"
             problems.append(
-                DESCRIPTOR_SWIZZLE[self.form.instruction].violation(
-                    "swizzle", f"swizzle {row.name}", limit, "Use 128B."
-                )
-            )
+                DESCRIPTOR_SWIZZLE[self.form.instruction].violation("swizzle", f"swizzle {row.name}", limit, "Use 128B.")
+            )  # fmt: skip
         raise_all(problems)
         for name, value in (values | {"swizzle": row}).items():
             object.__setattr__(self, name, value)

@@ -35,19 +35,15 @@ _MMA_M, _MMA_N = 16, 8
 
 _PRODUCT = 'ts.emulate_mma(np.zeros({a}), np.zeros({b}), data_type={type!r}, consumer="ldmatrix", {more})'
 MMA_SHAPE = rule(
-    "mma-shape",
-    "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
-    source="PTX ISA, mma: shapes",
-    passing=_PRODUCT.format(a=(16, 64), b=(64, 8), type="bf16", more=""),
+    "mma-shape", "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    source="PTX ISA, mma: shapes", passing=_PRODUCT.format(a=(16, 64), b=(64, 8), type="bf16", more=""),
     failing=_PRODUCT.format(a=(16, 64), b=(32, 8), type="bf16", more=""),
-)
+)  # fmt: skip
 MMA_TYPE = rule(
-    "mma-type",
-    "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
-    source="PTX ISA, mma and ldmatrix: types",
-    passing=_PRODUCT.format(a=(64, 64), b=(64, 8), type="bf16", more="a_major='MN'"),
+    "mma-type", "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    source="PTX ISA, mma and ldmatrix: types", passing=_PRODUCT.format(a=(64, 64), b=(64, 8), type="bf16", more="a_major='MN'"),
     failing=_PRODUCT.format(a=(128, 128), b=(128, 8), type="e4m3", more="a_major='MN'"),
-)
+)  # fmt: skip
 
 Matrix = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]

@@ -17,28 +17,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.arch import Basis
 from tilescope.errors import RuleError, printed
 from tilescope.mma.scale_format import ScaleFormat
+from tilescope.mma.tcgen05_kind import Documented
 from tilescope.reading import integer, is_one_of, known_name
 from tilescope.rule import rule
 from tilescope.value import Value, row_field
 
 _LANES = 'ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id={})'
 SCALE_ID = rule(
-    "scale-id",
-    "The immediates of a block-scaled mma.sync are those that its scale_vec allows.",
-    source="PTX ISA, mma: Block scaling, thread-id and byte-id",
-    architectures=("sm_120",),
-    passing=_LANES.format(1),
+    "scale-id", "The immediates of a block-scaled mma.sync are those that its scale_vec allows.",
+    source="PTX ISA, mma: Block scaling, thread-id and byte-id", architectures=("sm_120",), passing=_LANES.format(1),
     failing=_LANES.format(2),
-)
+)  # fmt: skip
 _EXTENTS: dict[Literal["A", "B"], int] = {"A": 16, "B": 8}
 _THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleLanes(Value):
+class ScaleLanes(Documented, Value):
     """The lanes and bytes that a block-scaled mma.sync takes its scale factors from.
 
     >>> scale_lanes("nvfp4", "A", thread_id=1).lane(11), scale_lanes("mxfp4", "B", thread_id=2).lane(5)
@@ -51,11 +48,6 @@ class ScaleLanes(Value):
     operand: Literal["A", "B"] = "A"
     thread_id: int = 0
     byte_id: int = 0
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def instruction(self) -> str:

@@ -19,14 +19,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.arch import Basis
 from tilescope.errors import RuleError, argument_range, printed
 from tilescope.layout import Modes
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_lanes import ScaleLanes, scale_lanes
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
-from tilescope.mma.tcgen05_kind import MMA_GROUP, blackwell_rule
+from tilescope.mma.tcgen05_kind import MMA_GROUP, Documented, blackwell_rule
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, integer_array, is_one_of, known_name, plain_int
@@ -68,7 +67,7 @@ class ScaleCopy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleLayout(Value):
+class ScaleLayout(Documented, Value):
     """The scale factors of `rows` rows (of A, or columns of B) and `k` elements.
 
     >>> scales = scale_layout(128, 256, "nvfp4")
@@ -81,11 +80,6 @@ class ScaleLayout(Value):
     rows: int
     k: int
     format: ScaleFormat = row_field(ScaleFormat.named)
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def blocks(self) -> int:
@@ -172,11 +166,9 @@ class ScaleLayout(Value):
         if not is_one_of(step_k, self.format.k_steps):
             listed = " or ".join(map(str, self.format.k_steps))
             raise SCALE_K.error(
-                "k",
-                printed(k),
-                f"an instruction of kind {self.format.mma_kind} takes {listed}",
+                "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}",
                 f"Use {self.format.k_steps[0]}.",
-            )
+            )  # fmt: skip
         taken = self.format.per_instruction(step_k)
         found = []
         for first in range(0, self.k, step_k):

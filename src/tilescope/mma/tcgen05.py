@@ -51,13 +51,10 @@ _SEAM = (
     "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={swizzle!r}, leading_is_address=True)"
 )
 LEADING_ADDRESS = rule(
-    "tcgen05-leading-address",
-    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
-    source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode',
-    architectures=("sm_103",),
-    passing=_SEAM.format(swizzle="128B"),
-    failing=_SEAM.format(swizzle="64B"),
-)
+    "tcgen05-leading-address", "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+    source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode', architectures=("sm_103",),
+    passing=_SEAM.format(swizzle="128B"), failing=_SEAM.format(swizzle="64B"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -87,15 +84,9 @@ class Tcgen05Descriptor(OperandDescriptor):
     leading_is_address: bool
 
     def __init__(
-        self,
-        start_address: int,
-        *,
-        leading_bytes: int,
-        stride_bytes: int,
-        swizzle: SwizzleName | Swizzle,
-        base_offset: int = 0,
-        leading_is_address: bool = False,
-    ) -> None:
+        self, start_address: int, *, leading_bytes: int, stride_bytes: int, swizzle: SwizzleName | Swizzle,
+        base_offset: int = 0, leading_is_address: bool = False,
+    ) -> None:  # fmt: skip
         is_bit = is_one_of(leading_is_address, (0, 1))  # as a word has it
         leading_is_address = bool(leading_is_address) if is_bit else flag("leading_is_address", leading_is_address)
         self._fill(

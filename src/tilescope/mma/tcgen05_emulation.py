@@ -230,13 +230,8 @@ def _through_tensor_memory(a: Matrix, layout: TmemLayout, row: DataType) -> list
     width = layout.element_bits
     codes: Matrix = a.view(np.uint8).reshape(len(a), -1)
     low = next(
-        (
-            decompression.lowest_bit
-            for decompression in DECOMPRESSIONS.values()
-            if decompression.bits == row.bits < width
-        ),
-        0,
-    )
+        (decompression.lowest_bit for decompression in DECOMPRESSIONS.values() if decompression.bits == row.bits < width), 0,
+    )  # fmt: skip
     codes = packed(codes, width) if width < 8 else codes << low
     cells = np.zeros(128 * TMEM_COLUMNS * 4, np.uint8)
     step, places = max(1, 8 // width), []

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Severity, Violation, printed, unknown_name
 from tilescope.mma.instruction import no_such_type
-from tilescope.rule import Rule, rule
+from tilescope.rule import Basis, Rule, rule
 
 BLACKWELL = ("sm_100", "sm_103", "sm_110")  # the architectures with tcgen05
 
@@ -35,6 +35,17 @@ def blackwell_rule(
     return rule(
         name, demand, source=section, architectures=BLACKWELL, passing=passing, failing=failing, severity=severity
     )
+
+
+class Documented:
+    """A value of Blackwell: no card was asked."""
+
+    __slots__ = ()
+
+    @property
+    def basis(self) -> Basis:
+        """What the value rests on."""
+        return "documented"
 
 
 _OTHER_SOURCES = ("CuTe", "CUTLASS", "TVM", "the run-time checks")
@@ -104,10 +115,8 @@ class Tcgen05Kind:
         if isinstance(name, Tcgen05Kind):
             return name
         row = (
-            KINDS.get(name.strip().casefold().removeprefix(".").removeprefix("kind::"))
-            if isinstance(name, str)
-            else None
-        )
+            KINDS.get(name.strip().casefold().removeprefix(".").removeprefix("kind::")) if isinstance(name, str) else None
+        )  # fmt: skip
         if row is None:
             raise RuleError([unknown_name("kind of tcgen05.mma", "mma_kind", name, KINDS)])
         return row

@@ -31,13 +31,11 @@ from tilescope.swizzle import Swizzle, SwizzleName
 
 WIDE_STEP_BYTES = 48
 TCGEN05_STEP = rule(
-    "tcgen05-step",
-    "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
-    source='PTX ISA, "Matrix shape" of tcgen05.mma: k = 96',
-    architectures=("sm_103",),
+    "tcgen05-step", "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
+    source='PTX ISA, "Matrix shape" of tcgen05.mma: k = 96', architectures=("sm_103",),
     passing='ts.tcgen05_descriptors((128, 768), "e2m1", k_step_bytes=48)',
     failing='ts.tcgen05_descriptors((128, 256), "e2m1", k_step_bytes=48)',
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +124,10 @@ class Tcgen05WsLoop(Tcgen05Loop):
 
 
 def tcgen05_descriptors(
-    tile: tuple[int, int] | Layout,
-    data_type: Any,
-    *,
-    swizzle: SwizzleName | Swizzle = "128B",
-    major: Major = "K",
-    atom_order: AtomOrder = "column",
-    operand: SmemOperand = "A",
-    smem_address: int = 0,
-    k_step_bytes: int = K_STEP_BYTES,
+    tile: tuple[int, int] | Layout, data_type: Any, *, swizzle: SwizzleName | Swizzle = "128B", major: Major = "K",
+    atom_order: AtomOrder = "column", operand: SmemOperand = "A", smem_address: int = 0, k_step_bytes: int = K_STEP_BYTES,
     cta_group: int = 1,
-) -> Tcgen05Loop:
+) -> Tcgen05Loop:  # fmt: skip
     """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import Basis
 from tilescope.errors import Severity, Violation, argument_type, counted, printed, raise_all
 from tilescope.mma.fragment import as_array, fragment
-from tilescope.mma.tcgen05_kind import blackwell_rule
+from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
 from tilescope.mma.tmem_cp import TMEM_CP_COLUMN, Bytes, copied_words, cp_shape, decompression_note
@@ -73,7 +72,7 @@ def _empty() -> Cells:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorMemory(Value):
+class TensorMemory(Documented, Value):
     """The tensor memory of one block: 128 x 512 cells of 32 bits, and who has which columns.
 
     >>> memory = TensorMemory().alloc(32)
@@ -121,11 +120,6 @@ class TensorMemory(Value):
         512
         """
         return tmem_budget(parts)
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def last_address(self) -> TmemAddress:
@@ -239,15 +233,9 @@ class TensorMemory(Value):
         return self._next(cells, [_unconfirmed(".unpack::16b", left_open)] if move.packed else [])
 
     def copy(
-        self,
-        shape: str,
-        smem: npt.ArrayLike,
-        descriptor: Any,
-        address: Any,
-        *,
-        smem_address: int = 0,
+        self, shape: str, smem: npt.ArrayLike, descriptor: Any, address: Any, *, smem_address: int = 0,
         decompress: str | None = None,
-    ) -> TensorMemory:
+    ) -> TensorMemory:  # fmt: skip
         """tcgen05.cp: rows of shared memory, as the descriptor finds them, into lanes; see tmem_cp.py for the shapes.
 
         `decompress` is "b8x16.b4x16_p64" or "b8x16.b6x16_p32": 16 values padded to 16 bytes become a byte each.

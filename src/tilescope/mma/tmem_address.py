@@ -24,10 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.errors import RuleError, Violation, printed
-from tilescope.mma.tcgen05_kind import blackwell_rule
+from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.reading import integer, is_one_of, plain_int
 from tilescope.value import Value
 
@@ -63,7 +62,7 @@ _CUTE_SCALE_ID_BITS = {30, 31}
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class TmemAddress(Value):
+class TmemAddress(Documented, Value):
     """A cell of tensor memory.
 
     >>> address = TmemAddress(96, 37)
@@ -83,11 +82,6 @@ class TmemAddress(Value):
             raise RuleError(problems)
         for name, value in values.items():
             object.__setattr__(self, name, plain_int(value))
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def quarter(self) -> int:

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.arch import Basis
 from tilescope.errors import printed
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.tcgen05_kind import Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import TmemLayout
@@ -25,21 +25,13 @@ from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 TmemCause = Literal[
-    "lane-quarter",
-    "lane-start",
-    "packing",
-    "columns",
-    "scale-id",
-    "scale-column",
-    "scale-type",
-    "atom-order",
-    "atom-missing",
+    "lane-quarter", "lane-start", "packing", "columns", "scale-id", "scale-column", "scale-type", "atom-order", "atom-missing",
     "atom-rows",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class TmemAgreement(Value):
+class TmemAgreement(Documented, Value):
     """The answer of `compatible` about tensor memory: true where all agrees, else the cause and what would be right.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
@@ -55,11 +47,6 @@ class TmemAgreement(Value):
     correction: TmemAddress | None = None  # the address that would be right
     scale_id: int | None = None  # the id that would be right
 
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
-
     def __bool__(self) -> bool:
         return self.agrees
 
@@ -68,14 +55,8 @@ class TmemAgreement(Value):
 
 
 def tmem_compatible(
-    held: TmemLayout | ScaleLayout,
-    reader: Any,
-    *,
-    warp: Any = None,
-    address: Any = None,
-    operand: Any = None,
-    k: Any = None,
-) -> TmemAgreement:
+    held: TmemLayout | ScaleLayout, reader: Any, *, warp: Any = None, address: Any = None, operand: Any = None, k: Any = None,
+) -> TmemAgreement:  # fmt: skip
     """Whether a load, an instruction or copies agree with what lies in tensor memory.
 
     A TmemLayout (of D) is read by tcgen05.ld, whose opcode is `reader`, by `warp`, at `address`. The scale factors of `operand`
@@ -181,10 +162,8 @@ def _scaled(
             f"the descriptor says {given_id}. Use {operand.lower()}_scale_id={step.scale_id}."
         ), "scale-id", right, step.scale_id)  # fmt: skip
     return TmemAgreement(
-        True,
-        name,
-        f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.",
-    )
+        True, name, f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.",
+    )  # fmt: skip
 
 
 def _copied(
@@ -205,11 +184,9 @@ def _copied(
         atom, rest = divmod(descriptor.start_address - base_smem, ATOM_BYTES)
         if rest:
             return TmemAgreement(
-                False,
-                name,
-                f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes.",
+                False, name, f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes.",
                 "atom-rows",
-            )
+            )  # fmt: skip
         brought[address.column - base_column] = atom
     for column, atom in sorted(wanted.items()):
         if brought.get(column) == atom:
@@ -219,12 +196,8 @@ def _copied(
         right = TmemAddress(0, base_column + column)
         if column not in brought:
             return TmemAgreement(
-                False,
-                name,
-                f"Atom missing: no copy brings {which} to column {base_column + column}.",
-                "atom-missing",
-                right,
-            )
+                False, name, f"Atom missing: no copy brings {which} to column {base_column + column}.", "atom-missing", right,
+            )  # fmt: skip
         other_row, other_word = divmod(brought[column], along)
         return TmemAgreement(False, name, (
             f"Atom order: column {base_column + column} gets atom {brought[column]} (rows from {128 * other_row}, blocks from "

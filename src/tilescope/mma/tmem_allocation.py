@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.mma.datapath import DATAPATHS
-from tilescope.mma.tcgen05_kind import blackwell_rule
+from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries
@@ -47,7 +46,7 @@ class TmemPart(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class TmemBudget(Value):
+class TmemBudget(Documented, Value):
     """What a kernel keeps in tensor memory, and whether it fits.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
@@ -63,11 +62,6 @@ fewer of it, or keep A in shared memory.
     parts: tuple[TmemPart, ...]
     columns: int  # of all parts
     violations: tuple[Violation, ...] = ()
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def fits(self) -> bool:

@@ -17,12 +17,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, missing_fields
 from tilescope.layout import AddressTerms, Layout, Modes
 from tilescope.mma.datapath import Datapath, datapath_for
-from tilescope.mma.tcgen05_kind import blackwell_rule, tcgen05_for
+from tilescope.mma.tcgen05_kind import Documented, blackwell_rule, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.reading import integer, known_name, pair
 
@@ -47,12 +46,8 @@ TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 Bits = npt.NDArray[np.int64]
 _INDEX_NAMES = {
-    "D": ("m", "n"),
-    "A": ("m", "k"),
-    "metadata": ("m", "k"),
-    "SFA": ("row", "block"),
-    "SFB": ("column", "block"),
-}
+    "D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block"),
+}  # fmt: skip
 
 
 class TmemPlace(NamedTuple):
@@ -65,7 +60,7 @@ class TmemPlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
-class TmemLayout(Layout):
+class TmemLayout(Documented, Layout):
     """A matrix in the tensor memory of one block: a Layout whose addresses are words, lane << 16 | column.
 
     The indices are row, column and, where elements lie there several times, the copy. Bit addresses count further: lane << 21 |
@@ -120,11 +115,6 @@ class TmemLayout(Layout):
         operand, datapath, matrix, ctas, bits, nesting, start, source = (data[name] for name in known)
         address = TmemAddress.decode(int(start, 0) if isinstance(start, str) else start)
         return cls.of(operand, datapath, tuple(matrix), ctas, bits, Modes.from_dict(nesting), address, source)
-
-    @property
-    def basis(self) -> Basis:
-        """No card was asked."""
-        return "documented"
 
     @property
     def base(self) -> TmemAddress:
@@ -210,15 +200,9 @@ class TmemLayout(Layout):
 
 
 def tmem_layout(
-    shape: tuple[int, int],
-    *,
-    operand: Literal["D", "A", "metadata"] = "D",
-    data_type: Any = None,
-    cta_group: int = 1,
-    ws: bool = False,
-    sparse: bool = False,
-    address: Any = 0,
-) -> TmemLayout:
+    shape: tuple[int, int], *, operand: Literal["D", "A", "metadata"] = "D", data_type: Any = None, cta_group: int = 1,
+    ws: bool = False, sparse: bool = False, address: Any = 0,
+) -> TmemLayout:  # fmt: skip
     """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) lies in tensor memory, from `address` on.
 
     m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type` is the

@@ -47,15 +47,9 @@ class WgmmaLoop(DescriptorLoop):
 
 
 def wgmma_descriptors(
-    tile: tuple[int, int] | Layout,
-    data_type: Any,
-    *,
-    swizzle: SwizzleName | Swizzle = "128B",
-    major: Major = "K",
-    atom_order: AtomOrder = "column",
-    operand: SmemOperand = "A",
-    smem_address: int = 0,
-) -> WgmmaLoop:
+    tile: tuple[int, int] | Layout, data_type: Any, *, swizzle: SwizzleName | Swizzle = "128B", major: Major = "K",
+    atom_order: AtomOrder = "column", operand: SmemOperand = "A", smem_address: int = 0,
+) -> WgmmaLoop:  # fmt: skip
     """The descriptors with which wgmma reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 64 rows, B in the largest n that the instruction has and that divides the tile. A `Layout` in

@@ -92,13 +92,8 @@ def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
 
 
 def written_addresses(
-    tensor_map: AnyMap,
-    copies: Iterable[tuple[tuple[int, ...], int]],
-    *,
-    smem_address: int,
-    major: Major,
-    data_type: DataType,
-) -> Addresses:
+    tensor_map: AnyMap, copies: Iterable[tuple[tuple[int, ...], int]], *, smem_address: int, major: Major, data_type: DataType,
+) -> Addresses:  # fmt: skip
     """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
 
     `major` names the dimension of the tile that is innermost in the map. Where two copies write one place, the last one's
