@@ -339,6 +339,30 @@ def test_every_cause_leads_to_a_page_that_shows_its_command_or_has_none(client):
     } <= led
 
 
+@pytest.mark.parametrize(
+    ("state", "pages"),
+    [
+        ("/plan", ["load", "tensor-core", "pipeline"]),
+        ("/plan?tile=256x128&major=MN&operand=B&fold=yes&stages=3", ["load", "tensor-core", "pipeline"]),
+        ("/plan?arch=sm_100&data_type=e4m3&tile=128x128", ["load", "tensor-core", "pipeline"]),
+        ("/plan?arch=sm_80", []),
+        ("/plan?tile=64x64&direction=store", []),
+        ("/tensor-map", ["load"]),
+        ("/tensor-map?dims=4096,4096,8&box=64,64,1&address=0x7f0000000000", ["load"]),
+        ("/tensor-map?kind=im2col_map", ["load"]),
+        ("/tensor-map?kind=im2col_wide_map", ["load"]),
+        ("/tensor-map?box=128,300", []),
+    ],
+)
+def test_a_plan_and_a_map_lead_to_the_pages_that_go_on(client, state, pages):
+    page = page_of(client, state)
+    leads = re.findall(r'<p class="leads">(.*?)</p>', page, re.DOTALL)
+    links = [html.unescape(link) for lead in leads for link in re.findall(r'href="([^"]*)"', lead)]
+    assert [link.strip("/").partition("?")[0] for link in links] == pages
+    for link in links:
+        page_of(client, link)
+
+
 def test_words_that_name_no_symptom_lead_to_the_nearest(client):
     page = page_of(client, "/symptoms?seen=slow egg")
     assert "Nothing known by these words" in page

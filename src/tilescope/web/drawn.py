@@ -75,7 +75,7 @@ def _(part: Table, drag: Drag | None) -> Markup:  # noqa: ARG001
     head = _NOTHING
     if part.headings:
         cells = _NOTHING.join(
-            Markup("<th{} scope=col>{}</th>").format(_side(part, column), _prose(text) or Markup("&nbsp;"))
+            Markup("<th{} scope=col>{}</th>").format(_side(part, column), _prose(text)) if text else Markup("<td></td>")
             for column, text in enumerate(part.headings)
         )
         head = Markup("<thead><tr>{}</tr></thead>").format(cells)

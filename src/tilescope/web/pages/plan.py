@@ -9,9 +9,10 @@ from tilescope.arch import ARCH
 from tilescope.card import CARD
 from tilescope.data_type import DATA_TYPE
 from tilescope.emitter.emission import TARGETS, emit
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, by
 from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import plan
+from tilescope.planner.plans import Plan
 from tilescope.planner.search import PlanReport
 from tilescope.swizzle import SWIZZLE
 from tilescope.view.drawing import Drawing
@@ -27,8 +28,9 @@ from tilescope.web.field import (
     pair,
     text,
     tick,
+    written_argument,
 )
-from tilescope.web.page import Answer, Code, Page, command_line, drawn
+from tilescope.web.page import Answer, Code, Lead, Page, address, command_line, drawn
 
 MOST_ELEMENTS = 1 << 17
 _MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted
@@ -47,8 +49,33 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
     code, sentences = _code(call, report, asked["target"], command)
     extra = {} if code is None else {"source": code.source}
     return Answer(
-        call, tuple(command), report, Drawing(drawing.title, (*drawing.parts, *sentences)), extra=extra, code=code
-    )
+        call, tuple(command), report, Drawing(drawing.title, (*drawing.parts, *sentences)), extra=extra, code=code,
+        leads={"The plan": _leads(report.best)} if report.candidates else {},
+    )  # fmt: skip
+
+
+def _leads(best: Plan) -> tuple[Lead, ...]:
+    """The pages on which the plan goes on: one of its copies, its descriptors, its stages."""
+    problem = best.problem
+    said = {"tile": by(problem.tile).replace(" ", ""), "data_type": problem.data_type.name}
+    leads = []
+    if best.boxes is not None and problem.direction == "load":
+        made = best.tensor_map(0)
+        copied = {
+            name: written_argument(getattr(made, name))
+            for name in ("data_type", "dims", "strides_bytes", "box", "swizzle")
+        }
+        leads.append(
+            Lead(address("load", copied | {"coords": written_argument(best.copies[0].coords)}), "See its first copy")
+        )
+    if problem.reads_by_descriptor:
+        layout = {"major": problem.major, "swizzle": best.swizzle.name, "atom_order": best.atom_order}
+        operand = {"operand": problem.operand or "A", "reader": str(problem.consumer)}
+        leads.append(Lead(address("tensor-core", said | layout | operand), "See its descriptors"))
+    if problem.reads_by_descriptor and problem.direction == "load":
+        planned = {"arch": problem.arch.name, "stages": str(max(2, problem.stages))}
+        leads.append(Lead(address("pipeline", said | planned), "Run its stages"))
+    return tuple(leads)
 
 
 def _code(call: Call, report: PlanReport, target: str, command: list[str]) -> tuple[Code | None, list[Part]]:

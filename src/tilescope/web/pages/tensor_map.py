@@ -19,7 +19,7 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.tensor_map_view import findings
 from tilescope.web.call import Call
 from tilescope.web.field import Field, choice, option_words, written_argument
-from tilescope.web.page import Answer, Page, drawn
+from tilescope.web.page import Answer, Lead, Page, address, drawn
 from tilescope.web.pages.map_fields import KIND, MAP_FORMS, map_arguments, map_call
 
 _BYTES = "bytes"
@@ -35,6 +35,7 @@ def answer(kind: str, asked: dict[str, Any]) -> Answer:
     call = map_call(arguments)
     command = ("check", *option_words(MAP_FORMS[kind], asked))
     report = arguments.report()
+    said = {name: value for name, value in arguments.given.items() if value is not None}
     drawing = drawn(report, asked=arguments.given)
     parts = _without_findings(drawing.parts, report.violations)
     if report.tensor_map is not None:
@@ -42,6 +43,7 @@ def answer(kind: str, asked: dict[str, Any]) -> Answer:
     return Answer(
         call, command, report, Drawing(drawing.title, tuple(parts)),
         extra=_bytes_of(report.tensor_map), violations=report.violations,
+        leads={"One copy": (Lead(address("load", {"kind": kind, "coords": ""} | _written(said)), "See a copy through it"),)},
     )  # fmt: skip
 
 
