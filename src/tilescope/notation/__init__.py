@@ -8,7 +8,8 @@
 text.py            tokens of a text, with limits for whatever is pasted
 hints.py           what a notation leaves unsaid
 equivalent.py      what a layout must be to have a text
-cute.py            CuTe, as C++ and Python print it           cute_atom.py      GMMA and UMMA atoms by name
+cute.py            CuTe, as C++ and Python print it           cute_spelling.py  and written so
+cute_atom.py       GMMA and UMMA atoms by name
 triton.py          the shared encodings of Triton             triton_text.py    how TTGIR and Gluon write them
 linear.py          linear layouts as strides and one XOR      mosaic.py         Mosaic GPU's transforms
 layout_call.py     tilescope's own Layout(...)                swizzle_names.py   mode names, the driver, PTX

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import Layout, Major, Modes
-from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
+from tilescope.notation import cute, cute_atom, cute_spelling, layout_call, mosaic, swizzle_names, triton, triton_text
 from tilescope.notation.equivalent import no_equivalent
 from tilescope.notation.hints import Hints, Unit
 from tilescope.notation.text import checked_text
@@ -42,9 +42,9 @@ NOTATION: dict[str, Notation] = {row.name: row for row in (
     Notation("driver",        ("element_bits", "shape", "major", "start"), "CU_TENSOR_MAP_SWIZZLE_128B", swizzle_names.spell_driver),
     Notation("ptx",           ("element_bits", "shape", "major", "start"),
              ".swizzle_mode = 128B, .swizzle_atomicity = 16B", swizzle_names.spell_ptx),
-    Notation("cute",          (),                        "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute.spell),
-    Notation("cute-elements", ("element_bits",),         "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute.spell_elements),
-    Notation("cute-python",   ("element_bits",),         "S<3,4,3> o 0 o (8,64):(64,1)", cute.spell_python),
+    Notation("cute",          (),                        "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute_spelling.spell),
+    Notation("cute-elements", ("element_bits",),         "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute_spelling.spell_elements),
+    Notation("cute-python",   ("element_bits",),         "S<3,4,3> o 0 o (8,64):(64,1)", cute_spelling.spell_python),
     Notation("cute-atom",     (),                        "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
     Notation("triton",        ("element_bits", "shape", "start"),
              "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
