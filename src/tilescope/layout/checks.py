@@ -109,26 +109,27 @@ def checked_start(problems: list[Violation], element_bits: Any, start: Any) -> t
 
 def checked_indices(names: tuple[str, ...], shape: tuple[int, ...], coord: tuple[Any, ...]) -> tuple[Any, ...]:
     """Indices as integers, or as integer arrays that broadcast; RuleError for those outside the tile."""
-
-    def outside(found: str) -> RuleError:
-        limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
-        last = f"The last element is {tuple(extent - 1 for extent in shape)}."
-        return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, values={"shape": shape})
-
     if len(coord) != len(shape):
-        raise outside(f"{len(coord)} indices")
+        raise _outside(names, shape, f"{len(coord)} indices")
     if all(isinstance(index, int) for index in coord):
-        if not all(0 <= index < extent for index, extent in zip(coord, shape, strict=True)):
-            raise outside(f"({', '.join(map(printed, coord))}) outside the tile")
+        for index, extent in zip(coord, shape, strict=True):
+            if not 0 <= index < extent:
+                raise _outside(names, shape, f"({', '.join(map(printed, coord))}) outside the tile")
         return coord
     try:
         arrays = [np.asarray(index) for index in coord]
         np.broadcast_shapes(*(index.shape for index in arrays))
     except (TypeError, ValueError, OverflowError):  # ragged lists, shapes that do not broadcast
-        raise outside("indices that make no array") from None
+        raise _outside(names, shape, "indices that make no array") from None
     for index, extent in zip(arrays, shape, strict=True) if all(index.size for index in arrays) else ():
         if index.dtype.kind not in "iu":
-            raise outside(f"indices of {index.dtype}")
+            raise _outside(names, shape, f"indices of {index.dtype}")
         if index.min() < 0 or index.max() >= extent:
-            raise outside(f"indices from {index.min()} to {index.max()}")
+            raise _outside(names, shape, f"indices from {index.min()} to {index.max()}")
     return tuple(index.astype(np.int64) for index in arrays)
+
+
+def _outside(names: tuple[str, ...], shape: tuple[int, ...], found: str) -> RuleError:
+    limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
+    last = f"The last element is {tuple(extent - 1 for extent in shape)}."
+    return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, values={"shape": shape})

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 Pairs = tuple[tuple[int, int], ...]
@@ -31,17 +32,24 @@ def summed(pairs: tuple[Pairs, ...], coord: tuple[Any, ...], start: int = 0, uni
     >>> summed((((8, 1024),), ((64, 16),)), (1, 8), 0x400, 8)  # in bits, as a byte address
     1168
     """
-    whole = all(stride % unit == 0 for index in pairs for _, stride in index)
-    step = unit if whole else 1
-    total: Any = start if whole else 0
-    for index, digits in zip(pairs, coord, strict=True):
+    in_units = pairs if unit == 1 else _in_units(pairs, unit)
+    total: Any = 0 if in_units is None else start
+    for index, digits in zip(in_units or pairs, coord, strict=True):
         offset: Any = 0
         for extent, stride in index[:-1]:
             outer = digits // extent
-            offset = offset + (digits - outer * extent) * (stride // step)  # % takes numpy far longer
+            offset = offset + (digits - outer * extent) * stride  # % takes numpy far longer
             digits = outer  # noqa: PLW2901  what is left of the index
-        total = total + (offset + digits * (index[-1][1] // step))
-    return total if whole else start + total // unit
+        total = total + (offset + digits * index[-1][1])
+    return start + total // unit if in_units is None else total
+
+
+@lru_cache(maxsize=4096)
+def _in_units(pairs: tuple[Pairs, ...], unit: int) -> tuple[Pairs, ...] | None:
+    """The pairs with strides in units; None where one is no whole number of them."""
+    if any(stride % unit for index in pairs for _, stride in index):
+        return None
+    return tuple(tuple((extent, stride // unit) for extent, stride in index) for index in pairs)
 
 
 def steps_of(pairs: tuple[Pairs, ...]) -> list[tuple[int, int, int, int]]:
