@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import InstructionDescriptor
-from tilescope.mma.instruction_word import inspect_instruction_descriptor
+from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 
 # f16 x f16 -> f32; bf16; e4m3 with MN-major B.

@@ -6,11 +6,11 @@ wgmma.py, tcgen05.py         those of Hopper and of Blackwell
 descriptor_loop.py           the descriptors of a whole K loop over a tile: wgmma_loop.py, tcgen05_loop.py
 tcgen05_kind.py              the kinds of tcgen05.mma: types, codes, shapes
 instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
-descriptor_word.py           any word explained field by field; instruction_word.py; readings.py: all it could be
+descriptor_word.py           any 64-bit word explained field by field; readings.py: all that a number could be
 written.py, agreement.py     where copies leave a tile, and whether a descriptor reads it there; diagnosis.py: why not
 emulation.py                 a matrix product by the whole path; operand_path.py: to shared memory, and read from there
 tcgen05_emulation.py         scale factors, pairs, tensor memory; sparse_a.py: half of A, and the metadata that says which
-tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one; tmem_word.py explains any word
+tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one
 datapath.py, tmem_layout.py  which lanes an accumulator uses; D, A and metadata as layouts of tensor memory
 tmem_form.py, tmem_cp.py     the shapes of tcgen05.ld and st, and of tcgen05.cp
 tensor_memory.py             allocation, loads, stores, copies and shifts on cells; tmem_allocation.py: what fits

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilescope.bits import WordField, WordFormat
+from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.data_type import DataType
-from tilescope.errors import Violation, printed, raise_all
+from tilescope.errors import RuleError, Violation, printed, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Tcgen05Kind, forms_of, shape_problems
 from tilescope.reading import attempted, flag, integer, is_one_of
@@ -290,3 +290,61 @@ def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, .
         "max_shift": (0,) if kind.is_scaled else MAX_SHIFTS, "scale_type": kind.scales or (None,), "a_scale_id": scale_ids,
         "b_scale_id": scale_ids, "k": (kind.k, WIDE_K) if wide else (kind.k,),
     }  # fmt: skip
+
+
+def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
+    """What a 32-bit number means as an instruction descriptor of a kind, field by field, sound or not.
+
+    >>> found = inspect_instruction_descriptor(0x08400010, "tf32")  # its types are code 0; tf32 is 2
+    >>> found.sound, found.violations[0].found
+    (False, 'A type code 0')
+    """
+    kind = Tcgen05Kind.named(mma_kind)
+    form = word_format(kind)
+    word = integer("word", word)
+    raise_all(form.word_problems(word))
+    descriptor: InstructionDescriptor | None = None
+    findings: tuple[Violation, ...] = ()
+    try:
+        descriptor = InstructionDescriptor.decode(word, kind.name)
+    except RuleError as error:
+        findings = error.violations
+    meanings = {name: _meaning(kind, name, value) for name, value in form.decode(word).items()}
+    return Inspection(
+        name=f"{form.name}, kind {kind.name}", bits=form.bits, word=word, fields=form.described(word, meanings),
+        violations=findings, described=descriptor,
+    )  # fmt: skip
+
+
+# A field's number in words: its value, or the words for 0 and for 1.
+_MEANINGS: dict[str, str | tuple[str, str]] = {
+    "m": "{value} rows of A and D",
+    "n": "{value} columns of B and D",
+    "sparsity_selector": "sparsity selector {value}",
+    "a_type": "A is {types}",
+    "b_type": "B is {types}",
+    "d_type": "D is {accumulators}",
+    "a_major": ("A is K-major", "A is MN-major"),
+    "b_major": ("B is K-major", "B is MN-major"),
+    "negate_a": ("A is taken as it is", "A is negated"),
+    "negate_b": ("B is taken as it is", "B is negated"),
+    "sparse": ("dense", "A is sparse"),
+    "saturate": ("sums wrap", "sums saturate"),
+    "max_shift": ("no shift", ".ws reuses B with shifts of up to {shift}"),
+    "scale_type": ("scale factors are ue4m3", "scale factors are ue8m0"),
+    "k": ("k is 64, sparse 128", "k is 96 (sm_103a)"),
+    "a_scale_id": "scale factors of A from byte {value}",
+    "b_scale_id": "scale factors of B from byte {value}",
+}
+
+
+def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
+    said = _MEANINGS[name]
+    if name == "saturate" and kind.name != "i8":
+        said = ("not set: only i8 saturates", "set, but only i8 saturates")
+    text = said if isinstance(said, str) else said[bool(value)]
+    types, accumulators = (
+        {code: type_name for type_name, code in codes.items()}.get(value, f"of no type: code {value}")
+        for codes in (kind.codes, ACCUMULATOR_CODES)
+    )
+    return text.format(value=value, types=types, accumulators=accumulators, shift=MAX_SHIFTS[value % len(MAX_SHIFTS)])

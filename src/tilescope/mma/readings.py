@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from tilescope.bits import Inspection
 from tilescope.layout import Major
 from tilescope.mma.descriptor_word import DESCRIPTORS, inspect_descriptor
-from tilescope.mma.instruction_word import inspect_instruction_descriptor
+from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.mma.tmem_word import inspect_tmem_address
+from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import integer
 from tilescope.value import Value, hex_field
 

@@ -202,10 +202,7 @@ def shape_problems(
     >>> print(shape_problems(Tcgen05Kind.named("mxf4"), 64, 60, transposed_bytes=False)[0].limit)
     kind mxf4 has cta_group::1 with m 128, n 8 to 256 in steps of 8; cta_group::2 with m 128, 256, n 16 to 256 in steps of 16
     """
-    shapes = [
-        (form.form, form.m, [n for n in form.n if not transposed_bytes or n % form.n_of_transposed_bytes == 0])
-        for form in kind.shapes(sparse=sparse, k=k)
-    ]
+    shapes = _allowed(kind, transposed_bytes, sparse, k)
     if any(m in m_known and n in n_known for _, m_known, n_known in shapes):
         return []
     known = [
@@ -234,11 +231,18 @@ def forms_of(
     >>> forms_of(Tcgen05Kind.named("f16"), 128, 256, transposed_bytes=False)
     ('cta_group::1', 'cta_group::2', 'cta_group::1.ws')
     """
-    return tuple(
-        form.form
+    shapes = _allowed(kind, transposed_bytes, sparse, k)
+    return tuple(form for form, m_known, n_known in shapes if m in m_known and n in n_known)
+
+
+def _allowed(
+    kind: Tcgen05Kind, transposed_bytes: bool, sparse: bool, k: Any
+) -> list[tuple[str, tuple[int, ...], list[int]]]:
+    """The forms of the instruction with their m and n; an MN-major B of 8 bits has fewer n."""
+    return [
+        (form.form, form.m, [n for n in form.n if not transposed_bytes or n % form.n_of_transposed_bytes == 0])
         for form in kind.shapes(sparse=sparse, k=k)
-        if m in form.m and n in form.n and not (transposed_bytes and n % form.n_of_transposed_bytes)
-    )
+    ]
 
 
 def _in_steps(extents: list[int]) -> str:

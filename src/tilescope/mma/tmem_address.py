@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilescope.bits import WordField, WordFormat
+from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.errors import RuleError, Violation, printed
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.reading import integer, is_one_of, plain_int
@@ -142,3 +142,21 @@ def _range_problems(values: dict[str, Any]) -> list[Violation]:
                 "Stay inside.",
             ))  # fmt: skip
     return problems
+
+
+def inspect_tmem_address(word: int) -> Inspection:
+    """What a 32-bit number means as an address of tensor memory.
+
+    >>> [field.meaning for field in inspect_tmem_address(0x00600025).fields]
+    ['column 37 of 512', 'lane 96 of 128: quarter 3, reached by warps 3, 7, 11 …']
+    >>> inspect_tmem_address(0x08400010).violations[0].found
+    '0x08400010 has bit 27 set'
+    """
+    found = integer("word", word)
+    if problems := TMEM_WORD.word_problems(found):
+        raise RuleError(problems)
+    violations = tuple(tmem_word_problems(found))
+    return Inspection(
+        name=TMEM_WORD.name, bits=TMEM_WORD.bits, word=found, fields=TMEM_WORD.described(found), violations=violations,
+        described=None if violations else TmemAddress.decode(found),
+    )  # fmt: skip

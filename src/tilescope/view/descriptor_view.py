@@ -10,12 +10,10 @@ from tilescope.errors import Violation
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.descriptor_word import inspect_descriptor
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.instruction_word import inspect_instruction_descriptor
+from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.readings import WordReadings
-from tilescope.mma.tmem_address import TmemAddress
-from tilescope.mma.tmem_word import inspect_tmem_address
+from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Drawing
