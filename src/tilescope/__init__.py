@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
     from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.pipeline.simulation import simulate
-    from tilescope.planner import Problem, plan, plan_gemm
+    from tilescope.planner import Problem, plan, plan_gemm, sweep
     from tilescope.planner.barrier_roles import plan_pipeline
     from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
@@ -117,8 +117,9 @@ _MODULE = {name: module for module, names in {
     "notation": "Conversion convert_layout NOTATION parse_layout spell_layout",
     "pipeline.mbarrier": "Mbarrier",
     "pipeline.simulation": "simulate",
-    "planner": "plan plan_gemm Problem",
+    "planner": "plan plan_gemm Problem sweep",
     "planner.barrier_roles": "plan_pipeline",
+
     "smem.access": "Access",
     "smem.banks": "wavefronts",
     "smem.op": "SMEM_OP SmemOp",
@@ -138,7 +139,7 @@ __all__ = [
     "emit", "emulate_mma", "find_layouts", "fragment", "gather4", "identify", "inspect_descriptor",
     "inspect_tensor_map", "ldmatrix", "load", "load_multicast", "load_tiles", "pack_scales", "parse_layout", "plan",
     "plan_gemm", "plan_pipeline", "scale_layout", "scatter4", "simulate", "snippet", "spell_layout", "stmatrix",
-    "store", "tcgen05_descriptors", "tile_report", "tmem_layout", "trace", "unpack_scales", "wavefronts",
+    "store", "sweep", "tcgen05_descriptors", "tile_report", "tmem_layout", "trace", "unpack_scales", "wavefronts",
     "wgmma_descriptors",
 ]  # fmt: skip
 

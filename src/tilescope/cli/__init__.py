@@ -30,6 +30,7 @@ from tilescope.errors import nearest_name
 COMMANDS = {
     "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
     "gemm": ("gemm:gemm", "Plan the operands, stages and epilogue of a GEMM."),
+    "sweep": ("sweep:sweep", "Plan many problems, and print them as a table."),
     "pipeline": ("pipeline:pipeline", "Prove a pipeline of barriers and roles, or say why it hangs."),
     "check": ("check:check", "Say why a tensor map is refused, or what it does."),
     "encode": ("encode:encode", "Print the 128 bytes of a tensor map."),

@@ -72,6 +72,20 @@ def extents(text: str) -> tuple[int, ...]:
     return found
 
 
+def shapes(text: str) -> tuple[tuple[int, ...], ...]:
+    """Several shapes: 64x64,128x64.
+
+    >>> shapes("64x64, 128x64")
+    ((64, 64), (128, 64))
+    """
+    return tuple(extents(piece) for piece in text.split(","))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Several names: bf16,e4m3."""
+    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+
 def rows_and_columns(text: str) -> tuple[int, int]:
     """The two extents of a tile: 64x64, 128x64."""
     found = extents(text)

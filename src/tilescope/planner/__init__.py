@@ -9,6 +9,7 @@ from tilescope.planner.plans import Costs, Plan, Refusal, Unplanned
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
 from tilescope.planner.search import PlanReport, plan, planned, weighed_for
+from tilescope.planner.sweeping import Sweep, sweep
 
 __all__ = [
     "Boxes",
@@ -24,9 +25,11 @@ __all__ = [
     "Reason",
     "Refusal",
     "RefusedTile",
+    "Sweep",
     "Unplanned",
     "plan",
     "plan_gemm",
     "planned",
+    "sweep",
     "weighed_for",
 ]

@@ -50,6 +50,7 @@ _DRAWN_BY = {
     "scale_lanes": "scale_view:draw_scale_lanes",
     "scale_layout": "scale_view:draw_scale_layout",
     "simulation": "pipeline_view:draw_simulation",
+    "sweep": "sweep_view:draw_sweep",
     "swizzle": "swizzle_view:draw_swizzle",
     "tcgen05_descriptor": "descriptor_view:draw_operand_descriptor",
     "tcgen05_loop": "descriptor_view:draw_descriptor_loop",
