@@ -25,7 +25,7 @@ TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""\]\(([^)#\s]+)[^)]*\)|(?:src|href)="([^"#]+)[^"]*\"""")
-SHOWN_ONLY = {"text", "json", "cpp", "ptx"}  # drawings, and what other programs read
+SHOWN_ONLY = {"text", "json", "cpp", "ptx", "bash", "zsh", "fish"}  # drawings, and what other programs read
 NOT_RUN = (
     "./test",
     "bash .ci/run",

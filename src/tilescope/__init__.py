@@ -119,7 +119,6 @@ _MODULE = {name: module for module, names in {
     "pipeline.simulation": "simulate",
     "planner": "plan plan_gemm Problem sweep",
     "planner.barrier_roles": "plan_pipeline",
-
     "smem.access": "Access",
     "smem.banks": "wavefronts",
     "smem.op": "SMEM_OP SmemOp",

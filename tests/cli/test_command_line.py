@@ -194,7 +194,7 @@ def test_an_encoding_without_lines_gets_the_rest():
 
 
 def test_a_shell_can_ask_for_completions():
-    shown = program(_TILESCOPE_COMPLETE="bash_complete", COMP_WORDS="tilescope sw", COMP_CWORD="1")
+    shown = program(_TILESCOPE_COMPLETE="bash_complete", COMP_WORDS="tilescope swi", COMP_CWORD="1")
     assert shown.stdout == "plain,swizzle\n"
 
 

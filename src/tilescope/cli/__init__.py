@@ -69,7 +69,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             nearest = nearest_name(args[0], COMMANDS)
             hint = f"Did you mean {nearest}?" if nearest else f"Commands: {', '.join(COMMANDS)}."
             raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)

@@ -27,7 +27,7 @@ def draw(text: str, beside: dict[str, Any], element: tuple[int, int] | None, oth
     tilescope draw "CU_TENSOR_MAP_SWIZZLE_64B" --bits 16 --shape 64x32
     tilescope draw "((32,4),4):((16,4),1)" --bits 8
     tilescope draw "((4,8),(2,2)):((32,1),(16,8))" --shape 16x8
-    tilescope draw 'Layout((64, 64), 16, swizzle="128B")' --other "(64,64):(64,1)" --bits 16
+    tilescope draw "(64,64):(64,1)" --bits 16 --other "(64,64):(72,1)"
 
     TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
     thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from tilescope.cli import topics
-from tilescope.cli.options import output_options
+from tilescope.cli.options import completing, output_options
 from tilescope.cli.output import Output
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Table
 
 
 @click.command()
-@click.argument("topic", nargs=-1)
+@click.argument("topic", nargs=-1, shell_complete=completing(topics.names()))
 @output_options(svg=False)
 def explain(topic: tuple[str, ...], output: Output) -> None:
     """Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or what you see.

@@ -13,12 +13,16 @@ they leave to a file, an array or a default: `check()` of that says what the rul
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import wraps
 from typing import Any, NamedTuple
 
 import click
 
-from tilescope.cli.options import Command, number, numbers
+from tilescope.arch import ARCH
+from tilescope.cli.options import Command, completing, number, numbers
+from tilescope.data_type import DATA_TYPE
+from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.arguments import MapArguments
 
 # argument of a map: (option, how it is read, its metavar, what --help says)
@@ -40,6 +44,12 @@ _OPTIONS: dict[str, tuple[str, Any, str, str]] = {
     "pixels_per_column": ("--pixels", number, "N", "Im2col: pixels in one copy."),
     "mode": ("--wide", str, "MODE", "Im2col-wide: W or W128."),
 }
+
+_COMPLETED: dict[str, Iterable[str]] = {
+    "data_type": DATA_TYPE,
+    "swizzle": SWIZZLE,
+    "arch": ARCH,
+}  # what a shell completes
 
 
 class JsonFile(NamedTuple):
@@ -65,7 +75,9 @@ def map_options(command: Command) -> Command:
     saying = "Take the map from JSON, as SOURCE; - is stdin."
     wrapped = click.option("--from-json", type=json_file, metavar="FILE", help=saying)(wrapped)
     for name, (option, read, metavar, help_text) in reversed(_OPTIONS.items()):
-        wrapped = click.option(option, name, type=read, metavar=metavar, help=help_text)(wrapped)
+        complete = completing(_COMPLETED.get(name, ()))
+        added = click.option(option, name, type=read, metavar=metavar, help=help_text, shell_complete=complete)
+        wrapped = added(wrapped)
     return wrapped
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce, wraps
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
@@ -92,6 +92,16 @@ def rows_and_columns(text: str) -> tuple[int, int]:
     if len(found) != 2:
         raise click.BadParameter(f"{shortened(text, 40)!r} has {len(found)} extents; write two, such as 64x64.")
     return found[0], found[1]
+
+
+def completing(*tables: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What a shell may complete a value to: the names of some tables that begin with what is typed."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        names = (name for table in tables for name in table)
+        return [name for name in names if name.casefold().startswith(incomplete.casefold())]
+
+    return complete
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

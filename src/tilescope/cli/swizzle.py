@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from tilescope.cli.options import output_options, smem_address_option
+from tilescope.cli.options import completing, output_options, smem_address_option
 from tilescope.cli.output import Output
-from tilescope.swizzle import Swizzle
+from tilescope.swizzle import SWIZZLE, Swizzle
 
 
 @click.command()
-@click.argument("mode")
+@click.argument("mode", shell_complete=completing(SWIZZLE))
 @smem_address_option(default=None)
 @output_options
 def swizzle(mode: str, start: int | None, output: Output) -> None:

@@ -7,7 +7,7 @@ a provider and append it to `PROVIDERS`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple, TypeVar
@@ -62,6 +62,11 @@ class Provider(NamedTuple):
 def index() -> TopicIndex:
     """All topics."""
     return TopicIndex(tuple((provider.group, tuple(provider.names())) for provider in PROVIDERS))
+
+
+def names() -> Iterator[str]:
+    """The name of every topic that is a word or a rule: what a shell completes."""
+    return (name for provider in PROVIDERS[:-1] for name in provider.names())
 
 
 def find(name: str) -> Topic | Rule | Diagnosis:
