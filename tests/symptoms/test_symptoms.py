@@ -86,7 +86,11 @@ def test_every_cause_is_pointed_to_and_exists():
     assert all(Cause.named(name) is CAUSE[name] for name in pointed)
 
 
-@pytest.mark.parametrize("name", [name for name, cause in CAUSE.items() if cause.command])
+def test_every_cause_has_a_command_that_tests_it():
+    assert [name for name, cause in CAUSE.items() if not cause.command] == []
+
+
+@pytest.mark.parametrize("name", CAUSE)
 def test_the_command_of_a_cause_runs(name):
     program, *arguments = shlex.split(CAUSE[name].command)
     assert program == "tilescope"
@@ -122,7 +126,7 @@ def page():
             f"- How to tell: {cause.tell}",
             f"- Fix: {cause.fix}",
         ]
-        lines += [f"- Test: `{cause.command}`"] if cause.command else []
+        lines += [f"- Test: `{cause.command}`"]
         lines += [f"- Basis: {cause.basis}." + (f" Seen in {', '.join(cause.threads)}." if cause.threads else "")]
     return "\n".join(lines) + "\n"
 

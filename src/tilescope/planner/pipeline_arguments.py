@@ -122,7 +122,7 @@ class PipelineArguments:
         if self.blocks > 1 and self.store:
             refuse("cluster", "a cluster for a store", "every block stores its own tile", "Use cluster=1.")
         for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
-            if self.multicast and plan.transaction_bytes % (16 * parts):
+            if self.multicast and parts and plan.transaction_bytes % (16 * parts):
                 refuse(
                     "cluster", f"{plan.transaction_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes",
                     "Use multicast=False, or a smaller cluster.",

@@ -28,8 +28,8 @@ class Cause(Row):
     mechanism: str
     tell: str
     fix: str
+    command: str
     basis: Basis
-    command: str = ""  # "" where no command of tilescope can test it
     threads: tuple[str, ...] = ()  # public threads in which it was the answer
 
     @classmethod

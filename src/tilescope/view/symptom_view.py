@@ -33,7 +33,7 @@ def _cause(number: int, cause: Cause) -> Table:
         ("what", cause.mechanism),
         ("how to tell", cause.tell),
         ("fix", cause.fix),
-        ("test it", f"`{cause.command}`" if cause.command else "no command of tilescope can"),
+        ("test it", f"`{cause.command}`"),
         ("basis", cause.basis),
     ]
     if cause.threads:
