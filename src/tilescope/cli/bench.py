@@ -28,7 +28,7 @@ def bench(topics: tuple[str, ...], tiles: int, seed: int, card: str | None, save
     tilescope bench                    everything
     tilescope bench loads stores       by box, promotion, bytes in flight, SMs
     tilescope bench plans --tiles 500  candidates of random tiles, streamed
-    tilescope bench --save-card mine   then: tilescope plan 128x64 bf16 --card mine
+    tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
 
     Exit status 3: there is no GPU, or the extra `gpu` is not installed.
     """  # noqa: D301  \b keeps the lines below it apart

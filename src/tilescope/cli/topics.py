@@ -27,7 +27,8 @@ from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
 LONGEST_TEXT = 8_000  # characters that are read
 LONGEST_QUESTION = 400  # characters of a question about a term
 _ASKING = re.compile(
-    r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how does)\b", re.IGNORECASE
+    r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
+    re.IGNORECASE,
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 

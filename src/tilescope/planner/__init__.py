@@ -7,6 +7,7 @@ from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_tiles import FloorTerm, RankedTile, RefusedTile
 from tilescope.planner.plans import Costs, Plan, Refusal, Unplanned
 from tilescope.planner.problem import Problem
+from tilescope.planner.problem_file import read_problems
 from tilescope.planner.reason import Reason
 from tilescope.planner.search import PlanReport, plan, planned, weighed_for
 from tilescope.planner.sweeping import Sweep, sweep
@@ -30,6 +31,7 @@ __all__ = [
     "plan",
     "plan_gemm",
     "planned",
+    "read_problems",
     "sweep",
     "weighed_for",
 ]

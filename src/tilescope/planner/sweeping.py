@@ -20,8 +20,8 @@ PROBLEM_FILE = rule(
     "problem-file",
     "A file of problems is JSON (a list of objects), TOML ([[problem]]) or CSV with named columns, by the arguments of Problem.",
     source="`ts.Problem`",
-    passing='ts.planner.problem_file.read_problems(b"tile,data_type\\n64x64,bf16\\n")',
-    failing='ts.planner.problem_file.read_problems(b"[1, 2]")',
+    passing='ts.planner.read_problems(b"tile,data_type\\n64x64,bf16\\n")',
+    failing='ts.planner.read_problems(b"[1, 2]")',
 )
 
 
