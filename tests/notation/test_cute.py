@@ -321,11 +321,12 @@ TYPE = (
                 "cute::Layout<cute::tuple<cute::C<8>, cute::C<64> >, cute::tuple<cute::C<64>, cute::C<1> > > >"
             ),
         ),
+        (0, "auto atom = GMMA::Layout_K_SW128_Atom<cutlass::bfloat16_t>{};"),
         (0, "using SmemLayoutAtom = decltype(composition(Swizzle<3,3,3>{}, Layout<Shape<_8,_64>, Stride<_64,_1>>{}));"),
     ],
 )
 def test_reads_what_kernels_and_compilers_print(start, text):
-    bits = None if any(said in text for said in ("16b", "f16", "flag_bits", "half_t")) else 16
+    bits = None if any(said in text for said in ("16b", "f16", "flag_bits", "half_t", "float16")) else 16
     assert parse_layout(text, element_bits=bits) == parse_layout(ATOM).with_start(start)
 
 
@@ -343,6 +344,9 @@ def test_a_tensor_of_stages_keeps_its_modes_and_its_generic_pointer():
         ("(8,?):(?,1)", "only the running kernel knows"),
         ("tensor<ptr<f16, smem, align<16>> o (?,?{div=8}):(?{i64},1)>", "only the running kernel knows"),
         ("raw_ptr(0x00007f1f44200400: f32, gmem, align<16>) o (8,8):(8,1)", "a pointer to shared memory"),
+        ("cute::Layout<cute::tuple<cute::C<8>, int>, cute::tuple<int, cute::C<1>>>", "only the running kernel knows"),
+        ("tmem_[32b](0x0000.0000) o (128,64):(65536,1)", "a pointer to shared memory"),
+        ("counting_iter(0) o (8,8):(8,1)", "a pointer to shared memory"),
         ("smem_ptr[16b](0xc10) o Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", "every 1024 bytes"),
         ("Sw<3,4,3> o Sw<2,4,3> o (8,64):(64,1)", "one swizzle"),
         ("Swizzle<(int)2, (int)4, (int)3>", "A swizzle alone moves nothing"),

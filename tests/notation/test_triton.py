@@ -212,6 +212,21 @@ def test_an_encoding_of_two_indices_in_a_buffer_of_three_is_repeated():
         assert (found.addresses()[buffer] == one.addresses() + buffer * 2048).all()
 
 
+def test_buffers_are_drawn_as_rows_of_their_contiguous_index():
+    found = parse_layout(f"#shared = {SWIZZLED}\n!ttg.memdesc<3x16x64xf16, #shared, #smem, mutable>")
+    assert found.as_rows().shape == (48, 64)
+    assert found.stage() == parse_layout(SWIZZLED, element_bits=16, shape=(16, 64))
+
+
+def test_a_view_of_a_buffer_is_one_with_it():
+    whole = "!ttg.memdesc<2x16x64xf16, #shared, #smem, mutable>"
+    view = "!ttg.memdesc<16x64xf16, #shared, #smem, mutable, 2x16x64>"
+    text = f"#shared = {SWIZZLED}\n%1 = ttg.memdesc_index %0, %c0 : {whole} -> {view}"
+    assert parse_layout(text) == parse_layout(f"#shared = {SWIZZLED}\n{whole}")
+    with pytest.raises(RuleError, match="2 encodings: 2x16x64"):
+        parse_layout(text.replace("<16x64", "<8x64"))
+
+
 def test_two_encodings_are_named_and_not_guessed():
     with pytest.raises(RuleError, match=r"2 encodings: #ttg.nvmma_shared.*swizzled_shared.*one layout at a time"):
         parse_layout(f"#shared = {NVMMA}\n#shared1 = {SWIZZLED}", element_bits=16)

@@ -84,6 +84,9 @@ def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
     rank, blocks = len(pairs), bit_modes.parts[0].parts
     if rank < 3:
         return pairs if rank == 2 else (((1, 0),), *pairs)
+    steps = [index[0][1] for index in pairs]
+    if steps[-1] == element_bits and element_bits not in steps[:-1]:  # as Triton orders them: buffers, mn, k
+        return (*pairs[-2:], *pairs[:-2])
     if rank == MAX_RANK or len(blocks) != 2:
         return pairs
     major = contiguous(pairs[:2], element_bits) if rank == 3 else None

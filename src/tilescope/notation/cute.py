@@ -46,7 +46,7 @@ _SWIZZLES = ("Sw", "Swizzle", "S", "make_swizzle")
 _SPACES = ("gmem", "rmem", "tmem", "generic", "dsmem")
 _NAMED = re.compile(
     r"""!cute\.\w+<|(?<![\w.:!])(?:!?\w+(?:::|\.))*
-    (?:SW_\d|(?:Sw|S|Swizzle|Layout|ComposedLayout|Tensor|tensor|ptr|raw_ptr|memref|composition|make_\w*layout|smem_sparse
+    (?:SW_\d|(?:Sw|S|Swizzle|Layout|ComposedLayout|Tensor|tensor|ptr|raw_ptr|memref|composition|make_\w*layout|smem_sparse|tmem_
        |smem_(?:sub)?ptr\w*|\w{1,8}_ptr|tile_to_shape|Layout_\w+Atom\w*|SmemLayoutAtomKind\.\w+)(?=\s*[<\[({]|$))""",
     re.VERBOSE,
 )
@@ -62,7 +62,8 @@ def read(text: str, hints: Hints) -> Layout:
     """
     line = _without_prefix(text)
     scan = Scanner(line)
-    return cute_atom.read(scan, hints) if cute_atom.starts(scan) else _read_pieces(scan, hints, is_cut=line is not text)
+    is_cut = line is not text
+    return cute_atom.read(scan, hints, is_cut) if cute_atom.starts(scan) else _read_pieces(scan, hints, is_cut)
 
 
 def read_modes(text: str) -> Modes:
@@ -99,7 +100,9 @@ def _without_prefix(text: str) -> str:
         if depth == 0:
             break
         place -= 1
-    return text if place < 1 or text[:place].strip(" ([") == "" or place > _PREFIX_CHARACTERS else text[place:]
+    prefix = text[: max(place, 0)]
+    is_label = prefix.strip(" ([") and len(prefix) <= _PREFIX_CHARACTERS and not prefix.endswith(" o ")
+    return text[place:] if is_label else text
 
 
 @dataclass(slots=True)
@@ -125,7 +128,7 @@ def _opened(scan: Scanner) -> list[str]:
     return [*closings, '"'] if scan.accept('"') else closings
 
 
-def _read_pieces(scan: Scanner, hints: Hints, *, is_cut: bool) -> Layout:
+def _read_pieces(scan: Scanner, hints: Hints, is_cut: bool) -> Layout:
     """Swizzle, pointer, offset and layout in any of the ways they are written; every piece but the layout may be missing."""
     found = _Pieces(hints.start)
     closings: list[str] = []
@@ -155,16 +158,11 @@ def _read_pieces(scan: Scanner, hints: Hints, *, is_cut: bool) -> Layout:
                 'A layout is read as "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".',
             )
     is_printed = found.has_pointer or is_cut
-    while closings and not (is_printed and _at_noise(scan)):
+    while closings and not (is_printed and scan.at_noise()):
         scan.expect(closings.pop())
-    if not (is_printed and (_at_noise(scan) or (is_cut and scan.at(")")))):
+    if not (is_printed and scan.at_noise(*([")"] if is_cut else []))):
         scan.finished()
     return _layout(found, hints)
-
-
-def _at_noise(scan: Scanner) -> bool:
-    """Whether the values of a tensor follow, or what a log writes behind a layout."""
-    return scan.peek().spelling in (":", "=", ",", ";", "]", "'", '"')
 
 
 def _read_piece(scan: Scanner, hints: Hints, found: _Pieces, in_pointer: bool) -> bool:

@@ -59,8 +59,8 @@ def starts(scan: Scanner) -> bool:
     return name == "tile_to_shape" or _ATOM.fullmatch(name) is not None or "SmemLayoutAtomKind" in spelling
 
 
-def read(scan: Scanner, hints: Hints) -> Layout:
-    """An atom's name, or tile_to_shape(atom, shape[, order])."""
+def read(scan: Scanner, hints: Hints, is_cut: bool = False) -> Layout:
+    """An atom's name, or tile_to_shape(atom, shape[, order]); out of a line of code (`is_cut`), whatever follows."""
     tiled = last_name(scan.peek().spelling) == "tile_to_shape"
     if tiled:
         scan.take()
@@ -74,7 +74,8 @@ def read(scan: Scanner, hints: Hints) -> Layout:
         if scan.accept(","):
             order = _extents(scan.integers())
         scan.expect(")")
-    scan.finished()
+    if not (is_cut and scan.at_noise(")")):
+        scan.finished()
     if shape is None:
         return piece
     if order is not None and sorted(order) != list(range(1, len(shape) + 1)):

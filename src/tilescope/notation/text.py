@@ -193,6 +193,10 @@ class Scanner:
         if self.peek().kind != "end":
             self.refuse("the end of the layout")
 
+    def at_noise(self, *more: str) -> bool:
+        """Whether the values of a tensor follow, or what a log writes behind a layout."""
+        return self.peek().spelling in (":", "=", ",", ";", "]", "'", '"', *more)
+
     def name(self) -> str:
         """The next token, which must be a name."""
         if self.peek().kind != "name":
@@ -220,7 +224,7 @@ class Scanner:
         token, name = self.peek(), last_name(self.peek().spelling)
         if token.spelling == "-":
             self.refuse("an integer of at least 0", "Shared memory lies above its start: write strides of at least 0.")
-        if token.spelling in ("?", "_"):
+        if token.spelling in ("?", "_") or token.spelling in _C_INTEGERS:
             self.refuse("an integer", "A size that only the running kernel knows has no address map: put a number.")
         if token.kind != "number" and re.fullmatch(r"_[0-9]+", name) is None:
             self.refuse("an integer")

@@ -72,12 +72,12 @@ def read_encoding(text: str) -> Encoding:
         if not shared and defined:
             return _parsed(next(iter(defined.values())), None, None)
         buffers = dict.fromkeys((fromkey, None, None) for fromkey in dict.fromkeys(shared.values()))
-    if len(buffers) != 1:
-        shown = shortened(
-            "; ".join(f"{'x'.join(map(str, extents or ()))} {each}".strip() for each, extents, _ in buffers), 300
-        )
-        raise refusal(f"{len(buffers)} encodings: {shown}", "one layout at a time", "Leave the others out.")
-    return _parsed(*next(iter(buffers)))
+    whole = max(buffers, key=lambda buffer: len(buffer[1] or ()))
+    if any(each[::2] != whole[::2] or (each[1] or ()) != (whole[1] or ())[-len(each[1] or ()) :] for each in buffers):
+        shown = "; ".join(f"{'x'.join(map(str, extents or ()))} {encoding}".strip() for encoding, extents, _ in buffers)
+        several = f"{len(buffers)} encodings: {shortened(shown, 300)}"
+        raise refusal(several, "one layout at a time; views of a buffer are one with it", "Leave the others out.")
+    return _parsed(*whole)
 
 
 def _buffers(text: str, defined: dict[str, str]) -> list[tuple[str, tuple[int, ...] | None, int | None]]:
