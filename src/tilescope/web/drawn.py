@@ -65,7 +65,8 @@ def _(part: Beside, drag: Drag | None) -> Markup:
         _grid_figure(each, block, drag, scale) if isinstance(each, Grid) and block else _part(each, drag)
         for each, block in zip(part.parts, blocks, strict=True)
     ]
-    return Markup('<div class="beside">{}</div>').format(_NOTHING.join(drawn))
+    shrinks = all(blocks) and fitting >= _SMALLEST_SCALE  # together, where the window is narrower
+    return Markup('<div class="beside{}">{}</div>').format(" shrinks" if shrinks else "", _NOTHING.join(drawn))
 
 
 @_part.register

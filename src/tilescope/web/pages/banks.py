@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import counted
 from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.notation import parse_layout
 from tilescope.smem.access import Access
 from tilescope.smem.search import find_layouts
-from tilescope.smem.tile import TileReport, tile_report
+from tilescope.smem.tile import cured_report, tile_report
 from tilescope.swizzle import SWIZZLE
-from tilescope.view.banks_view import bank_grid
-from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Part
 from tilescope.web.call import Call
 from tilescope.web.field import Field, Optional, choice, integer, limited, option_words, pair, text
 from tilescope.web.page import Answer, Page, drawn
@@ -40,11 +35,9 @@ def answer(given_as: str, asked: dict[str, Any]) -> Answer:
     accesses = [Call(Access.named, (each, tile, bits), name="") for each in patterns]
     call, ran = Call(tile_report, (accesses, layout), name="report"), [access.run() for access in accesses]
     report, search = tile_report(ran, placed), find_layouts(ran, tile=tile, element_bits=bits)
-    cured = tile_report(ran, search.best.layout)
-    return Answer(
-        call, ("banks", *command, *named, "--fix"), report,
-        _beside_its_cure(report, cured, search.best.label, drawn(search)), extra={"search": search.to_dict()},
-    )  # fmt: skip
+    cured = cured_report(ran, placed, search.best.layout) if report.excess > search.best.excess else None
+    drawing = drawn(report, search=search, cured=cured)
+    return Answer(call, ("banks", *command, *named, "--fix"), report, drawing, extra={"search": search.to_dict()})
 
 
 def _tile(asked: dict[str, Any]) -> tuple[Call, list[str]]:
@@ -62,24 +55,6 @@ def _text(asked: dict[str, Any]) -> tuple[Call, list[str]]:
     """The layout that a text says, and the words of the command that say the same."""
     command = ["--layout", asked["text"], *option_words(PAGE.forms["layout"], asked)]
     return Call(parse_layout, (asked["text"],), {"element_bits": asked["element_bits"]}, "layout"), command
-
-
-def _beside_its_cure(report: TileReport, cured: TileReport, label: str, search: Drawing) -> Drawing:
-    """The report's drawing, with every picture of a conflict beside the same access on the layout that was found."""
-    drawing = drawn(report)
-    pairs = iter([
-        (before, after) for before, after in zip(report.costs, cured.costs, strict=True) if before.worst and before.worst.excess
-    ])  # fmt: skip
-    parts: list[Part] = []
-    for part in drawing.parts:
-        if isinstance(part, Grid) and report.excess:
-            _, cure = next(pairs)
-            assert cure.worst is not None
-            title = f"{cure.name} with {label}: {counted(cure.worst.wavefronts, 'wavefront')}"
-            parts.append(Beside((part, bank_grid(cure.worst, title))))
-        else:
-            parts.append(part)
-    return Drawing(drawing.title, (*parts, *search.parts))
 
 
 _PATTERN = Field("pattern", "Pattern", "transpose", text, "An access of one warp, or a walk over the tile.", _PATTERNS)
