@@ -141,17 +141,9 @@ class InstructionDescriptor(Documented, Value):
     def encode(self) -> int:
         """The 32-bit word."""
         kind = Tcgen05Kind.named(self.mma_kind)
-        numbers = {
-            "m": self.m, "n": self.n, "k": int(self.k == WIDE_K),
-            "a_type": kind.codes[self.a_type.name], "b_type": kind.codes[self.b_type.name],
-            "d_type": ACCUMULATOR_CODES[self.d_type.name],
-            "a_major": int(self.a_major == "MN"), "b_major": int(self.b_major == "MN"),
-            "negate_a": int(self.negate_a), "negate_b": int(self.negate_b), "saturate": int(self.saturate),
-            "sparse": int(self.sparse), "sparsity_selector": self.sparsity_selector,
-            "max_shift": MAX_SHIFTS.index(self.max_shift), "scale_type": _SCALE_CODES.get(self.scale_type or "", 0),
-            "a_scale_id": self.a_scale_id, "b_scale_id": self.b_scale_id,
-        }  # fmt: skip
-        return word_format(kind).encode(numbers)
+        form, codes = word_format(kind), _field_codes(kind)
+        values = {field.name: getattr(self, field.name) for field in form.fields}
+        return form.encode({name: codes[name][value] if name in codes else value for name, value in values.items()})
 
     @classmethod
     def decode(cls, word: int, mma_kind: str) -> InstructionDescriptor:
@@ -163,8 +155,12 @@ class InstructionDescriptor(Documented, Value):
         kind = Tcgen05Kind.named(mma_kind)
         form = word_format(kind)
         word = integer("word", word)
-        raise_all(form.word_problems(word) or _word_problems(kind, form, word, form.decode(word)))
-        return cls(kind.name, **_arguments(kind, form.decode(word)))
+        raise_all(form.word_problems(word) or _word_problems(kind, form, word))
+        arguments: dict[str, Any] = form.decode(word)
+        for name, codes in _field_codes(kind).items():
+            if name in arguments:
+                arguments[name] = {code: value for value, code in codes.items()}[arguments[name]]
+        return cls(kind.name, **arguments)
 
     def __str__(self) -> str:
         more = [f"negated {letter}" for letter, on in (("A", self.negate_a), ("B", self.negate_b)) if on]
@@ -178,9 +174,21 @@ class InstructionDescriptor(Documented, Value):
         )
 
 
-def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[str, int]) -> list[Violation]:
+def _field_codes(kind: Tcgen05Kind) -> dict[str, dict[Any, int]]:
+    """The code of every value of the fields that do not hold their number."""
+    off_on, majors, types = {False: 0, True: 1}, {"K": 0, "MN": 1}, dict(kind.codes)
+    accumulators = {name: ACCUMULATOR_CODES[name] for name in kind.accumulators}
+    shifts = {shift: code for code, shift in enumerate(MAX_SHIFTS)}
+    return {
+        "a_type": types, "b_type": types, "d_type": accumulators, "a_major": majors, "b_major": majors, "negate_a": off_on,
+        "negate_b": off_on, "sparse": off_on, "saturate": off_on, "max_shift": shifts, "scale_type": _SCALE_CODES,
+        "k": {kind.k: 0, WIDE_K: 1},
+    }  # fmt: skip
+
+
+def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Violation]:
     """Bits and codes that no descriptor of the kind has."""
-    problems = []
+    problems, values = [], form.decode(word)
     if ones := form.reserved_ones(word):
         problems.append(TCGEN05["reserved"].violation(
             "word", f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set",
@@ -188,41 +196,15 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int, values: dict[
             f"Use {word & form.covered:#x}, or decode the word as another kind.",
             values={"word": word, "bits": ones},
         ))  # fmt: skip
-    known = ", ".join(f"{code} {name}" for name, code in kind.codes.items())
-    for letter in "ab":
-        code = values[f"{letter}_type"]
-        if code not in kind.codes.values():
+    for name in ("a_type", "b_type", "d_type"):
+        known = _field_codes(kind)[name]
+        if name in values and values[name] not in known.values():
+            limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for type_name, code in known.items())}"
+            usual = list(known.values())[-1 if name == "d_type" else 0]
             problems.append(TCGEN05["type"].violation(
-                f"{letter}_type", f"{letter.upper()} type code {code}", f"kind {kind.name} has {known}",
-                f"Use code {next(iter(kind.codes.values()))}.", values={"code": code},
+                name, f"{name[0].upper()} type code {values[name]}", limit, f"Use code {usual}.", values={"code": values[name]},
             ))  # fmt: skip
-    if "d_type" in values and values["d_type"] not in [ACCUMULATOR_CODES[name] for name in kind.accumulators]:
-        accumulators = ", ".join(f"{ACCUMULATOR_CODES[name]} {name}" for name in kind.accumulators)
-        problems.append(TCGEN05["type"].violation(
-            "d_type", f"D type code {values['d_type']}", f"kind {kind.name} has {accumulators}",
-            f"Use code {ACCUMULATOR_CODES[kind.accumulators[-1]]}.", values={"code": values["d_type"]},
-        ))  # fmt: skip
     return problems
-
-
-def _arguments(kind: Tcgen05Kind, values: dict[str, int]) -> dict[str, Any]:
-    """A word's numbers as the arguments of the descriptor."""
-    by_code = {code: name for name, code in kind.codes.items()}
-    arguments: dict[str, Any] = {name: bool(values[name]) for name in ("negate_a", "negate_b", "sparse")}
-    arguments |= {name: values[name] for name in ("m", "n")}
-    arguments |= {f"{letter}_type": by_code[values[f"{letter}_type"]] for letter in "ab"}
-    arguments |= {f"{letter}_major": "MN" if values[f"{letter}_major"] else "K" for letter in "ab"}
-    if not kind.is_scaled:
-        accumulator = {code: name for name, code in ACCUMULATOR_CODES.items()}
-        return arguments | {
-            "d_type": accumulator[values["d_type"]], "saturate": bool(values["saturate"]),
-            "sparsity_selector": values["sparsity_selector"], "max_shift": MAX_SHIFTS[values["max_shift"]],
-        }  # fmt: skip
-    scale = {code: name for name, code in _SCALE_CODES.items()}
-    arguments |= {
-        "a_scale_id": values["a_scale_id"], "b_scale_id": values["b_scale_id"], "scale_type": scale[values["scale_type"]],
-    }  # fmt: skip
-    return arguments | ({"k": WIDE_K} if values.get("k") else {})
 
 
 def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
