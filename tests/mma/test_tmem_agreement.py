@@ -79,6 +79,14 @@ def test_a_wrong_scale_id_or_column_is_named(kind, k, operand):
             assert elsewhere.correction == TmemAddress(0, step.column)
 
 
+def test_scales_of_k_96_say_on_what_they_rest():
+    scales = scale_layout(128, 768, "mxfp4")
+    for step in scales.steps(96):
+        descriptor = InstructionDescriptor("mxf4", 256, 64, k=96, a_scale_id=step.scale_id, b_scale_id=step.scale_id)
+        found = compatible(scales, descriptor, operand="A", k=step.k, address=TmemAddress(0, step.column))
+        assert (bool(found), "one source: CUTLASS" in str(found)) == (True, True)
+
+
 def test_scales_of_another_kind_are_named():
     descriptor = InstructionDescriptor("mxf4", 128, 128)
     assert compatible(scale_layout(128, 256, "nvfp4"), descriptor, operand="A", k=0).cause == "scale-type"

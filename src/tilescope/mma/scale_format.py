@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind
+from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind
 from tilescope.value import Row
-
-WIDE_K = 96
 
 
 @dataclass(frozen=True, slots=True, eq=False)

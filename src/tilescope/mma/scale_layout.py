@@ -201,22 +201,15 @@ class ScaleLayout(Documented, Value):
         TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
         """
         halved = self._is_halved(operand, m, cta_group)
-        shape: Any
-        stride: Any
-        words = self.atoms[1]
-        block_modes = (ATOM_SCALES, words), (8, self.word_columns * CELL_BITS)
-        base = TmemAddress.given(address)
+        groups = -(-self.rows // (1 + halved) // QUARTER_LANES)
+        row: tuple[Any, Any] = (QUARTER_LANES, groups), (LANE_BITS, CELL_BITS)
         if halved:
-            self._require_halves()
-            shape = ((QUARTER_LANES, self.rows // 2 // QUARTER_LANES, 2), block_modes[0], 2)
-            stride = ((LANE_BITS, CELL_BITS, 2 * QUARTER_LANES * LANE_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
-        else:
-            groups = -(-self.rows // QUARTER_LANES)
-            shape = ((QUARTER_LANES, groups), block_modes[0], QUARTERS)
-            stride = ((LANE_BITS, CELL_BITS), block_modes[1], QUARTER_LANES * LANE_BITS)
-        modes = Modes(shape, stride)
+            row = (*row[0], 2), (*row[1], 2 * QUARTER_LANES * LANE_BITS)
+        block = (ATOM_SCALES, self.atoms[1]), (8, self.word_columns * CELL_BITS)
+        copies = 2 if halved else QUARTERS
+        modes = Modes((row[0], block[0], copies), (row[1], block[1], QUARTER_LANES * LANE_BITS))
         name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
-        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, base)
+        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, TmemAddress.given(address))
 
     def copies(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
@@ -233,27 +226,20 @@ class ScaleLayout(Documented, Value):
         base, (down, along) = TmemAddress.given(address), self.atoms
         first = integer("smem_address", smem_address, least=0)
         if first % 16:
-            found = f"smem_address = {printed(smem_address)}"
-            raise SMEM_ALIGNMENT.error(
-                "smem_address", found, "atoms start at a multiple of 16 bytes", "Align the buffer."
-            )
+            found, limit = f"smem_address = {printed(smem_address)}", "atoms start at a multiple of 16 bytes"
+            raise SMEM_ALIGNMENT.error("smem_address", found, limit, f"Use {first // 16 * 16:#x}.")
         halved = self._is_halved(operand, m, cta_group)
+        starts = {(word, row): row * along + word for word in range(along) for row in range(down)}
         if halved:
-            self._require_halves()
             starts = {(word, 0): 2 * word for word in range(along)}
-        else:
-            starts = {(word, row): row * along + word for word in range(along) for row in range(down)}
-        shape = "64x128b.warpx2::01_23" if halved else "32x128b.warpx4"
-        return tuple(
-            ScaleCopy(
-                shape,
-                Tcgen05Descriptor(
-                    first + atom * ATOM_BYTES, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none"
-                ),
-                base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
-            )
-            for (word, row), atom in starts.items()
-        )
+
+        def copied(word: int, row: int, atom: int) -> ScaleCopy:
+            start = first + atom * ATOM_BYTES
+            source = Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none")
+            target = base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS)
+            return ScaleCopy("64x128b.warpx2::01_23" if halved else "32x128b.warpx4", source, target)
+
+        return tuple(copied(word, row, atom) for (word, row), atom in starts.items())
 
     def mma_lanes(self, operand: ScaleOperand, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
         """The lanes whose bytes a block-scaled mma.sync (sm_120) takes scale factors of this format from.
@@ -267,13 +253,11 @@ class ScaleLayout(Documented, Value):
         """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
         if not self._is_halved(operand, m, cta_group):
             return pack_scales(scales).view(np.uint8)
-        self._require_halves()
         halves = np.stack([pack_scales(half) for half in np.split(np.asarray(scales), 2)])
         return np.ascontiguousarray(halves.view(np.uint8).reshape(2, -1, ATOM_BYTES).swapaxes(0, 1)).reshape(-1)
 
-    @staticmethod
-    def _is_halved(operand: Any, m: Any, cta_group: Any) -> bool:
-        """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m or group."""
+    def _is_halved(self, operand: Any, m: Any, cta_group: Any) -> bool:
+        """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m, group or whole half."""
         known_name("operand", operand, ("A", "B"), "operand with scale factors")
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             found, limit = (
@@ -281,15 +265,12 @@ class ScaleLayout(Documented, Value):
                 "block-scaled kinds have m 128, a pair also 256",
             )
             raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128.")
-        return operand == "B" and bool(m == 128) and bool(cta_group == 2)
-
-    def _require_halves(self) -> None:
-        if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:
-            raise SCALE_ROWS.error(
-                "rows", f"B of {self.rows} columns in a pair with m = 128",
-                f"each half of n is a multiple of {QUARTER_LANES} columns there, as the documents have it, and at most {ATOM_ROWS}",
-                "Use 64, 128, 192 or 256.",
-            )  # fmt: skip
+        halved = operand == "B" and bool(m == 128) and bool(cta_group == 2)
+        if halved and (self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS):
+            limit = f"each half of n is a multiple of {QUARTER_LANES} columns, as the documents have it, and at most {ATOM_ROWS}"
+            found = f"B of {self.rows} columns in a pair with m = 128"
+            raise SCALE_ROWS.error("rows", found, limit, "Use 64, 128, 192 or 256.")
+        return halved
 
 
 def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:

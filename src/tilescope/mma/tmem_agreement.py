@@ -16,7 +16,7 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
-from tilescope.mma.tcgen05_kind import Documented
+from tilescope.mma.tcgen05_kind import WIDE_K, Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import TmemLayout
@@ -161,9 +161,11 @@ def _scaled(
             f"Scale id: k {step.k} needs {blocks}, which begin{'s' if len(step.scales) == 1 else ''} at byte {step.scale_id} of the word; "
             f"the descriptor says {given_id}. Use {operand.lower()}_scale_id={step.scale_id}."
         ), "scale-id", right, step.scale_id)  # fmt: skip
-    return TmemAgreement(
-        True, name, f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.",
-    )  # fmt: skip
+    said = f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}."
+    source = (
+        " That scales of k = 96 run on into the next word rests on one source: CUTLASS." if step_k == WIDE_K else ""
+    )
+    return TmemAgreement(True, name, said + source)
 
 
 def _copied(
