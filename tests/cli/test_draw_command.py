@@ -46,7 +46,7 @@ def test_staged_tiles_and_single_elements(capsys):
         (["(8,64)"], "a layout is both"),
         (["CU_TENSOR_MAP_SWIZZLE_128B"], "--bits"),
         ([SW128, "--element", "64,0"], "outside the tile"),
-        (["#ttg.blocked<{sizePerThread = [1]}>"], "swizzled_shared and nvmma_shared"),
+        (["#ttg.blocked<{sizePerThread = [1]}>"], "swizzled_shared, nvmma_shared, padded_shared, shared_linear"),
     ],
 )
 def test_what_is_not_understood_ends_with_status_2(arguments, reason, capsys):

@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilescope.cli import COMMANDS, run
 from tilescope.cli.mma import mma
+from tilescope.swizzle import Swizzle
 from tilescope.value import EXTRA, Value
 
 MAP = ["--type", "bf16", "--dims", "256,256", "--box", "64,64", "--swizzle", "128B"]
@@ -40,6 +42,8 @@ PRINTED = [
     (["diff", TWO_MAPS, TWO_MAPS.replace("128]", "256]")], "tensor_map_diff", []),
     (["load", *MAP, "--coords", "224,0"], "trace", []),
     (["load", *IM2COL, "--coords", "0,-1,-1,0"], "trace", []),
+    (["conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1"], "convolution", []),
+    (["identify", "dump.bin", "tile.npy"], "identification", []),
     (["swizzle", "128B"], "swizzle", []),
     (["swizzle", "xor:2,4,3", "--address", "0x480"], "swizzle", ["address", "base_offset"]),
     (["banks", "--pattern", "ld.b32: lane * 33 * 4"], "tile_report", []),
@@ -59,6 +63,7 @@ PRINTED = [
     (["mma", "scales", "128x256", "nvfp4"], "scale_layout", []),
     (["mma", "scales", "200x256", "mxfp8", "--element", "37,5"], "scale_layout", ["element", "block", "offset"]),
     (["decode", "0x00600025"], "word_readings", []),
+    (["mma", "instruction", "f16", "128x256", "--a-type", "bf16"], "instruction_descriptor", ["word", "forms"]),
     (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "explanation", "findings"]),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x400"], "agreement", []),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x800"], "agreement", []),
@@ -71,6 +76,15 @@ PRINTED = [
     (["explain", "lower_corner[i]"], "topic", []),
     (["explain", "box-range"], "rule", []),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, monkeypatch):
+    """A tile, and a dump in which it lies swizzled."""
+    tile = np.arange(4096, dtype=np.uint16).reshape(64, 64)
+    np.save(tmp_path / "tile.npy", tile)
+    (tmp_path / "dump.bin").write_bytes(Swizzle.named("128B").swizzle(tile.tobytes()))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(("arguments", "kind", "beside"), PRINTED, ids=lambda given: " ".join(given)[:60])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from itertools import accumulate, groupby
 from typing import NamedTuple, TypeAlias
@@ -89,15 +90,23 @@ def wrapped(text: str, width: int, tint: Tint | None = None) -> list[Line]:
 
 
 def _fitting(word: Word, width: int) -> list[Word]:
-    """A word as it is, or, where code in it is too long for a line, cut at the code's own spaces."""
+    """A word as it is, or, where it is too long for a line, cut at the spaces of its code, then behind a bracket or comma."""
     if word_length(word) <= width:
         return [word]
     cut: list[Word] = []
     for text, is_code in word:
         first, *more = text.split(" ")
         cut[-1:] = [(*cut[-1], (first, is_code))] if cut else [((first, is_code),)]
-        cut += [((each, is_code),) for each in more]
-    return cut
+        cut += [((piece, is_code),) for piece in more]
+    return [part for piece in cut for part in _chopped(piece, width)]
+
+
+def _chopped(word: Word, width: int) -> list[Word]:
+    if word_length(word) <= width or len(word) > 1:
+        return [word]
+    [(text, is_code)] = word
+    most = f".{{1,{width}}}"
+    return [((part, is_code),) for part in re.findall(f"{most}$|{most}(?<=[(<,:])|{most}", text)]
 
 
 def line_part(line: Line, start: int, stop: int) -> Line:

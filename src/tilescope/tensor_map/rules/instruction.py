@@ -171,7 +171,7 @@ def _reduce_type(copy: Copy) -> Found:
 
 
 @checked(
-    "packed-store", "16u4_align16b cannot be stored.", source=PTX_COPY, basis="documented", subjects=COPY_RULES,
+    "packed-store", "TMA cannot store 16u4_align16b.", source=PTX_COPY, basis="documented", subjects=COPY_RULES,
     code=715, architectures=PACKED_ARCHITECTURES, passing=PADDED | {"copy": {"direction": "load", "coords": (0, 0)}},
     failing=PADDED | {"copy": {"direction": "store", "coords": (0, 0)}},
 )  # fmt: skip
