@@ -28,6 +28,7 @@ def test_the_driver_keeps_1_kib_of_shared_memory_for_every_block():
     assert best.blocks_per_sm == 13  # 13 x (16384 + 8 + 1024) <= 233472 < 14 x (...); without it 14 would fit
     assert 13 * (16392 + 1024) <= 228 * 1024 < 14 * (16392 + 1024)
     assert 14 * 16392 <= 228 * 1024
+    assert ts.plan((72, 64), "bf16", operand="B").best.blocks_per_sm == 22  # 23 x (9216 + 8 + 512) would fit
     assert ts.plan((8, 64), "bf16", operand="B").best.blocks_per_sm == 32  # no more than an SM takes
 
 
@@ -91,3 +92,102 @@ def test_accumulators_take_at_most_half_of_the_registers():
     tiles = [each.tile for each in ts.plan_gemm(4096, 4096, 4096, "bf16").ranked]
     assert max(m * n * 4 for m, n, _ in tiles) == 65536 * 4 // 2
     assert max(m for m, _, _ in tiles) == max(n for _, n, _ in tiles) == 256
+
+
+def stages_of(tile, **options):
+    return ts.plan_gemm(4096, 4096, 4096, "bf16", tile=tile, **options).stages
+
+
+def test_stages_are_as_many_as_keep_enough_in_flight_and_no_more_than_8_beyond_that():
+    """210 GB/s of one SM x 0.75 us = 157,500 bytes: 7 stages of 22 KiB, of which 9 would fit."""
+    assert stages_of((64, 112, 64)) == 8
+    assert -(-157_500 // (176 * 128)) == 7
+    assert 9 * 176 * 128 + 64 * 112 * 2 <= 227 * 1024
+    assert stages_of((128, 192, 128)) == 2  # 80 KiB a stage: a third does not fit, and two are enough to plan
+
+
+def test_extents_of_a_product_end_at_2_to_the_32():
+    """What a tensor map takes: dims up to 2^32."""
+    assert ts.plan_gemm(1 << 32, 64, 64, "bf16", tile=(64, 64, 64)).shape[0] == 1 << 32
+    with pytest.raises(ts.RuleError, match="argument-range: m"):
+        ts.plan_gemm((1 << 32) + 1, 64, 64, "bf16", tile=(64, 64, 64))
+
+
+def test_eight_warps_share_the_largest_tile_of_mma_with_128_accumulators_each():
+    """A thread has 255 registers: half of them for sums, and 8 warps of them fill half of the register file."""
+    warps = ts.plan_gemm(4096, 4096, 4096, "bf16", tile=(128, 256, 32), arch="sm_80").warps
+    assert warps[0] * warps[1] == 8
+    assert 128 * 256 // (8 * 32) == 128
+
+
+def test_a_result_of_192_columns_is_cut_in_two_tiles_of_96():
+    assert ts.plan_gemm(4096, 192, 4096, "bf16").tile[1] == 96
+
+
+def test_accumulators_are_4_bytes_in_65536_registers_of_which_a_thread_has_255():
+    """CUDA programming guide: 64 K registers of 32 bits an SM, 255 a thread."""
+    [said] = [
+        str(each)
+        for each in ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64)).reasons
+        if each.name == "registers"
+    ]
+    assert said == "Accumulators, 128 x 256 of 4 bytes: 131072 of the 262144 bytes of an SM's registers."
+    refused = {}
+    for n in (248, 256):
+        with pytest.raises(ts.PlanError) as error:
+            ts.plan_gemm(4096, 4096, 4096, "bf16", tile=(256, n, 64))
+        refused[n] = {each.rule for each in error.value.violations}
+    assert 256 * 248 * 4 < 2 * 128 * 255 * 4 < 256 * 256 * 4
+    assert "gemm-accumulators" not in refused[248]
+    assert "gemm-accumulators" in refused[256]
+
+
+@pytest.mark.parametrize(("tile", "fits"), [((128, 512, 64), True), ((256, 256, 64), True), ((256, 512, 64), False)])
+def test_tensor_memory_has_512_columns_of_128_lanes(tile, fits):
+    """PTX ISA, tensor memory."""
+    if fits:
+        assert ts.plan_gemm(4096, 4096, 4096, "bf16", tile=tile, arch="sm_100").tile == tile
+    else:
+        with pytest.raises(ts.PlanError, match="1024 columns of tensor memory"):
+            ts.plan_gemm(4096, 4096, 4096, "bf16", tile=tile, arch="sm_100")
+
+
+@pytest.mark.parametrize(
+    ("data_type", "options", "k", "next_k"),
+    [("bf16", {}, 56, 60), ("16u4_align16b", {"arch": "sm_100", "output_type": "bf16"}, 128, 64)],
+)
+def test_rows_in_global_memory_are_multiples_of_16_bytes_or_128_padded_elements(data_type, options, k, next_k):
+    assert ts.plan_gemm(256, 256, k, data_type, **options).shape[2] == k
+    with pytest.raises(ts.PlanError, match="gemm-rows"):
+        ts.plan_gemm(256, 256, next_k, data_type, **options)
+
+
+def test_sparse_traffic_fetches_no_neighbours():
+    assert ts.plan((128, 64), "bf16", traffic="sparse").best.l2_promotion == "none"
+    assert ts.plan((128, 64), "bf16").best.l2_promotion == "128B"
+
+
+@pytest.mark.parametrize(("arrivals", "count"), [("warpgroup", 1), ("warp", 4), ("thread", 128)])
+def test_a_warpgroup_is_4_warps_of_32_threads(arrivals, count):
+    pipeline = ts.plan_pipeline(ts.plan((128, 64), "bf16").best, arrivals=arrivals)
+    assert [barrier.count for barrier in pipeline.barriers] == [1, count]
+
+
+@pytest.mark.parametrize(("consumers", "registers"), [(2, (168, 40, 232)), (3, (128, 32, 160))])
+def test_registers_move_from_the_producer_to_the_consumers(consumers, registers):
+    """CUTLASS takes 40 and 232 for two consumers; what is given up is what is taken, in steps of 8."""
+    tiles = [ts.plan(tile, "bf16").best for tile in ((64 * consumers, 64), (256, 64))]
+    data = ts.plan_pipeline(tiles, stages=2, consumers=consumers).to_dict()
+    taken = [step["registers"] for role in data["roles"] for step in role["steps"] if "registers" in step]
+    assert (data["registers"], *taken) == registers
+    entry, producing, consuming = registers
+    assert entry * (consumers + 1) >= producing + consumers * consuming
+    assert entry * 128 * (consumers + 1) <= 65536
+    assert not any(each % 8 for each in registers)
+
+
+def test_the_epilogue_does_not_meet_at_the_barrier_of_syncthreads():
+    roles = ts.plan_pipeline(ts.plan_gemm(512, 512, 512, "bf16")).to_dict()["roles"]
+    text = str(roles)
+    assert "'sync': 1, 'threads': 128" in text
+    assert "'sync': 0, 'threads'" not in text
