@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, missing_fields, unknown_name
+from tilescope.errors import DeviceError, RuleError, missing_fields, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 
@@ -284,22 +284,28 @@ _BY_PLAIN_NAME |= {
 
 
 def cards_folder() -> Path:
-    """Where measured cards of the user lie."""
-    from platformdirs import user_config_path
-
+    """Where measured cards of the user lie; DeviceError where nobody can tell."""
+    try:
+        from platformdirs import user_config_path
+    except ModuleNotFoundError as error:  # in a checkout that was not installed
+        message = f"A card of your own needs the package {error.name}: pip install platformdirs."
+        raise DeviceError(message) from error
     return user_config_path("tilescope") / "cards"
 
 
 def saved_names() -> tuple[str, ...]:
     """The names of the user's own cards."""
-    return tuple(sorted(path.stem for path in cards_folder().glob("*.json")))
+    try:
+        return tuple(sorted(path.stem for path in cards_folder().glob("*.json")))
+    except DeviceError:
+        return ()
 
 
 def saved_card(name: str) -> Card | None:
     """The card that `save_card` wrote under this name, or None."""
-    path = cards_folder() / f"{name}.json"
-    if not _SAVED_NAME.fullmatch(name) or not path.is_file():
+    if not _SAVED_NAME.fullmatch(name) or name not in saved_names():
         return None
+    path = cards_folder() / f"{name}.json"
     try:
         given = json.loads(path.read_text("utf-8"))
         rates = given["tma"]

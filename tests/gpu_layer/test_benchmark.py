@@ -1,6 +1,7 @@
 """bench: what is measured fits the card, and what comes of it is told and kept; a stand-in gives the times."""
 
 import json
+import sys
 
 import pytest
 
@@ -109,3 +110,15 @@ def test_a_spoiled_file_of_a_card_is_told(cards, capsys):
         assert "saved-card" in capsys.readouterr().err
     assert run(["plan", "128x64", "bf16", "--card", "minne"]) == 2
     assert "mine" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("predicting")
+def test_without_platformdirs_there_is_one_sentence_and_status_3(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    assert run(["bench", "loads", "stores", "--save-card", "mine"]) == 3
+    assert (
+        capsys.readouterr().err.strip()
+        == "A card of your own needs the package platformdirs: pip install platformdirs."
+    )
+    assert run(["plan", "128x64", "bf16", "--card", "mine"]) == 2
+    assert "known: H200" in capsys.readouterr().err
