@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.diagnosis import diagnosed
@@ -180,17 +181,8 @@ class Run:
             if action is not None and not machine.enabled(agent):
                 since = self.timeline.waiting.get(agent, self.tick)
                 on = action.barriers[0] if action.barriers else NONE
-                self.timeline.add(
-                    Mark(
-                        since,
-                        self.tick + COPY_TICKS,
-                        agent,
-                        "stuck",
-                        action,
-                        on,
-                        machine.barriers.phase[on] if on != NONE else NONE,
-                    )
-                )
+                phase = machine.barriers.phase[on] if on != NONE else NONE
+                self.timeline.add(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, on, phase))
 
 
 class Found(NamedTuple):
@@ -276,6 +268,4 @@ def with_way(mistake: Mistake, program: Program, machine: Machine, steps: list[s
             action = machine.current(agent)
             if action is not None and not machine.enabled(agent):
                 ends.append(f"{program.agents[agent].name}: {action_text(program, action)}: never passes")
-    return Mistake(
-        mistake.rule, mistake.outcome, mistake.subject, mistake.found, mistake.consequence, mistake.fix, (*steps, *ends)
-    )
+    return replace(mistake, way=(*steps, *ends))

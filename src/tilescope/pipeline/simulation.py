@@ -10,13 +10,14 @@ pass in two phases of equal parity or an arrival count in two phases; that alias
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilescope.errors import Violation, counted, printed
 from tilescope.pipeline.barriers import Ambiguity, Note
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, search, with_way
+from tilescope.pipeline.expression import reference
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program
@@ -172,17 +173,8 @@ def _event(program: Program, mark: Mark) -> Event:
     barrier = "" if mark.barrier == NONE else program.barrier_name(mark.barrier)
     slots = tuple(map(program.slot_name, mark.slots))
     sized = mark.number if mark.op in ("flight", "copy", "expect") else 0
-    return Event(
-        mark.start,
-        mark.end,
-        program.agents[mark.agent].name,
-        mark.op,
-        mark_text(program, mark),
-        barrier,
-        mark.phase,
-        slots,
-        sized,
-    )
+    who, said = program.agents[mark.agent].name, mark_text(program, mark)
+    return Event(mark.start, mark.end, who, mark.op, said, barrier, mark.phase, slots, sized)
 
 
 def _other_orders(program: Program, machine: Machine, max_states: int) -> tuple[Mistake | None, int, bool]:
@@ -205,15 +197,7 @@ def _shortest(program: Program, run: Run, mistake: Mistake) -> Mistake:
     if mistake.outcome != "hang" and run.machine.actions_done <= _SHORT_ACTIONS:
         found = search(program, _SHORT_STATES).mistake
         if found is not None and (found.rule, found.subject) == (mistake.rule, mistake.subject):
-            return Mistake(
-                mistake.rule,
-                mistake.outcome,
-                mistake.subject,
-                mistake.found,
-                mistake.consequence,
-                mistake.fix,
-                found.way,
-            )
+            return replace(mistake, way=found.way)
     done = [mark for mark in _marks(run) if mark.op not in ("stuck", "phase")]
     touching = [
         mark for mark in done
@@ -258,15 +242,9 @@ def barrier_facts(machine: Machine) -> tuple[BarrierFacts, ...]:
             if note.op == "arrive":
                 role = program.agents[note.agent].role.name
                 arrivals[role] = arrivals.get(role, 0) + note.amount
+        parities = _parities(program, barrier.name)
         found.append(
-            BarrierFacts(
-                barrier.name,
-                barrier.stages,
-                barrier.count,
-                sizes,
-                tuple(arrivals.items()),
-                _parities(program, barrier.name),
-            )
+            BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), parities)
         )
         first += barrier.stages
     return tuple(found)
@@ -279,25 +257,14 @@ def _first_notes(machine: Machine, barrier: int) -> tuple[Note, ...]:
 def _parities(program: Program, name: str) -> tuple[tuple[str, int], ...]:
     """The parity of each role's first wait on a barrier."""
     found: dict[str, int] = {}
-    for agent in program.agents:
-        if agent.rank or agent.role.name in found:
-            continue
-        waits = [
-            step
-            for step in agent.role.all_steps()
-            if step.op in ("wait", "tail") and step.target.split("[")[0].strip() == name
-        ]
-        if waits:
-            action = next(
-                (
-                    each
-                    for each in program.actions(agent)
-                    if each.op in ("wait", "tail") and program.barrier(each.barriers[0]).name == name
-                ),
-                None,
-            )
-            if action is not None:
-                found[agent.role.name] = action.number
+    for agent in (agent for agent in program.agents if agent.rank == 0 and agent.role.name not in found):
+        if any(
+            step.op in ("wait", "tail") and reference("wait", step.target)[0] == name for step in agent.role.all_steps()
+        ):
+            waits = (each for each in program.actions(agent) if each.op in ("wait", "tail"))
+            first = next((each for each in waits if program.barrier(each.barriers[0]).name == name), None)
+            if first is not None:
+                found[agent.role.name] = first.number
     return tuple(found.items())
 
 
