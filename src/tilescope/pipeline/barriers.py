@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilescope.pipeline.mbarrier import TX_END_BYTES
-from tilescope.pipeline.memory import Clock
+from tilescope.pipeline.memory import Clock, copied
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import Program
 
@@ -57,8 +57,8 @@ class Journal:
 
     def clone(self) -> Journal:
         """An independent copy."""
-        other = Journal()
-        other.ambiguities, other.early = self.ambiguities.copy(), self.early
+        other = copied(self)
+        other.ended = []
         return other
 
 
@@ -86,9 +86,7 @@ class Barriers:
 
     def clone(self, journal: Journal) -> Barriers:
         """An independent copy; clocks are shared."""
-        other = object.__new__(Barriers)
-        for name, value in vars(self).items():
-            setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
+        other = copied(self)
         other.journal = journal
         return other
 

@@ -171,11 +171,12 @@ def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
         return None
     program = machine.program
     name, who, expected = program.barrier_name(barrier), program.agents[agent].name, machine.barriers.expected[barrier]
-    phase, came, tx = (
+    phase, pending, tx = (
         machine.barriers.phase[barrier],
-        expected - machine.barriers.pending[barrier],
+        machine.barriers.pending[barrier],
         machine.barriers.tx[barrier],
     )
+    came = expected - pending
     if tx < 0:
         return Mistake(
             "pipeline-receiver", "hang", name,
@@ -185,11 +186,7 @@ def _nobody(machine: Machine, wait: _Wait) -> Mistake | None:
     if phase and came == 0:
         fix = f"Let somebody arrive once more, or let {who} wait once less."
     else:
-        fix = (
-            f"Initialise it with {came}, or let {machine.barriers.pending[barrier]} more arrive."
-            if came
-            else "Let somebody arrive there."
-        )
+        fix = f"Initialise it with {came}, or let {pending} more arrive." if came else "Let somebody arrive there."
     return Mistake(
         "pipeline-arrivals", "hang", name,
         f"{who} waits for phase {phase} of {name}, which has {came} of {expected} arrivals, and nobody arrives any more",
@@ -229,11 +226,8 @@ def _parity(machine: Machine, wait: _Wait) -> Mistake | None:
     agent, barrier, parity = wait
     if _behind(machine, wait) < 1:
         return None
-    name, who, phase = (
-        machine.program.barrier_name(barrier),
-        machine.program.agents[agent].name,
-        machine.barriers.phase[barrier],
-    )
+    name, phase = machine.program.barrier_name(barrier), machine.barriers.phase[barrier]
+    who = machine.program.agents[agent].name
     return Mistake(
         "pipeline-parity", "hang", name,
         f"{who} waits on {name} with parity {parity} when phase {phase - 1} has ended and parity {1 - parity} would pass",

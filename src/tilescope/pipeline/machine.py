@@ -19,7 +19,7 @@ import numpy as np
 from tilescope.errors import counted
 from tilescope.pipeline.barriers import Barriers, Journal
 from tilescope.pipeline.meeting import Meetings
-from tilescope.pipeline.memory import Access, Clock, Memory
+from tilescope.pipeline.memory import Access, Clock, Memory, copied
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import NONE, Action, Program, Steps
 
@@ -76,9 +76,7 @@ class Machine:
 
     def clone(self) -> Machine:
         """An independent copy; clocks and actions are shared."""
-        other = object.__new__(Machine)
-        for name, value in vars(self).items():
-            setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
+        other = copied(self)
         other.steps = self.steps
         other.journal = self.journal.clone()
         other.barriers = self.barriers.clone(other.journal)
@@ -142,28 +140,32 @@ class Machine:
             if not self.meetings.meet(agent, action, clock):
                 return
         else:
-            _ACTS[action.op](self, agent, action, clock, time)
+            getattr(self, f"_do_{action.op}")(agent, action, clock, time)
         self.pc[agent] += 1
         self.next_action[agent] = self.steps[agent].at(self.pc[agent])
 
     # barriers
 
-    def _wait(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_wait(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         self.barriers.pass_wait(action.barriers[0], agent, clock, time)
 
-    def _expect(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    _do_tail = _do_wait
+
+    def _do_expect(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for barrier in action.barriers:
             self._reach(barrier, agent, time)
+            arrives = bool(action.flag)
             self.barriers.count(
-                barrier, agent, clock, time, tx=action.number, arrivals=int(action.flag), raises=not action.flag
+                barrier, agent, clock, time, tx=action.number, arrivals=int(arrives), raises=not arrives
             )
 
-    def _arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for barrier in action.barriers:
             self._reach(barrier, agent, time)
-            self.barriers.count(
-                barrier, agent, clock, time, arrivals=action.times, dropped=action.times if action.flag else 0
-            )
+            dropped = action.times if action.flag else 0
+            self.barriers.count(barrier, agent, clock, time, arrivals=action.times, dropped=dropped)
+
+    _do_release = _do_arrive
 
     def _reach(self, barrier: int, agent: int, time: int) -> None:
         """Note an operation on another block's barrier: that block must not have left."""
@@ -176,13 +178,13 @@ class Machine:
         if all(self.left[each] for each, other in enumerate(self.program.agents) if other.rank == block):
             raise MistakeFoundError(_exit_mistake(self.program, block, self.program.agents[agent].name, what))
 
-    def _init(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_init(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for barrier in action.barriers:
             self.barriers.initialised[barrier] = (agent, time)
 
     # copies, groups, memory
 
-    def _copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         barriers = action.barriers or (NONE,) * len(action.slots)
         rank = self.program.agents[agent].rank
         for slot, barrier in zip(action.slots, barriers, strict=True):
@@ -198,7 +200,7 @@ class Machine:
             elif barrier != NONE:
                 self.flights[key] = Flight(key, "copy", barrier, action.number, slot, agent, clock, (key,), action.tile)
 
-    def _cp_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_cp_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         barrier = action.barriers[0]
         if not action.flag:
             self.barriers.count(barrier, agent, clock, time, more=action.times)
@@ -209,7 +211,7 @@ class Machine:
         op = "cp_arrive" if action.flag else "cp_drop"  # what was added is taken back
         self.flights[number] = Flight(number, op, barrier, action.times, NONE, agent, clock, keys, None)
 
-    def _commit(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_commit(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         if action.choice:
             opened, closed = self.groups.get((agent, action.choice), ((), ()))
             self.groups[agent, action.choice] = ((), (*closed, opened))
@@ -230,28 +232,19 @@ class Machine:
         """Bytes, or an arrival under way, reach their barrier; with `piece` only as many bytes of a copy."""
         flight = self.flights.pop(number)
         self.journal.ended = []
+        barrier, agent, clock = flight.barrier, flight.agent, flight.clock
+        time = int(clock[agent])
         if piece:
             self.flights[number] = flight._replace(amount=flight.amount - piece)
-            self.barriers.count(
-                flight.barrier, flight.agent, flight.clock, int(flight.clock[flight.agent]), tx=-piece, lands=True
-            )
+            self.barriers.count(barrier, agent, clock, time, tx=-piece, lands=True)
             return
-        time = int(flight.clock[flight.agent])
-        tx, arrivals = (-flight.amount, 0) if flight.op == "copy" else (0, flight.amount)
+        block, place = self.program.barrier_rank(barrier), self.agents + barrier
         if flight.op == "copy":
             self.memory.fill(flight.slot, flight.tile)
-        block = self.program.barrier_rank(flight.barrier)
-        place = self.agents + flight.barrier
-        phase = self.barriers.count(
-            flight.barrier,
-            flight.agent,
-            flight.clock,
-            time,
-            tx=tx,
-            arrivals=arrivals,
-            lands=flight.op == "copy",
-            covers=flight.op != "cp_drop",
-        )
+            phase = self.barriers.count(barrier, agent, clock, time, tx=-flight.amount, lands=True)
+        else:
+            covers = flight.op != "cp_drop"
+            phase = self.barriers.count(barrier, agent, clock, time, arrivals=flight.amount, covers=covers)
         for key in flight.keys:
             self.memory.finish(key, place, phase + 1)
         blocks = {block} | ({self.program.slot_rank(flight.slot)} if flight.op == "copy" else set())
@@ -260,7 +253,7 @@ class Machine:
                 self._require_present(each, flight.agent, self.program.barrier_name(flight.barrier))
                 self.remote[each, place] = phase + 1
 
-    def _wait_group(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_wait_group(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         opened, closed = self.groups.get((agent, action.choice), ((), ()))
         done = len(closed) - action.number
         for group in closed[: max(0, done)]:
@@ -272,18 +265,18 @@ class Machine:
         opened, closed = self.groups.get((agent, kind), ((), ()))
         self.groups[agent, kind] = ((*opened, key), closed)
 
-    def _read(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_read(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for slot in action.slots:
             self.memory.touch(slot, Access(agent, time, False, "generic"), clock, action.tile)
 
-    def _write(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_write(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for slot in action.slots:
             self.memory.touch(slot, Access(agent, time, True, "generic"), clock)
             self.memory.fill(slot, action.tile)
 
-    def _multiply(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_multiply(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         if action.choice == "mma":
-            self._read(agent, action, clock, time)
+            self._do_read(agent, action, clock, time)
             return
         key = self._new_number()
         for slot in action.slots:
@@ -295,13 +288,13 @@ class Machine:
         else:
             self.mma[agent] = (*self.mma[agent], key)
 
-    def _store(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_store(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         key = self._new_number()
         for slot in action.slots:
             self.memory.touch(slot, Access(agent, time, False, "store", key), clock)
         self._add_to_group(agent, "bulk", key)
 
-    def _fence(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_fence(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         memory = self.memory
         match action.choice:
             case "proxy.async":
@@ -318,8 +311,10 @@ class Machine:
         self.next_number += 1
         return self.next_number
 
-    def _meeting_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_bar_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         self.meetings.arrive(agent, action, clock)
+
+    _do_cluster = _do_bar_arrive
 
     def _mask_mistake(self, agent: int, action: Action) -> Mistake:
         blocks, who = self.program.pipeline.blocks, self.program.agents[agent].name
@@ -341,7 +336,7 @@ class Machine:
         threads = -(-self.program.agents[agent].role.threads // WARPGROUP_THREADS) * WARPGROUP_THREADS
         return (action.number - self.registers[agent]) * threads
 
-    def _set_registers(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _do_registers(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         self.pool[self.program.agents[agent].rank] -= self.register_need(agent, action)
         self.registers[agent] = action.number
         self.journal.ended.append(NONE)
@@ -382,12 +377,3 @@ def _exit_mistake(program: Program, block: int, who: str, what: str) -> Mistake:
         "launch failure (719), or another block's memory is overwritten",
         "Let its roles wait for it before they leave: a tail of waits on all stages, or a cluster barrier.",
     )  # fmt: skip
-
-
-_ACTS: dict[str, Any] = {
-    "wait": Machine._wait, "tail": Machine._wait, "expect": Machine._expect, "arrive": Machine._arrive,
-    "release": Machine._arrive, "copy": Machine._copy, "cp_arrive": Machine._cp_arrive, "read": Machine._read,
-    "write": Machine._write, "multiply": Machine._multiply, "store": Machine._store, "commit": Machine._commit,
-    "wait_group": Machine._wait_group, "fence": Machine._fence, "bar_arrive": Machine._meeting_arrive,
-    "cluster": Machine._meeting_arrive, "registers": Machine._set_registers, "init": Machine._init,
-}  # fmt: skip

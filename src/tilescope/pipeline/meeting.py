@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.pipeline.barriers import Ambiguity, Journal
-from tilescope.pipeline.memory import Clock
+from tilescope.pipeline.memory import Clock, copied
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import NONE, Action, Program
 
@@ -22,8 +22,6 @@ SYNC = pipeline_rule(
 class Meeting:
     """Threads that wait for each other, generation after generation; `threads` None: all that have not left."""
 
-    __slots__ = ("arrived", "clock", "done", "generation", "name", "threads")
-
     def __init__(self, name: str, threads: int | None) -> None:
         self.name, self.threads = name, threads
         self.generation = 0
@@ -33,10 +31,7 @@ class Meeting:
 
     def clone(self) -> Meeting:
         """An independent copy."""
-        other = object.__new__(Meeting)
-        for name in Meeting.__slots__:
-            setattr(other, name, getattr(self, name))
-        return other
+        return copied(self)
 
 
 class Meetings:
@@ -60,10 +55,8 @@ class Meetings:
 
     def clone(self, journal: Journal) -> Meetings:
         """An independent copy; clocks are shared."""
-        other = Meetings(self.program, journal, self.first_place)
-        other.all = {key: each.clone() for key, each in self.all.items()}
-        other.arrived_at, other.cluster_at = self.arrived_at.copy(), self.cluster_at.copy()
-        other.left = self.left.copy()
+        other = copied(self)
+        other.journal, other.all = journal, {key: each.clone() for key, each in self.all.items()}
         return other
 
     def key(self) -> tuple[object, ...]:

@@ -9,11 +9,12 @@ and a fence has to stand between what threads wrote and what these read.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError, example, pipeline_rule
 from tilescope.pipeline.program import Program
 
+State = TypeVar("State")
 Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
 ASYNC = ("tma", "bulk", "wgmma", "tcgen05", "store")
 _MOST_ENDS = 64  # ways to know that one access is finished: barriers of a multicast commit, and later commits
@@ -53,6 +54,14 @@ UNFILLED = pipeline_rule(
 )  # fmt: skip
 
 
+def copied(state: State) -> State:
+    """A copy of a part of the state: its lists and tables are copied, what they hold is shared."""
+    other = object.__new__(type(state))
+    for name, value in vars(state).items():
+        setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
+    return other
+
+
 class Access(NamedTuple):
     """One access to a slot; with a `key` it ends later than it begins, and `Memory.finished` says when."""
 
@@ -87,10 +96,7 @@ class Memory:
 
     def clone(self) -> Memory:
         """An independent copy."""
-        other = object.__new__(Memory)
-        for name, value in vars(self).items():
-            setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
-        return other
+        return copied(self)
 
     def key(self) -> tuple[Any, ...]:
         """What distinguishes two states for what may come: contents, and accesses under way."""

@@ -162,118 +162,54 @@ class Program:
                     yield emit(names)
 
     def _emitter(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
-        """A function from the values of names to the action of a step, which notes a mask beyond the cluster."""
-        emit, text = self._unmasked(agent, step, names), step.arguments.get("mask", "own")
-        if text == "own":
-            return emit
-        mask, end = Expression.read("mask", text, names), 1 << self.pipeline.blocks
+        """A function from the values of names to the action of a step: its target and arguments as numbers."""
+        row, op, target = OPERATIONS[step.op], step.op, step.target
+        given = {each.name: each.default for each in row.arguments} | dict(step.arguments)
+        if op == "init":
+            made = tuple(number for name in target for number in self._barriers.all_of(name, agent.rank))
+            return lambda _: Action(op, made)
 
-        def checked(values: dict[str, int]) -> Action:
-            bits = mask.value(values)
-            return emit(values) if bits < end else emit(values)._replace(mask=bits)
+        def read(*arguments: str, default: int = 0) -> Expression:
+            """The first of these arguments that the step takes."""
+            found = next((name for name in arguments if name in given), "")
+            return Expression.read(found or op, given.get(found, default), names)
 
-        return checked
+        def unless(name: str, usual: str) -> Expression | None:
+            return None if given.get(name, usual) == usual else read(name)
 
-    def _unmasked(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
-        """The same for the blocks of the mask that exist."""
-        row = OPERATIONS[step.op]
-        defaults = {each.name: each.default for each in row.arguments}
-        given = {**defaults, **step.arguments}
-        rank, blocks = agent.rank, self.pipeline.blocks
-
-        def number(argument: str) -> Expression:
-            return Expression.read(argument, given[argument], names)
-
-        own_only = given.get("mask", "own") == "own"
-        mask = None if own_only else number("mask")
-
-        def ranks(values: dict[str, int]) -> tuple[int, ...]:
-            if mask is None:
-                return (rank,)
-            bits = mask.value(values)
-            if not 0 < bits < 1 << MAX_BLOCKS:
-                raise MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
-                    f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
-                )  # fmt: skip
-            return tuple(each for each in range(blocks) if bits >> each & 1)
-
-        label = None if given.get("tile", "any") == "any" else number("tile")
-
-        def tile(values: dict[str, int]) -> int | None:
-            return None if label is None else label.value(values)
-
-        op, target = step.op, step.target
-        match op:
-            case "wait" | "tail":
-                at, parity = self._barriers.at(target, names), number("parity")
-                return lambda values: Action(op, (at(rank, values),), number=parity.value(values) & 1)
-            case "expect":
-                at, size = self._barriers.at(target, names), number("bytes")
-                arrives = bool(given["arrive"])
-                return lambda values: Action(
-                    op, tuple(at(each, values) for each in ranks(values)), number=size.value(values), flag=arrives
-                )
-            case "arrive" | "release":
-                at, count, drop = self._barriers.at(target, names), number("count"), bool(given.get("drop", False))
-                return lambda values: Action(
-                    op, tuple(at(each, values) for each in ranks(values)), times=count.value(values), flag=drop
-                )
-            case "copy":
-                return self._copy(given, target, names, ranks, tile)
-            case "cp_arrive":
-                at, count, noinc = self._barriers.at(target, names), number("count"), bool(given["noinc"])
-                return lambda values: Action(op, (at(rank, values),), times=count.value(values), flag=noinc)
-            case "read" | "write" | "multiply" | "store":
-                places = [self._slots.at(each, names) for each in (target if isinstance(target, tuple) else (target,))]
-                into = self._slots.at(given["into"], names) if given.get("into") else None
-                unit = str(given.get("unit", ""))
-                return lambda values: Action(
-                    op,
-                    slots=tuple(at(each, values) for each in ranks(values) for at in places),
-                    choice=unit,
-                    into=() if into is None else tuple(into(each, values) for each in ranks(values)),
-                    tile=tile(values),
-                )
-            case "commit" if target not in GROUPS:
-                at = self._barriers.at(target, names)
-                return lambda values: Action(op, tuple(at(each, values) for each in ranks(values)))
-            case "wait_group":
-                left, read = number("pending"), bool(given["read"])
-                return lambda values: Action(op, number=left.value(values), flag=read, choice=target)
-            case "sync" | "bar_arrive":
-                which, threads = Expression.read(op, target, names), number("threads")
-                return lambda values: Action(op, number=which.value(values), times=threads.value(values))
-            case "registers":
-                registers = Expression.read(op, target, names)
-                return lambda values: Action(op, number=registers.value(values))
-            case "init":
-                numbers = tuple(self._barriers.all_of(name, rank) for name in target)
-                return lambda _: Action(op, tuple(each for group in numbers for each in group))
-        return lambda _: Action(op, choice=target)  # commit of a group, fence, cluster
-
-    def _copy(self, given: dict[str, Any], target: str, names: dict[str, int], ranks: Any, tile: Any) -> Emit:
-        at = self._slots.at(target, names)
-        barrier = self._barriers.at(given["barrier"], names) if given["barrier"] else None
-        size, by = Expression.read("bytes", given["bytes"], names), str(given["by"])
-        elsewhere = (
-            None if given["barrier_rank"] == "own" else Expression.read("barrier_rank", given["barrier_rank"], names)
-        )
+        blocks = self.pipeline.blocks
+        own: tuple[int, ...] = (agent.rank,)
+        chosen = row.target in ("group", "fence", "choice") or target in GROUPS
+        on = given.get("barrier") or (target if row.target in ("barrier", "group or barrier") and not chosen else "")
+        filled = (target if isinstance(target, tuple) else (target,)) if row.target in ("slot", "slots") else ()
+        barriers = [self._barriers.at(on, names)] if on else []
+        slots = [self._slots.at(slot, names) for slot in filled]
+        into = [self._slots.at(given["into"], names)] if given.get("into") else []
+        mask, label, owner = unless("mask", "own"), unless("tile", "any"), unless("barrier_rank", "own")
+        value = Expression.read(op, target, names) if row.target == "number" else read("parity", "bytes", "pending")
+        times = read("count", "threads", default=1)
+        flag = any(given.get(name) is True for name in ("arrive", "drop", "noinc", "read"))
+        choice = target if chosen else str(given.get("unit", given.get("by", "")))
+        cut = CHUNK_BYTES if op == "copy" and choice == "bulk" else 1  # a bulk copy moves whole chunks
 
         def emit(values: dict[str, int]) -> Action:
-            receivers = ranks(values)
-            moved = size.value(values)
-            if by == "bulk":
-                moved = moved // CHUNK_BYTES * CHUNK_BYTES
-            signalled: tuple[int, ...] = ()
-            if barrier is not None:
-                owners = [
-                    receiver if elsewhere is None else elsewhere.value({**values, "rank": receiver})
-                    for receiver in receivers
-                ]
-                signalled = tuple(barrier(owner, values) for owner in owners)
+            bits, ranks = 0, own
+            if mask is not None:
+                bits = mask.value(values)
+                ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
+                if not 0 < bits < 1 << MAX_BLOCKS:
+                    raise MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
+                        f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
+                    )  # fmt: skip
+            number = value.value(values)
+            owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
             return Action(
-                "copy", signalled, tuple(at(each, values) for each in receivers), moved, choice=by, tile=tile(values)
-            )
+                op, tuple(at(rank, values) for rank in owners for at in barriers),
+                tuple(at(rank, values) for rank in ranks for at in slots),
+                number & 1 if op in ("wait", "tail") else number // cut * cut, times.value(values), flag, choice,
+                tuple(at(rank, values) for rank in ranks for at in into), None if label is None else label.value(values),
+                bits if bits >> blocks else 0,
+            )  # fmt: skip
 
         return emit
 
