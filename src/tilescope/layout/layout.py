@@ -65,6 +65,7 @@ class Layout(Value):
     start: int = hex_field()  # absolute shared address of the first logical byte
     nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for each index
     pairs: tuple[Pairs, ...] = field(init=False, repr=False)  # (extent, stride in bits) of each index, the fewest
+    tiling: Tiling | None = field(init=False, repr=False)  # the grid of atoms in rows and columns; None: there is none
 
     unit_bits: ClassVar[int] = 8  # what an address counts
 
@@ -122,7 +123,7 @@ class Layout(Value):
         for name, value in (
             ("shape", shape), ("element_bits", element_bits), ("atom", atom), ("atom_order", order),
             ("padding_bytes", padding), ("major", major), ("swizzle", swizzle), ("start", start), ("nesting", nesting),
-            ("pairs", pairs),
+            ("pairs", pairs), ("tiling", tiling),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
 
@@ -157,18 +158,10 @@ class Layout(Value):
         return prod(self.shape)
 
     @property
-    def tiling(self) -> Tiling | None:
-        """The tile as a grid of atoms in rows and columns; None where the modes are none."""
-        if self.atom is None or self.atom_order is None or self.padding_bytes is None:
-            return None
-        shape, atom = oriented(self.major, *self.shape), oriented(self.major, *self.atom)
-        return Tiling(shape, self.element_bits, atom, self.atom_order, self.padding_bytes)
-
-    @property
     def size_bytes(self) -> int:
         """Shared memory from the first logical byte to the end of the last element (or atom, with its padding)."""
-        if (tiling := self.tiling) is not None:
-            return tiling.size_bytes
+        if self.tiling is not None:
+            return self.tiling.size_bytes
         last = sum((extent - 1) * stride for extent, stride in chain(*self.pairs))
         return -(-(last + self.element_bits) // self.unit_bits)
 
