@@ -393,6 +393,8 @@ def test_a_layout_names_what_is_wrong_with_it():
     assert ts.compatible(a, staged)
     assert ts.Value.from_dict(plain.to_dict()) == plain
     assert draw_agreement(plain).title == "The layout is another: swizzle-mode"
+    with pytest.raises(ts.RuleError, match="a layout of shared memory"):
+        ts.compatible(tile, ts.tmem_layout((128, 64)))
     with pytest.raises(ts.RuleError, match="a layout, which names no coordinates"):
         ts.compatible(tile, tile, cta_rank=0)
 

@@ -200,6 +200,10 @@ class _Source(NamedTuple):
 
 def _two_indices(argument: str, layout: Layout) -> Layout:
     """The tile of mn x k; of a staged layout, its first stage."""
+    if isinstance(layout, TmemLayout):
+        raise RuleError(
+            [argument_type(argument, layout, "a layout of shared memory", "Pass the tmem_layout first, and its load.")]
+        )
     tile = layout if len(layout.shape) == 2 else layout.stage()
     if tile is None:
         found = f"a layout of {by(layout.shape)}"

@@ -231,10 +231,8 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     for letter in "ab":
         row = values[f"{letter}_type"]
         if values[f"{letter}_major"] == "MN" and (row.name not in _TRANSPOSABLE or kind.is_dense_4_bit):
-            found, limit = (
-                f"{letter.upper()} MN-major with {row.name}",
-                f"MN-major operands are of {', '.join(_TRANSPOSABLE)}",
-            )
+            found = f"{letter.upper()} MN-major with {row.name}"
+            limit = f"MN-major operands are of {', '.join(_TRANSPOSABLE)}"
             refuse("major", f"{letter}_major", found, limit, "Use K-major.")
     transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
     shape = {"sparse": values["sparse"] is True, "k": values["k"], "transposed_bytes": transposed_bytes}

@@ -23,6 +23,7 @@ from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.tcgen05_emulation import Tcgen05Product
 from tilescope.mma.tcgen05_loop import Tcgen05PairLoop, Tcgen05WsLoop
+from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
@@ -79,8 +80,8 @@ class OperandPath(NamedTuple):
         if given is None:
             return _tile(shape, self.row, self.majors[place], swizzle, self.atom_order, start)
         name = f"{'ab'[place]}_layout"
-        if not isinstance(given, Layout):
-            raise RuleError([argument_type(name, given, "a Layout", "Make one, or parse_layout(text).")])
+        if not isinstance(given, Layout) or isinstance(given, TmemLayout):
+            raise RuleError([argument_type(name, given, "a Layout of shared memory", "Use parse_layout(text).")])
         tile = (given.stage() or given) if len(given.shape) > 2 else given
         if tile.shape != shape or tile.element_bits != self.row.smem_bits:
             raise MMA_SHAPE.error(

@@ -260,10 +260,8 @@ class ScaleLayout(Documented, Value):
         """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m, group or whole half."""
         known_name("operand", operand, ("A", "B"), "operand with scale factors")
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
-            found, limit = (
-                f"m {printed(m)}, cta_group {printed(cta_group)}",
-                "block-scaled kinds have m 128, a pair also 256",
-            )
+            found = f"m {printed(m)}, cta_group {printed(cta_group)}"
+            limit = "block-scaled kinds have m 128, a pair also 256"
             raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128.")
         halved = operand == "B" and bool(m == 128) and bool(cta_group == 2)
         if halved and (self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS):

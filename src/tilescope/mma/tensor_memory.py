@@ -303,10 +303,8 @@ class TensorMemory(Documented, Value):
             problems.append(_lane_problem(place, f".{move.form.name} starts at the first lane of a quarter{further}"))
         step = move.columns if split is None else -1 if (given := plain_int(split)) is None else given
         if step < 0 or (split is not None and move.form.places == 1):
-            found, limit = (
-                f"split = {printed(split)} with .{move.form.name}",
-                ".16x32bx2 alone has one, a number of columns",
-            )
+            found = f"split = {printed(split)} with .{move.form.name}"
+            limit = ".16x32bx2 alone has one, a number of columns"
             problems.append(TMEM_SPLIT.violation("split", found, limit, "Leave split out."))
             step = 0
         for first in range(move.form.places):
@@ -322,10 +320,8 @@ class TensorMemory(Documented, Value):
             return [TMEM_EXTENT.violation("address", touched, f"columns end at {TMEM_COLUMNS - 1}", fix)]
         if self.allocated[first : first + columns].all():
             return []
-        limit, fix = (
-            f"this block has {self._listed() or 'no columns'}",
-            f"Allocate {counted(columns, 'column')} there first.",
-        )
+        limit = f"this block has {self._listed() or 'no columns'}"
+        fix = f"Allocate {counted(columns, 'column')} there first."
         return [TMEM_UNALLOCATED.violation("address", touched, limit, fix)]
 
     def _listed(self) -> str:

@@ -83,10 +83,8 @@ def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
     except Exception:  # noqa: BLE001  a foreign object may raise whatever it likes
         listed = ()
     if not listed:
-        wanted, fix = (
-            "pairs of coordinates and offset in shared memory",
-            "Use [((0, 0), 0), ((64, 0), 8192)], for example.",
-        )
+        wanted = "pairs of coordinates and offset in shared memory"
+        fix = "Use [((0, 0), 0), ((64, 0), 8192)], for example."
         raise RuleError([argument_type("copies", copies, wanted, fix)])
     return listed
 
