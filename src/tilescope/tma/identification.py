@@ -33,6 +33,7 @@ from tilescope.value import Value, hex_field
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
 _FEW = 256  # elements that are looked at first
+_HOPELESS = 0.8  # share of those few; layouts that miss more are not looked at whole
 _NO_DOUBT = 0.9  # share of the tile that fits at the dump's first byte; the tile is then sought nowhere else
 _LEAST_ELSEWHERE = 0.125  # share of a tile whose pieces were recognised one by one that must fit
 _WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
@@ -174,8 +175,9 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
         raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
     best: tuple[int, _Tried] | None = None
     equally_good = 0
+    hopeless = _HOPELESS * min(_FEW, matrix.size)
     for tried in sorted(_looked_at(content, matrix, start)):
-        if best is not None and tried.missed > best[0]:
+        if best is not None and tried.missed > min(best[0], hopeless):
             break
         wanted = np.ascontiguousarray(matrix.T) if tried.transposed else matrix
         wrong = _wrong_elements(content, tried.layout.with_start(tried.start), wanted)

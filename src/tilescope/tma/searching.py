@@ -20,6 +20,8 @@ from tilescope.layout import Layout
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
 
 _ANCHORS = 48  # pieces that are looked up
+_FEWER_ANCHORS = 16  # in a dump of more bytes than shared memory has
+_LONG_DUMP_BYTES = 1 << 20
 _OCCURRENCES = 4  # of one piece in the dump; a piece with more says little
 _ENOUGH = 0.9  # share of the anchors that settles the search
 _LEAST = 0.125  # share of the anchors below which nothing was found
@@ -81,14 +83,15 @@ def _matches(content: bytes, tile: npt.NDArray[Any], piece_bytes: int) -> _Match
     pieces = np.ascontiguousarray(tile).view(np.dtype(f"V{piece_bytes}"))
     _, first, count = np.unique(pieces.view(f"S{piece_bytes}"), return_index=True, return_counts=True)
     single = first[count == 1]
-    chosen = np.sort(np.random.default_rng(0).permutation(single)[:_ANCHORS])
+    anchors = _ANCHORS if len(content) < _LONG_DUMP_BYTES else _FEWER_ANCHORS
+    chosen = np.sort(np.random.default_rng(0).permutation(single)[:anchors])
     found: list[tuple[int, int, int, int]] = []
     for number, index in enumerate(chosen.tolist()):
         row, column = divmod(index, pieces.shape[1])
         places = _places(content, pieces[row, column].tobytes())
         found += [(place, row, column * piece_bytes, number) for place in places]
     once = [each for each in found if sum(other[3] == each[3] for other in found) == 1]
-    found = once if len(once) >= _ANCHORS // 2 else found  # enough that leave no doubt
+    found = once if len(once) >= anchors // 2 else found  # enough that leave no doubt
     columns = np.array(found, np.int64).reshape(-1, 4).T
     return _Matches(columns[0], columns[1], columns[2], columns[3], len(chosen))
 
