@@ -10,14 +10,12 @@ from tilescope.cli.layout_text import layout_text_options
 from tilescope.cli.options import byte_count, output_options, rows_and_columns
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, counted
-from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout
+from tilescope.errors import RuleError
+from tilescope.layout import ATOM_ORDERS, AtomOrder
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.smem.access import Access
-from tilescope.smem.banks import LANE_ALIGNMENT
 from tilescope.smem.search import find_layouts
-from tilescope.smem.tile import cured_report, tile_report
-from tilescope.swizzle import Swizzle
+from tilescope.smem.tile import cured_report, layout_as_written, require_aligned_rows, tile_report
 
 
 @click.command()
@@ -98,13 +96,13 @@ def banks(
         raise click.UsageError("a tile needs the type of its elements, such as 64x64 bf16.")
     else:
         bits = DataType.named(data_type).smem_bits
-        layout = _layout(tile, bits, Swizzle.named(swizzle), pad, atom, atom_order, beside["start"])
+        layout = layout_as_written(tile, bits, swizzle, pad, atom, atom_order, beside["start"])
     accesses = [Access.named(pattern, tile, layout.element_bits) for pattern in patterns]
     accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, op)]
     try:
         report = tile_report(accesses, layout)
     except RuleError:
-        _require_aligned_rows(accesses, layout, pad or 0)
+        require_aligned_rows(accesses, layout, pad or 0)
         raise
     if not fix:
         output.show(report)
@@ -113,33 +111,3 @@ def banks(
     cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
     output.show(report, extra={"search": search.to_dict()}, search=search, cured=cured)
     return 0 if search.conflict_free else 1
-
-
-def _layout(
-    tile: tuple[int, int], bits: int, swizzle: Swizzle, pad: int | None, atom: tuple[int, int] | None,
-    atom_order: AtomOrder, start: int,
-) -> Layout:  # fmt: skip
-    """The layout asked for; where not said otherwise, rows of one span as TMA writes them."""
-    span_bytes = swizzle.span_bytes
-    row_bytes = tile[1] * bits // 8
-    if span_bytes and atom is None and pad is None:
-        if row_bytes > span_bytes and row_bytes % span_bytes == 0:
-            atom = (tile[0], span_bytes * 8 // bits)
-        elif row_bytes < span_bytes:
-            pad = span_bytes - row_bytes
-    return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=swizzle, start=start)
-
-
-def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
-    """Refuse a --pad that no wide access can take; people who mean elements write --pad 1."""
-    widest = max(accesses, key=lambda access: access.op.access_bytes).op
-    width = widest.access_bytes
-    row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
-    if pad % width and row_bytes % width == 0:
-        enough = -(-pad // width) * width
-        raise LANE_ALIGNMENT.error(
-            "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
-            f"{widest.name} takes addresses that are multiples of {width}",
-            f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
-            values={"pad_bytes": pad, "row_bytes": row_bytes, "multiple_bytes": width},
-        )  # fmt: skip

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.layout import Layout
+from tilescope.errors import counted
+from tilescope.layout import AtomOrder, Layout
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.smem.access import Access
-from tilescope.smem.banks import count_ideal, count_wavefronts
+from tilescope.smem.banks import LANE_ALIGNMENT, count_ideal, count_wavefronts
 from tilescope.smem.op import SmemOp
 from tilescope.smem.report import BankReport, bank_report, verdict
+from tilescope.swizzle import Swizzle
 from tilescope.value import Value, row_field
 
 
@@ -92,6 +94,40 @@ def cured_report(accesses: Access | Iterable[Access], layout: Layout, cure: Layo
     """
     worst = [_worst(access.on(layout)) for access in access_list(accesses)]
     return TileReport(cure, tuple(map(_cost, access_list(accesses), [cure] * len(worst), worst)))
+
+
+def layout_as_written(
+    tile: tuple[int, int], bits: int, swizzle: Swizzle | str, pad: int | None, atom: tuple[int, int] | None,
+    atom_order: AtomOrder, start: int,
+) -> Layout:  # fmt: skip
+    """The layout of a tile under a swizzle; where neither padding nor atom is said, rows of one span as TMA writes them.
+
+    >>> layout_as_written((64, 128), 16, "128B", None, None, "column", 0).atom
+    (64, 64)
+    """
+    mode, row_bytes = Swizzle.named(swizzle), tile[1] * bits // 8
+    span_bytes = mode.span_bytes
+    if span_bytes and atom is None and pad is None:
+        if row_bytes > span_bytes and row_bytes % span_bytes == 0:
+            atom = (tile[0], span_bytes * 8 // bits)
+        elif row_bytes < span_bytes:
+            pad = span_bytes - row_bytes
+    return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=mode, start=start)
+
+
+def require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
+    """Refuse a padding that no wide access can take; people who mean elements write --pad 1."""
+    widest = max(accesses, key=lambda access: access.op.access_bytes).op
+    width = widest.access_bytes
+    row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
+    if pad % width and row_bytes % width == 0:
+        enough = -(-pad // width) * width
+        raise LANE_ALIGNMENT.error(
+            "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
+            f"{widest.name} takes addresses that are multiples of {width}",
+            f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
+            values={"pad_bytes": pad, "row_bytes": row_bytes, "multiple_bytes": width},
+        )  # fmt: skip
 
 
 def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
