@@ -6,6 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.planner.gemm_tiles import TileCosts, behind, rank
+from tilescope.planner.product import mma_rows
 from tilescope.planner.reasons import decisive, ranked
 
 
@@ -191,3 +192,9 @@ def test_the_epilogue_does_not_meet_at_the_barrier_of_syncthreads():
     text = str(roles)
     assert "'sync': 1, 'threads': 128" in text
     assert "'sync': 0, 'threads'" not in text
+
+
+def test_ldmatrix_feeds_the_forms_of_mma_with_16_rows():
+    """s8 has m8n8k16 too; its D lies otherwise than an epilogue is planned for."""
+    found = mma_rows(ts.Arch.named("sm_80"), ts.DataType.named("s8"))
+    assert [row.name for row in found] == ["mma.m16n8k16", "mma.m16n8k32"]
