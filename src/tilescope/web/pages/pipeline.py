@@ -130,8 +130,8 @@ _TYPE = Field("data_type", "Element type", "bf16", choices=tuple(DATA_TYPE))
 _CONSUMERS = Field("consumers", "Consumers", "", _NUMBER, "Warpgroups; empty: 1.", option="--consumers")
 _SHAPED = (
     Field("cluster", "Cluster", "1x1", pair, "Blocks, x by y.", option="--cluster", unsaid="1,1"),
-    choice("arrivals", "Arrive", ("warpgroup", "warp", "thread"), "", "Who arrives for a consumer.",
-           option="--arrivals", unsaid="warpgroup"),
+    Field("arrivals", "A consumer arrives", "", _NAME, "By warpgroup, warp or thread; empty: as what reads needs.",
+          ("warpgroup", "warp", "thread"), option="--arrivals"),
     tick("no_multicast", "Every block loads its own tiles", option="--no-multicast"),
     Field("cta_group", "Blocks that multiply together", "1", integer, "2: pairs, with tcgen05.", option="--cta-group", unsaid="1"),
     Field("arch", "Architecture", "", _NAME, "Empty: sm_90.", tuple(ARCH), option="--arch"),
