@@ -19,12 +19,7 @@ INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
 
 # optional package: the extra of tilescope that brings it
-_EXTRAS = {
-    "starlette": "web",
-    "uvicorn": "web",
-    "cuda": "gpu",
-    "numba": "fast",
-}
+_EXTRAS = {"starlette": "web", "uvicorn": "web", "cuda": "gpu", "numba": "fast"}
 
 
 def explained(error: BaseException, *, as_json: bool = False) -> int:

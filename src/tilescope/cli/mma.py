@@ -81,12 +81,7 @@ def layout(
 @click.option("--element", type=pair, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
 @output_options
 def fragment(
-    instruction: str,
-    operand: Any,
-    data_type: str | None,
-    lane: int | None,
-    element: Any,
-    output: Output,
+    instruction: str, operand: Any, data_type: str | None, lane: int | None, element: Any, output: Output
 ) -> None:
     """Draw which thread holds which element, and what each thread holds.
 

@@ -32,11 +32,7 @@ class Output:
     out_path: Path | None = None  # the bytes that a command makes: a map, an array
 
     def show(
-        self,
-        value: Value,
-        drawing: Drawing | None = None,
-        extra: dict[str, Any] | None = None,
-        **options: Any,
+        self, value: Value, drawing: Drawing | None = None, extra: dict[str, Any] | None = None, **options: Any
     ) -> None:
         """Print `value` as JSON or drawn, and write its SVG where one was asked for.
 

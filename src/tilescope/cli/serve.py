@@ -11,9 +11,7 @@ from tilescope.cli.output import STDOUT
 from tilescope.rule import rule
 
 SERVE_PORT = rule(
-    "serve-port",
-    "The explorer listens on a port that no other program has taken.",
-    source="the command line",
+    "serve-port", "The explorer listens on a port that no other program has taken.", source="the command line"
 )
 
 PORT = 8765

@@ -72,10 +72,7 @@ def lane_values(text: str) -> tuple[int, ...]:
         raise RuleError([argument_type("expression", text, "a text", "Use 'lane * 16', for example.")])
     if len(text) > MAX_CHARACTERS:
         raise _problem(
-            text,
-            f"{len(text)} characters",
-            f"at most {MAX_CHARACTERS} are read",
-            "Pass the 32 addresses instead.",
+            text, f"{len(text)} characters", f"at most {MAX_CHARACTERS} are read", "Pass the 32 addresses instead."
         )
     return _Parser(text, _tokens(text)).parse()
 

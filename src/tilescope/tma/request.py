@@ -55,16 +55,11 @@ def requested(
     (0, 8)
     """
     if not isinstance(tensor_map, AnyMap):
-        raise RuleError(
-            [
-                argument_type(
-                    "tensor_map",
-                    tensor_map,
-                    "a TensorMap, Im2colMap or Im2colWideMap",
-                    "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…).",
-                )
-            ]
+        limit, fix = (
+            "a TensorMap, Im2colMap or Im2colWideMap",
+            "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…).",
         )
+        raise RuleError([argument_type("tensor_map", tensor_map, limit, fix)])
     problems: list[Violation] = []
     none: tuple[int, ...] = ()
     place = attempted(problems, none, integers, "coords", coords)
@@ -100,12 +95,6 @@ def _inexpressible(
     if reduce is not None and not is_one_of(reduce, REDUCTIONS):
         problems.append(unknown_name("reduction", "reduce", reduce, REDUCTIONS))
     if direction != "load" and isinstance(tensor_map, Im2colWideMap):
-        problems.append(
-            WIDE_STORE.violation(
-                "tensor_map",
-                "a store through an Im2colWideMap",
-                "the im2col::w modes only load",
-                "Store through a tiled map.",
-            )
-        )
+        found, limit = "a store through an Im2colWideMap", "the im2col::w modes only load"
+        problems.append(WIDE_STORE.violation("tensor_map", found, limit, "Store through a tiled map."))
     return problems

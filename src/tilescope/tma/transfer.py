@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, counted, printed, shortened
+from tilescope.errors import counted, printed, shortened
 from tilescope.reading import Bytes, entries, integer, integers, readable, writeable
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
@@ -177,16 +177,9 @@ def load_multicast(
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
     blocks = entries(smems, _LARGEST_CLUSTER + 1)
     if blocks is None or len(blocks) > _LARGEST_CLUSTER:
-        raise RuleError(
-            [
-                ARGUMENT_TYPE.violation(
-                    "smems",
-                    (printed(smems) if blocks is None else f"more than {_LARGEST_CLUSTER} blocks"),
-                    f"a sequence of at most {_LARGEST_CLUSTER} arrays, one for each block of the cluster",
-                    "Use [np.zeros(smem_bytes, np.uint8) for _ in range(blocks)].",
-                )
-            ]
-        )
+        shown = printed(smems) if blocks is None else f"more than {_LARGEST_CLUSTER} blocks"
+        limit = f"a sequence of at most {_LARGEST_CLUSTER} arrays, one for each block of the cluster"
+        raise ARGUMENT_TYPE.error("smems", shown, limit, "Give a list of arrays, one for every block.")
     source = readable("memory", memory)
     found = walk(copy)
     placed = placement(tensor_map, found.rows, copy.smem_address)
