@@ -156,3 +156,9 @@ def test_hostile_files_are_answered_with_a_reason(content, tmp_path, capsys):
         said = capsys.readouterr()
         assert "mistake in tilescope" not in said.err
         assert len(said.err) < 600
+
+
+def test_a_name_that_no_file_has_is_refused(capsys):
+    for name in ("\x00", "no such file", "/"):
+        assert run(["identify", name, name]) == 2
+        assert "mistake in tilescope" not in capsys.readouterr().err

@@ -59,6 +59,9 @@ def explained(error: BaseException, *, as_json: bool = False) -> int:
         case TilescopeError():
             _say(f"error: {error}")
             return NOT_UNDERSTOOD
+        case ValueError() if "null byte" in str(error):
+            _say("error: a file's name has no null byte.")
+            return NOT_UNDERSTOOD
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
             _say(f"error: {place}{error.strerror or error}.")
