@@ -300,7 +300,7 @@ def _sample(page):
         ({"steps": "1000"}, "more than 1000 steps"),
         ({"tile": "99999x99999"}, "elements"),
         ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'}, "more than 1000"),
-        ({"given": "text", "text": "roles = 3"}, "pipeline-"),
+        ({"given": "text", "text": "roles = 3"}, "argument-type"),
         ({"given": "text", "text": "<script>"}, "stdin"),
         ({"given": "text", "text": "a" * 7000}, "at most 6000"),
     ],
