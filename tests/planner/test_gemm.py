@@ -798,7 +798,9 @@ def test_fewer_bytes_in_flight_are_slower():
     ]
     memory = [next(term.rate for term in terms if term.name == "memory") for terms in floors]
     alone = [next(term.rate for term in terms if term.name == "loads of one SM") for terms in floors]
-    assert memory == pytest.approx([4559 * gb / 4336 for gb in (1522.375, 2703.75, 4005.75, 4321)])
+    measured = [4559 * gb / 4336 for gb in (1522, 2704, 4006, 4321)]  # between the bytes in flight that were measured
+    assert memory == pytest.approx(measured, rel=0.06)
+    assert memory == sorted(memory)
     assert alone == pytest.approx([stages * 9216 / 750 for stages in (1, 2, 4, 8)])
 
 
