@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -45,6 +46,7 @@ _TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
 # Steps of all roles, loops run. One run proves two tiles or a GEMM; else other orders may have to be tried.
 # A product for tcgen05 takes longest to plan.
 _MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, "tcgen05": 3000, _TEXT: 1000}
+_planned_gemm = lru_cache(maxsize=16)(plan_gemm)  # the next change of a field plans the same product
 _PLAN_OPTIONS = ("arch", "consumer", "copy", "direction")
 _PIPELINE_OPTIONS = ("stages", "consumers", "cluster", "cta_group", "arrivals", "steps")
 
@@ -73,7 +75,7 @@ def _planned(given: str, asked: dict[str, Any]) -> tuple[Call, list[str]]:
     options = {name: asked[name] for name in _PIPELINE_OPTIONS if asked.get(name) is not None}
     if given == _GEMM:
         shapes = [asked["shape"]]
-        planned: Any = Call(plan_gemm, (*asked["shape"], asked["data_type"]), plan_options, "gemm")
+        planned: Any = Call(_planned_gemm, (*asked["shape"], asked["data_type"]), plan_options, "gemm")
     else:
         shapes = [asked[name] for name in ("tile", "other") if asked[name] is not None]
         for mn, k in shapes:
