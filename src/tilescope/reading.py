@@ -128,9 +128,10 @@ def integers(
     >>> integers("dims", [64, np.int64(8)])
     (64, 8)
     """
-    if type(value) is tuple and count is least is most is None and len(value) <= LONGEST_LIST:  # nearly always
+    if type(value) is tuple and len(value) <= LONGEST_LIST and count in (None, len(value)):  # nearly always
+        low, high = -INTEGER_END + 1 if least is None else least, INTEGER_END - 1 if most is None else most
         for entry in value:
-            if type(entry) is not int or not -INTEGER_END < entry < INTEGER_END:
+            if type(entry) is not int or not low <= entry <= high:
                 break
         else:
             return value

@@ -36,11 +36,10 @@ def major_named(major: object) -> Major:
     'MN'
     """
     folded = major.strip().upper() if isinstance(major, str) else ""
-    if folded in ("M", "N"):
+    if folded in ("MN", "M", "N"):
         return "MN"
-    for known in MAJORS:
-        if folded == known:
-            return known
+    if folded == "K":
+        return "K"
     raise RuleError([unknown_name("majorness", "major", major, MAJORS)])
 
 
