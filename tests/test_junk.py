@@ -139,6 +139,7 @@ CALLS = {
     ts.plan: {"tile": (64, 64), "data_type": "bf16"},
     ts.Problem: {"tile": (64, 64), "data_type": "bf16"},
     ts.plan_gemm: {"m": 256, "n": 256, "k": 256, "data_type": "bf16", "tile": (64, 64, 64)},
+    ts.sweep: {"problems": [ts.Problem((64, 64), "bf16")]},
     ts.scatter4: {"tensor_map": ROWS4, "smem": bytes(512), "memory": MEMORY.copy(), "column": 0, "rows": (0, 1, 2, 3)},
     ts.spell_layout: {"layout": ts.Layout((64, 64), 16, swizzle="128B"), "notation": "triton"},
     ts.stmatrix: {

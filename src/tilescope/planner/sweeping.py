@@ -77,8 +77,13 @@ def sweep(problems: Iterable[Problem | Mapping[str, Any]], *, executor: Executor
     [8192, 16384, 24576]
     """
     wrong = "an iterable of Problem, or of mappings with its arguments"
-    if isinstance(problems, Problem | Mapping | str) or not isinstance(problems, Iterable):
+    if isinstance(problems, Problem | Mapping | str | bytes | bytearray | memoryview) or not isinstance(
+        problems, Iterable
+    ):
         raise ARGUMENT_TYPE.error("problems", f"a {type(problems).__name__}", wrong, 'Use [Problem((64, 64), "bf16")].')
+    if executor is not None and not isinstance(executor, Executor):
+        limit, fix = "an executor of concurrent.futures", "Use ThreadPoolExecutor(2), or leave it out."
+        raise ARGUMENT_TYPE.error("executor", f"a {type(executor).__name__}", limit, fix)
     listed = islice(problems, MAX_PROBLEMS)
     return Sweep(tuple(map(_row, listed) if executor is None else executor.map(_row, list(listed))))
 
