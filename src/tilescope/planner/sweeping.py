@@ -12,6 +12,7 @@ from tilescope.errors import RuleError, Violation, by, printed, shortened
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
 from tilescope.planner.search import planned
+from tilescope.reading import entries
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.value import Value
 
@@ -76,16 +77,15 @@ def sweep(problems: Iterable[Problem | Mapping[str, Any]], *, executor: Executor
     ...     print([row.smem_bytes for row in sweep(tiles, executor=pool).rows])
     [8192, 16384, 24576]
     """
-    wrong = "an iterable of Problem, or of mappings with its arguments"
-    if isinstance(problems, Problem | Mapping | str | bytes | bytearray | memoryview) or not isinstance(
-        problems, Iterable
-    ):
-        raise ARGUMENT_TYPE.error("problems", f"a {type(problems).__name__}", wrong, 'Use [Problem((64, 64), "bf16")].')
-    if executor is not None and not isinstance(executor, Executor):
+    listed = entries(problems, MAX_PROBLEMS)
+    if listed is None:
+        limit, fix = "an iterable of Problem, or of mappings with its arguments", 'Use [Problem((64, 64), "bf16")].'
+        raise ARGUMENT_TYPE.error("problems", f"a {type(problems).__name__}", limit, fix)
+    pool: object = executor
+    if pool is not None and not isinstance(pool, Executor):
         limit, fix = "an executor of concurrent.futures", "Use ThreadPoolExecutor(2), or leave it out."
-        raise ARGUMENT_TYPE.error("executor", f"a {type(executor).__name__}", limit, fix)
-    listed = islice(problems, MAX_PROBLEMS)
-    return Sweep(tuple(map(_row, listed) if executor is None else executor.map(_row, list(listed))))
+        raise ARGUMENT_TYPE.error("executor", f"a {type(pool).__name__}", limit, fix)
+    return Sweep(tuple(map(_row, listed) if executor is None else executor.map(_row, listed)))
 
 
 def _row(asked: Any) -> SweepRow:
