@@ -1,6 +1,7 @@
 """What people type, in their words: codes, logs, misspellings, sentences. Each leads to what they mean, or to the list.
 
-what_people_type.tsv was written by hand from public threads and logs: what is typed, and the symptom or term meant.
+what_people_type.tsv holds phrases of public threads and logs, and the answer that a person judged right for them: the
+symptom or term meant.
 """
 
 from contextlib import suppress
