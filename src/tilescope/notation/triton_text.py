@@ -34,7 +34,7 @@ _NAMES = {
 }  # fmt: skip
 _LITERALS: dict[str, Any] = {"true": True, "True": True, "false": False, "False": False, "None": []}
 _ATTRIBUTE = re.compile(
-    r"#(?:ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon)\.(\w+)|(?:\b\w+\.)*\b(\w*Shared\w*Layout)(?:\.with_identity_for)?\s*\("
+    r"#(?:ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon)\.(\w+)|\b(\w{0,20}Shared\w{0,20}Layout)(?:\.with_identity_for)?\s*\("
 )
 _DEFINITION = re.compile(r"(#\w+)\s*=\s*(?=#[a-z])")
 _MEMDESC = re.compile(r"!(?:ttg|triton_gpu|tt)\.memdesc<")

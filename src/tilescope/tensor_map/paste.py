@@ -31,14 +31,14 @@ pasted_descriptor = map_rule(
     failing={"text": "$1 = {opaque = {0x0 <repeats 15 times>}}"},
 )  # fmt: skip
 
-_REPEATS = re.compile(r"([0-9a-fA-Fx]+)(?:[uUlL]{0,3})\s*<repeats (\d{1,3}) times>")
+_REPEATS = re.compile(r"(?<![0-9a-fA-Fx])([0-9a-fA-Fx]+)(?:[uUlL]{0,3})\s*<repeats (\d{1,3}) times>")
 _NOISE = re.compile(
     r"""
     /\*.*?\*/ | //[^\n]*                                      # comments of C
-    | ^\s*\((?:cuda-)?gdb\)[^\n]*                             # a prompt, and the command behind it
-    | ^\s*(?:0x)?[0-9a-fA-F]+\s*(?:<[^>\n]*>\s*)?:(?=\s)      # an address, perhaps with its symbol
-    | ^\s*<[^>\n]*>\s*:                                       # a symbol alone
-    | (?:\$\d+|[A-Za-z_][\w.]*)(?:[ ]+\d+)?(?:\s*\[\s*\d*\s*\])*\s*(?:=|:(?=\s))   # a name or an index before its value
+    | ^[ \t]*\((?:cuda-)?gdb\)[^\n]*                             # a prompt, and the command behind it
+    | ^[ \t]*(?:0x)?[0-9a-fA-F]+\s*(?:<[^>\n]*>\s*)?:(?=\s)      # an address, perhaps with its symbol
+    | ^[ \t]*<[^>\n]*>\s*:                                       # a symbol alone
+    | (?:\$\d+|(?<![\w.])[A-Za-z_][\w.]*)(?:[ ]+\d+)?(?:\s*\[\s*\d*\s*\])*\s*(?:=|:(?=\s))   # a name or an index before its value
     | \[\s*\d+\s*\]\s*[:=]
     """,
     re.VERBOSE | re.MULTILINE | re.DOTALL,
