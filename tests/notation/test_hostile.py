@@ -49,6 +49,7 @@ TEXTS = {
     "slow memdesc": "!ttg.memdesc<" + "1x" * 1_900,
     "slow type": '!cute.layout<"' + "<" * 3_900,
     "most parentheses": "(" * 65_000,
+    "most dots": "a." * 30_000,
     "most casts": "(int)" * 12_000 + "8",
     "nested constants": "C<" * 30_000,
     "nested pointers": "ptr<" * 16_000,

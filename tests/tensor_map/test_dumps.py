@@ -257,8 +257,9 @@ def test_pieces_of_dumps_give_maps_or_a_reason(text):
     [
         "globalDim (" * 90_000, "tmaFormat: " * 90_000, "TMA Desc Addr " * 70_000, "Shape: " + "1 " * 400_000, "(" * 900_000,
         "Making TMA desc: global memory: " + "1 " * 400_000, "globalDim      (" + "1," * 400_000 + ")", "\n" * 900_000,
+        "\n" * 60_000, "a" * 60_000,
     ],
-    ids=range(8),
+    ids=range(10),
 )  # fmt: skip
 def test_a_megabyte_of_one_thing_gives_a_reason_quickly(text):
     started = time.process_time()
