@@ -22,8 +22,8 @@ from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
 from tilescope.planner.tmem_epilogue import tmem_epilogues
 from tilescope.rule import Rule, rule
 from tilescope.smem.access import Access
+from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
-from tilescope.smem.tile import tile_report
 from tilescope.swizzle import SWIZZLE, Swizzle
 
 SMALLEST_MN = 8
@@ -183,8 +183,10 @@ def wavefronts_on(layout: Layout, access: Access | None) -> Wavefronts:
     """What all these accesses take on a layout."""
     if access is None:
         return UNCOUNTED
-    report = tile_report([access], layout)
-    return Wavefronts(report.wavefronts, report.ideal)
+    placed = access.on(layout)
+    address, mask = placed.flat()
+    taken, ideal = (count(placed.op, address, mask).sum() for count in (count_wavefronts, count_ideal))
+    return Wavefronts(int(taken), int(ideal))
 
 
 def ldmatrix_pattern(problem: Problem) -> Access:

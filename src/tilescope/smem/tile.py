@@ -153,7 +153,7 @@ def _cost(access: Access, layout: Layout | None, explained: int | None = None) -
     counts = count_wavefronts(here.op, address, mask)
     worst = None
     if len(counts):
-        number = _worst(here) if explained is None else explained
+        number = int(counts.argmax()) if explained is None else explained
         at = np.unravel_index(number, here.lane_address.shape[:-1])
         worst = bank_report(here.op, here.lane_address[at], None if here.active is None else here.active[at])
     return AccessCost(
