@@ -44,6 +44,7 @@ PRINTED = [
     (["load", *IM2COL, "--coords", "0,-1,-1,0"], "trace", []),
     (["conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1"], "convolution", []),
     (["identify", "dump.bin", "tile.npy"], "identification", []),
+    (["sweep", "--tile", "64x64,128x64", "--type", "bf16"], "sweep", []),
     (["swizzle", "128B"], "swizzle", []),
     (["swizzle", "xor:2,4,3", "--address", "0x480"], "swizzle", ["address", "base_offset"]),
     (["banks", "--pattern", "ld.b32: lane * 33 * 4"], "tile_report", []),

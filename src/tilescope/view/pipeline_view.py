@@ -84,7 +84,8 @@ def draw_simulation(found: Simulation, *, block: int | None = None) -> Drawing:
     if found.mistake is not None and found.mistake.way:
         parts.append(Table.numbered(found.mistake.way, "The way into it"))
     if found.barriers:
-        parts.append(_barriers(found.barriers, found.pipeline.blocks))
+        seen = "need" if found.verdict == "proven" else "saw until then"
+        parts.append(_barriers(found.barriers, found.pipeline.blocks, f"What the barriers {seen}"))
     events = [_without_block(event, chosen, found.pipeline.blocks) for event in found.events]
     shown = _window([each for each in events if each is not None], at_end=found.mistake is not None)
     if shown:
@@ -119,7 +120,7 @@ def _without_block(event: Event, block: int, blocks: int) -> Event | None:
     return replace(event, role=role, said=said, barrier=barrier.removesuffix(suffix), slots=slots)
 
 
-def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
+def _barriers(facts: tuple[BarrierFacts, ...], blocks: int, title: str) -> Table:
     rows = []
     for fact in facts:
         alike = len(set(fact.bytes)) == 1
@@ -129,7 +130,7 @@ def _barriers(facts: tuple[BarrierFacts, ...], blocks: int) -> Table:
         rows.append((fact.name, str(fact.stages), str(fact.count), sizes, arrivals, parities))
     size = "bytes in a phase" + (" and block" if blocks > 1 else "")
     headings = ("barrier", "stages", "init", size, "who arrives", "first parity")
-    return Table(tuple(rows), headings, title="What the barriers need", align="lrrrll")
+    return Table(tuple(rows), headings, title=title, align="lrrrll")
 
 
 def _window(events: list[Event], *, at_end: bool) -> list[Event]:
