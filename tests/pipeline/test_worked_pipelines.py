@@ -292,3 +292,11 @@ def test_kernels_written_down_by_hand_are_proven(kernel):
     assert {each.name: (each.count, max(each.bytes)) for each in found.barriers} == expected
     for each in found.barriers:
         assert sum(count for _, count in each.arrivals) == each.count
+
+
+@pytest.mark.parametrize(("cluster", "empty"), [((2, 1), 1), ((1, 2), 2), ((2, 2), 2), ((4, 1), 1), ((1, 4), 4)])
+def test_one_tile_is_released_to_the_blocks_that_share_it_and_to_no_other(cluster, empty):
+    """The first tile is A, which the blocks along y share: those along x load their own."""
+    found = ts.simulate(ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2, cluster=cluster))
+    assert found.verdict == "proven"
+    assert {barrier.name: barrier.count for barrier in found.barriers} == {"full": 1, "empty": empty}

@@ -242,10 +242,9 @@ class _Planning(PipelineArguments):
     def _feeders(self) -> str:
         """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
         across, down = self.cluster
-        row = (1 << across) - 1
-        column = _column(across, down, self.cta_group)
         x = "x" if self.cta_group == 1 else "(x - x % 2)"
-        return f"{column} << {x} | {row} << ({across} * y)"
+        column = f"{_column(across, down, self.cta_group)} << {x}"
+        return f"{column} | {(1 << across) - 1} << ({across} * y)" if self.b_sharers > 1 else column
 
     def _tcgen05_consumer(self, steps: list[dict[str, Any]], slots: list[str]) -> dict[str, Any]:
         """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""

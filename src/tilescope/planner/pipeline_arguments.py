@@ -137,10 +137,10 @@ class PipelineArguments:
 
     @property
     def b_sharers(self) -> int:
-        """Blocks along x that share a tile of B; in pairs each block has half of it."""
-        return self.cluster[0] // self.cta_group
+        """Blocks along x that share a tile of B, if there is one; in pairs each block has half of it."""
+        return self.cluster[0] // self.cta_group if len(self.plans) > 1 else 1
 
     @property
     def shares(self) -> bool:
         """Whether blocks load parts of shared tiles into each other."""
-        return self.multicast and self.blocks > 1
+        return self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)
