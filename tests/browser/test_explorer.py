@@ -201,7 +201,7 @@ def test_a_copied_link_opens_the_same_state(open_page):
     page.get_by_label("Tile").fill("64x64")
     page.get_by_label("Element type").fill("bf16")
     page.get_by_label("And", exact=True).fill("")
-    page.get_by_text("8-way conflict").first.wait_for()
+    page.get_by_role("heading", name="64 x 64 elements of 16 bits").wait_for()
     settled(page)
     page.get_by_role("button", name="Copy the link").click()
     page.get_by_role("button", name="Copy the link").get_by_text("Copied").wait_for()

@@ -180,11 +180,13 @@
   }
   let asking = null;
   async function load(url, { whole = false, push = true } = {}) {
+    clearTimeout(timer);
+    timer = 0;
     asking?.abort();
-    asking = new AbortController();
+    const mine = asking = new AbortController();
     document.body.classList.add("busy");
     try {
-      const response = await fetch(url, { signal: asking.signal });
+      const response = await fetch(url, { signal: mine.signal });
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return say((await response.text()).trim());
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       if (push && response.url !== location.href) history.pushState(null, "", response.url);
@@ -198,7 +200,7 @@
       if (error.name !== "AbortError") say("The server does not answer.");
       return;
     } finally {
-      document.body.classList.remove("busy");
+      if (asking === mine && !timer) document.body.classList.remove("busy");  // else a later request does
     }
   }
   function ask() { load(address()); }
@@ -206,14 +208,13 @@
     document.addEventListener("input", (event) => {
       if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
       if (!event.target.closest("#form")) return;
-      clearTimeout(timer);
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
+      clearTimeout(timer);
       if (event.target.hasAttribute("data-form")) load(`${$("form").action}?${event.target.name}=${encodeURIComponent(event.target.value)}`, { whole: true });
-      else timer = setTimeout(ask, event.target.tagName === "SELECT" || event.target.type === "checkbox" ? 0 : 250);
+      else { document.body.classList.add("busy"); timer = setTimeout(ask, event.target.tagName === "SELECT" || event.target.type === "checkbox" ? 0 : 250); }
     });
     document.addEventListener("submit", (event) => {
       event.preventDefault();
-      clearTimeout(timer);
       if (event.target.id === "form") ask();
       else load(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`, { whole: true });
     });
