@@ -13,10 +13,11 @@ settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-# What some tests need beside Python: the programs that serve, and the Debian package that brings the first.
+# What some tests need beside the environment of ./test: the programs or the module that serve, and what brings them.
 PIECES = {
-    "browser": (("chromium", "chromium-browser", "google-chrome"), "chromium"),
-    "gxx": (("g++",), "g++"),
+    "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
+    "gxx": (("g++",), "apt-get install -y g++"),
+    "triton": (("triton",), "pip install triton"),
 }
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 
@@ -26,17 +27,22 @@ def pytest_configure():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
 
 
+def module_path(name):
+    spec = importlib.util.find_spec(name)
+    return spec and spec.origin
+
+
 @pytest.fixture(scope="session")
 def require():
-    """`require("browser")` is the path of the program that serves; where there is none, the test is
+    """`require("browser")` is the path of the program or module that serves; where there is none, the test is
     skipped, or fails if TILESCOPE_REQUIRE names the piece.
     """
 
     def program(piece):
-        programs, package = PIECES[piece]
-        path = next(filter(None, map(shutil.which, programs)), None)
+        names, command = PIECES[piece]
+        path = next(filter(None, (shutil.which(name) or module_path(name) for name in names)), None)
         if path is None:
-            (pytest.fail if piece in REQUIRED else pytest.skip)(f"{piece} is missing: apt-get install -y {package}")
+            (pytest.fail if piece in REQUIRED else pytest.skip)(f"{piece} is missing: {command}")
         return path
 
     return program

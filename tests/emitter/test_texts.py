@@ -46,9 +46,10 @@ def test_cute_compiles_the_text_and_agrees_with_its_addresses(name, require, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(TRITON)[::9])
-def test_triton_compiles_the_text_to_the_planned_copies(name, tmp_path, monkeypatch):
+def test_triton_compiles_the_text_to_the_planned_copies(name, tmp_path, monkeypatch, require):
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # unset, Triton 3.9 warns of what 3.10 will do
-    triton = pytest.importorskip("triton", reason="the package triton is missing: .ci/run installs it")
+    require("triton")
+    import triton
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
 

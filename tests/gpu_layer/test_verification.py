@@ -107,7 +107,6 @@ def test_a_file_that_is_no_capture_is_refused(tmp_path):
 
 
 def test_without_a_card_there_is_one_sentence_and_status_3(capsys):
-    pytest.importorskip("cuda.bindings")
     if Path("/dev/nvidia0").exists():
         pytest.skip("this machine has a card")
     with pytest.raises(DeviceError, match=r"^This needs an NVIDIA GPU, and .*\.$") as refused:

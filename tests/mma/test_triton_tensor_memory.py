@@ -4,7 +4,6 @@ triton_tensor_memory.json is what triton_tensor_memory.py prints with Triton 3.9
 installed. A linear layout is the XOR of one basis (a step in the matrix) for each bit of a lane, a column, a register.
 """
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -78,9 +77,8 @@ def test_registers_hold_what_triton_loads(case):
 
 
 @pytest.mark.slow
-def test_triton_prints_the_recorded_layouts():
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("triton is missing: pip install triton")
+def test_triton_prints_the_recorded_layouts(require):
+    require("triton")
     printed = subprocess.run(
         [sys.executable, HERE / "triton_tensor_memory.py"], check=True, text=True, capture_output=True
     ).stdout

@@ -295,8 +295,8 @@ def gluon_cases():
 
 
 @pytest.mark.slow
-def test_every_encoding_is_the_linear_layout_that_triton_computes():
-    pytest.importorskip("triton")
+def test_every_encoding_is_the_linear_layout_that_triton_computes(require):
+    require("triton")
     cases = list(gluon_cases())
     lines = "".join(json.dumps(case) + "\n" for case in cases)
     ran = subprocess.run([sys.executable, "-c", ORACLE], input=lines, capture_output=True, text=True, check=True)
