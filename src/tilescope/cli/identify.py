@@ -18,7 +18,7 @@ _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 @click.argument("tile", type=_FILE)
 @click.option("--type", "data_type", metavar="TYPE", help="Elements of the tile, where its file does not say.")
 @click.option("--shape", type=rows_and_columns, metavar="RxC", help="Rows and columns of the tile, likewise.")
-@smem_address_option(default=None)
+@smem_address_option(None, "Shared address of the dump's first byte. [default: unknown]")
 @output_options
 def identify(
     dump: str, tile: str, data_type: str | None, shape: tuple[int, int] | None, start: int | None, output: Output
@@ -27,7 +27,7 @@ def identify(
 
     Both are files, - is stdin: .npy as np.save writes it, raw bytes, or hexadecimal text of xxd, hexdump -C, cuda-gdb or printf.
     Swizzles of the hardware and any other XOR swizzle are tried, rows any distance apart, atoms and boxes in any order, and
-    the transposed tile. --smem-address is the shared address of the dump's first byte, if it is known.
+    the transposed tile.
 
     \b
     tilescope identify smem.bin tile.npy

@@ -109,9 +109,10 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def smem_address_option(default: str | None = "0") -> Callable[[Command], Command]:
+def smem_address_option(
+    default: str | None = "0", saying: str = "Shared address of the tile. [default: 0]"
+) -> Callable[[Command], Command]:
     """--smem-address A, which the command receives as `start`; where only shared memory has addresses, --address too."""
-    saying = "Shared address of the tile. [default: 0]"
     return click.option("--smem-address", "--address", "start", type=address, default=default, metavar="A", help=saying)
 
 

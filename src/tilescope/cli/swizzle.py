@@ -11,7 +11,7 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 
 @click.command()
 @click.argument("mode", shell_complete=completing(SWIZZLE))
-@smem_address_option(default=None)
+@smem_address_option(None, "Shared address of the first line drawn. [default: 0]")
 @output_options
 def swizzle(mode: str, start: int | None, output: Output) -> None:
     """Show the swizzle MODE: where each chunk of a line lies, the rule, limits, codes and sources.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.errors import by, ceil_div
+from tilescope.errors import by, ceil_div, counted
 from tilescope.tensor_map.im2col import Convolution
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Part, Table
@@ -22,7 +22,7 @@ def draw_convolution(found: Convolution) -> Drawing:
     """What the pass computes, which offsets every tap has, and the map.
 
     >>> draw_convolution(Convolution.of((8, 56, 56, 64), (128, 3, 3), "bf16", pad=1)).title
-    'forward of a 3 x 3 convolution: an im2col map'
+    '3 x 3 convolution, forward: an im2col map'
     """
     m, n, k = found.gemm
     a = found.tensor_map
@@ -34,7 +34,10 @@ def draw_convolution(found: Convolution) -> Drawing:
         ("product", f"m {m}, n {n}, k {k}"),
         ("walks over", f"{by(found.output_shape)} pixels (n, then outermost first), {pixels} in all"),
         ("one copy", f"{a.pixels_per_column} pixels x {a.channels_per_pixel} channels, {a.smem_bytes} bytes"),
-        ("copies", f"{columns} columns of pixels x {len(found.taps)} taps x {slices} slices of channels"),
+        (
+            "copies",
+            f"{columns} columns of pixels x {counted(len(found.taps), 'tap')} x {counted(slices, 'slice')} of channels",
+        ),
         ("first copy", f"coords {found.coords(0, 0)}, offsets {found.taps[0][1]} (innermost first)"),
     )
     shown = found.taps[:_MOST_TAPS]
@@ -47,4 +50,4 @@ def draw_convolution(found: Convolution) -> Drawing:
         Paragraph(_SAYING[found.direction].format(m=m, n=n, k=k)), Table(facts), taps, Paragraph(drawn.title), *drawn.parts,
     )  # fmt: skip
     shape = by(tuple(last + 1 for last in found.taps[-1][0]))
-    return Drawing(f"{found.direction} of a {shape} convolution: an im2col map", parts)
+    return Drawing(f"{shape} convolution, {found.direction}: an im2col map", parts)
