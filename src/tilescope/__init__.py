@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
-    from tilescope.bits import Inspection
     from tilescope.card import CARD, Card
     from tilescope.data_type import DATA_TYPE, DataType
     from tilescope.emitter import emit, snippet
@@ -29,23 +28,23 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
-    from tilescope.mma.agreement import Agreement, compatible
-    from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+    from tilescope.mma.agreement import compatible
+    from tilescope.mma.canonical import canonical_layout
     from tilescope.mma.descriptor_word import inspect_descriptor
     from tilescope.mma.emulation import emulate_mma
-    from tilescope.mma.fragment import Fragment, fragment
+    from tilescope.mma.fragment import fragment
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
     from tilescope.mma.readings import descriptor_readings
     from tilescope.mma.scale_layout import scale_layout
     from tilescope.mma.scale_packing import pack_scales, unpack_scales
     from tilescope.mma.tcgen05 import Tcgen05Descriptor
-    from tilescope.mma.tcgen05_loop import Tcgen05Loop, tcgen05_descriptors
+    from tilescope.mma.tcgen05_loop import tcgen05_descriptors
     from tilescope.mma.tensor_memory import TensorMemory
     from tilescope.mma.tmem_layout import tmem_layout
     from tilescope.mma.wgmma import WgmmaDescriptor
-    from tilescope.mma.wgmma_loop import WgmmaLoop, wgmma_descriptors
-    from tilescope.notation import NOTATION, Conversion, convert_layout, parse_layout, spell_layout
+    from tilescope.mma.wgmma_loop import wgmma_descriptors
+    from tilescope.notation import NOTATION, convert_layout, parse_layout, spell_layout
     from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.pipeline.simulation import simulate
     from tilescope.planner import Problem, plan, plan_gemm, sweep
@@ -66,8 +65,6 @@ if TYPE_CHECKING:
         inspect_tensor_map,
     )
     from tilescope.tma import (
-        Identification,
-        Trace,
         bulk_load,
         bulk_store,
         gather4,
@@ -89,32 +86,31 @@ _MODULE = {name: module for module, names in {
               "TensorMapError TilescopeError Violation",
     "value": "Value",
     "rule": "Rule RULES",
-    "bits": "Inspection",
     "arch": "ARCH Arch",
     "card": "CARD Card",
     "data_type": "DATA_TYPE DataType",
     "swizzle": "SWIZZLE Swizzle",
     "layout": "Layout",
     "tensor_map": "decode_tensor_map Im2colMap Im2colWideMap inspect_tensor_map TensorMap",
-    "tma": "bulk_load bulk_store gather4 Identification identify load load_multicast load_tiles scatter4 store Trace trace",
+    "tma": "bulk_load bulk_store gather4 identify load load_multicast load_tiles scatter4 store trace",
     "emitter": "emit snippet",
-    "mma.agreement": "Agreement compatible",
-    "mma.canonical": "canonical_layout CanonicalLayout",
+    "mma.agreement": "compatible",
+    "mma.canonical": "canonical_layout",
     "mma.descriptor_word": "inspect_descriptor",
     "mma.emulation": "emulate_mma",
-    "mma.fragment": "Fragment fragment",
+    "mma.fragment": "fragment",
     "mma.instruction_descriptor": "InstructionDescriptor",
     "mma.ldmatrix": "ldmatrix stmatrix",
     "mma.readings": "descriptor_readings",
     "mma.scale_layout": "scale_layout",
     "mma.scale_packing": "pack_scales unpack_scales",
     "mma.tcgen05": "Tcgen05Descriptor",
-    "mma.tcgen05_loop": "tcgen05_descriptors Tcgen05Loop",
+    "mma.tcgen05_loop": "tcgen05_descriptors",
     "mma.tensor_memory": "TensorMemory",
     "mma.tmem_layout": "tmem_layout",
     "mma.wgmma": "WgmmaDescriptor",
-    "mma.wgmma_loop": "wgmma_descriptors WgmmaLoop",
-    "notation": "Conversion convert_layout NOTATION parse_layout spell_layout",
+    "mma.wgmma_loop": "wgmma_descriptors",
+    "notation": "convert_layout NOTATION parse_layout spell_layout",
     "pipeline.mbarrier": "Mbarrier",
     "pipeline.simulation": "simulate",
     "planner": "plan plan_gemm Problem sweep",
@@ -128,18 +124,16 @@ _MODULE = {name: module for module, names in {
 }.items() for name in names.split()}  # fmt: skip
 
 __all__ = [
-    "ARCH", "CARD", "DATA_TYPE", "NOTATION", "RULES", "SMEM_OP", "SWIZZLE", "Access", "Agreement", "Arch",
-    "CanonicalLayout", "Card", "Conversion", "DataType", "DeviceError", "FaultError", "Fragment", "Identification",
-    "IllegalInstructionError", "Im2colMap", "Im2colWideMap", "Inspection", "InstructionDescriptor",
+    "ARCH", "CARD", "DATA_TYPE", "NOTATION", "RULES", "SMEM_OP", "SWIZZLE", "Access", "Arch", "Card", "DataType",
+    "DeviceError", "FaultError", "IllegalInstructionError", "Im2colMap", "Im2colWideMap", "InstructionDescriptor",
     "LaunchFailureError", "Layout", "Mbarrier", "MisalignedAddressError", "PlanError", "Problem", "Rule", "RuleError",
-    "SmemOp", "Swizzle", "Tcgen05Descriptor", "Tcgen05Loop", "TensorMap", "TensorMapError", "TensorMemory",
-    "TilescopeError", "Trace", "Value", "Violation", "WgmmaDescriptor", "WgmmaLoop", "bank_report", "bulk_load",
-    "bulk_store", "canonical_layout", "compatible", "convert_layout", "decode_tensor_map", "descriptor_readings",
-    "emit", "emulate_mma", "find_layouts", "fragment", "gather4", "identify", "inspect_descriptor",
-    "inspect_tensor_map", "ldmatrix", "load", "load_multicast", "load_tiles", "pack_scales", "parse_layout", "plan",
-    "plan_gemm", "plan_pipeline", "scale_layout", "scatter4", "simulate", "snippet", "spell_layout", "stmatrix",
-    "store", "sweep", "tcgen05_descriptors", "tile_report", "tmem_layout", "trace", "unpack_scales", "wavefronts",
-    "wgmma_descriptors",
+    "SmemOp", "Swizzle", "Tcgen05Descriptor", "TensorMap", "TensorMapError", "TensorMemory", "TilescopeError", "Value",
+    "Violation", "WgmmaDescriptor", "bank_report", "bulk_load", "bulk_store", "canonical_layout", "compatible",
+    "convert_layout", "decode_tensor_map", "descriptor_readings", "emit", "emulate_mma", "find_layouts", "fragment",
+    "gather4", "identify", "inspect_descriptor", "inspect_tensor_map", "ldmatrix", "load", "load_multicast",
+    "load_tiles", "pack_scales", "parse_layout", "plan", "plan_gemm", "plan_pipeline", "scale_layout", "scatter4",
+    "simulate", "snippet", "spell_layout", "stmatrix", "store", "sweep", "tcgen05_descriptors", "tile_report",
+    "tmem_layout", "trace", "unpack_scales", "wavefronts", "wgmma_descriptors",
 ]  # fmt: skip
 
 

@@ -96,7 +96,7 @@ class WordField:
             return []
         multiples = f"multiples of {self.unit} " if self.unit > 1 else ""
         limit = f"bits {self.low}-{self.high} hold {multiples}from 0 to {self.limit:#x}"
-        return [DESCRIPTOR_FIELD.violation(self.name, f"{self.name} = {found}", limit, fix, values={self.name: value})]
+        return [DESCRIPTOR_FIELD.violation(self.name, f"{self.name} = {found}", limit, fix, **{self.name: value})]
 
 
 @dataclass(frozen=True)

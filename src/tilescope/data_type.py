@@ -180,7 +180,7 @@ def _block_scaled(name: object) -> RuleError | None:
         "data_type", f"{shortened(str(name), 60)}, a format of two tensors",
         f"{elements} elements, and a {scale} scale factor of 8 bits for every {block} of them",
         f"Use {first} for the elements, and uint8 for the tensor of scale factors.", {"data_type": first},
-        {"elements": elements, "scale": scale, "block": block},
+        elements=elements, scale=scale, block=block,
     )  # fmt: skip
 
 

@@ -69,25 +69,17 @@ class Rule(Row):
         return row
 
     def violation(
-        self,
-        argument: str,
-        found: str,
-        limit: str,
-        fix: str,
-        change: Mapping[str, Any] | None = None,
-        values: Mapping[str, Any] = NO_VALUES,
+        self, argument: str, found: str, limit: str, fix: str, change: Mapping[str, Any] | None = None, /, **values: Any
     ) -> Violation:
-        """A violation of this rule."""
-        return Violation(self.name, self.severity, argument, found, limit, fix, change, values)
+        """A violation of this rule; `values` are the numbers that its sentences are made of.
+
+        >>> Rule.named("box-range").violation("box[0]", "box[0] = 512", "1 to 256", "Use 256.", box=512).values["box"]
+        512
+        """
+        return Violation(self.name, self.severity, argument, found, limit, fix, change, values or NO_VALUES)
 
     def error(
-        self,
-        argument: str,
-        found: str,
-        limit: str,
-        fix: str,
-        change: Mapping[str, Any] | None = None,
-        values: Mapping[str, Any] = NO_VALUES,
+        self, argument: str, found: str, limit: str, fix: str, change: Mapping[str, Any] | None = None, /, **values: Any
     ) -> RuleError:
         """The exception for one violation of this rule: a FaultError where the chip has an answer to it.
 
@@ -95,7 +87,7 @@ class Rule(Row):
         716
         """
         kind = RuleError if self.code is None else FAULTS[self.code]
-        return kind([self.violation(argument, found, limit, fix, change, values)])
+        return kind([self.violation(argument, found, limit, fix, change, **values)])
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:

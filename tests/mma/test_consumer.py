@@ -7,6 +7,8 @@ import pytest
 import tilescope as ts
 from tilescope.mma.canonical import READERS
 from tilescope.mma.consumer import CONSUMER, ConsumerName, consumers_of, missing_consumer
+from tilescope.mma.tcgen05_loop import Tcgen05Loop
+from tilescope.mma.wgmma_loop import WgmmaLoop
 
 
 def test_the_names_are_those_of_the_table():
@@ -18,8 +20,8 @@ def test_the_names_are_those_of_the_table():
 
 # Who has the consumer, who describes its operands, and where its sums lie (PTX: wgmma.mma_async, tcgen05.mma, mma)
 ROWS = {
-    "wgmma": (("sm_90",), ts.WgmmaLoop, "registers"),
-    "tcgen05": (("sm_100", "sm_103", "sm_110"), ts.Tcgen05Loop, "tensor memory"),
+    "wgmma": (("sm_90",), WgmmaLoop, "registers"),
+    "tcgen05": (("sm_100", "sm_103", "sm_110"), Tcgen05Loop, "tensor memory"),
     "ldmatrix": (tuple(ts.ARCH), None, "registers"),
 }
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import emulate_mma
+from tilescope.mma.wgmma_loop import WgmmaLoop
 
 XOR_16 = ("none", "32B", "64B", "128B")
 BOTH = ("K", "MN")
@@ -123,8 +124,8 @@ def test_tf32_rounds_as_tma_does():
 
 
 def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
-    whole = ts.WgmmaLoop.addresses
-    monkeypatch.setattr(ts.WgmmaLoop, "addresses", lambda loop: whole(loop) ^ (0x20 if loop.operand == "A" else 0))
+    whole = WgmmaLoop.addresses
+    monkeypatch.setattr(WgmmaLoop, "addresses", lambda loop: whole(loop) ^ (0x20 if loop.operand == "A" else 0))
     a = np.arange(64 * 64).reshape(64, 64) % 7
     assert (emulate_mma(a, a.T, data_type="bf16") != a @ a.T).any()
 

@@ -5,6 +5,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import WgmmaDescriptor, tcgen05_descriptors, wgmma_descriptors
+from tilescope.mma.wgmma_loop import WgmmaLoop
 
 MODES = ("none", "32B", "64B", "128B")
 K_MAJOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "s8", "b1")
@@ -122,7 +123,7 @@ def test_refuses_what_no_sequence_of_wgmma_reads(tile, data_type, options, rules
 def test_a_layout_made_for_another_width_is_refused():
     tile = ts.canonical_layout("K", "128B", "e4m3").tile((64, 128))
     with pytest.raises(ts.RuleError, match="8-bit elements"):
-        ts.WgmmaLoop(tile, "A", "bf16")
+        WgmmaLoop(tile, "A", "bf16")
 
 
 @pytest.mark.parametrize("describe", [wgmma_descriptors, tcgen05_descriptors])

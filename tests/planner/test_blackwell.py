@@ -3,7 +3,8 @@
 import pytest
 
 import tilescope as ts
-from tilescope import Tcgen05Loop, compatible, plan
+from tilescope import compatible, plan
+from tilescope.mma.tcgen05_loop import Tcgen05Loop
 
 XOR_16 = {"none", "32B", "64B", "128B"}
 ARCHITECTURES = ("sm_100", "sm_103", "sm_110")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilescope as ts
+from tilescope.tma import Trace
 
 MATRIX = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
 
@@ -85,8 +86,8 @@ def test_is_plain_data_and_back(name):
     a, coords, options = COPIES[name]
     found = ts.trace(a, coords, **options)
     data = json.loads(json.dumps(found.to_dict()))
-    assert ts.Value.from_dict(data) == ts.Trace.from_dict(data) == found
-    assert hash(ts.Trace.from_dict(data)) == hash(found)
+    assert ts.Value.from_dict(data) == Trace.from_dict(data) == found
+    assert hash(Trace.from_dict(data)) == hash(found)
     assert data["written_bytes"] == found.written_bytes
     assert data["runs"][0]["address"] == hex(found.smem_address)
 

@@ -126,7 +126,7 @@ def _too_large(source: str, most_bytes: int) -> RuleError:
     size = f"{most_bytes >> 20} MiB"
     return INPUT_SIZE.error(
         source, f"more than {size}", f"at most {size} are read, and of a log any number of lines",
-        "Cut the file to what the question is about.", values={"MiB": most_bytes >> 20},
+        "Cut the file to what the question is about.", MiB=most_bytes >> 20,
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _refuse_names(words: tuple[str, ...]) -> None:
                 f"{len(words)} sources",
                 limit,
                 f"Use one of them, such as {shortened(words[0])}.",
-                values={"sources": len(words)},
+                sources=len(words),
             )
     name = shortened(" ".join(words))
     if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():

@@ -168,7 +168,7 @@ def narrow_rows(tensor_map: AnyMap) -> tuple[Violation, ...]:
         f"box rows of {row_bytes} bytes",
         f"boxes of 128-byte rows loaded up to {1 / share:.1f} times as fast on an H200",
         f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile.",
-        values={"row_bytes": row_bytes, "share": share},
+        row_bytes=row_bytes, share=share,
     ),)  # fmt: skip
 
 

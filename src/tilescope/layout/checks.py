@@ -60,13 +60,13 @@ def checked_tiling(
     if row_elements * bits % 8:
         problems.append(ROW_BYTES.violation(
             "atom", f"a row of {counted(row_elements, 'element')} of {bits} bits", "rows are whole bytes",
-            f"Use rows of {ceil_div(row_elements, 8) * 8} elements.", values={"row_elements": row_elements, "bits": bits},
+            f"Use rows of {ceil_div(row_elements, 8) * 8} elements.", row_elements=row_elements, bits=bits,
         ))  # fmt: skip
     if tile[0] % whole[0] or tile[1] % whole[1]:
         enough = tuple(ceil_div(extent, step) * step for extent, step in zip(tile, whole, strict=True))
         problems.append(TILE_ATOMS.violation(
             "shape", f"{by(tile)} elements in atoms of {by(whole)}", "a tile is a whole number of atoms",
-            f"Use {by(enough)}.", {"shape": enough}, {"shape": tile, "atom": whole},
+            f"Use {by(enough)}.", {"shape": enough}, shape=tile, atom=whole,
         ))  # fmt: skip
     if not problems:
         tiling = Tiling(oriented(major, *tile), bits, oriented(major, *whole), order, padding)
@@ -74,7 +74,7 @@ def checked_tiling(
             return tiling, address
         problems.append(ADDRESS_WINDOW.violation(
             "shape", f"{printed(tiling.size_bytes)} bytes from {printed_hex(address)}", "shared addresses have 32 bits",
-            "Use the tile of one block, such as (128, 64).", values={"size_bytes": tiling.size_bytes, "start": address},
+            "Use the tile of one block, such as (128, 64).", size_bytes=tiling.size_bytes, start=address,
         ))  # fmt: skip
     raise RuleError(problems)
 
@@ -88,14 +88,14 @@ def checked_modes(modes: Any, element_bits: Any, unit_bits: Any, start: Any) -> 
     rank = len(nested.parts)
     if rank > MAX_RANK:
         limit, fix = f"a layout has at most {MAX_RANK}", "Group the last of them: (a, b, (c, d), ...)."
-        problems.append(SHAPE_STRIDE.violation("modes", f"{rank} indices", limit, fix, values={"rank": rank}))
+        problems.append(SHAPE_STRIDE.violation("modes", f"{rank} indices", limit, fix, rank=rank))
     if min(stride for _, stride in nested.pairs) < 0:
         fix = "Start at the lowest address, with strides of at least 0."
         problems.append(SHAPE_STRIDE.violation("modes", str(nested), "strides of a layout are at least 0", fix))
     elif nested.cosize > POINTER_BYTES:
         problems.append(ADDRESS_WINDOW.violation(
             "modes", f"elements up to {printed(nested.cosize)} apart", "addresses lie below 2^48",
-            "Use strides below 2^32.", values={"cosize": nested.cosize},
+            "Use strides below 2^32.", cosize=nested.cosize,
         ))  # fmt: skip
     raise_all(problems)
     return nested.scaled(unit) or nested
@@ -132,4 +132,4 @@ def checked_indices(names: tuple[str, ...], shape: tuple[int, ...], coord: tuple
 def _outside(names: tuple[str, ...], shape: tuple[int, ...], found: str) -> RuleError:
     limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
     last = f"The last element is {tuple(extent - 1 for extent in shape)}."
-    return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, values={"shape": shape})
+    return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, shape=shape)

@@ -299,7 +299,7 @@ class Layout(Value):
         if self.elements > MAX_ELEMENTS:
             raise LAYOUT_SIZE.error(
                 "layout", f"{self.elements} elements", f"an address map lists at most {MAX_ELEMENTS}",
-                "Use the tile of one block.", values={"elements": self.elements, "limit": MAX_ELEMENTS},
+                "Use the tile of one block.", elements=self.elements, limit=MAX_ELEMENTS,
             )  # fmt: skip
         return np.ix_(*map(np.arange, self.shape))
 

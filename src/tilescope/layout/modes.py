@@ -143,7 +143,8 @@ class Modes(Value):
                 found,
                 limit,
                 f"Use {len(parts)}: one index per mode.",
-                values={"indices": len(coord), "modes": len(parts)},
+                indices=len(coord),
+                modes=len(parts),
             )
         return summed(tuple(part.pairs for part in parts), coord)
 
@@ -232,7 +233,7 @@ class Modes(Value):
             found, block = f"a tile of {by(shape)}", by(part.size for part in blocks)
             limit = "tile_to_shape takes whole blocks, with an extent for each index"
             raise TILE_TO_SHAPE.error(
-                "shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.", values={"shape": shape}
+                "shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.", shape=shape
             )
         step, repeats = self.cosize, {}
         for index in sorted(range(len(shape)), key=lambda index: order[index]):

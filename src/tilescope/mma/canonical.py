@@ -372,5 +372,5 @@ def _require_whole_atoms(shape: tuple[int, int], canonical: CanonicalLayout) -> 
             "tile", f"a tile of {by(shape)} (mn x k)",
             f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of "
             f"{by(canonical.atom)}, and a tile is a whole number of them",
-            f"Use {by(whole)}, or a smaller swizzle.", {"tile": whole}, {"tile": shape, "atom": canonical.atom},
+            f"Use {by(whole)}, or a smaller swizzle.", {"tile": whole}, tile=shape, atom=canonical.atom,
         )  # fmt: skip

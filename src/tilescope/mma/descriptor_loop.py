@@ -226,7 +226,7 @@ class DescriptorLoop(Value):
             limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
         found = f"smem_address = {start:#x} lies {start - line} bytes behind {line:#x}"
         fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.layout.alignment_bytes} have base offset 0."
-        violation = SMEM_ALIGNMENT.violation("smem_address", found, limit, fix, values={"smem_address": start})
+        violation = SMEM_ALIGNMENT.violation("smem_address", found, limit, fix, smem_address=start)
         return (replace(violation, severity="warning"),)
 
     def _destinations(self) -> list[str]:
@@ -257,7 +257,7 @@ class DescriptorLoop(Value):
                 "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
                 f"{data_type.name} has {data_type.smem_bits} bits",
                 f'Use canonical_layout("{canonical.major}", "{canonical.swizzle.name}", "{data_type.name}").',
-                values={"layout_bits": canonical.element_bits, "type_bits": data_type.smem_bits},
+                layout_bits=canonical.element_bits, type_bits=data_type.smem_bits,
             ))  # fmt: skip
         narrow = data_type.is_packed and canonical.major == "MN"  # a byte each in shared memory or not
         if narrow or not any(reader.instruction == name for reader in canonical.readers):
@@ -278,7 +278,7 @@ class DescriptorLoop(Value):
             if extent % multiple:
                 limit = f"{name} takes {letter} of {data_type.name} in multiples of {multiple}"
                 fix, values = f"Use {ceil_div(extent, multiple) * multiple}.", {letter: extent, "multiple": multiple}
-                problems.append(rules["tile"].violation("tile", f"{letter} = {extent}", limit, fix, values=values))
+                problems.append(rules["tile"].violation("tile", f"{letter} = {extent}", limit, fix, **values))
         return problems
 
 

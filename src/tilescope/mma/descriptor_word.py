@@ -131,7 +131,7 @@ def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Viol
 
     def warn(rule: Rule, argument: str, limit: str, fix: str) -> None:
         value = getattr(descriptor, argument)
-        findings.append(rule.violation(argument, f"{argument} = {value}", limit, fix, values={argument: value}))
+        findings.append(rule.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value}))
 
     too_close = f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there"
     for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):

@@ -74,7 +74,7 @@ def emulate_mma(
     if left.shape[1] != right.shape[0]:
         raise MMA_SHAPE.error(
             "a, b", f"A is {by(left.shape)}, B is {by(right.shape)}", "A is m x k and B is k x n, with one k",
-            f"Use a B of {left.shape[1]} rows.", values={"a": left.shape, "b": right.shape},
+            f"Use a B of {left.shape[1]} rows.", a=left.shape, b=right.shape,
         )  # fmt: skip
     (m, k), n = left.shape, right.shape[1]
     options = {

@@ -209,7 +209,7 @@ class Fragment(Value):
         if array.shape != wanted:
             raise ARGUMENT_RANGE.error(
                 name, f"an array of shape {array.shape}", f"operand {self.operand} of {self.instruction} is {by(wanted)}",
-                f"Reshape it to {wanted}.", values={"shape": array.shape, "operand": wanted},
+                f"Reshape it to {wanted}.", shape=array.shape, operand=wanted,
             )  # fmt: skip
 
 

@@ -194,7 +194,7 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Viola
             "word", f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set",
             f"an instruction descriptor of kind {kind.name} keeps {'them' if len(ones) > 1 else 'it'} zero",
             f"Use {word & form.covered:#x}, or decode the word as another kind.",
-            values={"word": word, "bits": ones},
+            word=word, bits=ones,
         ))  # fmt: skip
     for name in ("a_type", "b_type", "d_type"):
         known = _field_codes(kind)[name]
@@ -202,7 +202,7 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Viola
             limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for type_name, code in known.items())}"
             usual = list(known.values())[-1 if name == "d_type" else 0]
             problems.append(TCGEN05["type"].violation(
-                name, f"{name[0].upper()} type code {values[name]}", limit, f"Use code {usual}.", values={"code": values[name]},
+                name, f"{name[0].upper()} type code {values[name]}", limit, f"Use code {usual}.", code=values[name],
             ))  # fmt: skip
     return problems
 
@@ -213,7 +213,7 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
 
     def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
         value = getattr(values[argument], "name", values[argument])
-        problems.append(TCGEN05[rule].violation(argument, found, limit, fix, values={argument: value}))
+        problems.append(TCGEN05[rule].violation(argument, found, limit, fix, **{argument: value}))
 
     for argument in ("a_type", "b_type"):
         name = values[argument].name

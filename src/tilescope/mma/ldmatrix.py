@@ -155,7 +155,7 @@ def _row_offsets(
             found = (
                 f"lane {values['lane']} gives {values['address']:#x} ({values['rows']} of {wrong.size} rows are wrong)"
             )
-            problems.append(broken.violation("lane_address", found, limit, fix, values=values))
+            problems.append(broken.violation("lane_address", found, limit, fix, **values))
     raise_all(problems)
     return offset
 
@@ -171,5 +171,5 @@ def _require_one_value_each(first_byte: npt.NDArray[np.int64], rows: npt.NDArray
             "lane_address",
             f"lanes {one} and {other} both give {int(first_byte[one]) + smem_address:#x}, with different rows",
             "which of two rows stays at one address is not defined", "Store every row at its own address, 16 bytes apart.",
-            values={"lanes": (one, other)},
+            lanes=(one, other),
         )  # fmt: skip

@@ -128,7 +128,7 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
         listed = " or ".join(map(str, forms[0].counts)) if len(forms[0].counts) < 3 else "1, 2 or 4"
         problems.append(MATRIX_COUNT.violation(
             "count", f"{printed(count)} matrices", f"{direction} moves {listed}", f"Use {listed}.",
-            values={"counts": forms[0].counts},
+            counts=forms[0].counts,
         ))  # fmt: skip
     chosen = [form for form in forms if form.transposed == transpose]
     if not chosen:

@@ -117,7 +117,7 @@ def _tile(
     if rest := integer("smem_address", smem_address, 0) % SMEM_LINE_BYTES:
         raise SMEM_ALIGNMENT.error(
             "smem_address", f"smem_address = {smem_address:#x}", "TMA writes to multiples of 128 bytes",
-            f"Use {smem_address - rest:#x}.", {"smem_address": smem_address - rest}, {"smem_address": smem_address},
+            f"Use {smem_address - rest:#x}.", {"smem_address": smem_address - rest}, smem_address=smem_address,
         )  # fmt: skip
     mn, k = shape
     return canonical_layout(major_named(major), swizzle, row).tile((mn, k), atom_order=atom_order, start=smem_address)
@@ -226,5 +226,5 @@ def _require_blocks(operand: str, tile: Layout, block_mn: int, block_k: int) -> 
         raise MMA_SHAPE.error(
             operand.lower(), f"operand {operand} of {mn} x {k} (mn x k)",
             f"mma takes it in blocks of {block_mn} x {block_k}", f"Pad it to {by(whole)}.",
-            values={"mn": mn, "k": k, "block": (block_mn, block_k)},
+            mn=mn, k=k, block=(block_mn, block_k),
         )  # fmt: skip

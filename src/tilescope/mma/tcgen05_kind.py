@@ -219,7 +219,7 @@ def shape_problems(
     return [TCGEN05["shape"].violation(
         "m, n", f"m = {printed(m)}, n = {printed(n)}{''.join(conditions)}{where}",
         f"kind {kind.name}{''.join(conditions)}{' ' if not conditions else ', '}has {'; '.join(known)}", fix,
-        values={"m": m, "n": n},
+        m=m, n=n,
     )]  # fmt: skip
 
 

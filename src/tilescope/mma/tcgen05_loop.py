@@ -161,5 +161,5 @@ def _wide_step_problems(step_bytes: Any, canonical: CanonicalLayout, k: int) -> 
         f"k_step_bytes = {printed(step_bytes)} with {canonical.element_bits}-bit elements, {canonical.major}-major "
         f"{canonical.mode}, k = {k}",
         f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {step_k} (sm_103a)",
-        f"Use {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}, {"k": k, "element_bits": canonical.element_bits},
+        f"Use {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}, k=k, element_bits=canonical.element_bits,
     )]  # fmt: skip

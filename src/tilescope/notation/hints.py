@@ -97,7 +97,7 @@ class Hints:
         if said is not None and beside is not None and said != beside:
             raise NOTATION_ARGUMENT.error(
                 argument, f"{where} says {argument} = {said}, the argument {beside}", "both must agree",
-                f"Leave {argument} out.", {argument: None}, {"text": said, "argument": beside},
+                f"Leave {argument} out.", {argument: None}, text=said, argument=beside,
             )  # fmt: skip
 
 

@@ -146,4 +146,4 @@ def _aligned(start: int, swizzle: Swizzle) -> int:
 
 def _refuse(bases: Sequence[Basis], place: int, limit: str, fix: str) -> NoReturn:
     values = {"offset_bit": place, "basis": list(bases[place])}
-    raise LINEAR_BASES.error("text", f"basis {list(bases[place])} of offset bit {place}", limit, fix, None, values)
+    raise LINEAR_BASES.error("text", f"basis {list(bases[place])} of offset bit {place}", limit, fix, **values)

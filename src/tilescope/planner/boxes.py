@@ -151,7 +151,7 @@ def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
         "tile" if layout.atom_order == "column" else "atom_order",
         f"{counted(height, 'row')} of {pitch} bytes, {height * pitch} bytes a box",
         f"the next box starts on a line of {SMEM_LINE_BYTES} bytes", fix,
-        values={"rows": height, "pitch_bytes": pitch, "box_bytes": height * pitch},
+        rows=height, pitch_bytes=pitch, box_bytes=height * pitch,
     )]  # fmt: skip
 
 
@@ -188,12 +188,12 @@ def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) 
         problems.append(PLAN_FOLD.violation(
             "global_shape", f"{columns} contiguous elements", f"a folded map sees them as columns of {width}",
             f"Pad the rows to {-(-columns // width) * width} elements, or use the plan that is not folded.",
-            values={"elements": columns, "span_elements": width},
+            elements=columns, span_elements=width,
         ))  # fmt: skip
     if layout.atom_order == "row" and rows % atom_rows:
         problems.append(PLAN_FOLD.violation(
             "global_shape", f"{rows} rows", f"a map folded in row order sees groups of {atom_rows}",
             f"Pad the matrix to {-(-rows // atom_rows) * atom_rows} rows, or use column order.",
-            values={"rows": rows, "group_rows": atom_rows},
+            rows=rows, group_rows=atom_rows,
         ))  # fmt: skip
     return problems

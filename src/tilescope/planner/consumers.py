@@ -104,7 +104,10 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
                 f"{extent} {unit}",
                 f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits",
                 f"Use {_up(extent, multiple)}{_or_a_swizzle(problem)}.",
-                values={"extent": extent, "atom_rows": rows, "atom_elements": width, "element_bits": bits},
+                extent=extent,
+                atom_rows=rows,
+                atom_elements=width,
+                element_bits=bits,
             )
         )
 
@@ -141,7 +144,7 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     if mn % SMALLEST_MN:
         problems.append(PLAN_TILE.violation(
             "tile", f"{name} = {mn}", "ldmatrix reads 8 rows at a time", f"Use {name} = {_up(mn, SMALLEST_MN)}.",
-            values={"rows": mn},
+            rows=mn,
         ))  # fmt: skip
     return problems
 
@@ -157,7 +160,7 @@ def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
         f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, "
         "and a tile is a whole number of them",
         f"Use {_up(mn, atom_mn)} x {_up(k, atom_k)} ({names}){_or_a_swizzle(problem)}.",
-        values={"mn": mn, "k": k, "atom_mn": atom_mn, "atom_k": atom_k},
+        mn=mn, k=k, atom_mn=atom_mn, atom_k=atom_k,
     )]  # fmt: skip
 
 
@@ -225,7 +228,7 @@ def epilogue_pattern(problem: Problem) -> Access:
     if transposed and bits < 8:
         raise PLAN_LAYOUT.error(
             "major", f"single elements of {bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
-            "Use the K-major tile, where neighbours share a byte.", values={"element_bits": bits},
+            "Use the K-major tile, where neighbours share a byte.", element_bits=bits,
         )  # fmt: skip
     core = problem.tensor_core
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":

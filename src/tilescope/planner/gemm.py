@@ -303,11 +303,8 @@ def _too_many_stages(product: Product, plans: _Plans, stages: int | None, fittin
     needed_bytes = end_of(regions_of(*plans, wanted))
     return GEMM_SMEM.violation(
         "tile" if stages is None else "stages", f"{needed} = {needed_bytes} bytes with barriers", limit,
-        f"Use {' or '.join(fixes)}.", values={
-            "stages": wanted, "a_bytes": a.stage_bytes, "b_bytes": b.stage_bytes,
-            "epilogue_bytes": 0 if epilogue is None else epilogue.stage_bytes, "needed_bytes": needed_bytes,
-            "limit_bytes": budget,
-        },
+        f"Use {' or '.join(fixes)}.", stages=wanted, a_bytes=a.stage_bytes, b_bytes=b.stage_bytes,
+        epilogue_bytes=0 if epilogue is None else epilogue.stage_bytes, needed_bytes=needed_bytes, limit_bytes=budget,
     )  # fmt: skip
 
 

@@ -209,7 +209,7 @@ class Plan(Value):
                 f"a folded map sees columns of {columns}" + (f" and groups of {rows} rows" if self.atom_order == "row" else ""),
                 f"Start the tile {column % columns} elements earlier, or use the plan that is not folded."
                 if column % columns else f"Start the tile {row % rows} rows earlier, or use the plan that is not folded.",
-                values={"mn": mn, "k": k, "columns": columns, "rows": rows},
+                mn=mn, k=k, columns=columns, rows=rows,
             )  # fmt: skip
         elif self.atom_order == "column":
             corner = (0, row, column // columns)
@@ -337,7 +337,7 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
             "stages" if fit else "tile", f"{stages}{needed} bytes",
             f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
             f"Use {counted(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
-            values={"stages": problem.stages, "stage_bytes": stage, "needed_bytes": needed, "limit_bytes": arch.smem_per_block_bytes},
+            stages=problem.stages, stage_bytes=stage, needed_bytes=needed, limit_bytes=arch.smem_per_block_bytes,
         )  # fmt: skip
 
 

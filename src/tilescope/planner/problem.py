@@ -301,12 +301,12 @@ def _contradictions(problem: Problem) -> list[Violation]:
         (by_tma and together > 1, PLAN_TYPE.violation(
             "data_type", f"{element.name} by TMA",
             f"TMA moves {together} elements of {element.name} as one {element.tma.name}",
-            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.', values={"elements": together},
+            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.', elements=together,
         )),
         (bits % 128 > 0, PLAN_ROW.violation(
             "tile", f"{name} = {columns} elements of {element.bits} bits = {bits / 8:g} contiguous bytes",
             "copies move multiples of 16 bytes", f"Use {name} = {-(-columns // step) * step}.",
-            values={"elements": columns, "element_bits": element.bits, "row_bytes": bits / 8},
+            elements=columns, element_bits=element.bits, row_bytes=bits / 8,
         )),
     )  # fmt: skip
     beyond_threads = [] if by_tma else _beyond_threads(problem)
@@ -326,24 +326,24 @@ def _beyond_threads(problem: Problem) -> list[Violation]:
         (pitch % CHUNK_BYTES > 0, PLAN_PITCH.violation(
             "global_shape" if problem.strides_bytes is None else "strides_bytes[0]",
             f"rows {pitch} bytes apart", f"a thread of {copy} copies 16 aligned bytes",
-            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.", values={"pitch_bytes": pitch},
+            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.", pitch_bytes=pitch,
         )),
         (element.smem_bits != element.bits, PLAN_TYPE.violation(
             "data_type", f"{element.name} by {copy}",
             f"its values are {element.bits} bits in global memory and {element.smem_bits} in shared memory",
             'Only TMA spreads them out: use copy="tma".',
-            values={"global_bits": element.bits, "smem_bits": element.smem_bits},
+            global_bits=element.bits, smem_bits=element.smem_bits,
         )),
         (torn, PLAN_SWIZZLE.violation(
             "swizzle", f"swizzle {swizzle.name} by {copy}",
             f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}",
-            'Use swizzle="128B", or copy="tma".', {"swizzle": "128B"}, {"piece_bytes": swizzle.piece_bytes},
+            'Use swizzle="128B", or copy="tma".', {"swizzle": "128B"}, piece_bytes=swizzle.piece_bytes,
         )),
         (not torn and swizzle.bits > 0 and tile_bytes % swizzle.block_bytes > 0, PLAN_SWIZZLE.violation(
             "swizzle", f"swizzle {swizzle.name} on a tile of {tile_bytes} bytes",
             f"it moves pieces within blocks of {swizzle.block_bytes} bytes, and they would leave the tile",
             f"Use a tile of {-(-tile_bytes // swizzle.block_bytes) * swizzle.block_bytes} bytes, or a smaller swizzle.",
-            values={"tile_bytes": tile_bytes, "block_bytes": swizzle.block_bytes},
+            tile_bytes=tile_bytes, block_bytes=swizzle.block_bytes,
         )),
     )  # fmt: skip
     return [violation for breaks, violation in checks if breaks]

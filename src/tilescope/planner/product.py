@@ -150,7 +150,7 @@ def _unread_majors(product: Product) -> list[Violation]:
         GEMM_MAJOR.violation(
             name, f"{matrix} MN-major, of {row.name}",
             f"{product.tensor_core.instruction['MN']} reads MN-major elements of {listed} bits",
-            f'Use {name}="K": transpose {matrix} once, or while copying.', {name: "K"}, {"element_bits": row.bits},
+            f'Use {name}="K": transpose {matrix} once, or while copying.', {name: "K"}, element_bits=row.bits,
         )
         for matrix, name, major in (("A", "a_major", product.a_major), ("B", "b_major", product.b_major))
         if major == "MN"
@@ -207,7 +207,7 @@ def _rows_out_of_step(product: Product) -> list[Violation]:
                 f"{name} = {extent}: rows of {matrix} are {extent * row.bits / 8:g} bytes of {row.name}",
                 f"{mover} rows that are multiples of {step} elements, {step * row.bits // 8} bytes",
                 f"Use {name} = {up}, with rows of {matrix} padded to {up * row.bits // 8} bytes.", {name: up},
-                {"elements": extent, "row_bytes": extent * row.bits / 8, "multiple_elements": step},
+                elements=extent, row_bytes=extent * row.bits / 8, multiple_elements=step,
             ))  # fmt: skip
     return problems
 
@@ -232,7 +232,7 @@ def tile_problems(product: Product, tile: Tile) -> list[Violation]:
         problems.append(GEMM_SMEM.violation(
             "tile", f"tiles of A and B of {operands} bytes together",
             f"a block of {product.arch.name} has {product.arch.smem_per_block_bytes} bytes of shared memory",
-            "Use a smaller tile.", values={"operand_bytes": operands, "limit_bytes": product.arch.smem_per_block_bytes},
+            "Use a smaller tile.", operand_bytes=operands, limit_bytes=product.arch.smem_per_block_bytes,
         ))  # fmt: skip
     return problems or [
         *(_not_whole_mmas(product, tile) or _torn_by_exchange(product, tile)),
@@ -274,15 +274,11 @@ def _accumulators(product: Product, tile: Tile) -> list[Violation]:
             found,
             limit,
             "Use at most 128 x 256 or 256 x 128.",
-            values=(
-                {
-                    "m": m,
-                    "n": n,
-                    "accumulator_bytes": ACCUMULATOR_BYTES,
-                    "total_bytes": total,
-                    "columns": accumulator_columns(tile),
-                }
-            ),
+            m=m,
+            n=n,
+            accumulator_bytes=ACCUMULATOR_BYTES,
+            total_bytes=total,
+            columns=accumulator_columns(tile),
         )
     ]
 
@@ -300,7 +296,7 @@ def _not_whole_mmas(product: Product, tile: Tile) -> list[Violation]:
     return [GEMM_TILE.violation(
         "tile", f"a tile of {by(tile)}",
         f"{', '.join(row.name for row in rows)} take whole multiples of their m, n and k, with A and B as they are or exchanged",
-        f"Use {by(near)}.", values=dict(zip("mnk", tile, strict=True)),
+        f"Use {by(near)}.", **dict(zip("mnk", tile, strict=True)),
     )]  # fmt: skip
 
 
@@ -313,7 +309,7 @@ def _torn_by_exchange(product: Product, tile: Tile) -> list[Violation]:
         "tile", f"m = {tile[0]}, for which mma takes A and B exchanged, with C of {product.output_type.name}",
         f"the accumulators then hold the transpose of C, and a lane stores no single elements of {bits} bits",
         f"Use m = {-(-tile[0] // _MMA_ROWS) * _MMA_ROWS}, or an output_type of 8 bits or more.",
-        values={"m": tile[0], "element_bits": bits},
+        m=tile[0], element_bits=bits,
     )]  # fmt: skip
 
 
@@ -329,7 +325,7 @@ def _broken_padded_rows(product: Product, tile: Tile) -> list[Violation]:
             problems.append(GEMM_TILE.violation(
                 "tile", f"{matrix}: {name} = {extent} elements of {row.name}",
                 f"TMA moves them in rows of {step}", f"Use {name} = {-(-extent // step) * step}.",
-                values={"elements": extent, "multiple_elements": step},
+                elements=extent, multiple_elements=step,
             ))  # fmt: skip
     return problems
 
@@ -367,7 +363,7 @@ def narrow_instruction(product: Product, tile: Tile, block_n: int) -> list[Viola
     return [GEMM_TILE.violation(
         "tile", f"n = {tile[1]}{blocks} with instructions of 128 rows of A",
         f"PTX lists multiples of 8, but older CUTLASS takes kind {kind.name} beside 128 rows with multiples of 16 alone",
-        f"Use n = {near}, or m = 64.", values={"n": tile[1], "block_n": block_n, "rows": TENSOR_MEMORY_LANES},
+        f"Use n = {near}, or m = 64.", n=tile[1], block_n=block_n, rows=TENSOR_MEMORY_LANES,
     )]  # fmt: skip
 
 

@@ -328,7 +328,7 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
             "accesses", f"{op.name} reaches byte {last - 1}",
             f"the tile has {rows} rows of {row_bytes} bytes, {rows * row_bytes} in all",
             f"Use a tile of at least {counted(ceil_div(last, row_bytes), 'row')}, as the pattern was made for.",
-            values={"last_byte": last - 1, "tile_bytes": rows * row_bytes},
+            last_byte=last - 1, tile_bytes=rows * row_bytes,
         ))  # fmt: skip
     elif offset.size and (
         tile.run_elements * layout.element_bits % 8
@@ -337,14 +337,14 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
         problems.append(pattern.ACCESS_TORN.violation(
             "layout", f"{op.access_bytes} bytes a lane across rows of {run_bytes} bytes",
             "a lane's bytes lie beside each other", "Use wider atoms or a narrower access.",
-            values={"access_bytes": op.access_bytes, "run_bytes": run_bytes},
+            access_bytes=op.access_bytes, run_bytes=run_bytes,
         ))  # fmt: skip
     if layout.swizzle.bits and whole_bytes < op.access_bytes:
         problems.append(pattern.ACCESS_TORN.violation(
             "layout", f"{op.access_bytes} bytes a lane with swizzle {layout.swizzle.name}",
             f"the swizzle moves pieces of {whole_bytes} bytes",
             f"Access at most {whole_bytes} bytes a lane, or use a swizzle with larger atoms.",
-            values={"access_bytes": op.access_bytes, "piece_bytes": whole_bytes},
+            access_bytes=op.access_bytes, piece_bytes=whole_bytes,
         ))  # fmt: skip
     raise_all(problems)
     addresses: npt.NDArray[np.int64] = tile.byte_address(row, byte)

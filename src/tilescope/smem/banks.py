@@ -266,5 +266,5 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
             more = f", as {len(where)} of {used.sum()} lanes are" if len(where) > 1 else ""
             first = int(address[tuple(where[0])])
             found, values = f"{at} at address {first}{more}", {"lane": lane, "address": first, "access_bytes": width}
-            problems.append(broken.violation(f"lane_address[{lane}]", found, limit, fix, values=values))
+            problems.append(broken.violation(f"lane_address[{lane}]", found, limit, fix, **values))
     return problems

@@ -133,7 +133,7 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> O
         raise TILE_WIDTH.error(
             "tile", f"rows of {row_bytes} bytes", f"{op.name} takes {width} bytes a lane",
             f"Widen the tile to {ceil_div(row_bytes, width) * width} bytes a row, or use a narrower access.",
-            values={"row_bytes": row_bytes, "access_bytes": width},
+            row_bytes=row_bytes, access_bytes=width,
         )  # fmt: skip
     offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
     if isinstance(order, str):
@@ -143,7 +143,7 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> O
         raise LANE_BLOCK.error(
             "lanes", f"lanes {down}x{across} on {rows} rows of {offset.shape[1]} pieces",
             "32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
-            "Use such as 8x4, or a larger tile.", values={"lanes": order, "rows": rows, "pieces": offset.shape[1]},
+            "Use such as 8x4, or a larger tile.", lanes=order, rows=rows, pieces=offset.shape[1],
         )  # fmt: skip
     blocks = offset.reshape(rows // down, down, -1, across).swapaxes(1, 2)
     return blocks.reshape(-1, WARP_LANES), None
@@ -165,12 +165,12 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
         problems.append(MATRIX_TILE.violation(
             "tile", f"{rows} rows of {row_bytes} bytes", f"{op.name} takes {high} rows of {wide_bytes} bytes at a time",
             f"Use {ceil_div(rows, high) * high} rows of {ceil_div(row_bytes, wide_bytes) * wide_bytes} bytes.",
-            values={"rows": rows, "row_bytes": row_bytes, "matrix_rows": high, "matrix_row_bytes": wide_bytes},
+            rows=rows, row_bytes=row_bytes, matrix_rows=high, matrix_row_bytes=wide_bytes,
         ))  # fmt: skip
     if transposed and element_bits != 16:
         problems.append(MATRIX_TRANSPOSE.violation(
             "element_bits", f"{element_bits} bits", f"{op.name} transposes elements of 16 bits",
-            "Use it without .trans, or 16-bit elements.", values={"element_bits": element_bits},
+            "Use it without .trans, or 16-bit elements.", element_bits=element_bits,
         ))  # fmt: skip
     raise_all(problems)
     matrix = np.arange(op.groups)
@@ -208,7 +208,7 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
         raise FRAGMENT_TILE.error(
             "tile", f"{rows} x {columns} elements",
             f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}", f"Use {by(whole)}.",
-            {"tile": whole}, {"tile": (rows, columns), "operand": (high, wide)},
+            {"tile": whole}, tile=(rows, columns), operand=(high, wide),
         )  # fmt: skip
     corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
     element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
@@ -231,7 +231,7 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
             "tv", f"{tv}, {index.ndim} indices, offsets up to {index.max()}",
             f"two indices, thread and value, and offsets within the {layout.elements} elements of the tile",
             f"Use offsets of at most {layout.elements - 1}, such as (32,{max(1, layout.elements // 32)}):(1,32).",
-            values={"indices": index.ndim, "last_offset": int(index.max()), "elements": layout.elements},
+            indices=index.ndim, last_offset=int(index.max()), elements=layout.elements,
         )  # fmt: skip
     coord = np.unravel_index(index, layout.shape, order="F")
     bits = layout.element_bits
@@ -241,7 +241,7 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
         raise ACCESS_TORN.error(
             "op", f"{op.name} of {tv}", f"a thread's neighbouring values allow {widest.access_bytes} bytes",
             f"Use {widest.name}.", {"op": widest.name},
-            {"access_bytes": op.access_bytes, "together_bytes": widest.access_bytes},
+            access_bytes=op.access_bytes, together_bytes=widest.access_bytes,
         )  # fmt: skip
     op = op or widest
     first = element[:, :: max(1, op.access_bytes * 8 // bits)] * bits // 8
@@ -283,7 +283,7 @@ def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
             "tile", f"{rows} rows of {row_bytes} bytes, {plain.size_bytes} in all",
             f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory",
             f"Use at most {MAX_TILE_BYTES // row_bytes} rows." if row_bytes <= MAX_TILE_BYTES else "Use shorter rows.",
-            values={"tile_bytes": plain.size_bytes, "limit_bytes": MAX_TILE_BYTES},
+            tile_bytes=plain.size_bytes, limit_bytes=MAX_TILE_BYTES,
         )  # fmt: skip
     return rows, row_bytes
 

@@ -126,7 +126,7 @@ def require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> No
             "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
             f"{widest.name} takes addresses that are multiples of {width}",
             f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
-            values={"pad_bytes": pad, "row_bytes": row_bytes, "multiple_bytes": width},
+            pad_bytes=pad, row_bytes=row_bytes, multiple_bytes=width,
         )  # fmt: skip
 
 

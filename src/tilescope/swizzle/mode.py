@@ -126,7 +126,7 @@ class Swizzle(Row):
                 f"xor:{printed(bits)},{printed(base)},{printed(shift)} uses address bits {printed(base)} to {printed(top)}",
                 f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
                 f"Use xor:3,4,3, for example: bits >= 0, base >= 0, base + |shift| + bits <= {_ADDRESS_BITS}.",
-                values={"bits": bits, "base": base, "shift": shift},
+                bits=bits, base=base, shift=shift,
             )  # fmt: skip
         if abs(shift) < bits:
             raise XOR_SWIZZLE.error(
@@ -134,7 +134,7 @@ class Swizzle(Row):
                 f"shift = {shift} with bits = {bits}",
                 "the changed bits must not overlap the bits that change them, or the map is not its own inverse",
                 f"Use a shift of at least {bits} or at most {-bits}.",
-                values={"bits": bits, "shift": shift},
+                bits=bits, shift=shift,
             )  # fmt: skip
         codes = (None, None, None, None, None, None)
         return cls(f"xor:{bits},{base},{shift}", None, bits, base, shift, 0, *codes, "documented")
@@ -291,7 +291,7 @@ class Swizzle(Row):
         if start % SMEM_LINE_BYTES:
             raise SMEM_ALIGNMENT.error(
                 "address", f"a box at {start:#x}", "TMA writes boxes at multiples of 128 bytes",
-                f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.", values={"address": start},
+                f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.", address=start,
             )  # fmt: skip
         start += row * span_bytes
         return (self.apply(start + chunk * CHUNK_BYTES) - start) // CHUNK_BYTES
@@ -347,7 +347,7 @@ class Swizzle(Row):
                 f"{self.name} moves pieces of {self.atom_bytes} bytes within blocks of {self.block_bytes}",
                 "chunk tables show 16-byte chunks that stay within their 128-byte line",
                 "Use apply() on byte addresses.",
-                values={"atom_bytes": self.atom_bytes, "block_bytes": self.block_bytes},
+                atom_bytes=self.atom_bytes, block_bytes=self.block_bytes,
             )  # fmt: skip
 
     def __str__(self) -> str:

@@ -130,7 +130,7 @@ def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Vi
     limit = f"swizzle {mode.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
     values = {"address": address, "bytes": length_bytes, "block_bytes": block}
-    return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, values=values)]
+    return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, **values)]
 
 
 def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:

@@ -228,5 +228,5 @@ def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation
         fix = "strides_bytes leaves out dim 0: drop the first entry."
     return argument_length.violation(
         argument, f"{counted(count, 'entry', 'entries')} for rank {rank}",
-        f"{counted(wanted, 'entry', 'entries')}: {_ENTRIES[fewer]}", fix, values={"entries": count, "rank": rank},
+        f"{counted(wanted, 'entry', 'entries')}: {_ENTRIES[fewer]}", fix, entries=count, rank=rank,
     )  # fmt: skip

@@ -67,9 +67,7 @@ def described(array: Any, box_shape: Any, address: int | None, options: Mapping[
         which = f"{counted(len(box), 'entry', 'entries')} for an array of {counted(len(found.shape), 'dimension')}"
         fix = f"Use {counted(len(found.shape), 'entry', 'entries')}, in the order of the array's shape."
         values: dict[str, Any] = {"entries": len(box), "dimensions": len(found.shape)}
-        problems.append(
-            array_box.violation("box_shape", which, "one entry for every axis of the array", fix, None, values)
-        )
+        problems.append(array_box.violation("box_shape", which, "one entry for every axis of the array", fix, **values))
     if not found.shape:
         return Described({}, tuple(problems))
     dims = list(found.shape[::-1])
@@ -221,12 +219,12 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
         fix = "Merge contiguous axes with reshape, or index the leading ones away."
         which = f"{len(found.shape)} dimensions"
         values: dict[str, Any] = {"rank": len(found.shape)}
-        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix, None, values))
+        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix, **values))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
         problems.append(array_strides.violation(
             "array", f"strides {found.strides_bytes} bytes", "strides of at least 0",
             "Use np.ascontiguousarray, or flip the coordinates instead of the array.", None,
-            {"strides_bytes": found.strides_bytes},
+            strides_bytes=found.strides_bytes,
         ))  # fmt: skip
     if found.shape and found.shape[-1] > 1 and abs(found.strides_bytes[-1]) != found.element_bytes:
         unit = [axis for axis, step in enumerate(found.strides_bytes) if step == found.element_bytes]
@@ -234,7 +232,7 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
             "array", f"elements of the last axis are {found.strides_bytes[-1]} bytes apart",
             f"the innermost dimension steps one element, {found.element_bytes} bytes",
             f"Move axis {unit[0]} last (np.moveaxis)." if unit else "Use np.ascontiguousarray.", None,
-            {"stride_bytes": found.strides_bytes[-1], "element_bytes": found.element_bytes},
+            stride_bytes=found.strides_bytes[-1], element_bytes=found.element_bytes,
         ))  # fmt: skip
     if found.data_type.is_packed and data_type.is_packed:
         problems.append(ARRAY_TYPE.violation(
@@ -247,6 +245,6 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
             "array", f"rows of {found.shape[-1] * found.element_bytes} bytes",
             f"whole elements of {data_type.name}, {data_type.bits} bits each",
             f'Use data_type="{found.data_type.name}", the array\'s own.', None,
-            {"row_bytes": found.shape[-1] * found.element_bytes, "element_bits": data_type.bits},
+            row_bytes=found.shape[-1] * found.element_bytes, element_bits=data_type.bits,
         ))  # fmt: skip
     return problems

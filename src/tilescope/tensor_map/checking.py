@@ -48,7 +48,10 @@ class Check(NamedTuple):
     def violations(self, subject: Any) -> list[Violation]:
         """What the check finds in a map or a copy."""
         found = self.run(subject)
-        return [self.rule.violation(*each) for each in ((found,) if isinstance(found, Breach) else found)]
+        return [
+            self.rule.violation(*breach[:5], **breach.values)
+            for breach in ((found,) if isinstance(found, Breach) else found)
+        ]
 
 
 CHECKS: list[Check] = []  # in the order of a report

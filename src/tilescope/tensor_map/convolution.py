@@ -181,8 +181,8 @@ def _positive(argument: str, given: Any) -> int:
 
 
 def _wrong(argument: str, found: str, limit: str, fix: str, values: dict[str, Any]) -> TensorMapError:
-    return TensorMapError([extents.violation(argument, found, limit, fix, None, values)])
+    return TensorMapError([extents.violation(argument, found, limit, fix, **values)])
 
 
 def _without(argument: str, found: str, limit: str, fix: str, values: dict[str, Any]) -> TensorMapError:
-    return TensorMapError([without_im2col.violation(argument, found, limit, fix, None, values)])
+    return TensorMapError([without_im2col.violation(argument, found, limit, fix, **values)])

@@ -70,12 +70,12 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
         violations.append(descriptor_bits.violation(
             "blob", f"{counted(len(strange), 'unknown bit')} set: {shown}", "they are zero in a map of sm_90",
             "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.", None,
-            {"count": len(strange), "bits": tuple(strange), "places": tuple(divmod(bit, 64) for bit in strange)},
+            count=len(strange), bits=tuple(strange), places=tuple(divmod(bit, 64) for bit in strange),
         ))  # fmt: skip
     if unused:
         violations.append(descriptor_derived.violation(
             "blob", f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}",
-            "the driver leaves them zero", _EDITED, values={"count": len(unused)},
+            "the driver leaves them zero", _EDITED, count=len(unused),
         ))  # fmt: skip
     tensor_map = None
     arguments = arguments_of(values)
@@ -118,7 +118,7 @@ def _checked_blob(blob: Any) -> bytes:
     if data is None or len(data) != DESCRIPTOR_BYTES:
         raise TensorMapError([descriptor_length.violation(
             "blob", f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes", "128 bytes",
-            "Pass the whole CUtensorMap, 128 bytes.", None, {} if data is None else {"bytes": len(data)},
+            "Pass the whole CUtensorMap, 128 bytes.", **({} if data is None else {"bytes": len(data)}),
         )])  # fmt: skip
     return data
 
@@ -133,7 +133,7 @@ def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
         fix = f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}."
     return size_flag_check.rule.violation(
         "blob", "word 1 bit 21 is set", limit, fix,
-        values={} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES},
+        **({} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}),
     )  # fmt: skip
 
 
@@ -141,15 +141,13 @@ def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Vi
     """Codes that stand for nothing."""
     fix = "These bytes are not a tensor map: check where they were copied from."
     unnamed = [
-        descriptor_codes.violation(
-            name, f"{name} code {values[name]}", "a code of its table", fix, values={"code": values[name]}
-        )
+        descriptor_codes.violation(name, f"{name} code {values[name]}", "a code of its table", fix, code=values[name])
         for name, found in arguments.items()
         if found is None
     ]
     if values["rank"] > LARGEST_RANK:
         unnamed.append(descriptor_codes.violation(
-            "rank", f"{values['rank']} dimensions", "1 to 5", fix, values={"rank": values["rank"]},
+            "rank", f"{values['rank']} dimensions", "1 to 5", fix, rank=values["rank"],
         ))  # fmt: skip
     return unnamed
 
@@ -165,5 +163,6 @@ def _derived(tensor_map: TensorMap | Im2colMap, form: WordFormat, bits: int) -> 
                 f"{field.name} holds {held} ({field.says(field.extract(bits))})",
                 f"the driver stores {stored} for this map",
                 _EDITED,
-                values={"held": held, "stored": stored},
+                held=held,
+                stored=stored,
             )

@@ -96,10 +96,7 @@ class DriverAnswer:
                 "tensor_map", f"TMA Desc Addr {self.map_address:#x}, {beyond} bytes past {self.map_address - beyond:#x}",
                 "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error "
                 "716, misaligned address", "Declare the map alignas(64), or allocate it so.",
-                values={
-                    "address": self.map_address, "beyond_bytes": beyond, "nearest": self.map_address - beyond,
-                    "multiple_bytes": MAP_ALIGNMENT_BYTES,
-                },
+                address=self.map_address, beyond_bytes=beyond, nearest=self.map_address - beyond, multiple_bytes=MAP_ALIGNMENT_BYTES,
             ))  # fmt: skip
         if self.type_from:
             said.append(
@@ -107,14 +104,14 @@ class DriverAnswer:
                     "data_type", "the dump does not say the type",
                     f"{self.type_from} says {counted(self.element_bytes, 'byte')} an element, and most rules ask for no more",
                     "Give the type (--type) where rules of NaN fill or of 4-bit values matter.",
-                    values={"element_bytes": self.element_bytes},
+                    element_bytes=self.element_bytes,
                 )
             )  # fmt: skip
         if self.result:
             name = f", {_RESULTS[self.result]}" if self.result in _RESULTS else ""
             limit, fix = self._what_follows(any(each.severity == "error" for each in found), address)
             said.append(DRIVER_RESULT.violation(
-                "tensor_map", f"the driver answered {self.result}{name}", limit, fix, values={"result": self.result},
+                "tensor_map", f"the driver answered {self.result}{name}", limit, fix, result=self.result,
             ))  # fmt: skip
         return said
 

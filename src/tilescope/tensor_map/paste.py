@@ -75,7 +75,7 @@ def descriptor_bytes(text: str) -> bytes:
 def _refused(found: str, **values: int) -> RuleError:
     return RuleError([pasted_descriptor.violation(
         "text", found, "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
-        "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.", None, values,
+        "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.", **values,
     )])  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class MapSource(NamedTuple):
                 return cls(content)
             raise INPUT_BINARY.error(
                 "source", f"{len(content)} bytes that are no text", "a descriptor is 128 bytes",
-                "Pass the 128 bytes of the map alone.", values={"bytes": len(content)},
+                "Pass the 128 bytes of the map alone.", bytes=len(content),
             )  # fmt: skip
         if _JSON.match(text):
             return cls.from_json(text)
@@ -119,7 +119,7 @@ class MapSource(NamedTuple):
         if len(self.asked) > 1:
             raise ONE_MAP.error(
                 "source", f"the arguments of {len(self.asked)} maps", "one map at a time", "Leave the others out.",
-                values={"maps": len(self.asked)},
+                maps=len(self.asked),
             )  # fmt: skip
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
 

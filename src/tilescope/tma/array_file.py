@@ -101,7 +101,7 @@ def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str |
     else:
         found, values["type_bits"] = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * size}", bits
         fix = f"Use a type of {8 * size} bits, such as --type u{8 * size}."
-    raise NPY_TYPE.error("--type", found, limit, fix, values=values)
+    raise NPY_TYPE.error("--type", found, limit, fix, **values)
 
 
 def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
@@ -152,7 +152,7 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
         raise TILE_FILE.error(
             "tile", f"{path} holds {counted(len(held), 'byte')}",
             f"{shape[0]} x {shape[1]} elements of {type_name} take {shape[0] * shape[1] * size} bytes",
-            "Correct --shape or --type.", values={"bytes": len(held), "shape": shape},
+            "Correct --shape or --type.", bytes=len(held), shape=shape,
         )  # fmt: skip
     return held.view(f"u{size}").reshape(shape)
 

@@ -190,7 +190,7 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
         raise DUMP_EXTENT.error(
             "dump", counted(len(content), "byte"), f"the tile alone takes {matrix.nbytes} bytes",
             f"Dump {matrix.nbytes} bytes, from the tile's first to its last.",
-            values={"dump_bytes": len(content), "tile_bytes": matrix.nbytes},
+            dump_bytes=len(content), tile_bytes=matrix.nbytes,
         )  # fmt: skip
     _, nearest = best
     found = _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)

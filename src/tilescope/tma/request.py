@@ -86,7 +86,7 @@ def _inexpressible(
 ) -> list[Violation]:
     limit, fix = "a coordinate is a signed 32-bit number", "Start the tensor nearer to the box."
     problems = [
-        COORDS_RANGE.violation(f"coords[{axis}]", f"coords[{axis}] = {place}", limit, fix, values={"coord": place})
+        COORDS_RANGE.violation(f"coords[{axis}]", f"coords[{axis}] = {place}", limit, fix, coord=place)
         for axis, place in enumerate(coords)
         if not -_COORD_END <= place < _COORD_END
     ]

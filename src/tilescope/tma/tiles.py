@@ -79,7 +79,7 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
     if len(target) != prod(tiling.shape):
         raise OUT_ARRAY.error(
             "out", f"an array of {len(target)} bytes", f"{prod(tiling.shape)} bytes: {tiling.shape}",
-            f"Use np.empty({tiling.shape}, np.uint8).", values={"bytes": len(target), "needed_bytes": prod(tiling.shape)},
+            f"Use np.empty({tiling.shape}, np.uint8).", bytes=len(target), needed_bytes=prod(tiling.shape),
         )  # fmt: skip
     if tiling.strips:
         tiling.whole_strips(source, target).fill(workers)
@@ -136,7 +136,7 @@ class _Tiling:
             raise TILES_EXTENT.error(
                 "tensor_map", f"{prod(self.grid)} tiles of {self.tile_bytes} bytes",
                 "an array that fits in memory", "Load the tiles one by one.",
-                values={"tiles": prod(self.grid), "tile_bytes": self.tile_bytes},
+                tiles=prod(self.grid), tile_bytes=self.tile_bytes,
             ) from None  # fmt: skip
 
     def require_memory(self, memory: Bytes) -> None:

@@ -76,7 +76,7 @@ class Trace(Value):
 
     >>> import tilescope as ts
     >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
-    >>> found = ts.Trace(a, (0, 32), smem_address=0x400)
+    >>> found = Trace(a, (0, 32), smem_address=0x400)
     >>> found.element_at(0x490).coords  # line 1 holds row 33, and starts with its second piece
     (0, 33)
     >>> hex(found.address_of(0, 33)), found.transaction_bytes, found.filled_rows
@@ -201,7 +201,7 @@ class Trace(Value):
 
         >>> import tilescope as ts
         >>> a = ts.TensorMap("f16", (20, 5), (64,), (16, 3), swizzle="64B")
-        >>> found = ts.Trace(a, (8, 3))
+        >>> found = Trace(a, (8, 3))
         >>> found.element_at(0x42).coords, found.element_at(0x18).holds, found.element_at(0x20).holds
         ((9, 4), 'fill', 'gap')
         """
@@ -355,7 +355,7 @@ def _require_near(copy: Copy, found: Walk) -> None:
     raise TRACE_EXTENT.error(
         "coords", f"row {row} at byte {start:#x} of the tensor",
         "a trace counts up to byte 2^62; a global address is below 2^57",
-        "Start the box nearer to the tensor's first byte, or check strides_bytes.", values={"row": row, "byte": start},
+        "Start the box nearer to the tensor's first byte, or check strides_bytes.", row=row, byte=start,
     )  # fmt: skip
 
 

@@ -199,7 +199,7 @@ def require_smem(argument: str, found: Bytes, needed_bytes: int) -> None:
     if len(found) < needed_bytes:
         raise SMEM_EXTENT.error(
             argument, f"{len(found)} bytes", f"the box in shared memory takes {needed_bytes} bytes",
-            f"Use an array of at least {needed_bytes} bytes.", values={"bytes": len(found), "needed_bytes": needed_bytes},
+            f"Use an array of at least {needed_bytes} bytes.", bytes=len(found), needed_bytes=needed_bytes,
         )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _receivers(cta_mask: Any, block_count: int) -> list[int]:
             "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {counted(block_count, 'block')}",
             f"one bit for each block of the cluster, at most {_LARGEST_CLUSTER}, and at least one of them set",
             f"Use bits 0 to {most - 1}." if most else "Pass the shared memory of every block in smems.",
-            values={"cta_mask": mask, "blocks": block_count},
+            cta_mask=mask, blocks=block_count,
         )  # fmt: skip
     return [rank for rank in range(most) if mask >> rank & 1]
 
@@ -351,5 +351,5 @@ def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int)
         f"byte {missing:#x} of the tensor (coordinates {coords}{behind}) in an array of {memory_bytes} bytes",
         "the array, from the tensor's first byte on, holds all that the copy touches",
         f"Pass at least {needed} bytes, or move the box; elements outside the tensor need none.",
-        values={"byte": missing, "bytes": memory_bytes, "needed_bytes": needed},
+        byte=missing, bytes=memory_bytes, needed_bytes=needed,
     )  # fmt: skip

@@ -1,0 +1,119 @@
+"""A violation's `values` hold the numbers of its sentence: whoever draws or tests it need not read English.
+
+Every rule's failing example is run, and every number that stands alone in `found` is looked for in `values`:
+
+    box[0] = 512 elements x 2 bytes        512 and 2; the index in box[0] and the names bf16, 128B, x4 are no numbers
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from tilescope.rule import RULES
+from tilescope.tensor_map.demonstration import demonstrated
+
+NUMBER = re.compile(r"(?<![\w.\[#'\"/:,-])(-?0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?![\w\]/'\"-]|\.\d|,\d)")
+EXAMPLES = [(row, demonstrated(row, row.failing)) for row in RULES.values() if row.failing is not None]
+
+# Their checks do not pass the numbers on yet.
+PENDING = {
+    "bulk-address",
+    "bulk-range",
+    "canonical-element",
+    "descriptor-layout",
+    "descriptor-reserved",
+    "descriptor-word",
+    "dump-text",
+    "element-load",
+    "lane-alignment",
+    "lane-expression",
+    "layout-atoms",
+    "layout-difference",
+    "matrix-range",
+    "mbarrier-argument",
+    "mbarrier-arrivals",
+    "mbarrier-bytes",
+    "mbarrier-token",
+    "mbarrier-word",
+    "mma-group",
+    "mma-lanes",
+    "mma-scales",
+    "mma-sparse",
+    "no-equivalent",
+    "notation-text",
+    "out-array",
+    "page-limit",
+    "pair-cluster",
+    "pipeline-arrivals",
+    "pipeline-bytes",
+    "pipeline-circle",
+    "pipeline-exit",
+    "pipeline-expression",
+    "pipeline-fence",
+    "pipeline-file",
+    "pipeline-init",
+    "pipeline-late",
+    "pipeline-mask",
+    "pipeline-parity",
+    "pipeline-race",
+    "pipeline-receiver",
+    "pipeline-registers",
+    "pipeline-stale",
+    "pipeline-start",
+    "pipeline-sync",
+    "pipeline-unfilled",
+    "problem-file",
+    "scale-id",
+    "scale-k",
+    "scale-rows",
+    "scale-size",
+    "shape-stride",
+    "tcgen05-leading-address",
+    "tcgen05-read",
+    "tcgen05-step",
+    "tile-size",
+    "tile-to-shape",
+    "tmem-address",
+    "tmem-alloc",
+    "tmem-alloc-order",
+    "tmem-budget",
+    "tmem-cp-column",
+    "tmem-datapath",
+    "tmem-dealloc",
+    "tmem-extent",
+    "tmem-full",
+    "tmem-k",
+    "tmem-lane",
+    "tmem-leak",
+    "tmem-n",
+    "tmem-quarter",
+    "tmem-split",
+    "tmem-unallocated",
+    "wgmma-read",
+}
+
+
+def numbers(value):
+    """Every number in values, however deep; the length of a sequence is one too, as texts count entries."""
+    if isinstance(value, bool):
+        return set()
+    if isinstance(value, int | float):
+        return {float(value)}
+    if isinstance(value, str):
+        return {float(int(number, 0)) if "." not in number else float(number) for number in NUMBER.findall(value)}
+    if isinstance(value, Mapping):
+        return set().union(*map(numbers, value.values()))
+    if isinstance(value, Iterable):
+        entries = list(value)
+        return {float(len(entries))}.union(*map(numbers, entries))
+    return set()
+
+
+@pytest.mark.parametrize(("row", "violations"), EXAMPLES, ids=[row.name for row, _ in EXAMPLES])
+def test_values_hold_the_numbers_of_the_sentence(row, violations):
+    if row.name in PENDING:
+        pytest.xfail("pending")
+    for violation in violations:
+        missing = numbers(violation.found) - numbers(violation.values)
+        assert not missing, f"{violation.found!r} says {sorted(missing)}; values: {dict(violation.values)}"
