@@ -8,11 +8,12 @@ a store            threads write their results by stmatrix or st.shared, and TMA
 
 from __future__ import annotations
 
-from itertools import product
-from typing import Any, NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from tilescope.errors import RuleError, Violation
-from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, oriented
+from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
@@ -21,7 +22,7 @@ from tilescope.planner.boxes import PLAN_ROWS
 from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
 from tilescope.planner.tmem_epilogue import tmem_epilogues
 from tilescope.rule import Rule, rule
-from tilescope.smem.access import Access
+from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -173,22 +174,54 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def counted_access(problem: Problem) -> Access | None:
-    """The accesses whose wavefronts are counted: the consumer's reads, for a store the writes of its producer."""
+def counted_accesses(problem: Problem) -> tuple[Access, ...]:
+    """The accesses whose wavefronts are counted: the consumer's reads, for a store the ways in which its producer may write.
+
+    None where a tensor core reads by descriptor. Of several, the kernel takes the cheapest.
+    """
     if isinstance(problem.consumer, Access):
-        return problem.consumer
+        return (problem.consumer,)
     if problem.direction == "store":
-        return epilogue_pattern(problem)
-    return None if problem.reads_by_descriptor else ldmatrix_pattern(problem)
+        return epilogue_patterns(problem)
+    return () if problem.reads_by_descriptor else (ldmatrix_pattern(problem),)
 
 
-def wavefronts_on(layout: Layout, access: Access | None) -> Wavefronts:
+Key = TypeVar("Key")
+
+
+def cheapest(
+    accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]
+) -> tuple[str, Mapping[Key, Wavefronts | RuleError]]:
+    """The access that takes the fewest wavefronts on one of the layouts, the first of equals; and its counts on all.
+
+    A RuleError stands for a layout on which the access would be torn.
+    """
+    counts: Mapping[Key, Wavefronts | RuleError] = dict.fromkeys(layouts, UNCOUNTED)
+    name, least = "", math.inf
+    for access in accesses:
+        if int(count_ideal(access.op, *access.flat()).sum()) >= least:
+            continue  # no layout gives it fewer
+        on_each = {key: _wavefronts_or_error(layout, access) for key, layout in layouts.items()}
+        taken = min(
+            (found.taken or 0 for found in on_each.values() if isinstance(found, Wavefronts)), default=MAX_TILE_BYTES
+        )
+        if taken < least:
+            name, counts, least = access.name, on_each, taken
+    return name, counts
+
+
+def _wavefronts_or_error(layout: Layout, access: Access) -> Wavefronts | RuleError:
+    try:
+        return wavefronts_on(layout, access)
+    except RuleError as error:
+        return error
+
+
+def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:
     """What all these accesses take on a layout."""
-    if access is None:
-        return UNCOUNTED
-    placed = access.on(layout)
-    address, mask = placed.flat()
-    taken, ideal = (count(placed.op, address, mask).sum() for count in (count_wavefronts, count_ideal))
+    offset, mask = access.flat()
+    address = placed(access.op, offset, layout)
+    taken, ideal = (count(access.op, address, mask).sum() for count in (count_wavefronts, count_ideal))
     return Wavefronts(int(taken), int(ideal))
 
 
@@ -213,10 +246,10 @@ def reads_plain_rows_freely(problem: Problem) -> bool:
     return plain.taken == plain.ideal
 
 
-def epilogue_pattern(problem: Problem) -> Access:
-    """How a tile of results leaves the registers, where nobody says otherwise.
+def epilogue_patterns(problem: Problem) -> tuple[Access, ...]:
+    """How a tile of results may leave the registers, where nobody says otherwise.
 
-    tcgen05                what a tcgen05.ld brought      the shape that is written with the fewest wavefronts
+    tcgen05                what a tcgen05.ld brought      every shape of tcgen05.ld (tmem_epilogue.py)
     16 bits                stmatrix                       eight rows of 16 bytes at a time
     64 bits                mma's D fragment               two neighbours a lane
     wgmma, mma (ldmatrix)  the D fragment, converted      two neighbours a lane: 16 bits of 8-bit results
@@ -232,27 +265,12 @@ def epilogue_pattern(problem: Problem) -> Access:
         )  # fmt: skip
     core = problem.tensor_core
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
-        return _cheapest(problem, tmem_epilogues(tile, bits, transpose=transposed))
+        return tmem_epilogues(tile, bits, transpose=transposed)
     if bits == 16 and problem.arch.has("stmatrix"):
-        return _widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed))
+        return (_widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed)),)
     if bits == 64:
-        return Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed)
-    return Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile, transpose=transposed, element_bits=bits)
-
-
-def _cheapest(problem: Problem, accesses: tuple[Access, ...]) -> Access:
-    """The access that takes the fewest wavefronts on some layout of the tile, the first of equals."""
-    orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
-    taken = []
-    for access in accesses:
-        counts = []
-        for swizzle, atom_order in product(swizzles_for(problem), orders):
-            try:
-                counts.append(wavefronts_on(layout_for(problem, swizzle, atom_order)[0], access).taken or 0)
-            except RuleError:
-                continue  # a layout that does not exist, or that the access would tear
-        taken.append(min(counts, default=MAX_TILE_BYTES))
-    return accesses[taken.index(min(taken))]
+        return (Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed),)
+    return (Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile, transpose=transposed, element_bits=bits),)
 
 
 def _widest(make: Any) -> Access:

@@ -37,7 +37,7 @@ from tilescope.planner.gemm_tiles import (
     tile_rounds,
     tile_shapes,
 )
-from tilescope.planner.plans import Plan
+from tilescope.planner.plans import Plan, Refusal
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved
 from tilescope.planner.product import (
     EXTENTS,
@@ -50,8 +50,7 @@ from tilescope.planner.product import (
     tile_problems,
 )
 from tilescope.planner.reason import Reason
-from tilescope.planner.search import PlanReport
-from tilescope.planner.search import planned as planned_report
+from tilescope.planner.search import candidates, proven
 from tilescope.reading import integer, integers, known_name
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
@@ -144,7 +143,7 @@ def _best(product: Product, given: Tile | None, stages: int | None) -> GemmPlan:
     chosen = planned[first]
     best = GemmPlan(
         shape=product.shape, data_type=product.data_type, output_type=product.output_type, tile=first, stages=chosen.stages,
-        a=chosen.a, b=chosen.b, epilogue=chosen.epilogue, sms=product.sms, reasons=(),
+        a=proven(chosen.a), b=proven(chosen.b), epilogue=chosen.epilogue and proven(chosen.epilogue), sms=product.sms, reasons=(),
         ranked=tuple(map(ranked, (first, *others))),
         refused=tuple(
             RefusedTile(tile=shape, violations=refused[shape].violations, would_lead=by_rank(shape) < by_rank(first))
@@ -242,10 +241,10 @@ def _matrix_plan(
         problem = Problem(
             tile, data_type, consumer=product.consumer, arch=product.arch, card=product.card, **options  # type: ignore[arg-type]
         )  # fmt: skip
-        report = planned_report(problem)
     except RuleError as error:
         return of_matrix(matrix, error.violations)
-    return report.best if report.candidates else of_matrix(matrix, _nearest(report))
+    plans, refused = candidates(problem)
+    return plans[0] if plans else of_matrix(matrix, _nearest(refused))
 
 
 # What only another swizzle would cure: the search tries them all, and one of the others came nearer.
@@ -254,9 +253,9 @@ _OF_A_SWIZZLE = frozenset({
 })  # fmt: skip
 
 
-def _nearest(report: PlanReport) -> tuple[Violation, ...]:
+def _nearest(refused: list[Refusal]) -> tuple[Violation, ...]:
     """What stands against the swizzles that are not out of the question: against all of them, or the one with least."""
-    refusals = [refusal.violations for refusal in report.refused]
+    refusals = [refusal.violations for refusal in refused]
     near = [each for each in refusals if not any(one.rule in _OF_A_SWIZZLE for one in each)] or refusals
     laws = [{(one.rule, one.found) for one in each} for each in near]
     shared = set.intersection(*laws)

@@ -22,7 +22,7 @@ from tilescope.layout import Layout, oriented
 from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
-from tilescope.planner.problem import Problem
+from tilescope.planner.problem import Direction, Problem
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
@@ -66,15 +66,23 @@ class Consumed(NamedTuple):
         return cls(address, address >> WORD_SHIFT, (byte >> WORD_SHIFT).astype(np.uint32), misplaced)
 
 
+def proven_directions(problem: Problem) -> tuple[Direction, ...]:
+    """The copies that a proof makes: a store takes back what a load through the same boxes brought, unless it is padded."""
+    if problem.direction == "load":
+        return ("load",)
+    return ("store",) if _is_padded(problem) else ("load", "store")
+
+
 def prove(plan: Plan, consumed: Consumed) -> None:
     """Raise PlanError, naming the first wrong element, if the plan does not do what it says."""
-    if plan.problem.direction == "store" and _is_padded(plan.problem):
+    directions = proven_directions(plan.problem)
+    if "load" not in directions:
         _prove_padded_store(plan, consumed)
         return
     words = np.arange(plan.problem.rows * _row_bytes(plan.problem) // WORD_BYTES, dtype=np.uint32)
     smem = _copied_by_threads(plan, words) if plan.boxes is None else _loaded(plan, words)
     _require_equal(plan, smem.view(np.uint32), consumed)
-    if plan.problem.direction == "store":
+    if "store" in directions:
         _prove_store(plan, words, smem)
 
 

@@ -3,8 +3,9 @@
 swizzle x atom order x box split ──▶ rules of the map, of the consumer, of shared memory ──▶ refused: why
                                                       │
                                                       ▼
-                                     costs ──▶ proof in the emulator ──▶ ranked: time, conflicts,
-                                                                        request, copies, shared memory
+                       costs ──▶ ranked: time, conflicts, request, copies, shared memory ──▶ proof in the emulator
+
+`plan` proves every candidate. A GEMM asks for the best plan of many tiles and proves the three that it uses.
 """
 
 from __future__ import annotations
@@ -16,18 +17,26 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName, Basis
 from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
-from tilescope.errors import IllegalInstructionError, PlanError, RuleError, Violation
+from tilescope.errors import PlanError, RuleError, TensorMapError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner import reasons
 from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
-from tilescope.planner.consumers import UNCOUNTED, Wavefronts, counted_access, layout_for, swizzles_for, wavefronts_on
+from tilescope.planner.consumers import (
+    UNCOUNTED,
+    Wavefronts,
+    cheapest,
+    counted_accesses,
+    layout_for,
+    swizzles_for,
+    wavefronts_on,
+)
 from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
 from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
-from tilescope.planner.proof import Consumed, prove
+from tilescope.planner.proof import Consumed, prove, proven_directions
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
-from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map import Copy, TensorMap, broken_by
 from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
 
@@ -95,29 +104,57 @@ def plan(
 
 
 def planned(problem: Problem) -> PlanReport:
-    """The report of a problem."""
+    """The report of a problem: every candidate proven, and with its reasons."""
+    plans, refused = candidates(problem)
+    views: dict[tuple[Swizzle, AtomOrder], Consumed] = {}  # box splits of one layout share it
+    for candidate in plans:
+        key = candidate.swizzle, candidate.atom_order
+        if key not in views:
+            views[key] = Consumed.of(problem, candidate.layout)
+        prove(candidate, views[key])
+    return PlanReport(problem, tuple(map(reasons.explained, plans)), tuple(refused))
+
+
+def proven(candidate: Plan) -> Plan:
+    """One candidate proven, and with its reasons."""
+    prove(candidate, Consumed.of(candidate.problem, candidate.layout))
+    return reasons.explained(candidate)
+
+
+def candidates(problem: Problem) -> tuple[list[Plan], list[Refusal]]:
+    """The plans of a problem, best first, not proven yet; and the refused candidates."""
     kept: list[Plan] = []
     refused: list[Refusal] = []
     unreadable: tuple[Violation, ...] = ()
+    accesses: tuple[Access, ...] = ()
     try:
-        access = counted_access(problem)
+        accesses = counted_accesses(problem)
     except RuleError as error:
-        access, unreadable = None, tuple(_in_tile_order(problem, violation) for violation in error.violations)
+        unreadable = tuple(_in_tile_order(problem, violation) for violation in error.violations)
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
-    for swizzle, atom_order in itertools.product(swizzles_for(problem), orders):
+    tried = {key: _laid_out(problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
+    layouts = {key: laid[0] for key, laid in tried.items() if isinstance(laid, tuple)}
+    access, counts = cheapest(accesses, layouts)
+    for key, laid in tried.items():
+        if laid is None:
+            continue
         try:
-            placed = _placed(problem, swizzle, atom_order, access)
-            if placed is None:
-                continue
+            if isinstance(laid, RuleError):
+                raise laid
+            layout, canonical = laid
+            require_shared_memory(problem, layout)
+            counted = counts[key]
+            if isinstance(counted, RuleError):
+                raise counted
             if unreadable:
                 raise RuleError(unreadable)
         except RuleError as error:
-            refused.append(Refusal(swizzle=swizzle, atom_order=atom_order, folded=False, violations=error.violations))
+            refused.append(Refusal(swizzle=key[0], atom_order=key[1], folded=False, violations=error.violations))
             continue
-        for boxes in _ways(problem, placed.layout):
-            candidate = _candidate(problem, placed, boxes)
+        for boxes in _ways(problem, layout):
+            candidate = _candidate(problem, layout, canonical, boxes, counted, access)
             (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
-    return PlanReport(problem, tuple(map(reasons.explained, reasons.ranked(kept))), tuple(refused))
+    return reasons.ranked(kept), refused
 
 
 def _in_tile_order(problem: Problem, found: Violation) -> Violation:
@@ -128,26 +165,17 @@ def _in_tile_order(problem: Problem, found: Violation) -> Violation:
     return replace(found, found=f"{found.found} ({' x '.join(problem.row_names)})")
 
 
-class _Placed(NamedTuple):
-    """A layout of the tile with what all its box splits share."""
-
-    layout: Layout
-    canonical: CanonicalLayout | None
-    access: str
-    counted: Wavefronts
-    consumed: Consumed
-
-
-def _placed(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder, access: Access | None) -> _Placed | None:
+def _laid_out(
+    problem: Problem, swizzle: Swizzle, atom_order: AtomOrder
+) -> tuple[Layout, CanonicalLayout | None] | RuleError | None:
     """The tile under a swizzle; None where it is the same as in column order and nobody asked for this one."""
-    layout, canonical = layout_for(problem, swizzle, atom_order)
-    if atom_order == "row" and 1 in layout.as_rows().tiling.grid:  # one atom wide or high
-        if problem.atom_order is None:
-            return None
-        layout, canonical = layout_for(problem, swizzle, "column")
-    require_shared_memory(problem, layout)
-    counted = wavefronts_on(layout, access)
-    return _Placed(layout, canonical, access.name if access else "", counted, Consumed.of(problem, layout))
+    try:
+        laid = layout_for(problem, swizzle, atom_order)
+        if atom_order == "row" and 1 in laid[0].as_rows().tiling.grid:  # one atom wide or high
+            return None if problem.atom_order is None else layout_for(problem, swizzle, "column")
+    except RuleError as error:
+        return error
+    return laid
 
 
 def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
@@ -161,29 +189,25 @@ def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
         yield fold(layout)
 
 
-def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan | Refusal:
-    layout, canonical, tile = placed.layout, placed.canonical, placed.layout.as_rows().tiling
-    folded = boxes is not None and boxes.folded
-
-    def refused(violations: Iterable[Violation]) -> Refusal:
-        return Refusal(swizzle=layout.swizzle, atom_order=tile.atom_order, folded=folded, violations=tuple(violations))
-
-    promotion = BEST_PROMOTION[problem.traffic]
+def _candidate(
+    problem: Problem,
+    layout: Layout,
+    canonical: CanonicalLayout | None,
+    boxes: Boxes | None,
+    counted: Wavefronts,
+    access: str,
+) -> Plan | Refusal:
+    tile, promotion = layout.as_rows().tiling, BEST_PROMOTION[problem.traffic]
     warnings: tuple[Violation, ...] = ()
     if boxes is not None:
-        shape = problem.global_shape or problem.tile
-        violations = misplaced(layout, boxes)
-        if boxes.folded:
-            violations += unfoldable(problem, layout, shape)
-        arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
-        found = TensorMap.check(**arguments, l2_promotion=promotion)
-        violations += [each for each in found if each.severity == "error"]
+        violations, warnings = _of_copies(problem, layout, boxes, promotion)
         if violations:
-            return refused(violations)
-        warnings = tuple(each for each in found if each.severity == "warning")
-    read, written = placed.counted, _thread_writes(layout) if boxes is None else UNCOUNTED
+            return Refusal(
+                swizzle=layout.swizzle, atom_order=tile.atom_order, folded=boxes.folded, violations=tuple(violations)
+            )
+    read, written = counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
-        read, written = UNCOUNTED, placed.counted
+        read, written = UNCOUNTED, counted
     costs = Costs(
         tma_instructions=0 if boxes is None else len(boxes.copies),
         gmem_request_bytes=min(tile.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES),
@@ -193,18 +217,31 @@ def _candidate(problem: Problem, placed: _Placed, boxes: Boxes | None) -> Plan |
         transaction_bytes=problem.moved_bytes,
         read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
         **_rates(problem, layout, boxes, promotion, blocks_per_sm(problem, layout), issuers=1)._asdict(),
-        access=placed.access,
+        access=access,
     )  # fmt: skip
-    candidate = Plan(
+    return Plan(
         problem=problem, swizzle=layout.swizzle, atom_order=tile.atom_order, layout=layout, boxes=boxes,
         l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
         warnings=warnings,
     )  # fmt: skip
+
+
+def _of_copies(
+    problem: Problem, layout: Layout, boxes: Boxes, promotion: L2PromotionName
+) -> tuple[list[Violation], tuple[Violation, ...]]:
+    """What stands against copying a tile in these boxes, and what the rules warn of."""
+    shape = problem.global_shape or problem.tile
+    violations = misplaced(layout, boxes)
+    if boxes.folded:
+        violations += unfoldable(problem, layout, shape)
     try:
-        prove(candidate, placed.consumed)
-    except IllegalInstructionError as error:  # a sound map that the chip does not take for this copy
-        return refused(error.violations)
-    return candidate
+        arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
+        tensor_map = TensorMap(**arguments, l2_promotion=promotion)
+    except TensorMapError as error:
+        return violations + [found for found in error.violations if found.severity == "error"], ()
+    for direction, copy in () if violations else itertools.product(proven_directions(problem), (-1, 0)):
+        violations = violations or list(broken_by(Copy(tensor_map, direction, boxes.copies[copy].coords)))
+    return violations, tuple(found for found in tensor_map.findings if found.severity == "warning")
 
 
 def _thread_writes(layout: Layout) -> Wavefronts:
