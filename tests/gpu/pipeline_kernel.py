@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(1024) carry_out(const __grid_consta
       } else if (op == 4 && first) {
         u32 into = base + code[2]; int bytes = code[3], mask = code[4];
         const u8* from = job.source + ((u64)code[5] * job.source_slots + code[6]) * job.slot_bytes + code[7];
-        if (mask & (mask - 1))
+        if (mask != 1 << rank)  // to other blocks, or to several
           asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
                        :: "r"(into), "l"(from), "r"(bytes), "r"(bar), "h"((short)mask) : "memory");
         else

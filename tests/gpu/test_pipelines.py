@@ -22,8 +22,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "pipeline"))
 from descriptions import RIGHT, ring
 
 LIMIT_S = 60
-ON_HOPPER = [name for name in RIGHT if name not in ("tcgen05", "pairs of blocks")]
 JITTERS = (0, 1, 2)
+
+
+def multiplies_with(data):
+    program = Program(Pipeline.from_dict(data))
+    return {action.choice for agent in program.agents for action in program.actions(agent) if action.op == "multiply"}
+
+
+ON_HOPPER = [name for name, make in RIGHT.items() if "tcgen05" not in multiplies_with(make())]
 
 
 def changed(data, *path_and_value):
@@ -31,8 +38,8 @@ def changed(data, *path_and_value):
     data = copy.deepcopy(data)
     *path, key, value = path_and_value
     place = data
-    for each in path:
-        place = place[each]
+    for step in path:
+        place = place[step]
     if value is None:
         del place[key]
     else:
@@ -116,17 +123,17 @@ def on_the_card(data, **options):
 
 def predicted(data):
     """What the simulation says the kernel will report."""
-    found = ts.simulate(data)
+    simulation = ts.simulate(data)
     run = Run(Program(Pipeline.from_dict(data)))
     run()
     machine, barriers = run.machine, run.machine.barriers
-    if found.verdict == "proven":
+    if simulation.verdict == "proven":
         return {"fault": 0, "outcome": [1] * machine.agents}
-    assert found.verdict == "mistake", found.sentence
-    if found.mistake.outcome == "launch failure":
+    assert simulation.verdict == "mistake", simulation.sentence
+    if simulation.mistake.outcome == "launch failure":
         return {"fault": 719}
-    assert found.mistake.outcome == "hang", found.sentence
-    if found.mistake.rule == "pipeline-sync":
+    assert simulation.mistake.outcome == "hang", simulation.sentence
+    if simulation.mistake.rule == "pipeline-sync":
         return {"timeout": True}
     words = [
         hex(ts.Mbarrier(count, phase=phase % 2, pending=pending, tx_bytes=tx).encode())

@@ -3,18 +3,20 @@
 import numpy as np
 import pytest
 
+from tilescope.arch import Arch
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite_table import SUITE_NAMES
+from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.verification import verify
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("name", SUITE_NAMES)
-def test_the_card_does_what_tilescope_says(name):
+def test_the_card_does_what_tilescope_says(card, name):
+    if not Arch.named(card.arch).has(suite_named(name).feature):
+        pytest.skip("needs a newer card")
     verification, _ = verify([name], count=30, seed=2026)
-    assert [each.difference for each in verification.suites] == [""]
+    assert [suite.difference for suite in verification.suites] == [""]
 
 
 @pytest.mark.usefixtures("card")

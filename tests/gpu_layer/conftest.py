@@ -9,12 +9,11 @@ CHILD = (sys.executable, str(Path(__file__).parent / "predicting_child.py"))
 @pytest.fixture
 def predicting(monkeypatch):
     """Children that do what tilescope says stand in for the card; called with "WRONG", something else."""
-    from tilescope.gpu import benchmark, verification
+    from tilescope.gpu import isolation
 
     def stand_in(*arguments):
-        for module in (verification, benchmark):
-            monkeypatch.setattr(module, "COMMAND", (*CHILD, *arguments))
-            monkeypatch.setattr(module, "compiled", lambda *_: b"")
+        monkeypatch.setattr(isolation, "COMMAND", (*CHILD, *arguments))
+        monkeypatch.setattr(isolation, "compiled", lambda *_: b"")
 
     stand_in()
     return stand_in

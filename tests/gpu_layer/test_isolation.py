@@ -7,16 +7,22 @@ from pathlib import Path
 import pytest
 
 from tilescope.errors import DeviceError
-from tilescope.gpu.isolation import Child, Workers, greeted
+from tilescope.gpu import isolation
+from tilescope.gpu.isolation import CardInChildren, Child
 from tilescope.gpu.suite import Outcome
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
 
 
-def outcomes(tmp_path, cases, *, together=4, seconds=20.0, children=1):
-    batches = [cases[first : first + together] for first in range(0, len(cases), together)]
-    found = Workers("any", tmp_path, STAND_IN).outcomes(batches, seconds, children)
-    return [each for batch in found for each in batch]
+@pytest.fixture
+def outcomes(tmp_path, monkeypatch):
+    monkeypatch.setattr(isolation, "COMMAND", STAND_IN)
+
+    def run(cases, *, together=4, seconds=20.0, children=1):
+        card = CardInChildren(tmp_path)
+        return list(card.outcomes("any", cases, together=together, seconds=seconds, children=children))
+
+    return run
 
 
 def answers(count):
@@ -35,29 +41,29 @@ def expected(count):
         ("fault", "error 715"),
     ],
 )
-def test_a_child_that_ends_costs_one_case(tmp_path, deed, ended):
+def test_a_child_that_ends_costs_one_case(outcomes, deed, ended):
     cases = answers(10)
     cases[6] = {"does": deed}
     wanted = expected(10)
     wanted[6] = Outcome(ended=ended)
-    assert outcomes(tmp_path, cases) == wanted
+    assert outcomes(cases) == wanted
 
 
-def test_a_child_that_hangs_costs_one_case_and_its_time_limit(tmp_path):
+def test_a_child_that_hangs_costs_one_case_and_its_time_limit(outcomes):
     cases = answers(4)
     cases[2] = {"does": "hang"}
     wanted = expected(4)
     wanted[2] = Outcome(ended="no answer in 3 s")
     start = time.monotonic()
-    assert outcomes(tmp_path, cases, together=1, seconds=3.0, children=2) == wanted
+    assert outcomes(cases, together=1, seconds=3.0, children=2) == wanted
     assert time.monotonic() - start < 60
 
 
-def test_children_side_by_side_keep_the_order(tmp_path):
-    assert outcomes(tmp_path, answers(40), together=3, children=4) == expected(40)
+def test_children_side_by_side_keep_the_order(outcomes):
+    assert outcomes(answers(40), together=3, children=4) == expected(40)
 
 
-def test_no_child_outlives_its_work(tmp_path, monkeypatch):
+def test_no_child_outlives_its_work(outcomes, monkeypatch):
     started = []
     real = Child.__init__
 
@@ -66,18 +72,22 @@ def test_no_child_outlives_its_work(tmp_path, monkeypatch):
         started.append(child._process)
 
     monkeypatch.setattr(Child, "__init__", remembered)
-    outcomes(tmp_path, [*answers(3), {"does": "fault"}], together=1, children=3)
+    outcomes([*answers(3), {"does": "fault"}], together=1, children=3)
     assert started
     assert all(process.poll() is not None for process in started)
 
 
+WITHOUT_A_CARD = """
+import sys
+from multiprocessing.connection import Connection
+Connection(int(sys.argv[1])).send({"missing": "There is no card."})
+"""
+
+
 @pytest.mark.parametrize(
     ("program", "sentence"),
-    [
-        ('print(\'{"missing": "There is no card."}\')', r"^There is no card\.$"),
-        ("raise ImportError('no cuda here')", "no cuda here"),
-    ],
+    [(WITHOUT_A_CARD, r"^There is no card\.$"), ("raise ImportError('no cuda here')", "no cuda here")],
 )
 def test_a_child_without_a_card_is_told_in_one_sentence(program, sentence):
-    with Child((sys.executable, "-c", program)) as child, pytest.raises(DeviceError, match=sentence):
-        greeted(child)
+    with pytest.raises(DeviceError, match=sentence):
+        Child((sys.executable, "-c", program))

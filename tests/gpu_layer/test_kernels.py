@@ -7,7 +7,7 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.gpu.compiling import compiled, kernel_files, source
-from tilescope.gpu.suite_table import SUITE_NAMES, suite_named
+from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.suites.copies import OPERATIONS
 from tilescope.gpu.suites.products import opcodes
 from tilescope.mma.instruction import INSTRUCTIONS

@@ -7,9 +7,8 @@ import click
 from tilescope.cli.options import output_options
 from tilescope.cli.output import Output
 from tilescope.cli.progress import progress_bars
-from tilescope.gpu.benchmark import TOPICS
+from tilescope.gpu.benchmark import TOPICS, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
-from tilescope.gpu.benchmark_view import draw_benchmark
 
 
 @click.command()

@@ -10,10 +10,9 @@ from tilescope.cli.options import output_file, output_options
 from tilescope.cli.output import Output
 from tilescope.cli.progress import progress_bars
 from tilescope.gpu.capture import Capture
-from tilescope.gpu.suite_table import SUITE_NAMES
-from tilescope.gpu.verification import replay
+from tilescope.gpu.suites import SUITE_NAMES
+from tilescope.gpu.verification import draw_verification, replay
 from tilescope.gpu.verification import verify as verified
-from tilescope.gpu.verification_view import draw_verification
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -30,7 +30,6 @@ CAPTURE = rule("capture", "A capture is a file that `tilescope verify --save` wr
 FORMAT = 1
 _DIGEST_BYTES = 16
 _SHORT_BYTES = 64  # results up to this are always kept whole
-_HEADER = "header"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,13 @@ class Recorded:
     data: bytes | None
 
     @classmethod
-    def of(cls, outcome: Outcome, *, whole: bool) -> Recorded:
-        """The record of an outcome; `whole` keeps its bytes, however long."""
-        kept = outcome.data if whole or len(outcome.data) <= _SHORT_BYTES else None
-        return cls(outcome.ended, digest_of(outcome.data), kept)
+    def of(cls, outcome: Outcome) -> Recorded:
+        """The record of an outcome, all of its bytes kept."""
+        return cls(outcome.ended, digest_of(outcome.data), outcome.data)
+
+    def shortened(self) -> Recorded:
+        """The record without bytes that are long: the digest of what is as expected says enough."""
+        return self if self.data is None or len(self.data) <= _SHORT_BYTES else Recorded(self.ended, self.digest, None)
 
     def agrees(self, expected: Outcome) -> bool:
         """Whether this is what tilescope expects."""
@@ -71,67 +73,59 @@ class Capture:
 
     def save(self, path: Path) -> None:
         """Write the capture to a file."""
-        header = {
-            "format": FORMAT, "facts": dict(self.facts), "seed": self.seed,
-            "suites": [
-                {"suite": recording.suite, "cases": recording.cases, "ended": [result.ended for result in recording.results]}
-                for recording in self.recordings
-            ],
-        }  # fmt: skip
-        arrays = {_HEADER: np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)}
-        for each in self.recordings:
-            kept = [-1 if result.data is None else len(result.data) for result in each.results]
-            whole = b"".join(result.data or b"" for result in each.results)
-            digests = b"".join(result.digest for result in each.results)
-            arrays[f"{each.suite}.digests"] = np.frombuffer(digests, np.uint8)
-            arrays[f"{each.suite}.lengths"] = np.array(kept, np.int64)
-            arrays[f"{each.suite}.kept"] = np.frombuffer(whole, np.uint8)
+        suites = [
+            {
+                "suite": recording.suite,
+                "cases": recording.cases,
+                "ended": [result.ended for result in recording.results],
+            }
+            for recording in self.recordings
+        ]
+        header = {"format": FORMAT, "facts": dict(self.facts), "seed": self.seed, "suites": suites}
+        arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)}
+        for recording in self.recordings:
+            results = recording.results
+            lengths = [-1 if result.data is None else len(result.data) for result in results]
+            parts = {
+                "digests": np.frombuffer(b"".join(result.digest for result in results), np.uint8),
+                "lengths": np.array(lengths, np.int64),
+                "kept": np.frombuffer(b"".join(result.data or b"" for result in results), np.uint8),
+            }
+            arrays |= {f"{recording.suite}.{name}": array for name, array in parts.items()}
         with path.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+            np.savez_compressed(file, **arrays)
 
     @classmethod
     def read(cls, path: Path) -> Capture:
         """The capture in a file; what is no capture is refused."""
         try:
             with np.load(path) as arrays:
-                header = json.loads(arrays[_HEADER].tobytes())
-                if header["format"] != FORMAT:
-                    raise CAPTURE_FORMAT.error("path", f"{path} has format {header['format']}", f"this tilescope reads {FORMAT}",
-                        "Use the tilescope that wrote it, or capture again.",
-                    )  # fmt: skip
-                recordings = tuple(_recording(each, arrays) for each in header["suites"])
-                return cls(header["facts"], header["seed"], recordings)
-        except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError, zipfile.BadZipFile, EOFError) as error:
-            raise _no_capture(path) from error
-        except ValueError as error:
-            if getattr(error, "violations", None):
-                raise
-            raise _no_capture(path) from error
+                header = json.loads(arrays["header"].tobytes())
+                if (number := header["format"]) == FORMAT:
+                    recordings = tuple(_recording(suite, arrays) for suite in header["suites"])
+                    return cls(header["facts"], header["seed"], recordings)
+        except (KeyError, TypeError, ValueError, zipfile.BadZipFile, EOFError) as error:
+            limit = "a file that `tilescope verify --save` wrote"
+            raise CAPTURE.error("path", f"{path}", limit, "Use the FILE of tilescope verify --save FILE.") from error
+        raise CAPTURE_FORMAT.error(
+            "path",
+            f"{path} has format {number}",
+            f"this tilescope reads {FORMAT}",
+            "Use the tilescope that wrote it, or capture again.",
+        )
 
 
-def _no_capture(path: Path) -> Exception:
-    return CAPTURE.error(
-        "path",
-        f"{path}",
-        "a file that `tilescope verify --save` wrote",
-        "Use the FILE of tilescope verify --save FILE.",
-    )
-
-
-def _recording(described: Mapping[str, Any], arrays: Any) -> Recording:
-    name = described["suite"]
+def _recording(header: Mapping[str, Any], arrays: Any) -> Recording:
+    name = header["suite"]
     digests, lengths, kept = (arrays[f"{name}.{part}"] for part in ("digests", "lengths", "kept"))
-    return Recording(name, tuple(described["cases"]), tuple(_results(described["ended"], digests, lengths, kept)))
-
-
-def _results(ended: Sequence[str], digests: Any, lengths: Any, kept: Any) -> list[Recorded]:
-    place, results = 0, []
-    for number, (end, length) in enumerate(zip(ended, lengths.tolist(), strict=True)):
-        digest = digests[number * _DIGEST_BYTES :][:_DIGEST_BYTES].tobytes()
-        data = None if length < 0 else kept[place : place + length].tobytes()
-        place += max(0, length)
-        results.append(Recorded(end, digest, data))
-    return results
+    data = np.split(kept, np.cumsum(np.maximum(lengths, 0)))
+    results = (
+        Recorded(ended, digest.tobytes(), None if length < 0 else whole.tobytes())
+        for ended, digest, length, whole in zip(
+            header["ended"], digests.reshape(-1, _DIGEST_BYTES), lengths.tolist(), data[:-1], strict=True
+        )
+    )
+    return Recording(name, tuple(header["cases"]), tuple(results))
 
 
 def digest_of(data: bytes) -> bytes:

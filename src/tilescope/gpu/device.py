@@ -7,22 +7,39 @@ process is spent, which is why this runs in child processes (see isolation.py).
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
+from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
+from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.value import Value
 
 _MAP_ALIGNMENT_BYTES = 64
 _DEFAULT_SMEM_BYTES = 40 * 1024  # more, with static shared memory up to 48 KiB, needs an attribute of the kernel
+_LIBRARY = "libcuda.so.1"
 _ARRAYS = {
-    "dims": ctypes.c_uint64, "strides_bytes": ctypes.c_uint64, "box": ctypes.c_uint32,
-    "element_strides": ctypes.c_uint32, "lower_corner": ctypes.c_int32, "upper_corner": ctypes.c_int32,
-}  # fmt: skip
+    "dims": ctypes.c_uint64,
+    "strides_bytes": ctypes.c_uint64,
+    "box": ctypes.c_uint32,
+    "element_strides": ctypes.c_uint32,
+    "lower_corner": ctypes.c_int32,
+    "upper_corner": ctypes.c_int32,
+}
+_OPTIONS: dict[str, Any] = {
+    "interleave": Interleave,
+    "swizzle": Swizzle,
+    "l2_promotion": L2Promotion,
+    "oob_fill": OobFill,
+}
 
 
 class CudaError(Exception):
@@ -34,45 +51,50 @@ class CudaError(Exception):
 
 
 class Device:
-    """The card, with a context of its own process. `cubins` holds compiled kernels by the names of their files."""
+    """The card, with a context of its own process. `cubins` is a folder with compiled files of kernels."""
 
-    def __init__(self, cubins: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, cubins: Path | None = None) -> None:
+        self.cubins = cubins
         self._driver = _driver()
-        number = self._number = _found(self._driver.cuDeviceGet(0))
-        self._context = _found(self._driver.cuDevicePrimaryCtxRetain(number))
-        _found(self._driver.cuCtxSetCurrent(self._context))
-        self.compute_capability = tuple(self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-        self.name = _found(self._driver.cuDeviceGetName(128, number)).split(b"\0")[0].decode()
-        self._cubins: Mapping[str, bytes] = {} if cubins is None else cubins
-        self._functions: dict[tuple[str, str], Any] = {}
+        self._number = _value(self._driver.cuDeviceGet(0))
+        _value(self._driver.cuCtxSetCurrent(_value(self._driver.cuDevicePrimaryCtxRetain(self._number))))
+        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+        self.arch = f"sm_{major}{minor}"
+        self.sms = self._attribute("MULTIPROCESSOR_COUNT")
+        self.clock_mhz = self._attribute("CLOCK_RATE") // 1000  # the highest of the SMs
+        self._functions: dict[str, Any] = {}
         self._held: list[int] = []
         self._library = ctypes.CDLL(_LIBRARY)
 
-    @property
-    def arch(self) -> str:
-        """The architecture as tilescope names it: "sm_90"."""
-        return "sm_{}{}".format(*self.compute_capability)
-
-    def facts(self) -> dict[str, str]:
-        """What a capture says about where it was made."""
-        cuda = _found(self._driver.cuDriverGetVersion())
+    def facts(self) -> dict[str, Any]:
+        """What captures and benchmarks say about where they were made."""
+        cuda = _value(self._driver.cuDriverGetVersion())
         return {
-            "card": self.name, "arch": self.arch, "driver": _driver_version(), "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-        }  # fmt: skip
+            "card": _value(self._driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
+            "arch": self.arch,
+            "driver": _driver_version(),
+            "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+            "sms": self.sms,
+            "clock_mhz": self.clock_mhz,
+            "memory_clock_mhz": self._attribute("MEMORY_CLOCK_RATE") // 1000,
+            "l2_bytes": self._attribute("L2_CACHE_SIZE"),
+        }
 
     def encode(self, kind: type[AnyMap], arguments: Mapping[str, Any]) -> tuple[int, bytes]:
-        """What the driver makes of a map's arguments, given as rows and integers: its result code and the 128 bytes."""
+        """What the driver makes of a map's arguments, rules or not: its result code and the 128 bytes."""
         storage = ctypes.create_string_buffer(128 + _MAP_ALIGNMENT_BYTES)
         place = -(-ctypes.addressof(storage) // _MAP_ALIGNMENT_BYTES) * _MAP_ALIGNMENT_BYTES
         spread = {name: (integer * 5)(*arguments.get(name, ())[:5]) for name, integer in _ARRAYS.items()}
         head = (
-            ctypes.c_void_p(place), arguments["data_type"].driver_code, len(arguments["dims"]),
-            ctypes.c_void_p(arguments["address"]), spread["dims"], spread["strides_bytes"],
-        )  # fmt: skip
-        tail = (
-            spread["element_strides"],
-            *(arguments[name].driver_code for name in ("interleave", "swizzle", "l2_promotion", "oob_fill")),
+            ctypes.c_void_p(place),
+            DataType.named(arguments["data_type"]).tma.driver_code,
+            len(arguments["dims"]),
+            ctypes.c_void_p(arguments["address"]),
+            spread["dims"],
+            spread["strides_bytes"],
         )
+        options = (named.named(arguments[name]).driver_code for name, named in _OPTIONS.items())
+        tail = (spread["element_strides"], *options)
         if issubclass(kind, TensorMap):
             result = self._library.cuTensorMapEncodeTiled(*head, spread["box"], *tail)
         else:
@@ -83,8 +105,7 @@ class Device:
 
     def encoded(self, tensor_map: TensorMap | Im2colMap, address: int) -> bytes:
         """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
-        names = [name for name in tensor_map.to_dict() if name != "kind"]
-        arguments = {name: getattr(tensor_map, name) for name in names} | {"address": address}
+        arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers} | {"address": address}
         result, blob = self.encode(type(tensor_map), arguments)
         if result:
             raise CudaError(result)
@@ -96,19 +117,19 @@ class Device:
             return _device_pointer(array)
         host = np.ascontiguousarray(array)
         pointer = self.allocate(host.nbytes)
-        _found(self._driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
+        _value(self._driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
         return pointer
 
     def allocate(self, size_bytes: int) -> int:
         """The address of memory on the card, held until `free`."""
-        pointer = int(_found(self._driver.cuMemAlloc(max(size_bytes, 16))))
+        pointer = int(_value(self._driver.cuMemAlloc(max(size_bytes, 16))))
         self._held.append(pointer)
         return pointer
 
     def download(self, pointer: int, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
         """An array read from the card; what went wrong in launches before it is raised here."""
         array = np.empty(tuple(shape), dtype)
-        _found(self._driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
+        _value(self._driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         return array
 
     def free(self) -> None:
@@ -118,78 +139,52 @@ class Device:
         self._held.clear()
 
     def launch(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> None:
-        """Run a kernel, "copies:to_shared" such, and wait for it; addresses are ints, numbers numpy scalars."""
+        """Run a kernel such as "copies:to_shared" and wait for it; a fault is raised here.
+
+        Addresses are ints, numbers numpy scalars.
+        """
         self._start(place, values, blocks, threads, smem_bytes)
-        self.finish()
+        _value(self._driver.cuCtxSynchronize())
 
     def _start(self, place: str, values: Sequence[Any], blocks: int, threads: int, smem_bytes: int) -> None:
         function = self._function(place, smem_bytes)
         held = [np.atleast_1d(np.uint64(value) if isinstance(value, int) else value) for value in values]
-        pointers = np.array([each.ctypes.data for each in held], np.uint64)
-        _found(
-            self._driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, smem_bytes, 0, pointers.ctypes.data, 0)
-        )
+        pointers = np.array([value.ctypes.data for value in held], np.uint64)
+        grid, block = (blocks, 1, 1), (threads, 1, 1)
+        _value(self._driver.cuLaunchKernel(function, *grid, *block, smem_bytes, 0, pointers.ctypes.data, 0))
 
-    def seconds(
-        self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0, repeats: int = 5
-    ) -> float:
-        """The median time of a kernel, after one launch that is not counted."""
+    def seconds(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> float:
+        """The median time of five launches of a kernel, after one that is not counted."""
         self.launch(place, *values, blocks=blocks, threads=threads, smem_bytes=smem_bytes)
-        start, end = (_found(self._driver.cuEventCreate(0)) for _ in range(2))
+        start, end = (_value(self._driver.cuEventCreate(0)) for _ in range(2))
         times = []
-        for _ in range(repeats):
-            _found(self._driver.cuEventRecord(start, 0))
+        for _ in range(5):
+            _value(self._driver.cuEventRecord(start, 0))
             self._start(place, values, blocks, threads, smem_bytes)
-            _found(self._driver.cuEventRecord(end, 0))
-            _found(self._driver.cuEventSynchronize(end))
-            times.append(_found(self._driver.cuEventElapsedTime(start, end)) / 1e3)
+            _value(self._driver.cuEventRecord(end, 0))
+            _value(self._driver.cuEventSynchronize(end))
+            times.append(_value(self._driver.cuEventElapsedTime(start, end)) / 1e3)
         for event in (start, end):
             self._driver.cuEventDestroy(event)
         return float(np.median(times))
 
-    def multiprocessors(self) -> int:
-        """How many SMs the card has."""
-        return self._attribute("MULTIPROCESSOR_COUNT")
-
-    def clock_mhz(self) -> int:
-        """The highest clock of the SMs."""
-        return self._attribute("CLOCK_RATE") // 1000
-
-    def about(self) -> dict[str, int]:
-        """SMs, clocks and cache, as the driver tells them."""
-        return {
-            "sms": self.multiprocessors(), "clock_mhz": self.clock_mhz(),
-            "memory_clock_mhz": self._attribute("MEMORY_CLOCK_RATE") // 1000, "l2_bytes": self._attribute("L2_CACHE_SIZE"),
-        }  # fmt: skip
-
     def _attribute(self, name: str) -> int:
         attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(_found(self._driver.cuDeviceGetAttribute(attribute, self._number)))
-
-    def finish(self) -> None:
-        """Wait for the card; a fault is raised here."""
-        _found(self._driver.cuCtxSynchronize())
-
-    def cubin(self, file: str) -> bytes:
-        """A compiled file of kernels."""
-        return self._cubins[file]
+        return int(_value(self._driver.cuDeviceGetAttribute(attribute, self._number)))
 
     def _function(self, place: str, smem_bytes: int) -> Any:
         file, kernel = place.split(":")
-        if (file, "") not in self._functions:
-            image = np.frombuffer(self.cubin(file), np.uint8)
-            self._functions[file, ""] = _found(self._driver.cuModuleLoadData(image.ctypes.data))
-        if (file, kernel) not in self._functions:
-            module = self._functions[file, ""]
-            self._functions[file, kernel] = _found(self._driver.cuModuleGetFunction(module, kernel.encode()))
-        function = self._functions[file, kernel]
+        if file not in self._functions:
+            assert self.cubins is not None
+            image = np.fromfile(self.cubins / f"{file}.cubin", np.uint8)
+            self._functions[file] = _value(self._driver.cuModuleLoadData(image.ctypes.data))
+        if place not in self._functions:
+            self._functions[place] = _value(self._driver.cuModuleGetFunction(self._functions[file], kernel.encode()))
+        function = self._functions[place]
         if smem_bytes > _DEFAULT_SMEM_BYTES:
             attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _found(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
+            _value(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
         return function
-
-
-_LIBRARY = "libcuda.so.1"
 
 
 def _driver() -> Any:
@@ -198,7 +193,7 @@ def _driver() -> Any:
 
     try:
         (result,) = driver.cuInit(0)
-        count = 0 if int(result) else _found(driver.cuDeviceGetCount())
+        count = 0 if int(result) else _value(driver.cuDeviceGetCount())
     except Exception as error:  # whatever the loader raises where there is no driver
         raise DeviceError("This needs an NVIDIA GPU, and this machine has no NVIDIA driver.") from error
     if count == 0:
@@ -206,7 +201,7 @@ def _driver() -> Any:
     return driver
 
 
-def _found(answer: tuple[Any, ...]) -> Any:
+def _value(answer: tuple[Any, ...]) -> Any:
     """The value in a binding's answer, once its result is success."""
     result, *values = answer
     if int(result):
@@ -216,13 +211,11 @@ def _found(answer: tuple[Any, ...]) -> Any:
 
 def _driver_version() -> str:
     """The version of the kernel driver, such as 580.159.04; "unknown" where the system does not tell."""
-    from pathlib import Path
-
-    try:
-        words = Path("/proc/driver/nvidia/version").read_text("utf-8").split()
-    except OSError:
-        return "unknown"
-    return next((word for word in words if word[:1].isdigit() and word.count(".") >= 1), "unknown")
+    with suppress(OSError):
+        text = Path("/proc/driver/nvidia/version").read_text("utf-8")
+        if version := re.search(r"\d+(\.\d+)+", text):
+            return version[0]
+    return "unknown"
 
 
 def _device_pointer(array: Any) -> int:
@@ -236,6 +229,6 @@ def _device_pointer(array: Any) -> int:
 
 def read_map(data: Mapping[str, Any]) -> TensorMap | Im2colMap:
     """The map of a case."""
-    found = Value.from_dict(data)
-    assert isinstance(found, TensorMap | Im2colMap)
-    return found
+    tensor_map = Value.from_dict(data)
+    assert isinstance(tensor_map, TensorMap | Im2colMap)
+    return tensor_map

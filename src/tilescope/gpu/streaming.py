@@ -8,17 +8,21 @@ bounds it: streams run side by side, warps share the boxes of a tile, and no til
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from tilescope.errors import DeviceError
 from tilescope.gpu.device import Device, read_map
+from tilescope.gpu.isolation import CardInChildren
 from tilescope.gpu.suite import Case
 from tilescope.gpu.suites.wavefronts import cycles_of
 from tilescope.smem.op import SmemOp
 from tilescope.tensor_map import TensorMap
 
+NAME = "streams"  # for the children
+KERNELS = ("streams", "accesses")
 MATRIX_BYTES = 1 << 32  # a pass over it takes so long that launching does not count
 LEAST_BYTES = 1 << 28  # far more than any L2 holds
 PITCH_BYTES = 16384
@@ -26,18 +30,26 @@ MOST_BOXES = 64
 MOST_STAGES = 32  # of one stream
 MOST_STREAMS = 8  # of one block
 _MOST_WARPS = 32
-_WARMING_PASSES = 30  # over the matrix, so that clocks are up: the first measurement after a pause was 12 % low
+_WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
+_BATCH = 100  # measurements that travel together
 SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
-_LOOPS = {"load": "streams:stream_loads", "store": "streams:stream_stores"}
-_BLOCKS_PER_SM_OF_PLAIN = 8
+_PLAIN_BLOCKS_PER_SM = 4
 _PLAIN_THREADS = 512
 
 
 def stream(
-    tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: tuple[int, int], *, direction: str = "load",
-    stage_bytes: int, stages: int, streams: int = 1, issuers: int | None = None, blocks_per_sm: int = 1,
+    tensor_map: TensorMap,
+    boxes: Sequence[tuple[int, int, int]],
+    tile: tuple[int, int],
+    *,
+    direction: str = "load",
+    stage_bytes: int,
+    stages: int,
+    streams: int = 1,
+    issuers: int | None = None,
+    blocks_per_sm: int = 1,
     sms: int | None = None,
-) -> Case:  # fmt: skip
+) -> Case:
     """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once.
 
     A block has `streams`, each with its own stages and `issuers` warps (None: as many as issuing is not what bounds it).
@@ -45,10 +57,27 @@ def stream(
     if issuers is None:
         issuers = 1 if direction == "store" else issuing_warps(len(boxes), streams)
     return {
-        "map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "direction": direction,
-        "stage_bytes": -(-stage_bytes // 1024) * 1024, "stages": stages, "streams": streams, "issuers": issuers,
-        "blocks_per_sm": blocks_per_sm, "sms": sms,
-    }  # fmt: skip
+        "map": tensor_map.to_dict(),
+        "boxes": [[*box, 0] for box in boxes],
+        "tile": list(tile),
+        "direction": direction,
+        "stage_bytes": -(-stage_bytes // 1024) * 1024,
+        "stages": stages,
+        "streams": streams,
+        "issuers": issuers,
+        "blocks_per_sm": blocks_per_sm,
+        "sms": sms,
+    }
+
+
+def spread(tiles: int) -> dict[str, Any]:
+    """Streams of a block, and stages of each, for `tiles` in flight: two stages hide the time from arrival to next issue.
+
+    >>> spread(12), spread(3)
+    ({'streams': 6, 'stages': 2}, {'streams': 1, 'stages': 3})
+    """
+    streams = max(1, min(MOST_STREAMS, tiles // 2))
+    return {"streams": streams, "stages": min(MOST_STAGES, tiles // streams)}
 
 
 def issuing_warps(boxes: int, streams: int) -> int:
@@ -69,52 +98,60 @@ def moved_bytes(case: Case) -> int:
     if "op" in case:
         op = SmemOp.named(case["op"])
         return op.lanes * op.access_bytes
-    found = read_map(case["map"])
-    tiles: int = (found.dims[0] // case["tile"][0]) * (found.dims[1] // case["tile"][1])
-    boxes: list[Any] = case["boxes"]
-    return tiles * len(boxes) * found.transaction_bytes
+    tensor_map = read_map(case["map"])
+    tiles: int = (tensor_map.dims[0] // case["tile"][0]) * (tensor_map.dims[1] // case["tile"][1])
+    return tiles * len(case["boxes"]) * tensor_map.transaction_bytes
 
 
-def run(device: Device, cases: list[Case]) -> list[bytes]:
+def rates(card: CardInChildren, cases: Sequence[Case]) -> Iterator[float]:
+    """The GB/s of every case on the card."""
+    card.compile(KERNELS)
+    for case, outcome in zip(cases, card.outcomes(NAME, cases, together=_BATCH), strict=True):
+        if outcome.ended:
+            raise DeviceError(f"A measurement failed ({outcome.ended}): {case}.")
+        (seconds,) = struct.unpack("<d", outcome.data)
+        yield moved_bytes(case) / seconds / 1e9
+
+
+def run(device: Device, cases: Sequence[Case]) -> list[bytes]:
     """The seconds of every case."""
     matrix = device.allocate(MATRIX_BYTES)
     if any("op" not in case for case in cases):
-        for _ in range(_WARMING_PASSES // 6):
-            _plain(device, matrix, {"plain": "plain_read"})
+        for _ in range(_WARMING_PASSES):
+            _plain(device, matrix, "plain_read")
     return [struct.pack("<d", _seconds(device, matrix, case)) for case in cases]
 
 
 def _seconds(device: Device, matrix: int, case: Case) -> float:
     if "plain" in case:
-        return _plain(device, matrix, case)
+        return _plain(device, matrix, case["plain"])
     if "op" in case:
-        return float(cycles_of(device, [case])[0]) / (device.clock_mhz() * 1e6)
-    return _time(device, matrix, case)
-
-
-def _time(device: Device, matrix: int, case: Case) -> float:
-    found = read_map(case["map"])
-    assert isinstance(found, TensorMap)
-    tiles_x, tiles_y = (extent // step for extent, step in zip(found.dims, case["tile"], strict=True))
-    blocks = (case["sms"] or device.multiprocessors()) * case["blocks_per_sm"]
+        return float(cycles_of(device, [case])[0]) / (device.clock_mhz * 1e6)
+    tensor_map = read_map(case["map"])
+    assert isinstance(tensor_map, TensorMap)
+    tiles_x, tiles_y = (extent // step for extent, step in zip(tensor_map.dims, case["tile"], strict=True))
+    blocks = (case["sms"] or device.sms) * case["blocks_per_sm"]
     streams = blocks * case["streams"]
     table = [
         *case["tile"], tiles_x, tiles_x * tiles_y, streams % tiles_x, streams // tiles_x, case["stages"],
-        case["stage_bytes"], len(case["boxes"]), found.transaction_bytes, case["issuers"],
+        case["stage_bytes"], len(case["boxes"]), tensor_map.transaction_bytes, case["issuers"],
     ]  # fmt: skip
-    blob = np.frombuffer(device.encoded(found, matrix), np.uint8)
+    blob = np.frombuffer(device.encoded(tensor_map, matrix), np.uint8)
+    values = blob, np.array(table, np.int32), np.array(case["boxes"], np.int32)
     return device.seconds(
-        _LOOPS[case["direction"]], device.upload(blob), device.upload(np.array(table, np.int32)),
-        device.upload(np.array(case["boxes"], np.int32)), blocks=blocks, threads=32 * case["streams"] * case["issuers"],
+        f"streams:stream_{case['direction']}s",
+        *map(device.upload, values),
+        blocks=blocks,
+        threads=32 * case["streams"] * case["issuers"],
         smem_bytes=case["streams"] * case["stages"] * case["stage_bytes"],
-    )  # fmt: skip
+    )
 
 
-def _plain(device: Device, matrix: int, case: Case) -> float:
-    blocks = device.multiprocessors() * _BLOCKS_PER_SM_OF_PLAIN // 2
-    half = matrix + MATRIX_BYTES // 2
-    values: dict[str, tuple[Any, ...]] = {
-        "plain_copy": (matrix, half, np.uint64(MATRIX_BYTES // 32)),  # reads one half, writes the other
+def _plain(device: Device, matrix: int, kernel: str) -> float:
+    values: dict[str, tuple[Any, ...]] = {  # the copy reads one half and writes the other
+        "plain_copy": (matrix, matrix + MATRIX_BYTES // 2, np.uint64(MATRIX_BYTES // 32)),
         "plain_read": (matrix, np.uint64(MATRIX_BYTES // 16), device.allocate(4)),
     }
-    return device.seconds(f"streams:{case['plain']}", *values[case["plain"]], blocks=blocks, threads=_PLAIN_THREADS)
+    return device.seconds(
+        f"streams:{kernel}", *values[kernel], blocks=device.sms * _PLAIN_BLOCKS_PER_SM, threads=_PLAIN_THREADS
+    )

@@ -15,13 +15,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from tilescope.errors import RuleError, shortened
+from tilescope.errors import FaultError, shortened
 
 if TYPE_CHECKING:
     from tilescope.gpu.device import Device
 
 Case: TypeAlias = dict[str, Any]
+Array: TypeAlias = npt.NDArray[Any]
+Pieces: TypeAlias = list[tuple[str, Array]]  # a result as arrays, each with words for the place of one number in it
+
+UNTOUCHED = 0xEE  # what memory holds before
+LINE_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,69 +43,75 @@ class Suite:
     """One thing that is verified."""
 
     name: str
-    about: str  # what is compared, for the list of suites
-    draw: Callable[[random.Random, str], Case]  # one case for an architecture such as "sm_90"
-    predict: Callable[[Case], Outcome]
-    run: Callable[[Device, list[Case]], list[bytes]]  # in a child process
-    differs: Callable[[Case, bytes, bytes], str]  # the first difference in words: what the card gave, what we say
+    draw: Callable[[random.Random, str], Case | None]  # for an architecture such as "sm_90"; None: draw again
+    predict: Callable[[Case], bytes]  # a FaultError says that the card ends with it
+    run: Callable[[Device, list[Case]], Sequence[bytes]]  # cases of one kind, in a child process
+    pieces: Callable[[Case, bytes], Pieces]  # a result, for the words of a difference
     kernels: tuple[str, ...] = ()  # files that `run` launches from
+    kind: Callable[[Case], str] = lambda _case: ""  # cases of one kind run together
     count: int = 2000  # cases, unless told otherwise
-    together: int = 250  # cases that one call of `run` takes
+    together: int = 250  # cases that a child is sent at once
     feature: str = "tma"  # what an architecture must have (see arch.py)
     children: int = 1  # processes side by side: more where most cases kill theirs
-    seconds_at_most: float = 120.0  # that one call of `run` may take
+    seconds_at_most: float = 120.0  # that a child may take for what it was sent
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
         """The first `count` cases of a seed: each has a generator of its own, so case 7 is the same in any count."""
-        return [self.draw(random.Random(f"{seed} {self.name} {number}"), arch) for number in range(count)]  # noqa: S311
+        return [self._case(random.Random(f"{seed} {self.name} {number}"), arch) for number in range(count)]  # noqa: S311
 
-    def difference(self, case: Case, found: Outcome, expected: Outcome) -> str:
+    def _case(self, random: random.Random, arch: str) -> Case:
+        while (case := self.draw(random, arch)) is None:
+            pass
+        return case
+
+    def expected(self, case: Case) -> Outcome:
+        """What tilescope says of a case."""
+        try:
+            return Outcome(self.predict(case))
+        except FaultError as fault:
+            return Outcome(ended=f"error {fault.code}")
+
+    def results(self, device: Device, cases: Sequence[Case]) -> list[bytes]:
+        """What the card gives, in the order of the cases."""
+        kinds: dict[str, list[int]] = {}
+        for number, case in enumerate(cases):
+            kinds.setdefault(self.kind(case), []).append(number)
+        results: dict[int, bytes] = {}
+        for numbers in kinds.values():
+            results |= zip(numbers, self.run(device, [cases[number] for number in numbers]), strict=True)
+        return [results[number] for number in range(len(cases))]
+
+    def difference(self, case: Case, measured: Outcome, expected: Outcome) -> str:
         """How the card's outcome differs from ours, in words; empty where they are equal."""
-        if found == expected:
+        if measured == expected:
             return ""
-        if found.ended or expected.ended:
-            return f"card: {found.ended or 'done'}, ours: {expected.ended or 'done'}; case {shortened(str(case), 300)}"
-        return self.differs(case, found.data, expected.data)
+        if measured.ended or expected.ended:
+            words = f"card: {measured.ended or 'done'}, ours: {expected.ended or 'done'}"
+        else:
+            words = first_difference(self.pieces(case, measured.data), self.pieces(case, expected.data))
+        return f"{words}; case {shortened(str(case), 300)}"
 
 
-def in_groups(
-    cases: Sequence[Case], kind: Callable[[Case], str], run: Callable[[str, list[Case]], list[bytes]]
-) -> list[bytes]:
-    """The results of cases that `run` takes one kind at a time, in the order of the cases."""
-    results: dict[int, bytes] = {}
-    kinds: dict[str, list[int]] = {}
-    for number, case in enumerate(cases):
-        kinds.setdefault(kind(case), []).append(number)
-    for name, numbers in kinds.items():
-        results |= dict(zip(numbers, run(name, [cases[number] for number in numbers]), strict=True))
-    return [results[number] for number in range(len(cases))]
+def first_difference(measured: Pieces, expected: Pieces) -> str:
+    """The first number in which two results differ; what one lacks counts as untouched.
 
-
-def is_executed(case: Case, predict: Callable[[Case], Outcome]) -> bool:
-    """Whether tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
-    try:
-        predict(case)
-    except RuleError:
-        return False
-    return True
-
-
-def bytes_differ(found: bytes, expected: bytes, where: str = "shared memory") -> str:
-    """The first byte in which two images differ, with its line and chunk; trailing bytes that one lacks count.
-
-    >>> bytes_differ(bytes(200), bytes(144) + b"1" + bytes(55))
-    '1 byte of shared memory differs, at 0x90 (line 1, chunk 1): card 0x00, ours 0x31'
+    >>> first_difference([("lane {}", np.array([1, 7]))], [("lane {}", np.array([1, 9]))])
+    'lane 1: card 0x7, ours 0x9 (1 of 2 differ)'
     """
-    length = max(len(found), len(expected))
-    one, other = (np.frombuffer(each.ljust(length, b"\xee"), np.uint8) for each in (found, expected))
-    wrong = np.flatnonzero(one != other)
-    if not wrong.size:
-        return f"the bytes of {where} are equal, the span of them that was written is not"
-    place = int(wrong[0])
-    counted = "1 byte" if len(wrong) == 1 else f"{len(wrong)} bytes"
-    verb, first = ("differs", "at") if len(wrong) == 1 else ("differ", "first at")
-    line, chunk = place // 128, place // 16 % 8
-    return (
-        f"{counted} of {where} {verb}, {first} {place:#x} (line {line}, chunk {chunk}): "
-        f"card 0x{one[place]:02x}, ours 0x{other[place]:02x}"
-    )
+    for (words, one), (_, other) in zip(measured, expected, strict=True):
+        length = max(len(one), len(other))
+        pair = [np.full((length, *one.shape[1:]), UNTOUCHED, one.dtype) for _ in range(2)]
+        pair[0][: len(one)], pair[1][: len(other)] = one, other
+        wrong = np.argwhere(pair[0] != pair[1]).tolist()
+        if wrong:
+            numbers = [array[tuple(wrong[0])].item() for array in pair]
+            spelled = [f"{number:#x}" if isinstance(number, int) else str(number) for number in numbers]
+            place = words.format(*wrong[0])
+            return f"{place}: card {spelled[0]}, ours {spelled[1]} ({len(wrong)} of {pair[0].size} differ)"
+    return "the results have other lengths"
+
+
+def memory_lines(name: str, data: bytes) -> tuple[str, Array]:
+    """Bytes of memory as lines of 128."""
+    whole = data.ljust(-(-len(data) // LINE_BYTES) * LINE_BYTES, bytes([UNTOUCHED]))
+    return f"{name}, line {{}}, byte {{}}", np.frombuffer(whole, np.uint8).reshape(-1, LINE_BYTES)

@@ -8,22 +8,21 @@ Two calls give one kind of table:
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from tilescope.arch import ARCH, Arch
-from tilescope.errors import shortened
+from tilescope.errors import counted, shortened
 from tilescope.gpu.capture import Capture, Recorded, Recording
-from tilescope.gpu.compiling import compiled
-from tilescope.gpu.isolation import COMMAND, Child, Workers, greeted
+from tilescope.gpu.isolation import card_in_children
 from tilescope.gpu.suite import Case, Outcome, Suite
-from tilescope.gpu.suite_table import SUITE_NAMES, suite_named
+from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.value import Value
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Paragraph, Part, Table
 
 Progress = Callable[[str, int, int], None]  # suite, cases done, cases in all
 
@@ -69,93 +68,83 @@ def verify(
 ) -> tuple[Verification, Capture]:
     """Hold tilescope against the card of this machine, and the capture of what the card did.
 
-    `suites` are names (none: all); `count` is the number of cases for each (none: each suite's own).
+    `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own).
     """
     chosen = [suite_named(name) for name in suites or SUITE_NAMES]
-    with tempfile.TemporaryDirectory() as folder:
-        facts = _card_facts(Path(folder))
-        arch = facts["arch"]
+    results, recordings = [], []
+    with card_in_children() as card:
+        arch = card.facts["arch"]
         here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
-        results, recordings = [], []
         for suite in here:
-            _compile(suite, arch, Path(folder))
+            card.compile(suite.kernels)
             cases = suite.cases(suite.count if count is None else count, seed, arch)
-            start = time.monotonic()
-            outcomes = _outcomes(suite, cases, Path(folder), progress)
-            result, recording = _compared(suite, cases, outcomes, start)
+            outcomes = card.outcomes(
+                suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
+            )
+            result, recording = _compared(suite, cases, map(Recorded.of, outcomes), progress)
             results.append(result)
             recordings.append(recording)
-    left_out = tuple(suite.name for suite in chosen if suite not in here)
+    facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda")}
     facts["date"] = datetime.now(UTC).strftime("%Y-%m-%d")
+    left_out = tuple(suite.name for suite in chosen if suite not in here)
     verification = Verification(**facts, seed=seed, replayed=False, suites=tuple(results), left_out=left_out)
     return verification, Capture(facts, seed, tuple(recordings))
 
 
 def replay(capture: Capture, progress: Progress | None = None) -> Verification:
     """Hold tilescope against what a card did when the capture was made."""
-    results = []
-    for recording in capture.recordings:
-        suite = suite_named(recording.suite)
-        start, equal, difference = time.monotonic(), 0, ""
-        for number, (case, found) in enumerate(zip(recording.cases, recording.results, strict=True)):
-            expected = suite.predict(case)
-            if found.agrees(expected):
-                equal += 1
-            else:
-                difference = difference or _recorded_difference(suite, case, found, expected, number)
-            if progress is not None:
-                progress(suite.name, number + 1, len(recording.cases))
-        results.append(_result(suite, len(recording.cases), equal, difference, start))
+    results = [
+        _compared(suite_named(recording.suite), recording.cases, recording.results, progress)[0]
+        for recording in capture.recordings
+    ]
     facts: dict[str, Any] = dict(capture.facts)
     return Verification(**facts, seed=capture.seed, replayed=True, suites=tuple(results))
 
 
-def _card_facts(folder: Path) -> dict[str, str]:
-    """What the card says of itself, asked in a child: this process stays free of CUDA."""
-    with Child((*COMMAND, str(folder))) as child:
-        return greeted(child)
-
-
-def _compile(suite: Suite, arch: str, folder: Path) -> None:
-    """Compile the kernels of a suite for the children, once."""
-    for name in suite.kernels:
-        path = folder / f"{name}.cubin"
-        if not path.exists():
-            path.write_bytes(compiled(name, f"{arch}a"))
-
-
-def _outcomes(suite: Suite, cases: Sequence[Case], folder: Path, progress: Progress | None) -> Iterator[Outcome]:
-    batches = [cases[first : first + suite.together] for first in range(0, len(cases), suite.together)]
-    done = 0
-    for outcomes in Workers(suite.name, folder, COMMAND).outcomes(batches, suite.seconds_at_most, suite.children):
-        yield from outcomes
-        done += len(outcomes)
-        if progress is not None:
-            progress(suite.name, done, len(cases))
-
-
 def _compared(
-    suite: Suite, cases: Sequence[Case], outcomes: Iterable[Outcome], start: float
+    suite: Suite, cases: Sequence[Case], results: Iterable[Recorded], progress: Progress | None
 ) -> tuple[SuiteResult, Recording]:
-    equal, difference, results = 0, "", []
-    for number, (case, found) in enumerate(zip(cases, outcomes, strict=True)):
-        differs = suite.difference(case, found, suite.predict(case))
-        equal += not differs
-        if differs and not difference:
-            difference = f"case {number}: {differs}"
-        results.append(Recorded.of(found, whole=bool(differs)))
-    recording = Recording(suite.name, tuple(cases), tuple(results))
-    return _result(suite, len(cases), equal, difference, start), recording
+    """How many results are what tilescope says, and what is worth keeping of them."""
+    start, equal, difference, kept = time.monotonic(), 0, "", []
+    for number, (case, result) in enumerate(zip(cases, results, strict=True)):
+        expected = suite.expected(case)
+        agrees = result.agrees(expected)
+        equal += agrees
+        if not agrees and not difference:
+            difference = shortened(f"case {number}: {_difference(suite, case, result, expected)}", 600)
+        kept.append(result.shortened() if agrees else result)
+        if progress is not None:
+            progress(suite.name, number + 1, len(cases))
+    seconds = round(time.monotonic() - start, 1)
+    made = SuiteResult(suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds)
+    return made, Recording(suite.name, tuple(cases), tuple(kept))
 
 
-def _recorded_difference(suite: Suite, case: Case, found: Recorded, expected: Outcome, number: int) -> str:
-    if found.ended or expected.ended or found.data is not None:
-        return f"case {number}: {suite.difference(case, Outcome(found.data or b'', found.ended), expected)}"
-    return f"case {number}: our bytes have another digest than the card's, whose bytes were not kept: {case}"
+def _difference(suite: Suite, case: Case, result: Recorded, expected: Outcome) -> str:
+    if result.data is None and not expected.ended:
+        return f"our bytes have another digest than the card's, whose bytes were not kept; case {case}"
+    return suite.difference(case, Outcome(result.data or b"", result.ended), expected)
 
 
-def _result(suite: Suite, cases: int, equal: int, difference: str, start: float) -> SuiteResult:
-    return SuiteResult(
-        suite=suite.name, cases=cases, equal=equal, difference=shortened(difference, 600),
-        seconds=round(time.monotonic() - start, 1),
-    )  # fmt: skip
+def draw_verification(verification: Verification) -> Drawing:
+    """The table that `tilescope verify` prints."""
+    rows = tuple(
+        (suite.suite, str(suite.cases), str(suite.equal), f"{suite.seconds:.1f}", suite.difference or "none")
+        for suite in verification.suites
+    )
+    headings = ("suite", "cases", "equal", "seconds", "first difference")
+    parts: list[Part] = [Table(rows, headings, align="lrrrl"), Paragraph(_conclusion(verification))]
+    if verification.left_out:
+        names = ", ".join(verification.left_out)
+        parts.append(Paragraph(f"Left out: {verification.arch} does not have what {names} needs."))
+    where = f"{verification.card}, driver {verification.driver}, CUDA {verification.cuda}, {verification.date}"
+    how = "a capture of" if verification.replayed else "on"
+    return Drawing(f"tilescope held against the hardware, {how} {where}, seed {verification.seed}", tuple(parts))
+
+
+def _conclusion(verification: Verification) -> str:
+    cases = sum(suite.cases for suite in verification.suites)
+    wrong = cases - sum(suite.equal for suite in verification.suites)
+    if not wrong:
+        return f"The card did what tilescope says in all {counted(cases, 'case')}."
+    return f"The card did something else in {wrong} of {counted(cases, 'case')}."

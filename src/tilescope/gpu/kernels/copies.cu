@@ -76,7 +76,8 @@ extern "C" __global__ void to_shared(const u8* maps, const int* copies, const in
 
 // The same for clusters of four: block 0 issues, every block that MASK names waits on its own barrier.
 extern "C" __global__ void __cluster_dims__(4, 1, 1)
-    to_cluster(const u8* maps, const int* copies, const int* blocks, u8* images, int image_stride, u64* words) {
+    to_cluster(const u8* maps, const int* copies, const int* blocks, const u8* /* pool */, u8* images, int image_stride,
+               u64* words) {
   __shared__ __align__(16) u64 barriers[1];
   int cluster = blockIdx.x / 4, rank = blockIdx.x % 4;
   const int* b = blocks + cluster * BLOCK_FIELDS;
@@ -136,7 +137,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1)
 
 // SIZE holds the operation of a tensor store (bytes of a bulk store), MASK where in `pool` its shared memory lies.
 extern "C" __global__ void to_global(const u8* maps, const int* copies, const int* blocks, const u8* pool, u8* memory,
-                                     int memory_stride) {
+                                     int memory_stride, u64* /* words */) {
   const int* b = blocks + blockIdx.x * BLOCK_FIELDS;
   const int* c = copies + b[FIRST] * COPY_FIELDS;
   for (int i = threadIdx.x; i < b[IMAGE]; i += blockDim.x) smem[i] = pool[c[MASK] + i];

@@ -30,7 +30,7 @@ extern "C" __global__ void load_matrices(const int* ops, const int* rows, const 
   for (int i = 0; i < 4; i++) registers[(blockIdx.x * 32 + threadIdx.x) * 4 + i] = r[i];
 }
 
-extern "C" __global__ void store_matrices(const int* ops, const int* rows, const u32* registers, u8* images, int bytes) {
+extern "C" __global__ void store_matrices(const int* ops, const int* rows, const u32* registers, int bytes, u8* images) {
   for (int i = threadIdx.x; i < bytes; i += 32) smem[i] = 0xEE;
   __syncwarp();
   u32 at = shared_address(smem) + rows[blockIdx.x * 32 + threadIdx.x];

@@ -1,226 +1,354 @@
-"""What the suites of copies share: random sound maps, and the tables of integers that kernels/copies.cu takes."""
+"""Copies of every kind on the card: what they leave in shared memory, on the barrier, or in global memory.
+
+    suites            a case is one block, or a cluster of four, with
+    loads … gather4   map, coords, smem, source        one load of the tensor at `source` in the pool
+    plans             map, copies, source              all loads of one tile, as a plan has them
+    stores …          map, coords, smem, image, memory, reduce
+    bulk              direction, size, smem, global, image, memory
+
+A load gives the barrier's word and shared memory, a store the span of global memory that it changed.
+"""
 
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tilescope.arch import Arch
-from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError
 from tilescope.gpu.device import Device, read_map
-from tilescope.gpu.samples import POOL_BYTES
-from tilescope.gpu.suite import Case
-from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map import REDUCTIONS, Im2colMap, TensorMap
-from tilescope.tensor_map.option import Interleave
+from tilescope.gpu.samples import Bytes, pool
+from tilescope.gpu.suite import UNTOUCHED, Array, Case, Pieces, Suite, memory_lines
+from tilescope.gpu.suites.maps import (
+    IMAGE_BYTES,
+    TENSOR_BYTES,
+    drawn_columns,
+    drawn_coords,
+    drawn_map,
+    drawn_pixel,
+    drawn_place,
+    reach_bytes,
+)
+from tilescope.planner import Plan, plan
+from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
+from tilescope.tensor_map import Im2colMap, TensorMap
+from tilescope.tma import bulk_load, bulk_store, gather4, load, load_multicast, scatter4, store
+from tilescope.tma.bulk import bulk_bytes
 
-IMAGE_BYTES = 32768  # of shared memory, as a case sees it
-TENSOR_BYTES = 1 << 16  # that a tensor may span
-UNTOUCHED = 0xEE
-# An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
-WORD_AFTER = 0xFFFFF800001FFFFE
-MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
-OPERATIONS = (None, *REDUCTIONS)  # as kernels/copies.cu numbers them
-_KINDS = {"tensor_map": 0, "im2col_map": 1}  # as kernels/copies.cu numbers them
-_BULK, _FOUR_ROWS = 2, 3
-GATHERED_ROWS = 4
-_COPY_FIELDS = 16
+MEMORY_BYTES = TENSOR_BYTES // 2  # of global memory, as a case that stores sees it
+TENSOR_OFFSET_BYTES = 1024  # of the tensor in it
+OPERATIONS = (None, *TYPES_OF_REDUCTION)  # as kernels/copies.cu numbers them
+_KINDS = ("tensor_map", "im2col_map", "bulk", "four rows")  # likewise
+_ROWS = 4  # that gather4 and scatter4 take
+_CLUSTER_BLOCKS = 4
+_MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
 _THREADS = 256
-_PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
+# An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
+_WORD_AFTER = 0xFFFFF800001FFFFE
+_NO_COPY = 1  # what a block that receives nothing reports as its word
+_PAIRS = [(operation, name) for operation, names in TYPES_OF_REDUCTION.items() for name in names]
+_LARGEST_BULK_BYTES = 16400  # one chunk more than is drawn here: faults are drawn from these cases
+_PLANNED_TYPES = ("bf16", "f16", "tf32", "f32", "e4m3", "s8")
 
 
-def drawn_map(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> TensorMap:
-    """A sound tiled map over a small tensor; `dense`: without strides of which rows overlap."""
-    while True:
-        given = _tiled(random, arch, data_type, dense)
-        if not any(each.severity == "error" for each in TensorMap.check(**given)):
-            tensor_map = TensorMap(**given)
-            if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
-                return tensor_map
+def _draw_load(random: random.Random, arch: str) -> Case | None:
+    tensor_map = drawn_map(random, arch)
+    return _executed(_load_case(random, tensor_map, drawn_coords(random, tensor_map)))
 
 
-def _tiled(random: random.Random, arch: str, data_type: str | None, dense: bool) -> dict[str, Any]:
-    row = DataType.named(data_type or random.choice(_types(arch)))
-    interleave = random.choice(("none",) * 6 + ("16B", "32B"))
-    rank = random.randint(1, 5) if interleave == "none" else random.randint(3, 5)
-    sliced = Interleave.named(interleave).slice_bytes or 0
-    swizzle = "32B" if sliced == 32 else random.choice(_swizzles(arch))
-    size_bits = row.bits
-    quantum = max(1, 128 // row.smem_bits) if row.bits >= 8 else _PACKED_ELEMENTS
-    widest = (Swizzle.named(swizzle).span_bytes or 256) * 8 // row.smem_bits
-    box = [quantum * random.randint(1, max(1, min(256, widest) // quantum))]
-    box += [random.randint(1, 2 ** random.randint(0, 5)) for _ in range(rank - 1)]
-    dims = [random.randint(1, 2 * box[0]) if row.bits >= 8 else _PACKED_ELEMENTS * random.randint(1, 3)]
-    dims += [random.randint(1, 9) for _ in range(rank - 1)]
-    if sliced:
-        box = [random.randint(1, 24) * (sliced * 8 // size_bits), *(random.randint(1, 5) for _ in range(rank - 1))]
-        box[0] = min(box[0], 256 * 8 // size_bits) or 1
-        dims = [random.randint(1, 12) for _ in range(rank)]
-    align = 32 if sliced == 32 or row.bits < 8 else 16
-    strides, step = [], -(-(dims[0] * sliced if sliced else dims[0] * size_bits // 8) // align) * align
-    for extent in dims[1:]:
-        strides.append(step)
-        step *= extent
-    if not dense and random.random() < 0.2:
-        strides = [align * random.randint(0, 40) for _ in strides]
+def _draw_im2col(random: random.Random, arch: str) -> Case:
+    tensor_map = drawn_columns(random, arch)
+    offsets = [random.randint(0, 4) for _ in range(tensor_map.rank - 2)]
+    return _load_case(random, tensor_map, drawn_pixel(random, tensor_map)) | {"offsets": offsets}
+
+
+def _draw_multicast(random: random.Random, arch: str) -> Case | None:
+    case = _draw_load(random, arch)
+    return case and case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
+
+
+def _draw_gather(random: random.Random, arch: str) -> Case | None:
+    """A column and four rows of a matrix, in any order, some of them outside."""
+    tensor_map = drawn_map(random, arch)
+    if tensor_map.rank != 2:
+        return None
+    tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
+    column, _ = drawn_coords(random, tensor_map)
+    rows = [random.randint(-1, tensor_map.dims[1]) for _ in range(_ROWS)]
+    return _executed(_load_case(random, tensor_map, (column, *rows)) | {"gathers": True})
+
+
+def _load_case(random: random.Random, tensor_map: Any, coords: tuple[int, ...]) -> Case:
+    smem = _drawn_smem(random, tensor_map.smem_bytes)
+    return {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, "source": drawn_place(random)}
+
+
+def _drawn_smem(random: random.Random, size_bytes: int) -> int:
+    return 128 * random.randint(0, min(8, (IMAGE_BYTES - size_bytes) // 128))
+
+
+def _draw_store(
+    random: random.Random, arch: str, reduce: str | None = None, data_type: str | None = None
+) -> Case | None:
+    tensor_map: TensorMap | Im2colMap
+    if random.random() < 0.2:
+        tensor_map = drawn_columns(random, arch, data_type)
+        coords = drawn_pixel(random, tensor_map, negative=False)
+    else:
+        tensor_map = drawn_map(random, arch, data_type, dense=True)
+        coords = drawn_coords(random, tensor_map, negative=False)
+    return _store_case(random, tensor_map, coords, reduce=reduce)
+
+
+def _draw_reduction(random: random.Random, arch: str) -> Case:
+    """Any operation of any type that it takes: each pair as often as the others."""
+    pair = random.choice(_PAIRS)
+    while (case := _draw_store(random, arch, *pair)) is None:
+        pass
+    return case
+
+
+def _draw_scatter(random: random.Random, arch: str) -> Case | None:
+    """A column and four rows of a matrix, apart from each other, some of them past its end."""
+    tensor_map = drawn_map(random, arch, dense=True)
+    if tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS:
+        return None
+    tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
+    column, _ = drawn_coords(random, tensor_map, negative=False)
+    rows = random.sample(range(tensor_map.dims[1] + 2), _ROWS)
+    return _store_case(random, tensor_map, (column, *rows), reduce=None, gathers=True)
+
+
+def _store_case(random: random.Random, tensor_map: Any, coords: tuple[int, ...], **options: Any) -> Case | None:
+    smem = _drawn_smem(random, tensor_map.smem_bytes * (_ROWS if "gathers" in options else 1))
+    case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, **options}
+    case |= {"image": drawn_place(random), "memory": drawn_place(random)}
+    return _executed(case) if fits_memory(tensor_map) else None
+
+
+def fits_memory(tensor_map: TensorMap | Im2colMap) -> bool:
+    """Whether the tensor fits into the memory of a case that stores."""
+    return reach_bytes(tensor_map) <= MEMORY_BYTES - TENSOR_OFFSET_BYTES
+
+
+def _executed(case: Case) -> Case | None:
+    """The case, if tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
+    try:
+        predicted(case)
+    except RuleError:
+        return None
+    return case
+
+
+def draw_bulk(random: random.Random, _arch: str) -> Case:
+    """A one-dimensional copy. Some sizes are no multiple of 16: the chip cuts them down without a word."""
+    size = random.randint(0, 1 << random.randint(0, 14))
     return {
-        "data_type": row.name, "dims": tuple(dims), "strides_bytes": tuple(strides), "box": tuple(box),
-        "element_strides": tuple(random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims),
-        "interleave": interleave, "swizzle": swizzle, "l2_promotion": random.choice(("none", "64B", "128B", "256B")),
-        "oob_fill": "nan" if row.is_float and random.random() < 0.3 else "zero", "address": 1 << 30, "arch": arch,
-    }  # fmt: skip
+        "direction": random.choice(("load", "store")),
+        "size": size if random.random() < 0.4 else size // 16 * 16,
+        "smem": 16 * random.randint(0, (IMAGE_BYTES - _LARGEST_BULK_BYTES) // 16 - 1),
+        "global": 16 * random.randint(0, (MEMORY_BYTES - _LARGEST_BULK_BYTES) // 16 - 1),
+        "memory": drawn_place(random),
+        "image": drawn_place(random),
+    }
 
 
-def drawn_columns(random: random.Random, arch: str, data_type: str | None = None) -> Im2colMap:
-    """A sound im2col map over small images, whose bounding box is not empty."""
-    while True:
-        given = _columns(random, arch, data_type)
-        if not any(each.severity == "error" for each in Im2colMap.check(**given)):
-            tensor_map = Im2colMap(**given)
-            if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
-                return tensor_map
+def _draw_plan(random: random.Random, arch: str) -> Case | None:
+    """One candidate of a random problem, somewhere on a matrix that need not be a multiple of the tile."""
+    data_type = random.choice(_PLANNED_TYPES)
+    size = DataType.named(data_type).bits // 8
+    major = random.choice(("K", "MN")) if size == 2 else "K"
+    tile = (random.choice((8, 16, 24, 64, 96, 128)), 32 // size * random.choice((1, 2, 3, 4, 8)))
+    consumer = random.choice(("ldmatrix", None)) if size == 2 else None
+    candidates = _candidates(tile, data_type, major, consumer, arch, random.random() < 0.3)
+    contiguous = 16 // size * random.randint(1, 20)
+    shape = (random.randint(1, 200), contiguous) if major == "K" else (contiguous, random.randint(1, 200))
+    if not candidates or shape[0] * shape[1] * size > TENSOR_BYTES:
+        return None
+    chosen = random.choice(candidates)
+    try:
+        tensor_map = chosen.tensor_map(1 << 30, shape)
+    except RuleError:
+        return None
+    place = [random.randrange(-(-extent // step)) * step for extent, step in zip(shape, tile, strict=True)]
+    boxes: list[dict[str, Any]] = [
+        {"coords": list(chosen.copy_coords(copy, *place)), "smem": copy.smem_offset_bytes} for copy in chosen.copies
+    ]
+    if max(copy["smem"] for copy in boxes) + tensor_map.smem_bytes > IMAGE_BYTES:
+        return None
+    return {"map": tensor_map.to_dict(), "copies": boxes, "source": drawn_place(random)}
 
 
-def _columns(random: random.Random, arch: str, data_type: str | None) -> dict[str, Any]:
-    row = DataType.named(data_type or random.choice(_types(arch)[:13]))
-    size = row.bits // 8
-    interleave = random.choice(("none", "none", "none", "16B", "32B"))
-    sliced = Interleave.named(interleave).slice_bytes or 0
-    swizzle = "32B" if sliced == 32 else random.choice(("none", "32B", "64B", "128B"))
-    rank = random.randint(3, 5)
-    extents = [random.randint(1, 9) for _ in range(rank - 2)]
-    quantum = 16 // size
-    channels = quantum * random.randint(1, 64 // quantum or 1)
-    span_bytes = Swizzle.named(swizzle).span_bytes or 256
-    images = random.randint(1, 3)
-    dims = [*extents, random.randint(1, 3), images] if sliced else [channels, *extents, images]
-    strides, step = [], sliced or -(-channels * size // 16) * 16
-    for extent in dims[0 if sliced else 1 :][: rank - 1]:
-        strides.append(step * (extent if sliced else 1))
-        step *= extent
-    return {
-        "data_type": row.name, "dims": tuple(dims), "strides_bytes": tuple(strides[: rank - 1]),
-        "lower_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
-        "upper_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
-        "channels_per_pixel": sliced // size if sliced else min(channels, span_bytes // size),
-        "pixels_per_column": random.randint(1, 90),
-        "element_strides": tuple(random.choice((1, 1, random.randint(1, 3))) for _ in dims),
-        "interleave": interleave, "swizzle": swizzle,
-        "oob_fill": "nan" if row.is_float and random.random() < 0.3 else "zero", "address": 1 << 30, "arch": arch,
-    }  # fmt: skip
+@cache
+def _candidates(
+    tile: tuple[int, int], data_type: str, major: Any, consumer: str | None, arch: Any, fold: bool
+) -> tuple[Plan, ...]:
+    """The plans of a problem: planning takes far longer than a copy, so a problem is planned once."""
+    try:
+        return plan(tile, data_type, major=major, arch=arch, fold=fold, consumer=consumer).candidates
+    except RuleError:
+        return ()
 
 
-def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
-    """Bytes from the first of the tensor to behind its last, one row to spare."""
-    rows = sum(extent * stride for extent, stride in zip(tensor_map.dims[1:], tensor_map.strides_bytes, strict=True))
-    return rows + tensor_map.dims[0] * max(32, tensor_map.data_type.bits // 8)
+def predicted(case: Case) -> bytes:
+    """What the emulator says of a case."""
+    if _kernel(case) == "to_global":
+        memory = _memory_before(case)
+        after = memory.copy()
+        _emulate_store(case, after)
+        return _changed_span(memory, after)
+    images = np.full((_CLUSTER_BLOCKS if "mask" in case else 1, IMAGE_BYTES), UNTOUCHED, np.uint8)
+    for copy in case.get("copies", [case]):
+        _emulate_load(case, copy, images)
+    mask = case.get("mask", 1)
+    return _load_result(case, [_WORD_AFTER if mask >> rank & 1 else _NO_COPY for rank in range(len(images))], images)
 
 
-def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool = True) -> tuple[int, ...]:
-    """Coordinates in and around the tensor that the instruction takes."""
-    bits = tensor_map.data_type.bits
-    quantum = 1 if tensor_map.interleave.slice_bytes else _PACKED_ELEMENTS if bits < 8 else max(1, 128 // bits)
-    lowest = -2 if negative else 0
-
-    def near(extent: int) -> int:
-        return random.randint(lowest, extent) if random.random() < 0.3 else random.randrange(extent)
-
-    return (quantum * near(tensor_map.dims[0] // quantum + 1), *map(near, tensor_map.dims[1:]))
-
-
-def drawn_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool = True) -> tuple[int, ...]:
-    """A base pixel in the bounding box, with channels or a slice and an image around the tensor."""
-    sliced = bool(tensor_map.interleave.slice_bytes)
-    spatial = tensor_map.dims[:-2] if sliced else tensor_map.dims[1:-1]
-    base = []
-    for extent, lower, upper in zip(spatial, tensor_map.lower_corner, tensor_map.upper_corner, strict=True):
-        low = lower if negative else max(0, lower)
-        base.append(random.randint(low, max(low, extent - 1 + upper)))
-    image = random.randint(-1 if negative else 0, tensor_map.dims[-1])
-    if sliced:
-        return (*base, random.randint(0, tensor_map.dims[-2]), image)
-    quantum = max(1, 16 * 8 // tensor_map.data_type.bits)
-    return (quantum * random.randint(-1 if negative else 0, 2), *base, image)
+def _emulate_load(case: Case, copy: Case, images: Bytes) -> None:
+    start = copy["smem"]
+    smems = [image[start:] for image in images]
+    if "size" in case:
+        bulk_load(_memory_before(case), case["global"], case["size"], smem=smems[0], smem_address=start)
+        return
+    tensor_map, memory, coords = read_map(case["map"]), pool()[case["source"] :], copy["coords"]
+    if "mask" in case:
+        load_multicast(tensor_map, memory, coords, smems, cta_mask=case["mask"], smem_address=start)
+    elif "gathers" in case:
+        gather4(tensor_map, memory, coords[0], coords[1:], smem=smems[0], smem_address=start)
+    else:
+        offsets = copy.get("offsets", ())
+        load(tensor_map, memory, coords, offsets=offsets, smem=smems[0], smem_address=start)
 
 
-def drawn_place(random: random.Random) -> int:
-    """Where in the pool a tensor, or the shared memory of a store, begins."""
-    return 32 * random.randrange((POOL_BYTES - TENSOR_BYTES) // 32)
+def _emulate_store(case: Case, memory: Bytes) -> None:
+    start = case["smem"]
+    smem = pool()[case["image"] :][start:IMAGE_BYTES]
+    if "size" in case:
+        bulk_store(smem, memory, case["global"], case["size"], smem_address=start)
+        return
+    tensor_map, tensor, coords = read_map(case["map"]), memory[TENSOR_OFFSET_BYTES:], case["coords"]
+    if "gathers" in case:
+        scatter4(tensor_map, smem, tensor, coords[0], coords[1:], smem_address=start)
+    else:
+        store(tensor_map, smem, tensor, coords, reduce=case["reduce"], smem_address=start)
 
 
-def _types(arch: str) -> list[str]:
-    packed = Arch.named(arch).has("packed_types")
-    return [row.name for row in DATA_TYPE.values() if row.driver_code is not None and (packed or row.bits >= 8)]
+def _memory_before(case: Case) -> Bytes:
+    return pool()[case["memory"] :][:MEMORY_BYTES]
 
 
-def _swizzles(arch: str) -> list[str]:
-    card = Arch.named(arch)
-    return [
-        row.name for row in SWIZZLE.values()
-        if row.driver_code is not None and row.feature is not None and card.has(row.feature)
-    ]  # fmt: skip
+def _load_result(case: Case, words: Any, images: Array) -> bytes:
+    """The barrier's word, then shared memory up to the last byte written; of a cluster, each block's with its length."""
+    results = [
+        int(word).to_bytes(8, "little") + image.tobytes().rstrip(bytes([UNTOUCHED]))
+        for word, image in zip(words, images, strict=True)
+    ]
+    return b"".join(len(result).to_bytes(4, "little") + result for result in results) if "mask" in case else results[0]
 
 
-class Tables:
-    """Cases as rows of integers, with the maps that the driver encodes for them."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._maps: list[bytes] = []
-        self._copies: list[list[int]] = []
-        self._blocks: list[list[int]] = []
-
-    def add(self, tensor_map: dict[str, Any], address: int, copies: list[dict[str, Any]], *, expected: int = 0,
-            map_shift: int = 0) -> None:  # fmt: skip
-        """One block: the same map for all of its copies (coords, smem, and what else `kernels/copies.cu` reads)."""
-        found = read_map(tensor_map)
-        blob = bytes(map_shift) + self._device.encoded(found, address)
-        place = MAP_SLOT_BYTES * len(self._maps)
-        self._maps.append(blob.ljust(MAP_SLOT_BYTES, b"\0"))
-        self._block(expected, len(copies))
-        for copy in copies:
-            kind = _FOUR_ROWS if copy.get("gathers") else _KINDS[tensor_map["kind"]]
-            self._copy(kind, found.rank, place + map_shift, copy)
-
-    def add_bulk(self, copy: dict[str, Any], expected: int = 0) -> None:
-        """One block with a one-dimensional copy."""
-        self._block(expected, 1)
-        self._copy(_BULK, 1, 0, copy)
-
-    def _block(self, expected: int, count: int) -> None:
-        self._blocks.append([len(self._copies), count, expected, IMAGE_BYTES])
-
-    def _copy(self, kind: int, rank: int, place: int, copy: dict[str, Any]) -> None:
-        coords, offsets = list(copy["coords"]), list(copy.get("offsets", ()))
-        row = [kind, rank, *coords, *[0] * (5 - len(coords)), *offsets, *[0] * (3 - len(offsets)), copy["smem"], place]
-        row += [copy.get("size", 0), copy.get("mask", 0), copy.get("barrier", 0)]
-        self._copies.append(row + [0] * (_COPY_FIELDS - len(row)))
-
-    def uploaded(self) -> tuple[int, int, int]:
-        """Addresses of maps, copies and blocks on the card."""
-        maps = np.frombuffer(b"".join(self._maps) or bytes(MAP_SLOT_BYTES), np.uint8)
-        tables = [np.array(each, np.int32) for each in (self._copies, self._blocks)]
-        return self._device.upload(maps), self._device.upload(tables[0]), self._device.upload(tables[1])
+def _changed_span(before: Bytes, after: Bytes) -> bytes:
+    """Where memory changed first, and its bytes from there to the last that changed; 0 and none where it did not."""
+    changed = np.flatnonzero(before != after).tolist()
+    if not changed:
+        return bytes(4)
+    return int(changed[0]).to_bytes(4, "little") + after[changed[0] : changed[-1] + 1].tobytes()
 
 
-def loaded(device: Device, tables: Tables, pool_address: int, count: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Barrier words and shared memory of `count` blocks that load."""
-    images, words = device.allocate(count * IMAGE_BYTES), device.allocate(8 * count)
+def _kernel(case: Case) -> str:
+    """The kernel of kernels/copies.cu that runs a case."""
+    stores = case["direction"] == "store" if "direction" in case else "reduce" in case
+    return "to_global" if stores else "to_cluster" if "mask" in case else "to_shared"
+
+
+def run(device: Device, cases: list[Case]) -> list[bytes]:
+    """What the card makes of cases that one kernel runs."""
+    kernel, source = _kernel(cases[0]), device.upload(pool())
+    stores, blocks = kernel == "to_global", len(cases) * (_CLUSTER_BLOCKS if kernel == "to_cluster" else 1)
+    before = np.stack([_memory_before(case) for case in cases]) if stores else np.empty(0, np.uint8)
+    target = device.upload(before) if stores else device.allocate(blocks * IMAGE_BYTES)
+    words = device.allocate(8 * blocks)
+    addresses = [
+        target + number * MEMORY_BYTES + TENSOR_OFFSET_BYTES if stores else source + case.get("source", 0)
+        for number, case in enumerate(cases)
+    ]
     device.launch(
-        "copies:to_shared", *tables.uploaded(), pool_address, images, np.int32(IMAGE_BYTES), words,
-        blocks=count, threads=_THREADS, smem_bytes=IMAGE_BYTES,
+        f"copies:{kernel}", *_tables(device, cases, addresses), source, target,
+        np.int32(MEMORY_BYTES if stores else IMAGE_BYTES), words,
+        blocks=blocks, threads=_THREADS, smem_bytes=IMAGE_BYTES,
     )  # fmt: skip
-    return device.download(words, (count,), "<u8"), device.download(images, (count, IMAGE_BYTES))
+    if stores:
+        after = device.download(target, before.shape)
+        return [_changed_span(*memory) for memory in zip(before, after, strict=True)]
+    shape = (len(cases), blocks // len(cases))
+    images = device.download(target, (*shape, IMAGE_BYTES))
+    return [_load_result(*result) for result in zip(cases, device.download(words, shape, "<u8"), images, strict=True)]
 
 
-def result_of_load(word: int, image: npt.NDArray[np.uint8]) -> bytes:
-    """The barrier's word, then shared memory up to the last byte that was written."""
-    return int(word).to_bytes(8, "little") + image.tobytes().rstrip(bytes([UNTOUCHED]))
+def _tables(device: Device, cases: list[Case], addresses: list[int]) -> tuple[int, ...]:
+    """The maps that the driver encodes, and the rows of integers of copies and blocks, on the card."""
+    maps: list[bytes] = []
+    copies: list[list[int]] = []
+    blocks: list[list[int]] = []
+    for case, address in zip(cases, addresses, strict=True):
+        own = case.get("copies", [case])
+        blob, kind, rank, expected = b"", "bulk", 1, bulk_bytes(case.get("size", 0))
+        if "map" in case:
+            tensor_map = read_map(case["map"])
+            blob = bytes(case.get("map_shift", 0)) + device.encoded(tensor_map, address)
+            kind, rank = "four rows" if "gathers" in case else case["map"]["kind"], tensor_map.rank
+            expected = tensor_map.transaction_bytes * len(own) * (_ROWS if "gathers" in case else 1)
+        place = _MAP_SLOT_BYTES * len(maps) + case.get("map_shift", 0)
+        blocks.append([len(copies), len(own), expected, IMAGE_BYTES])
+        maps.append(blob.ljust(_MAP_SLOT_BYTES, b"\0"))
+        copies += [[_KINDS.index(kind), rank, *_row(case, copy, place)] for copy in own]
+    tables = np.frombuffer(b"".join(maps), np.uint8), np.array(copies, np.int32), np.array(blocks, np.int32)
+    return tuple(map(device.upload, tables))
 
 
-def map_of(case: Case) -> TensorMap | Im2colMap:
-    """The map of a case, its tensor at the address where the emulator has it."""
-    return read_map(case["map"])
+def _row(case: Case, copy: Case, map_place: int) -> list[int]:
+    """A copy as kernels/copies.cu reads it, behind its kind and rank."""
+    coords, size, mask = copy.get("coords"), case.get("size", 0), case.get("mask", 0)
+    if coords is None:  # a bulk copy: a place in the pool, or in the memory of its block
+        coords = [case["global"] + (case["memory"] if case["direction"] == "load" else 0)]
+    if _kernel(case) == "to_global":
+        size, mask = OPERATIONS.index(case["reduce"]) if "reduce" in case else size, case["image"]
+    offsets = copy.get("offsets", [])
+    row = [*coords, *[0] * (5 - len(coords)), *offsets, *[0] * (3 - len(offsets)), copy["smem"], map_place]
+    return [*row, size, mask, case.get("barrier_shift", 0), 0]
+
+
+def _pieces(case: Case, data: bytes) -> Pieces:
+    if _kernel(case) == "to_global":
+        first = np.frombuffer(data[:4], "<u4")
+        return [("where memory changed first", first), memory_lines("global memory from there", data[4:])]
+    if "mask" not in case:
+        return _block("", data)
+    pieces: Pieces = []
+    for rank in range(_CLUSTER_BLOCKS):
+        length = int.from_bytes(data[:4], "little")
+        pieces += _block(f"block {rank}, ", data[4 : 4 + length])
+        data = data[4 + length :]
+    return pieces
+
+
+def _block(whose: str, data: bytes) -> Pieces:
+    word = f"{whose}the barrier's word (0: it never passed)", np.frombuffer(data[:8], "<u8")
+    return [word, memory_lines(f"{whose}shared memory", data[8:])]
+
+
+def _suite(name: str, draw: Any, **options: Any) -> Suite:
+    return Suite(name, draw, predicted, run, _pieces, ("copies",), _kernel, **options)
+
+
+LOADS = _suite("loads", _draw_load)
+IM2COL = _suite("im2col", _draw_im2col)
+MULTICAST = _suite("multicast", _draw_multicast, count=200, together=100, feature="multicast")
+GATHER4 = _suite("gather4", _draw_gather, feature="gather4")
+BULK = _suite("bulk", draw_bulk)
+PLANS = _suite("plans", _draw_plan)
+STORES = _suite("stores", _draw_store)
+REDUCTIONS = _suite("reductions", _draw_reduction)
+SCATTER4 = _suite("scatter4", _draw_scatter, feature="scatter4")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 
 import numpy as np
 
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import pool
-from tilescope.gpu.suite import Case, Outcome, Suite, bytes_differ, in_groups
+from tilescope.gpu.suite import UNTOUCHED, Array, Case, Pieces, Suite, memory_lines
 from tilescope.mma.ldmatrix import ldmatrix, stmatrix
 
 _SMEM_BYTES = 8192
 _ROW_BYTES = 16
 _COUNTS = (1, 2, 4)
-_UNTOUCHED = 0xEE
 
 
 def _draw(random: random.Random, _arch: str) -> Case:
@@ -32,59 +30,41 @@ def _draw(random: random.Random, _arch: str) -> Case:
     }
 
 
-def _registers(case: Case) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
-    words: np.ndarray[tuple[int, int], np.dtype[np.uint32]] = (
-        pool()[case["registers"] :][:512].view("<u4").reshape(32, 4)
-    )
-    return words
+def _registers(case: Case) -> Array:
+    return pool()[case["registers"] :][:512].view("<u4").reshape(32, 4)
 
 
-def _predict(case: Case) -> Outcome:
+def _predict(case: Case) -> bytes:
     count, transpose = case["count"], case["transpose"]
     if case["direction"] == "ldmatrix":
-        registers = np.zeros((32, 4), np.uint32)
+        registers = np.zeros((32, 4), "<u4")
         registers[:, :count] = ldmatrix(pool()[:_SMEM_BYTES], case["rows"], count=count, transpose=transpose)
-        return Outcome(registers.astype("<u4").tobytes())
-    smem = np.full(_SMEM_BYTES, _UNTOUCHED, np.uint8)
+        return registers.tobytes()
+    smem = np.full(_SMEM_BYTES, UNTOUCHED, np.uint8)
     stmatrix(_registers(case)[:, :count], smem, case["rows"], transpose=transpose)
-    return Outcome(smem.tobytes())
+    return smem.tobytes()
 
 
 def _run(device: Device, cases: list[Case]) -> list[bytes]:
-    return in_groups(cases, lambda case: str(case["direction"]), partial(_batch, device))
-
-
-def _batch(device: Device, direction: str, cases: list[Case]) -> list[bytes]:
+    loads = cases[0]["direction"] == "ldmatrix"
     numbers = [_COUNTS.index(case["count"]) + 3 * case["transpose"] for case in cases]
-    ops = device.upload(np.array(numbers, np.int32))
-    rows = device.upload(np.array([case["rows"] for case in cases], np.int32))
-    size = np.int32(_SMEM_BYTES)
-    if direction == "ldmatrix":
-        out = device.allocate(len(cases) * 512)
-        device.launch(
-            "matrices:load_matrices", ops, rows, device.upload(pool()), size, out,
-            blocks=len(cases), threads=32, smem_bytes=_SMEM_BYTES,
-        )  # fmt: skip
-        return [each.tobytes() for each in device.download(out, (len(cases), 512))]
-    out = device.allocate(len(cases) * _SMEM_BYTES)
-    registers = device.upload(np.stack([_registers(case) for case in cases]))
+    out_bytes = 512 if loads else _SMEM_BYTES
+    out = device.allocate(len(cases) * out_bytes)
+    source = pool() if loads else np.stack([_registers(case) for case in cases])
     device.launch(
-        "matrices:store_matrices", ops, rows, registers, out, size,
+        f"matrices:{'load' if loads else 'store'}_matrices", device.upload(np.array(numbers, np.int32)),
+        device.upload(np.array([case["rows"] for case in cases], np.int32)), device.upload(source), np.int32(_SMEM_BYTES), out,
         blocks=len(cases), threads=32, smem_bytes=_SMEM_BYTES,
     )  # fmt: skip
-    return [each.tobytes() for each in device.download(out, (len(cases), _SMEM_BYTES))]
+    return [result.tobytes() for result in device.download(out, (len(cases), out_bytes))]
 
 
-def _differs(case: Case, found: bytes, expected: bytes) -> str:
-    what = f"{case['direction']}.x{case['count']}{'.trans' * case['transpose']}"
+def _pieces(case: Case, data: bytes) -> Pieces:
     if case["direction"] == "stmatrix":
-        return f"{what}: {bytes_differ(found, expected)}"
-    one, other = (np.frombuffer(each, "<u4").reshape(32, 4) for each in (found, expected))
-    lane, register = np.argwhere(one != other)[0]
-    return f"{what}: lane {lane}, register {register}: card {one[lane, register]:#x}, ours {other[lane, register]:#x}"
+        return [memory_lines("shared memory", data)]
+    return [("lane {}, register {}", np.frombuffer(data, "<u4").reshape(32, 4))]
 
 
 LDMATRIX = Suite(
-    "ldmatrix", "registers of ldmatrix, bytes of stmatrix", _draw, _predict, _run, _differs, ("matrices",),
-    feature="stmatrix",
-)  # fmt: skip
+    "ldmatrix", _draw, _predict, _run, _pieces, ("matrices",), lambda case: str(case["direction"]), feature="stmatrix"
+)

@@ -7,7 +7,7 @@ digits of each element's own number, one after the other: four products tell whi
 from __future__ import annotations
 
 import random
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,75 +16,81 @@ import numpy.typing as npt
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Outcome, Suite, in_groups
+from tilescope.gpu.suite import Array, Case, Pieces, Suite
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.wgmma import WgmmaDescriptor
 
-_DESCRIPTOR: dict[str, type[WgmmaDescriptor] | type[Tcgen05Descriptor]] = {
-    "wgmma": WgmmaDescriptor,
-    "tcgen05": Tcgen05Descriptor,
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """A tensor core that reads operands through descriptors."""
+
+    descriptor: type[WgmmaDescriptor] | type[Tcgen05Descriptor]
+    rows: dict[str, int]  # of an operand: m of A, n of B
+    swizzles: tuple[str, ...]
+    mn_types: tuple[str, ...]  # that it takes MN-major
+
+
+_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
+_CORES = {
+    "wgmma": _Core(WgmmaDescriptor, {"A": 64, "B": 64}, ("none", "32B", "64B", "128B"), ("bf16", "f16")),
+    "tcgen05": _Core(Tcgen05Descriptor, {"A": 128, "B": 64}, ("none", "32B", "64B", "128B", "128B_ATOM_32B"), _TYPES),
 }
-_ROWS = {"wgmma": {"A": 64, "B": 64}, "tcgen05": {"A": 128, "B": 64}}  # of an operand: m of A, n of B
-_SWIZZLES = {"wgmma": ("none", "32B", "64B", "128B"), "tcgen05": ("none", "32B", "64B", "128B", "128B_ATOM_32B")}
 _TCGEN05_KINDS = ("f16", "tf32", "f8f6f4", "i8")  # as kernels/tensor_memory.cu numbers them
 READ_BYTES = 1 << 16  # shared memory that a descriptor may point into
 _K_BYTES = 32
 _PASSES = 4
 _DIGITS = 16
-_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 _STRANGE = 0xFFFF  # where the card gave no digit at all
 
 
-def _draw(random: random.Random, arch: str) -> Case:
-    core = "tcgen05" if Arch.named(arch).has("tcgen05") else "wgmma"
-    types = _TYPES if core == "wgmma" or Arch.named(arch).has("tcgen05_i8") else _TYPES[:5]
-    while True:
-        data_type = random.choice(types)
-        may_be_mn = core == "tcgen05" or data_type in ("bf16", "f16")
-        case = {
-            "core": core,
-            "data_type": data_type,
-            "operand": random.choice("AB"),
-            "major": random.choice(("K", "MN")) if may_be_mn else "K",
-            "swizzle": random.choice(_SWIZZLES[core]),
-            "start_address": 16 * random.randrange(1 << random.randint(0, 12)),
-            "leading_bytes": 16 * random.randrange(1 << random.randint(1, 11)),
-            "stride_bytes": 16 * random.randrange(1 << random.randint(1, 10)),
-            "base_offset": random.choice((0, 0, 0, random.randrange(8))),
-        }
-        if case["swizzle"] == "none":
-            case["base_offset"] = 0
-        if (case["swizzle"] == "128B_ATOM_32B") != (data_type == "tf32" and case["major"] == "MN"):
-            continue  # MN-major 32-bit elements lie in atoms of 32 bytes, and nothing else does
-        addresses = _addresses(case)
-        if addresses.min() >= 0 and addresses.max() < READ_BYTES:
-            return case
+def _draw(random: random.Random, arch: str) -> Case | None:
+    card = Arch.named(arch)
+    name = next(name for name in _CORES if card.has(name))
+    core, types = _CORES[name], _TYPES if not card.has("tcgen05") or card.has("tcgen05_i8") else _TYPES[:5]
+    data_type = random.choice(types)
+    case = {
+        "core": name,
+        "data_type": data_type,
+        "operand": random.choice("AB"),
+        "major": random.choice(("K", "MN")) if data_type in core.mn_types else "K",
+        "swizzle": random.choice(core.swizzles),
+        "start_address": 16 * random.randrange(1 << random.randint(0, 12)),
+        "leading_bytes": 16 * random.randrange(1 << random.randint(1, 11)),
+        "stride_bytes": 16 * random.randrange(1 << random.randint(1, 10)),
+        "base_offset": random.choice((0, 0, 0, random.randrange(8))),
+    }
+    if case["swizzle"] == "none":
+        case["base_offset"] = 0
+    if (case["swizzle"] == "128B_ATOM_32B") != (data_type == "tf32" and case["major"] == "MN"):
+        return None  # MN-major 32-bit elements lie in atoms of 32 bytes, and nothing else does
+    addresses = _addresses(case)
+    return case if addresses.min() >= 0 and addresses.max() < READ_BYTES else None
 
 
-def _core(case: Case) -> str:
-    return str(case.get("core", "wgmma"))  # captures of Hopper cards may not say
+def _core(case: Case) -> _Core:
+    return _CORES[case.get("core", "wgmma")]  # captures of Hopper cards may not say
+
+
+def _k(row: DataType) -> int:
+    return _K_BYTES * 8 // row.bits
 
 
 def _descriptor(case: Case) -> WgmmaDescriptor | Tcgen05Descriptor:
     names = ("leading_bytes", "stride_bytes", "swizzle", "base_offset")
-    return _DESCRIPTOR[_core(case)](case["start_address"], **{name: case[name] for name in names})
+    return _core(case).descriptor(case["start_address"], **{name: case[name] for name in names})
 
 
 def _addresses(case: Case) -> npt.NDArray[np.int64]:
-    bits, rows = DataType.named(case["data_type"]).bits, _ROWS[_core(case)][case["operand"]]
-    return _descriptor(case).addresses(major=case["major"], rows=rows, k=_K_BYTES * 8 // bits, element_bits=bits)
+    row, rows = DataType.named(case["data_type"]), _core(case).rows[case["operand"]]
+    return _descriptor(case).addresses(major=case["major"], rows=rows, k=_k(row), element_bits=row.bits)
 
 
-def _predict(case: Case) -> Outcome:
-    return Outcome(_addresses(case).astype("<u2").tobytes())
-
-
-def _run(device: Device, cases: list[Case]) -> list[bytes]:
-    kind, batch = (_kernel, _wgmma_batch) if _core(cases[0]) == "wgmma" else (_type_of, _tcgen05_batch)
-    return in_groups(cases, kind, partial(batch, device))
+def _predict(case: Case) -> bytes:
+    return _addresses(case).astype("<u2").tobytes()
 
 
 def _kernel(case: Case) -> str:
@@ -92,44 +98,31 @@ def _kernel(case: Case) -> str:
     return "addresses_{}_{}{}".format(case["data_type"], *is_mn)
 
 
-def _type_of(case: Case) -> str:
-    return str(case["data_type"])
-
-
-def _wgmma_batch(device: Device, kernel: str, cases: list[Case]) -> list[bytes]:
-    name = cases[0]["data_type"]
-    k = _K_BYTES * 8 // DataType.named(name).bits
-    words = _multiplied(device, f"tensor_cores:{kernel}", cases, rows=64, words=(128, 32))
-    held = fragment(f"wgmma.m64n64k{k}", "D", "s32" if name in ("s8", "u8") else "f32").indices()
+def _run_wgmma(device: Device, cases: list[Case]) -> list[bytes]:
+    words = _multiplied(device, f"tensor_cores:{_kernel(cases[0])}", cases, words=(128, 32))
+    accumulator = "s32" if words.dtype.kind == "i" else "f32"
+    held = fragment(f"wgmma.m64n64k{_k(DataType.named(cases[0]['data_type']))}", "D", accumulator).indices()
     products = np.empty((len(cases), _PASSES, 64, 64))
     products[:, :, held[1], held[2]] = words
     return _read_elements(cases, products)
 
 
-def _tcgen05_batch(device: Device, name: str, cases: list[Case]) -> list[bytes]:
-    row = DataType.named(name)
-    kind = next(each for each in _TCGEN05_KINDS if row.name in KINDS[each].codes)
+def _run_tcgen05(device: Device, cases: list[Case]) -> list[bytes]:
+    row = DataType.named(cases[0]["data_type"])
+    kind = next(kind for kind in _TCGEN05_KINDS if row.name in KINDS[kind].codes)
     instructions = [
-        InstructionDescriptor(
-            kind, 128, 64, a_type=name, **{f"{case['operand'].lower()}_major": case["major"]}
-        ).encode() for case in cases
-    ]  # fmt: skip
-    more = (
-        device.upload(np.array(instructions, np.uint32)),
-        np.int32(_TCGEN05_KINDS.index(kind)),
-        np.int32(row.bits // 8),
-    )
-    return _read_elements(
-        cases, _multiplied(device, "tensor_memory:operand_addresses", cases, *more, rows=128, words=(128, 64))
-    )
+        InstructionDescriptor(kind, 128, 64, a_type=row.name, **{f"{case['operand'].lower()}_major": case["major"]})
+        for case in cases
+    ]
+    words = device.upload(np.array([instruction.encode() for instruction in instructions], np.uint32))
+    more = words, np.int32(_TCGEN05_KINDS.index(kind)), np.int32(row.bits // 8)
+    return _read_elements(cases, _multiplied(device, "tensor_memory:operand_addresses", cases, *more, words=(128, 64)))
 
 
-def _multiplied(
-    device: Device, place: str, cases: list[Case], *more: Any, rows: int, words: tuple[int, int]
-) -> npt.NDArray[Any]:
+def _multiplied(device: Device, place: str, cases: list[Case], *more: Any, words: tuple[int, int]) -> Array:
     """(cases, passes, threads, words): the accumulators of every product."""
     row = DataType.named(cases[0]["data_type"])
-    unit = core_matrices(np.eye(rows, _K_BYTES * 8 // row.bits).astype(row.numpy))
+    unit = core_matrices(np.eye(_core(cases[0]).rows["A"], _k(row)).astype(row.numpy))
     shape = (len(cases), _PASSES, *words)
     out = device.allocate(4 * int(np.prod(shape)))
     device.launch(
@@ -138,13 +131,13 @@ def _multiplied(
         device.upload(_digits(row).view(np.uint8)), device.upload(unit), np.int32(unit.size), out,
         blocks=len(cases), threads=128, smem_bytes=READ_BYTES + unit.size,
     )  # fmt: skip
-    return device.download(out, shape, "<i4" if cases[0]["data_type"] in ("s8", "u8") else "<f4")
+    return device.download(out, shape, "<f4" if row.is_float else "<i4")
 
 
-def _read_elements(cases: list[Case], products: npt.NDArray[Any]) -> list[bytes]:
+def _read_elements(cases: list[Case], products: Array) -> list[bytes]:
     """The address of each element that was read, from the digits in four products with the unit matrix."""
     row = DataType.named(cases[0]["data_type"])
-    k, known = _K_BYTES * 8 // row.bits, _digits(row).astype(np.float64)
+    k, known = _k(row), _digits(row).astype(np.float64)
     results = []
     for case, product in zip(cases, products, strict=True):
         read = product[:, :, :k] if case["operand"] == "A" else product[:, :k, :].transpose(0, 2, 1)
@@ -155,32 +148,25 @@ def _read_elements(cases: list[Case], products: npt.NDArray[Any]) -> list[bytes]
     return results
 
 
-def _digits(row: DataType) -> npt.NDArray[Any]:
+def _digits(row: DataType) -> Array:
     """Sixteen numbers that the type holds exactly, ascending: 0 to 15, or quarters for the type with two digits."""
     if row.name == "e5m2":
         return np.arange(0x3C, 0x3C + _DIGITS, dtype=np.uint8).view(row.numpy)  # 1, 1.25, 1.5, 1.75, 2, 2.5, …
     return np.arange(_DIGITS).astype(row.numpy)
 
 
-def core_matrices(matrix: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def core_matrices(matrix: Array) -> npt.NDArray[np.uint8]:
     """Rows of 32 bytes as core matrices of 8 rows by 16 bytes, LBO 128, SBO 256: K-major without swizzle."""
     rows = np.ascontiguousarray(matrix).view(np.uint8).reshape(-1, 8, 2, 16)
     return np.ascontiguousarray(rows.transpose(0, 2, 1, 3)).reshape(-1)
 
 
-def _differs(case: Case, found: bytes, expected: bytes) -> str:
-    k = _K_BYTES * 8 // DataType.named(case["data_type"]).bits
-    one, other = (np.frombuffer(each, "<u2").reshape(-1, k) for each in (found, expected))
-    row, column = np.argwhere(one != other)[0]
-    place = f"({'m' if case['operand'] == 'A' else 'n'}, k) = ({row}, {column})"
-    return f"{place}: card reads {one[row, column]:#x}, ours {other[row, column]:#x} for {case}"
+def _pieces(case: Case, data: bytes) -> Pieces:
+    read = np.frombuffer(data, "<u2").reshape(-1, _k(DataType.named(case["data_type"])))
+    return [(f"address read at {'m' if case['operand'] == 'A' else 'n'} = {{}}, k = {{}}", read)]
 
 
-WGMMA = Suite(
-    "wgmma", "shared addresses that descriptors make wgmma read", _draw, _predict, _run, _differs, ("tensor_cores",),
-    feature="wgmma",
-)  # fmt: skip
+WGMMA = Suite("wgmma", _draw, _predict, _run_wgmma, _pieces, ("tensor_cores",), _kernel, feature="wgmma")
 TCGEN05 = Suite(
-    "tcgen05", "shared addresses that descriptors make tcgen05.mma read", _draw, _predict, _run, _differs,
-    ("tensor_memory",), feature="tcgen05", together=100,
-)  # fmt: skip
+    "tcgen05", _draw, _predict, _run_tcgen05, _pieces, ("tensor_memory",), _kernel, feature="tcgen05", together=100
+)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from tilescope.data_type import DataType
 from tilescope.gpu.compiling import source
 from tilescope.gpu.device import Device
 from tilescope.gpu.samples import splitmix_bytes
-from tilescope.gpu.suite import Case, Outcome, Suite, in_groups
+from tilescope.gpu.suite import Case, Pieces, Suite
 from tilescope.gpu.suites.operands import core_matrices
 from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.fragment_arguments import Operand
@@ -107,41 +106,31 @@ def _numbers(seed: int, low: int, high: int, shape: tuple[int, ...]) -> npt.NDAr
     return (low + words % (high - low + 1)).reshape(shape)
 
 
-def _predict(case: Case) -> Outcome:
+def _predict(case: Case) -> bytes:
     product = _Product(case)
-    return Outcome(product.words("D", product.sums()).tobytes())
+    return product.words("D", product.sums()).tobytes()
 
 
 def _run(device: Device, cases: list[Case]) -> list[bytes]:
-    return in_groups(cases, lambda case: str(case["opcode"]), partial(_batch, device))
-
-
-def _batch(device: Device, opcode: str, cases: list[Case]) -> list[bytes]:
     products = [_Product(case) for case in cases]
     d = np.stack([product.words("D", product.c) for product in products])
-    a, out = device.upload(np.stack([each.words("A", each.a) for each in products])), device.upload(d)
-    kernel = f"tensor_cores:{opcode.replace('.', '_')}"
+    a, out = device.upload(np.stack([product.words("A", product.a) for product in products])), device.upload(d)
+    kernel = f"tensor_cores:{cases[0]['opcode'].replace('.', '_')}"
     if products[0].is_wgmma:
-        b = np.stack([each.b_bytes() for each in products])
+        b = np.stack([product.b_bytes() for product in products])
         size = b.shape[1]
-        device.launch(
-            kernel, a, device.upload(b), out, np.int32(size), blocks=len(products), threads=128, smem_bytes=size
-        )
+        device.launch(kernel, a, device.upload(b), out, np.int32(size), blocks=len(b), threads=128, smem_bytes=size)
     else:
-        b_words = device.upload(np.stack([each.words("B", each.b) for each in products]))
-        device.launch(kernel, a, b_words, out, blocks=len(products), threads=32)
-    return [each.tobytes() for each in device.download(out, d.shape, "<u4")]
+        b = np.stack([product.words("B", product.b) for product in products])
+        device.launch(kernel, a, device.upload(b), out, blocks=len(b), threads=32)
+    return [words.tobytes() for words in device.download(out, d.shape, "<u4")]
 
 
-def _differs(case: Case, found: bytes, expected: bytes) -> str:
+def _pieces(case: Case, data: bytes) -> Pieces:
     threads = _Product(case).fragments["D"].threads
-    one, other = (np.frombuffer(each, "<u4").reshape(threads, -1) for each in (found, expected))
-    thread, register = (int(place) for place in np.argwhere(one != other)[0])
-    words: Any = one[thread, register], other[thread, register]
-    return f"{case['opcode']}: thread {thread}, register {register}: card {words[0]:#x}, ours {words[1]:#x}"
+    return [("thread {}, register {}", np.frombuffer(data, "<u4").reshape(threads, -1))]
 
 
 FRAGMENTS = Suite(
-    "fragments", "every mma.sync and wgmma with A in registers", _draw, _predict, _run, _differs, ("tensor_cores",),
-    feature="mma",
-)  # fmt: skip
+    "fragments", _draw, _predict, _run, _pieces, ("tensor_cores",), lambda case: str(case["opcode"]), feature="mma"
+)

@@ -13,14 +13,13 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.gpu.suite import Case, Suite
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
@@ -28,6 +27,7 @@ _OPS = tuple(SMEM_OP)  # as kernels/accesses.cu numbers them
 _SMEM_BYTES = 32768
 _ALL = 0xFFFFFFFF
 _COUNTERS = {name: f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{name}.sum" for name in ("op_ld", "op_st")}
+_CASES = "accesses.json"  # beside the kernels
 _TRIES, _WARPS, _TIMES = 5, 16, 64  # of a timed access
 
 
@@ -52,8 +52,8 @@ def _draw(random: random.Random, _arch: str) -> Case:
     return {"op": op.name, "lanes": lanes, "active": active}
 
 
-def _predict(case: Case) -> Outcome:
-    return Outcome(_word(wavefronts(case["op"], case["lanes"], case["active"])))
+def _predict(case: Case) -> bytes:
+    return _word(wavefronts(case["op"], case["lanes"], case["active"]))
 
 
 def _word(count: int) -> bytes:
@@ -72,16 +72,15 @@ def _counted(device: Device, cases: list[Case]) -> list[int] | None:
     program = shutil.which("ncu")
     if program is None:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "accesses.cubin").write_bytes(device.cubin("accesses"))
-        Path(folder, "cases.json").write_text(json.dumps(cases), "utf-8")
-        found = subprocess.run(  # noqa: S603  NVIDIA's own profiler
-            [
-                program, "--csv", "--page", "raw", "--metrics", ",".join(_COUNTERS.values()), "--clock-control", "none",
-                "--cache-control", "none", sys.executable, "-m", __name__, folder,
-            ], capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    return None if found.returncode else _counts(found.stdout, cases)
+    assert device.cubins is not None
+    device.cubins.joinpath(_CASES).write_text(json.dumps(cases), "utf-8")
+    options = ["--csv", "--page", "raw", "--clock-control", "none", "--cache-control", "none"]
+    options += ["--metrics", ",".join(_COUNTERS.values())]
+    done = subprocess.run(  # noqa: S603  NVIDIA's own profiler
+        [program, *options, sys.executable, "-m", __name__, str(device.cubins)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return None if done.returncode else _counts(done.stdout, cases)
 
 
 def _counts(report: str, cases: list[Case]) -> list[int] | None:
@@ -94,10 +93,10 @@ def _counts(report: str, cases: list[Case]) -> list[int] | None:
     return [round(float(row[column].replace(",", ""))) for row, column in zip(rows, columns, strict=True)]
 
 
-def _launch_each(folder: Path) -> None:
+def _launch_all() -> None:
     """Launch every case once: what runs under Nsight Compute."""
-    device = Device({"accesses": (folder / "accesses.cubin").read_bytes()})
-    cases = json.loads((folder / "cases.json").read_text("utf-8"))
+    folder = Path(sys.argv[1])
+    device, cases = Device(folder), json.loads(folder.joinpath(_CASES).read_text("utf-8"))
     lanes = device.upload(np.array([case["lanes"] for case in cases], np.int32))
     out = device.allocate(4)
     for number, case in enumerate(cases):
@@ -146,15 +145,10 @@ def cycles_of(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
     return least / (_TIMES * _WARPS)
 
 
-def _differs(case: Case, found: bytes, expected: bytes) -> str:
-    one, other = (int.from_bytes(each, "little") for each in (found, expected))
-    return f"{case['op']} takes {one} wavefronts, ours {other}: lanes {case['lanes']}, active {case['active']:#x}"
-
-
 BANKS = Suite(
-    "banks", "wavefronts of shared-memory accesses", _draw, _predict, _run, _differs, ("accesses",), count=500,
-    together=500, feature="stmatrix",
+    "banks", _draw, _predict, _run, lambda _, data: [("wavefronts", np.frombuffer(data, "<u4"))], ("accesses",),
+    count=500, together=500, feature="stmatrix",
 )  # fmt: skip
 
 if __name__ == "__main__":
-    _launch_each(Path(sys.argv[1]))
+    _launch_all()

@@ -1,0 +1,165 @@
+"""Random sound tensor maps over small tensors, and coordinates in and around them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tilescope.arch import Arch
+from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.errors import TensorMapError
+from tilescope.gpu.samples import POOL_BYTES
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.tensor_map import Im2colMap, TensorMap
+from tilescope.tensor_map.option import Interleave
+
+IMAGE_BYTES = 32768  # of shared memory, as a case sees it
+TENSOR_BYTES = 1 << 16  # that a tensor may span
+PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
+HOPPER_SWIZZLES = ("none", "32B", "64B", "128B")
+PROMOTIONS = ("none", "64B", "128B", "256B")
+M = TypeVar("M", TensorMap, Im2colMap)
+
+
+def drawn_map(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> TensorMap:
+    """A sound tiled map; `dense`: without strides of which rows overlap."""
+    return _sound(TensorMap, lambda: _tiled(random, arch, data_type, dense))
+
+
+def drawn_columns(random: random.Random, arch: str, data_type: str | None = None) -> Im2colMap:
+    """A sound im2col map over small images, whose bounding box is not empty."""
+    return _sound(Im2colMap, lambda: _columns(random, arch, data_type))
+
+
+def _sound(kind: type[M], arguments: Callable[[], dict[str, Any]]) -> M:
+    while True:
+        try:
+            tensor_map = kind(**arguments())
+        except TensorMapError:
+            continue
+        if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
+            return tensor_map
+
+
+def _tiled(random: random.Random, arch: str, data_type: str | None, dense: bool) -> dict[str, Any]:
+    row = DataType.named(data_type or random.choice(_types(arch)))
+    interleave = random.choice(("none",) * 6 + ("16B", "32B"))
+    rank = random.randint(1, 5) if interleave == "none" else random.randint(3, 5)
+    sliced = Interleave.named(interleave).slice_bytes or 0
+    swizzle = "32B" if sliced == 32 else random.choice(_swizzles(arch))
+    quantum = max(1, 128 // row.smem_bits) if row.bits >= 8 else PACKED_ELEMENTS
+    widest = (Swizzle.named(swizzle).span_bytes or 256) * 8 // row.smem_bits
+    box = [quantum * random.randint(1, max(1, min(256, widest) // quantum))]
+    box += [random.randint(1, 2 ** random.randint(0, 5)) for _ in range(rank - 1)]
+    dims = [random.randint(1, 2 * box[0]) if row.bits >= 8 else PACKED_ELEMENTS * random.randint(1, 3)]
+    dims += [random.randint(1, 9) for _ in range(rank - 1)]
+    if sliced:
+        box = [random.randint(1, 24) * (sliced * 8 // row.bits), *(random.randint(1, 5) for _ in range(rank - 1))]
+        box[0] = min(box[0], 256 * 8 // row.bits) or 1
+        dims = [random.randint(1, 12) for _ in range(rank)]
+    align = 32 if sliced == 32 or row.bits < 8 else 16
+    strides, step = [], -(-(dims[0] * sliced if sliced else dims[0] * row.bits // 8) // align) * align
+    for extent in dims[1:]:
+        strides.append(step)
+        step *= extent
+    if not dense and random.random() < 0.2:
+        strides = [align * random.randint(0, 40) for _ in strides]
+    return {
+        "data_type": row.name,
+        "dims": tuple(dims),
+        "strides_bytes": tuple(strides),
+        "box": tuple(box),
+        "element_strides": tuple(random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims),
+        "interleave": interleave,
+        "swizzle": swizzle,
+        "l2_promotion": random.choice(PROMOTIONS),
+        **_fill_and_place(random, row, arch),
+    }
+
+
+def _columns(random: random.Random, arch: str, data_type: str | None) -> dict[str, Any]:
+    row = DataType.named(data_type or random.choice(_types(arch)[:13]))
+    size = row.bits // 8
+    interleave = random.choice(("none", "none", "none", "16B", "32B"))
+    sliced = Interleave.named(interleave).slice_bytes or 0
+    swizzle = "32B" if sliced == 32 else random.choice(HOPPER_SWIZZLES)
+    rank = random.randint(3, 5)
+    extents = [random.randint(1, 9) for _ in range(rank - 2)]
+    quantum = 16 // size
+    channels = quantum * random.randint(1, 64 // quantum or 1)
+    span_bytes = Swizzle.named(swizzle).span_bytes or 256
+    images = random.randint(1, 3)
+    dims = [*extents, random.randint(1, 3), images] if sliced else [channels, *extents, images]
+    strides, step = [], sliced or -(-channels * size // 16) * 16
+    for extent in dims[0 if sliced else 1 :][: rank - 1]:
+        strides.append(step * (extent if sliced else 1))
+        step *= extent
+    return {
+        "data_type": row.name,
+        "dims": tuple(dims),
+        "strides_bytes": tuple(strides),
+        "lower_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
+        "upper_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
+        "channels_per_pixel": sliced // size if sliced else min(channels, span_bytes // size),
+        "pixels_per_column": random.randint(1, 90),
+        "element_strides": tuple(random.choice((1, 1, random.randint(1, 3))) for _ in dims),
+        "interleave": interleave,
+        "swizzle": swizzle,
+        **_fill_and_place(random, row, arch),
+    }
+
+
+def _fill_and_place(random: random.Random, row: DataType, arch: str) -> dict[str, Any]:
+    oob_fill = "nan" if row.is_float and random.random() < 0.3 else "zero"
+    return {"oob_fill": oob_fill, "address": 1 << 30, "arch": arch}
+
+
+def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
+    """Bytes from the first of the tensor to behind its last, one row to spare."""
+    rows = sum(extent * stride for extent, stride in zip(tensor_map.dims[1:], tensor_map.strides_bytes, strict=True))
+    return rows + tensor_map.dims[0] * max(32, tensor_map.data_type.bits // 8)
+
+
+def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool = True) -> tuple[int, ...]:
+    """Coordinates in and around the tensor that the instruction takes."""
+    bits = tensor_map.data_type.bits
+    quantum = 1 if tensor_map.interleave.slice_bytes else PACKED_ELEMENTS if bits < 8 else max(1, 128 // bits)
+    lowest = -2 if negative else 0
+
+    def near(extent: int) -> int:
+        return random.randint(lowest, extent) if random.random() < 0.3 else random.randrange(extent)
+
+    return (quantum * near(tensor_map.dims[0] // quantum + 1), *map(near, tensor_map.dims[1:]))
+
+
+def drawn_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool = True) -> tuple[int, ...]:
+    """A base pixel in the bounding box, with channels or a slice and an image around the tensor."""
+    sliced, lowest = bool(tensor_map.interleave.slice_bytes), -1 if negative else 0
+    spatial = tensor_map.dims[:-2] if sliced else tensor_map.dims[1:-1]
+    base = []
+    for extent, lower, upper in zip(spatial, tensor_map.lower_corner, tensor_map.upper_corner, strict=True):
+        low = lower if negative else max(0, lower)
+        base.append(random.randint(low, max(low, extent - 1 + upper)))
+    image = random.randint(lowest, tensor_map.dims[-1])
+    if sliced:
+        return (*base, random.randint(0, tensor_map.dims[-2]), image)
+    quantum = max(1, 16 * 8 // tensor_map.data_type.bits)
+    return (quantum * random.randint(lowest, 2), *base, image)
+
+
+def drawn_place(random: random.Random) -> int:
+    """Where in the pool a tensor, or the shared memory of a store, begins."""
+    return 32 * random.randrange((POOL_BYTES - TENSOR_BYTES) // 32)
+
+
+def _types(arch: str) -> list[str]:
+    packed = Arch.named(arch).has("packed_types")
+    return [row.name for row in DATA_TYPE.values() if row.driver_code is not None and (packed or row.bits >= 8)]
+
+
+def _swizzles(arch: str) -> list[str]:
+    card = Arch.named(arch)
+    return [
+        row.name for row in SWIZZLE.values() if row.driver_code is not None and row.feature and card.has(row.feature)
+    ]
