@@ -28,7 +28,7 @@ Name = TypeVar("Name", bound=str)
 Read = TypeVar("Read")
 LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
 INTEGER_SHOWN = 1 << 20  # beyond this, a limit 2^n - 1 is written so
-INTEGER_END = 1 << 4096  # an integer beyond this is a mistake, and slow to print
+INTEGER_BITS = 4096  # a longer integer is a mistake, and slow to print
 
 
 def plain_int(value: object) -> int | None:
@@ -96,7 +96,7 @@ def integer(argument: str, value: Any, least: int | None = None, most: int | Non
     if number is None:
         nearest = int(value) if isinstance(value, float) and abs(value) < 1e15 else least or 0
         raise RuleError([argument_type(argument, value, "an integer", f"Use {nearest}, for example.")])
-    if not -INTEGER_END < number < INTEGER_END:
+    if number.bit_length() > INTEGER_BITS:
         raise RuleError([argument_range(argument, number, "at most 64 bits", "Use a number below 2^64.")])
     if (least is not None and number < least) or (most is not None and number > most):
         bound = least if least is not None and number < least else most
@@ -112,7 +112,7 @@ def one_of(argument: str, value: Any, known: Collection[int]) -> int:
     >>> one_of("element_bits", np.int64(16), (8, 16, 32))
     16
     """
-    number = integer(argument, value)
+    number = value if type(value) is int else integer(argument, value)
     if number not in known:
         nearest = min(known, key=lambda choice: abs(choice - number))
         limit = f"one of {', '.join(map(str, known))}"
@@ -128,10 +128,13 @@ def integers(
     >>> integers("dims", [64, np.int64(8)])
     (64, 8)
     """
-    if type(value) is tuple and len(value) <= LONGEST_LIST and count in (None, len(value)):  # nearly always
-        low, high = -INTEGER_END + 1 if least is None else least, INTEGER_END - 1 if most is None else most
-        for entry in value:
-            if type(entry) is not int or not low <= entry <= high:
+    if type(value) is tuple and len(value) <= LONGEST_LIST and (count is None or len(value) == count):  # nearly always
+        for number in value:
+            if (
+                type(number) is not int
+                or (least is not None and number < least)
+                or (number > most if most is not None else number.bit_length() > INTEGER_BITS)
+            ):
                 break
         else:
             return value
@@ -161,9 +164,10 @@ def known_name(argument: str, value: Any, known: Collection[Name], what: str | N
     >>> known_name("operand", "A", ("A", "B"))
     'A'
     """
-    for each in known:
-        if isinstance(value, str) and value == each:
-            return each
+    if isinstance(value, str):
+        for name in known:
+            if name == value:
+                return name
     raise RuleError([unknown_name(what or argument, argument, value, known)])
 
 

@@ -1,19 +1,27 @@
 """Where each element lies in shared memory: one value for every tile, however it is written down.
 
-pairs.py    strides of one index
 modes.py    nested shape:stride and its algebra
-tiling.py   the modes that are a grid of equal atoms
+tiling.py   a tile as rows and columns; the modes that are a grid of equal atoms
+checks.py   what a layout may be made of
 layout.py   Layout: modes in bits, a swizzle of byte addresses, a start
-rows.py     a tile as it is drawn and as threads read it
 terms.py    the address as data, printed in C, Python and PTX
 """
 
 from tilescope.layout.checks import TILE_ATOMS
 from tilescope.layout.layout import Layout
 from tilescope.layout.modes import IntTree, Modes, as_modes
-from tilescope.layout.rows import Rows
 from tilescope.layout.terms import AddressTerms, Term
-from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAJORS, AtomOrder, Major, Tiling, major_named, oriented
+from tilescope.layout.tiling import (
+    ATOM_ORDERS,
+    ELEMENT_BITS,
+    MAJORS,
+    AtomOrder,
+    Major,
+    Rows,
+    Tiling,
+    major_named,
+    oriented,
+)
 
 __all__ = [
     "ATOM_ORDERS", "ELEMENT_BITS", "MAJORS", "TILE_ATOMS", "AddressTerms", "AtomOrder", "IntTree", "Layout", "Major",

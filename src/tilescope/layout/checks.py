@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
-from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, AtomOrder, Major, Tiling, oriented
+from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major, Tiling, oriented
 from tilescope.reading import attempted, integer, known_name, one_of, pair
 from tilescope.rule import ARGUMENT_RANGE, rule
 
-MAX_RANK = 5
+if TYPE_CHECKING:
+    from tilescope.layout.layout import Layout
+
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
 POINTER_BYTES = 1 << 48  # of a pointer that a debugger or CuTe prints
 
@@ -107,29 +109,33 @@ def checked_start(problems: list[Violation], element_bits: Any, start: Any) -> t
     return bits, attempted(problems, 0, integer, "start", start, 0, POINTER_BYTES - 1)
 
 
-def checked_indices(names: tuple[str, ...], shape: tuple[int, ...], coord: tuple[Any, ...]) -> tuple[Any, ...]:
+def checked_indices(layout: Layout, coord: tuple[Any, ...]) -> tuple[Any, ...]:
     """Indices as integers, or as integer arrays that broadcast; RuleError for those outside the tile."""
+    shape = layout.shape
     if len(coord) != len(shape):
-        raise _outside(names, shape, f"{len(coord)} indices")
-    if all(isinstance(index, int) for index in coord):
-        for index, extent in zip(coord, shape, strict=True):
-            if not 0 <= index < extent:
-                raise _outside(names, shape, f"({', '.join(map(printed, coord))}) outside the tile")
+        raise _outside(layout, f"{len(coord)} indices")
+    for index, extent in zip(coord, shape, strict=True):
+        if not isinstance(index, int):
+            break
+        if not 0 <= index < extent:
+            raise _outside(layout, f"({', '.join(map(printed, coord))}) outside the tile")
+    else:
         return coord
     try:
         arrays = [np.asarray(index) for index in coord]
         np.broadcast_shapes(*(index.shape for index in arrays))
     except (TypeError, ValueError, OverflowError):  # ragged lists, shapes that do not broadcast
-        raise _outside(names, shape, "indices that make no array") from None
+        raise _outside(layout, "indices that make no array") from None
     for index, extent in zip(arrays, shape, strict=True) if all(index.size for index in arrays) else ():
         if index.dtype.kind not in "iu":
-            raise _outside(names, shape, f"indices of {index.dtype}")
+            raise _outside(layout, f"indices of {index.dtype}")
         if index.min() < 0 or index.max() >= extent:
-            raise _outside(names, shape, f"indices from {index.min()} to {index.max()}")
+            raise _outside(layout, f"indices from {index.min()} to {index.max()}")
     return tuple(index.astype(np.int64) for index in arrays)
 
 
-def _outside(names: tuple[str, ...], shape: tuple[int, ...], found: str) -> RuleError:
+def _outside(layout: Layout, found: str) -> RuleError:
+    names, shape = layout.names, layout.shape
     limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
     last = f"The last element is {tuple(extent - 1 for extent in shape)}."
     return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, shape=shape)

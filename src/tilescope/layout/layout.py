@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain
 from math import prod
 from typing import Any, ClassVar, Self, overload
@@ -25,21 +26,29 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_indices, checked_modes, checked_tiling
-from tilescope.layout.modes import Modes
-from tilescope.layout.pairs import Pairs, coalesced, steps_of, summed
-from tilescope.layout.rows import Rows, two_indices
+from tilescope.layout.modes import Modes, Pairs, coalesced, in_units, steps_of, summed
 from tilescope.layout.terms import AddressTerms
-from tilescope.layout.tiling import AtomOrder, Major, Tiling, contiguous, find_tiling, major_named, oriented
+from tilescope.layout.tiling import (
+    AtomOrder,
+    Major,
+    Rows,
+    Tiling,
+    contiguous,
+    find_tiling,
+    major_named,
+    oriented,
+    two_indices,
+)
 from tilescope.reading import integer, plain_int
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]
-_TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major")
+_TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major", "nesting")
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, init=False, eq=False)  # without slots: what is derived is kept once it was asked for
 class Layout(Value):
     """A tile of `shape` (mn, k) elements in shared memory; k is contiguous, with `major="MN"` mn.
 
@@ -64,8 +73,6 @@ class Layout(Value):
     swizzle: Swizzle = row_field(Swizzle.named)
     start: int = hex_field()  # absolute shared address of the first logical byte
     nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for each index
-    pairs: tuple[Pairs, ...] = field(init=False, repr=False)  # (extent, stride in bits) of each index, the fewest
-    tiling: Tiling | None = field(init=False, repr=False)  # the grid of atoms in rows and columns; None: there is none
 
     unit_bits: ClassVar[int] = 8  # what an address counts
 
@@ -83,7 +90,7 @@ class Layout(Value):
     ) -> None:
         row, major = Swizzle.named(swizzle), major_named(major)
         tiling, first = checked_tiling(shape, element_bits, atom, atom_order, padding_bytes, start, major)
-        self._fill(oriented(major, *tiling.pairs()), tiling, tiling.element_bits, major, row, first, None)
+        self._fill(oriented(major, *tiling.shape), tiling.element_bits, major, tiling, row, first, None)
 
     @classmethod
     def from_modes(
@@ -94,7 +101,7 @@ class Layout(Value):
         unit_bits: int | None = None,
         swizzle: SwizzleName | str | Swizzle = "none",
         start: int = 0,
-    ) -> Layout:
+    ) -> Self:
         """Any nested modes, (shape, stride) as CuTe writes them; strides count elements, or `unit_bits`.
 
         >>> scales = Layout.from_modes((((32, 4), 4), ((16, 4), 1)), 8)  # scale factors of a block-scaled operand
@@ -102,41 +109,57 @@ class Layout(Value):
         ((128, 4), 22, (33, 2), 512)
         """
         row = Swizzle.named(swizzle)
-        in_bits, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
-        pairs = tuple(coalesced(*part.pairs) for part in in_bits.parts)
+        nesting, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
+        pairs = tuple(coalesced(*part.pairs) for part in nesting.parts)
         major = contiguous(pairs, bits)
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
+        shape = tuple(prod(extent for extent, _ in index) for index in pairs)
         made = object.__new__(cls)
-        made._fill(pairs, tiling, bits, major, row, plain_int(start) or 0, in_bits)
+        is_plain = tiling is not None and nesting == _nested(pairs)
+        made._fill(shape, bits, major, tiling, row, plain_int(start) or 0, None if is_plain else nesting)
         return made
 
     def _fill(
-        self, pairs: tuple[Pairs, ...], tiling: Tiling | None, element_bits: int, major: Major | None, swizzle: Swizzle,
-        start: int, nesting: Modes | None,
+        self, shape: tuple[int, ...], element_bits: int, major: Major | None, tiling: Tiling | None, swizzle: Swizzle, start: int,
+        nesting: Modes | None,
     ) -> None:  # fmt: skip
-        shape = tuple(prod(extent for extent, _ in index) for index in pairs)
         atom = order = padding = None
         if tiling is not None:
             atom, order, padding = oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes
-        if nesting is not None and tiling is not None and nesting == _nested(pairs):
-            nesting = None
-        for name, value in (
-            ("shape", shape), ("element_bits", element_bits), ("atom", atom), ("atom_order", order),
-            ("padding_bytes", padding), ("major", major), ("swizzle", swizzle), ("start", start), ("nesting", nesting),
-            ("pairs", pairs), ("tiling", tiling),
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
+        self.__dict__.update(
+            shape=shape, element_bits=element_bits, atom=atom, atom_order=order, padding_bytes=padding, major=major,
+            swizzle=swizzle, start=start, nesting=nesting, tiling=tiling,
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The layout that `to_dict` described."""
-        read = Value.from_dict.__func__  # type: ignore[attr-defined]
         nesting = data.get("nesting") if isinstance(data, Mapping) else None
-        if nesting is not None:  # says shape, atom and the rest
-            told = {name: data[name] for name in data if name not in ("nesting", *_TOLD_BY_MODES)}
-            rest, modes = read(cls, told | {"shape": (8, 8)}), Modes.from_dict(nesting)
-            return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)  # type: ignore[return-value]
-        return read(cls, {k: v for k, v in data.items() if k != "nesting"} if isinstance(data, Mapping) else data)  # type: ignore[no-any-return]
+        if nesting is None:
+            plain = {name: data[name] for name in data if name != "nesting"} if isinstance(data, Mapping) else data
+            return super().from_dict(plain)
+        rest = super().from_dict({name: data[name] for name in data if name not in _TOLD_BY_MODES} | {"shape": (8, 8)})
+        modes = Modes.from_dict(nesting)
+        return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)
+
+    @cached_property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """(extent, stride in bits) of each index, the fewest."""
+        if self.nesting is not None:
+            return tuple(coalesced(*part.pairs) for part in self.nesting.parts)
+        assert self.tiling is not None
+        return oriented(self.major, *self.tiling.pairs())
+
+    @cached_property
+    def tiling(self) -> Tiling | None:
+        """The grid of atoms in rows and columns; None: there is none."""
+        major = contiguous(self.pairs, self.element_bits)
+        return None if major is None else find_tiling(*oriented(major, *self.pairs), self.element_bits)
+
+    @cached_property
+    def _unit_pairs(self) -> tuple[tuple[Pairs, ...], int]:
+        """The pairs in what an address counts, as far as they are whole."""
+        return in_units(self.pairs, self.unit_bits)
 
     @property
     def bit_modes(self) -> Modes:
@@ -182,7 +205,8 @@ class Layout(Value):
     def logical(self, *coord: npt.ArrayLike) -> Addresses: ...
     def logical(self, *coord: Any) -> Any:
         """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
-        return summed(self.pairs, checked_indices(self.names, self.shape, coord), self.start, self.unit_bits)
+        pairs, unit = self._unit_pairs
+        return summed(pairs, checked_indices(self, coord), self.start, unit)
 
     @overload
     def address(self, *coord: int) -> int: ...
@@ -194,7 +218,8 @@ class Layout(Value):
 
     def addresses(self) -> Addresses:
         """Physical byte address of every element, as an array of the tile's shape."""
-        addresses: Addresses = self.address(*self._grid())
+        pairs, unit = self._unit_pairs
+        addresses: Addresses = self.swizzle.apply(summed(pairs, self._grid(), self.start, unit))
         return addresses
 
     def locate(self, address: int) -> tuple[int, ...] | None:
@@ -305,7 +330,7 @@ class Layout(Value):
 
     def bit_offsets(self) -> Addresses:
         """Bits from the start to every element before the swizzle, as an array of the tile's shape."""
-        return np.asarray(summed(self.pairs, self._grid(), 0, 1), np.int64)
+        return np.asarray(summed(self.pairs, self._grid()), np.int64)
 
     def _map(self) -> tuple[Any, ...]:
         """What makes two layouts equal: every address."""

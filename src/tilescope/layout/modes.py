@@ -6,12 +6,16 @@ The index is spread over the shape, first mode fastest; every digit is multiplie
 
     index   =  t0 + 4 * t1 + 32 * v0 + 64 * v1          t0 < 4, t1 < 8, v0 < 2, v1 < 2
     offset  =  32 * t0 + 1 * t1 + 16 * v0 + 8 * v1
+
+Without their nesting, the strides of one index are (extent, stride) pairs, fastest first: ((64, 16), (2, 65536)) is
+(64,2):(16,65536).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
 from math import prod
 from typing import Any, overload
 
@@ -19,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import by, printed
-from tilescope.layout.pairs import coalesced, steps_of, summed
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes
+Pairs = tuple[tuple[int, int], ...]
 
 SHAPE_STRIDE = rule(
     "shape-stride",
@@ -42,6 +46,65 @@ TILE_TO_SHAPE = rule(
 )
 
 
+def coalesced(*pairs: tuple[int, int]) -> Pairs:
+    """The fewest (extent, stride) pairs that say the same.
+
+    >>> coalesced((8, 2), (1, 7), (4, 16)), coalesced((1, 5))
+    (((32, 2),), ((1, 0),))
+    """
+    kept: list[tuple[int, int]] = []
+    for extent, stride in pairs:
+        if extent > 1 and kept and stride == kept[-1][0] * kept[-1][1]:
+            kept[-1] = kept[-1][0] * extent, kept[-1][1]
+        elif extent > 1:
+            kept.append((extent, stride))
+    return tuple(kept) or ((1, 0),)
+
+
+def summed(pairs: tuple[Pairs, ...], coord: tuple[Any, ...], start: int = 0, unit: int = 1) -> Any:
+    """The start plus the offset of a coordinate, of integers or of arrays, divided by `unit`.
+
+    >>> summed((((8, 1024),), ((64, 16),)), (1, 8), 0x400, 8)  # in bits, as a byte address
+    1168
+    """
+    total: Any = start if unit == 1 else 0
+    for index, digits in zip(pairs, coord, strict=True):
+        rest, offset = digits, 0
+        if len(index) > 1:
+            for extent, stride in index[:-1]:
+                outer = rest // extent
+                offset = offset + (rest - outer * extent) * stride  # % takes numpy far longer
+                rest = outer
+        total = total + (offset + rest * index[-1][1])
+    return total if unit == 1 else start + total // unit
+
+
+def in_units(pairs: tuple[Pairs, ...], unit: int) -> tuple[tuple[Pairs, ...], int]:
+    """Pairs with strides in units, and 1; where a stride is no whole number of units, the pairs and the unit.
+
+    >>> in_units((((8, 1024),), ((64, 16),)), 8), in_units((((8, 4),),), 8)
+    (((((8, 128),), ((64, 2),)), 1), ((((8, 4),),), 8))
+    """
+    if any(stride % unit for index in pairs for _, stride in index):
+        return pairs, unit
+    return tuple(tuple((extent, stride // unit) for extent, stride in index) for index in pairs), 1
+
+
+def steps_of(pairs: tuple[Pairs, ...]) -> list[tuple[int, int, int, int]]:
+    """(stride, extent, index, weight in it) of every step, the smallest first.
+
+    >>> steps_of((((8, 64), (2, 1)), ((4, 16),)))
+    [(1, 2, 0, 8), (16, 4, 1, 1), (64, 8, 0, 1)]
+    """
+    steps = []
+    for place, index in enumerate(pairs):
+        weight = 1
+        for extent, stride in index:
+            steps += [(stride, extent, place, weight)] if extent > 1 else []
+            weight *= extent
+    return sorted(steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Modes(Value):
     """A hierarchical layout: `shape` and `stride` are integers or tuples nested alike.
@@ -51,13 +114,18 @@ class Modes(Value):
     ((4,8),(2,2)):((32,1),(16,8)) 128
     >>> tv.evaluate(22), tv.at(22, 1)  # lane 22, values 0 and 1
     (69, 85)
+    >>> tv.pairs
+    ((4, 32), (8, 1), (2, 16), (2, 8))
     """
 
     shape: IntTree
     stride: IntTree
+    pairs: Pairs = field(init=False, repr=False, compare=False)  # (extent, stride), fastest first, without the nesting
 
     def __post_init__(self) -> None:
-        if not _alike(self.shape, self.stride):
+        pairs = _paired(self.shape, self.stride)
+        object.__setattr__(self, "pairs", tuple(pairs))
+        if not pairs:
             raise SHAPE_STRIDE.error(
                 "shape, stride", f"{_shown(self.shape)}:{_shown(self.stride)}",
                 "shape and stride are integers or tuples of such nested alike; extents are at least 1",
@@ -84,15 +152,6 @@ class Modes(Value):
         return cls(tuple(part.shape for part in parts), tuple(part.stride for part in parts))
 
     @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """All (extent, stride) pairs, fastest first, without the nesting.
-
-        >>> Modes((8, (4, 2)), (4, (1, 32))).pairs
-        ((8, 4), (4, 1), (2, 32))
-        """
-        return tuple(zip(_leaves(self.shape), _leaves(self.stride), strict=True))
-
-    @property
     def parts(self) -> tuple[Modes, ...]:
         """The modes of the outermost level, each a layout of its own.
 
@@ -106,7 +165,7 @@ class Modes(Value):
     @property
     def size(self) -> int:
         """How many indices there are."""
-        return prod(_leaves(self.shape))
+        return prod(extent for extent, _ in self.pairs)
 
     @property
     def cosize(self) -> int:
@@ -262,27 +321,18 @@ def as_modes(modes: Any) -> Modes:
     return Modes(*modes)
 
 
-def _leaves(tree: Any) -> Iterator[int]:
-    if isinstance(tree, int):
-        yield tree
-    else:
-        for branch in tree:
-            yield from _leaves(branch)
-
-
 def _mapped(tree: Any, factor: int, divisor: int) -> Any:
-    return (
-        tree * factor // divisor
-        if isinstance(tree, int)
-        else tuple(_mapped(branch, factor, divisor) for branch in tree)
-    )
+    if isinstance(tree, int):
+        return tree * factor // divisor
+    return tuple(_mapped(branch, factor, divisor) for branch in tree)
 
 
-def _alike(shape: Any, stride: Any) -> bool:
-    if isinstance(shape, tuple) and isinstance(stride, tuple):
-        return len(shape) == len(stride) > 0 and all(map(_alike, shape, stride))
-    plain = all(isinstance(number, int) and not isinstance(number, bool) for number in (shape, stride))
-    return plain and shape >= 1
+def _paired(shape: Any, stride: Any) -> list[tuple[int, int]]:
+    """The (extent, stride) pairs of trees that are nested alike; empty where they are not."""
+    if not (isinstance(shape, tuple) and isinstance(stride, tuple)):
+        return [(shape, stride)] if type(shape) is type(stride) is int and shape >= 1 else []
+    branches = list(map(_paired, shape, stride)) if len(shape) == len(stride) else []
+    return list(chain(*branches)) if all(branches) else []
 
 
 def _shown(tree: Any) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilescope.layout.pairs import Pairs
+from tilescope.layout.modes import Pairs
 from tilescope.swizzle import Swizzle
 from tilescope.value import Value, row_field
 

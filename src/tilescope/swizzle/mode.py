@@ -238,11 +238,10 @@ class Swizzle(Row):
         >>> Swizzle.named("64B").apply(np.array([0, 128, 384]))
         array([  0, 144, 432])
         """
-        if isinstance(address, int) and not isinstance(address, bool):
+        if type(address) is int:
             if address < 0:
                 raise _not_an_address(address)
-            physical_address: int = address ^ self._change(address)
-            return physical_address
+            return address ^ self._change(address)  # type: ignore[no-any-return]
         array = integer_array(address)
         if array is None or (array.dtype.kind == "i" and array.size and array.min() < 0):
             raise _not_an_address(address)
@@ -253,8 +252,7 @@ class Swizzle(Row):
 
     def _change(self, address: Any) -> Any:
         """The bits that differ between the logical and the physical address."""
-        target = self.base + max(-self.shift, 0)
-        source = self.base + max(self.shift, 0)
+        source, target = (self.base + self.shift, self.base) if self.shift > 0 else (self.base, self.base - self.shift)
         change = (address >> source & (1 << self.bits) - 1) << target
         if self.flip_bytes:
             change = change | (address >> 7 & 1) * self.flip_bytes
