@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain
 from math import prod
@@ -73,6 +73,7 @@ class Layout(Value):
     swizzle: Swizzle = row_field(Swizzle.named)
     start: int = hex_field()  # absolute shared address of the first logical byte
     nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for each index
+    tiling: Tiling | None = field(init=False, repr=False)  # the grid of atoms in rows and columns; None: there is none
 
     unit_bits: ClassVar[int] = 8  # what an address counts
 
@@ -149,12 +150,6 @@ class Layout(Value):
             return tuple(coalesced(*part.pairs) for part in self.nesting.parts)
         assert self.tiling is not None
         return oriented(self.major, *self.tiling.pairs())
-
-    @cached_property
-    def tiling(self) -> Tiling | None:
-        """The grid of atoms in rows and columns; None: there is none."""
-        major = contiguous(self.pairs, self.element_bits)
-        return None if major is None else find_tiling(*oriented(major, *self.pairs), self.element_bits)
 
     @cached_property
     def _unit_pairs(self) -> tuple[tuple[Pairs, ...], int]:

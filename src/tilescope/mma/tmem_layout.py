@@ -59,7 +59,7 @@ class TmemPlace(NamedTuple):
     bit: int
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class TmemLayout(Documented, Layout):
     """A matrix in the tensor memory of one block: a Layout whose addresses are words, lane << 16 | column.
 
