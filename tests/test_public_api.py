@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import functools
 import inspect
 import re
 import sys
@@ -52,6 +53,8 @@ def lines_of_class(name, cls):
         match attribute.kind:
             case "property":
                 yield f"    property {attribute.name}{signature(attribute.object.fget)}"
+            case "method" if isinstance(attribute.object, functools.cached_property):
+                yield f"    property {attribute.name}{signature(attribute.object.func)}"
             case "method":
                 yield f"    method {attribute.name}{signature(attribute.object)}"
             case "class method" | "static method":
