@@ -32,25 +32,40 @@ class Notation:
 
     name: str
     unsaid: tuple[str, ...]  # by some text of the notation
+    expresses: str  # which layouts have a text
     example: str
-    spell: Callable[[Layout], str] = field(repr=False, compare=False)
+    spell: Callable[[Layout], tuple[str, ...]] = field(
+        repr=False, compare=False
+    )  # texts that may be it, the best first
 
 
+_BOXES = "boxes one span wide: rows follow each other, and boxes follow each other column by column"
+_ENCODINGS = (
+    "nvmma_shared stores spans of 32, 64 or 128 bytes column by column; swizzled_shared stores whole unpadded rows of a "
+    "power of two with an XOR of row bits"
+)
+_STRIDES = "strides of whole elements and one XOR swizzle"
+_BITS: tuple[str, ...] = ("element_bits",)  # what a text leaves unsaid
+_TILE = (*_BITS, "shape", "start")
+_TMA = (*_BITS, "shape", "major", "start")
+    ("element_bits", "shape", "major", "start"),
+    ("element_bits", "shape", "start"),
+)  # what a text leaves unsaid
 # fmt: off
 NOTATION: dict[str, Notation] = {row.name: row for row in (
-    Notation("tilescope",     (),                        'Layout((64, 64), 16, swizzle="128B")', layout_call.spell),
-    Notation("driver",        ("element_bits", "shape", "major", "start"), "CU_TENSOR_MAP_SWIZZLE_128B", swizzle_names.spell_driver),
-    Notation("ptx",           ("element_bits", "shape", "major", "start"),
-             ".swizzle_mode = 128B, .swizzle_atomicity = 16B", swizzle_names.spell_ptx),
-    Notation("cute",          (),                        "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute_spelling.spell),
-    Notation("cute-elements", ("element_bits",),         "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute_spelling.spell_elements),
-    Notation("cute-python",   ("element_bits",),         "S<3,4,3> o 0 o (8,64):(64,1)", cute_spelling.spell_python),
-    Notation("cute-atom",     (),                        "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
-    Notation("triton",        ("element_bits", "shape", "start"),
+    Notation("tilescope", (), "grids of equal atoms", 'Layout((64, 64), 16, swizzle="128B")', layout_call.spell),
+    Notation("driver", _TMA, _BOXES, "CU_TENSOR_MAP_SWIZZLE_128B", swizzle_names.spell_driver),
+    Notation("ptx", _TMA, _BOXES, ".swizzle_mode = 128B, .swizzle_atomicity = 16B", swizzle_names.spell_ptx),
+    Notation("cute", (), _STRIDES, "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute_spelling.spell),
+    Notation("cute-elements", _BITS, _STRIDES, "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute_spelling.spell_elements),
+    Notation("cute-python", _BITS, _STRIDES, "S<3,4,3> o 0 o (8,64):(64,1)", cute_spelling.spell_python),
+    Notation("cute-atom", (), "tiles of the tensor core's atoms, by column or by row", "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
+    Notation("triton", _TILE, _ENCODINGS,
              "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
-    Notation("gluon",         ("element_bits", "shape", "start"),
+    Notation("gluon", _TILE, _ENCODINGS,
              "gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)", triton.spell_gluon),
-    Notation("mosaic",        ("element_bits", "shape", "start"), "(TileTransform((8, 64)), SwizzleTransform(128))", mosaic.spell),
+    Notation("mosaic", _TILE, "rows of a tile, then tiles by row or by column",
+             "(TileTransform((8, 64)), SwizzleTransform(128))", mosaic.spell),
 )}
 # fmt: on
 
@@ -123,8 +138,8 @@ def parse_layout(
     >>> atom == parse_layout("Sw<3,4,3> o _0 o (_8,_64):(_64,_1)", element_bits=16)  # counts elements: another
     False
     """
-    hints = Hints(element_bits, shape, major, unit, start)
-    return _reader(checked_text(text))(checked_text(text), hints)
+    hints, line = Hints(element_bits, shape, major, unit, start), checked_text(text)
+    return _reader(line)(line, hints)
 
 
 def parse_modes(text: str) -> Modes:
@@ -178,21 +193,23 @@ def convert_layout(
 
 
 def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
-    """The text, read again and compared with the layout address by address."""
+    """The first text of the notation that, read again, has every address of the layout."""
     row = notation if isinstance(notation, Notation) else NOTATION.get(notation) if isinstance(notation, str) else None
     if row is None:
         raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
     if not isinstance(layout, Layout):
         raise RuleError([argument_type("layout", layout, "a Layout", "Use parse_layout first.")])
-    text = row.spell(layout)
-    beside = {name: getattr(layout, name) for name in _unsaid(text, row)}
-    again = parse_layout(text, **beside)
-    if (difference := layout.first_difference(again)) is not None:
-        raise no_equivalent(
-            f"{layout!r}: element {difference} would lie elsewhere in {text}",
-            f"no {row.name} text for these addresses is known", "Spell it as cute.",
-        )  # fmt: skip
-    return text, row
+    found, limit = repr(layout), row.expresses
+    for text in row.spell(layout):
+        try:
+            again = parse_layout(text, **{name: getattr(layout, name) for name in _unsaid(text, row)})
+        except RuleError as refused:
+            found, limit = f"{layout!r} as {text}: {refused.violations[0].found}", refused.violations[0].limit
+            continue
+        if (difference := layout.first_difference(again)) is None:
+            return text, row
+        found, limit = f"{layout!r}: element {difference} would lie elsewhere in {text}", row.expresses
+    raise no_equivalent(found, limit, "Spell it as cute.")
 
 
 def _unsaid(text: str, row: Notation) -> tuple[str, ...]:

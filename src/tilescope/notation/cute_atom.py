@@ -21,9 +21,6 @@ from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 _ATOM = re.compile(r"Layout_(?:(K|MN)_)?(INTER|SW32|SW64|SW128_32B|SW128)_(Atom_Bits|Atom|SpAtom)")
 _ATOM_KIND = re.compile(r"(K|MN)_(INTER|SW32|SW64|SW128_32B|SW128)")  # SmemLayoutAtomKind of the Python DSL
 _ATOM_SWIZZLE = {"INTER": "none", "SW32": "32B", "SW64": "64B", "SW128": "128B", "SW128_32B": "128B_ATOM_32B"}
-_TYPE_OF_BITS = {1: "uint1_t", 2: "uint2_t", 4: "uint4_t", 6: "uint6_t"} | {
-    bits: f"uint{bits}_t" for bits in (8, 16, 32, 64, 128)
-}
 
 
 def atom(major: Major, kind: str, element_bits: int) -> Layout:
@@ -134,10 +131,10 @@ def _read_type(scan: Scanner) -> int:
     return type_bits(name)
 
 
-def spell(layout: Layout) -> str:
-    """By the name of its GMMA or UMMA atom, tiled where it is larger.
+def spell(layout: Layout) -> tuple[str, ...]:
+    """By the name of its GMMA or UMMA atom; where it is larger, tiled by column or by row.
 
-    >>> print(spell(atom("K", "SW128", 16)))
+    >>> print(*spell(atom("K", "SW128", 16)))
     GMMA::Layout_K_SW128_Atom<uint16_t>
     """
     kind = next((kind for kind, name in _ATOM_SWIZZLE.items() if name == layout.swizzle.name), None)
@@ -148,24 +145,18 @@ def spell(layout: Layout) -> str:
             "the atoms have swizzle none, 32B, 64B, 128B or 128B_ATOM_32B, two indices, one of them contiguous, "
             "and no address", "Spell it as cute.",
         )  # fmt: skip
-    space = "UMMA" if kind == "SW128_32B" else "GMMA"
-    spelled = f"{space}::Layout_{major}_{kind}_Atom<{_TYPE_OF_BITS[layout.element_bits]}>"
     if missing := _missing(major, kind, layout.element_bits):
         raise no_equivalent(*missing, "Spell it as cute.")
+    space = "UMMA" if kind == "SW128_32B" else "GMMA"
     piece = atom(major, kind, layout.element_bits)
+    spelled = f"{space}::Layout_{major}_{kind}_Atom<uint{layout.element_bits}_t>"
     if piece == layout:
-        return spelled
-    extents = ",".join(f"_{extent}" for extent in layout.shape)
-    if not any(extent % step for extent, step in zip(layout.shape, piece.shape, strict=True)):
-        wanted, block = strides_of(layout).by_index(), strides_of(piece)
-        for order, shown in (((1, 2), ""), ((2, 1), ", Step<_2,_1>{}")):
-            if block.repeated(layout.shape, order) == wanted:
-                return f"tile_to_shape({spelled}{{}}, Shape<{extents}>{{}}{shown})"
-    raise no_equivalent(
-        f"{layout.modes} of {layout.element_bits} bits",
-        f"a tile of {space} atoms of {by(piece.shape)} elements, {piece.modes}, by column or by row",
-        "Spell it as cute: it is no operand that a tensor core reads.",
-    )
+        return (spelled,)
+    if any(extent % step for extent, step in zip(layout.shape, piece.shape, strict=True)):
+        found = f"{layout.modes} of {layout.element_bits} bits"
+        raise no_equivalent(found, f"a tile of {space} atoms of {by(piece.shape)} elements", "Spell it as cute.")
+    tile = f"tile_to_shape({spelled}{{}}, Shape<{','.join(f'_{extent}' for extent in layout.shape)}>{{}}"
+    return f"{tile})", f"{tile}, Step<_2,_1>{{}})"
 
 
 def _extents(tree: IntTree) -> tuple[int, ...]:

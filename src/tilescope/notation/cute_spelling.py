@@ -9,40 +9,39 @@ from tilescope.notation.equivalent import no_equivalent, strides_of
 from tilescope.swizzle import Swizzle
 
 
-def spell(layout: Layout) -> str:
+def spell(layout: Layout) -> tuple[str]:
     """As CuTe C++ prints a layout, or the tensor at its address when it has one.
 
-    >>> print(spell(Layout((8, 32), 16, swizzle="64B")))
+    >>> print(*spell(Layout((8, 32), 16, swizzle="64B")))
     Sw<2,4,3> o smem_ptr[16b](unset) o (_8,_32):(_32,_1)
     """
     swizzle = _triple(layout.swizzle, 0)
     kind = "smem_ptr" if layout.element_bits >= 8 else "smem_subptr"
     modes = _static(layout)
     if layout.start == 0:
-        return f"Sw<{swizzle}> o smem_ptr[{layout.element_bits}b](unset) o {modes}"
+        return (f"Sw<{swizzle}> o smem_ptr[{layout.element_bits}b](unset) o {modes}",)
     place = f"{layout.start:#x}" + (".0" if layout.element_bits < 8 else "")
     glued = f"Sw<{swizzle}>_" if layout.swizzle.bits else ""
-    return f"{glued}{kind}[{layout.element_bits}b]({place}) o {modes}"
+    return (f"{glued}{kind}[{layout.element_bits}b]({place}) o {modes}",)
 
 
-def spell_elements(layout: Layout) -> str:
+def spell_elements(layout: Layout) -> tuple[str]:
     """As CuTe C++ prints a composed layout of indices: the swizzle counts elements.
 
-    >>> print(spell_elements(Layout((8, 64), 16, swizzle="128B")))
+    >>> print(*spell_elements(Layout((8, 64), 16, swizzle="128B")))
     Sw<3,3,3> o _0 o (_8,_64):(_64,_1)
     """
     triple = _triple(layout.swizzle, _unit_shift(layout.element_bits, layout.swizzle))
-    modes = _static(layout)
-    return f"Sw<{triple}> o _{_start_elements(layout)} o {modes}"
+    return (f"Sw<{triple}> o _{_start_elements(layout)} o {_static(layout)}",)
 
 
-def spell_python(layout: Layout) -> str:
+def spell_python(layout: Layout) -> tuple[str]:
     """As CuTe's Python DSL prints a shared-memory layout: the swizzle counts bytes.
 
-    >>> print(spell_python(Layout((8, 64), 16, swizzle="128B")))
+    >>> print(*spell_python(Layout((8, 64), 16, swizzle="128B")))
     S<3,4,3> o 0 o (8,64):(64,1)
     """
-    return f"S<{_triple(layout.swizzle, 0)}> o {_start_elements(layout)} o {strides_of(layout)}"
+    return (f"S<{_triple(layout.swizzle, 0)}> o {_start_elements(layout)} o {strides_of(layout)}",)
 
 
 def _static(layout: Layout) -> str:

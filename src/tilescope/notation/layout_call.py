@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tilescope.layout import Layout, Modes
+from tilescope.layout import Layout
 from tilescope.notation.equivalent import tile_of
 from tilescope.notation.hints import Hints
-from tilescope.notation.text import Scanner
+from tilescope.notation.text import Scanner, require_known
 
-_ARGUMENTS = ("atom", "atom_order", "padding_bytes", "major", "swizzle", "start")
+_PLAIN = ("shape", "element_bits", "atom", "atom_order", "padding_bytes", "major", "swizzle", "start")
+_NESTED = ("modes", "element_bits", "unit_bits", "swizzle", "start")
 _QUOTED = ("atom_order", "major", "swizzle")
 
 
@@ -32,64 +33,32 @@ def read(text: str, hints: Hints) -> Layout:
     Layout((16, 64), 16, swizzle="128B")
     """
     scan = Scanner(text)
-    from_modes = scan.name().endswith("from_modes")
+    known = _NESTED if scan.name().endswith("from_modes") else _PLAIN
     scan.expect("(")
-    if from_modes:
-        scan.expect("(")
-    scan.accept("shape", "=")
-    shape = scan.integers()
-    scan.expect(",")
-    scan.accept("element_bits", "=")
-    if from_modes or scan.at("("):
-        modes = Modes(shape, scan.integers())
-        bits = None
-        if from_modes:
-            scan.expect(")", ",")
-            bits = scan.integer()
-        arguments = _arguments(scan, ("unit_bits", "swizzle", "start") if from_modes else ())
-        layout = Layout.from_modes(modes, hints.bits(bits, "the layout"), **({"start": hints.start} | arguments))
+    said = scan.fields(")", known[:2], _QUOTED)
+    scan.finished()
+    require_known(said, known, "argument")
+    tile, bits = said.pop(known[0], None), said.pop("element_bits", None)
+    options: dict[str, Any] = {"start": hints.start} | said
+    if known is _PLAIN and not isinstance(bits, list):
+        options.setdefault("major", hints.major or "K")
+        layout = Layout(tile, hints.bits(bits, "the Layout"), **options)
     else:
-        bits, arguments = scan.integer(), _arguments(scan, _ARGUMENTS)
-        if "major" not in arguments and hints.major is not None:
-            arguments["major"] = hints.major
-        layout = Layout(shape, hints.bits(bits, "the Layout"), **({"start": hints.start} | arguments))  # type: ignore[arg-type]
+        modes, bits = ((tile, bits), None) if known is _PLAIN else (tile, bits)
+        layout = Layout.from_modes(_tupled(modes), hints.bits(bits, "the layout"), **options)
     hints.agrees_with(layout, "the Layout")
     return layout
 
 
-def spell(layout: Layout) -> str:
+def spell(layout: Layout) -> tuple[str]:
     """The tile as tilescope constructs it.
 
     >>> spell(Layout((64, 128), 16, atom=(64, 64), swizzle="128B"))
-    'Layout((64, 128), 16, atom=(64, 64), swizzle="128B")'
+    ('Layout((64, 128), 16, atom=(64, 64), swizzle="128B")',)
     """
     tile_of(layout)
-    return repr(layout)
+    return (repr(layout),)
 
 
-def _arguments(scan: Scanner, known: tuple[str, ...]) -> dict[str, Any]:
-    """What follows by name, up to the end."""
-    arguments: dict[str, Any] = {}
-    while scan.accept(","):
-        key = scan.peek().spelling
-        if key not in known or key in arguments:
-            scan.refuse("one of " + ", ".join(known) + ", once")
-        scan.take()
-        scan.expect("=")
-        arguments[key] = _quoted(scan) if key in _QUOTED else scan.integers()
-    scan.expect(")")
-    scan.finished()
-    return arguments
-
-
-def _quoted(scan: Scanner) -> str:
-    """A string in quotes: a mode's or an order's name."""
-    quote = scan.peek().spelling
-    if quote not in ('"', "'"):
-        scan.refuse('a name in quotes, such as "128B"')
-    scan.take()
-    said = ""
-    while not scan.at(quote) and scan.peek().kind != "end":
-        said += scan.take().spelling
-    scan.expect(quote)
-    return said
+def _tupled(tree: Any) -> Any:
+    return tuple(map(_tupled, tree)) if isinstance(tree, list | tuple) else tree

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 
-from tilescope.errors import RuleError
 from tilescope.layout import Layout, oriented
-from tilescope.notation.equivalent import no_equivalent, pair_of, tile_of
+from tilescope.notation.equivalent import no_equivalent, tile_of
 from tilescope.notation.hints import Hints
 from tilescope.notation.text import refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
@@ -58,31 +57,31 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
 
 
-def spell_driver(layout: Layout) -> str:
+def spell_driver(layout: Layout) -> tuple[str]:
     """The driver's enumerator for the tensor map that stores the tile.
 
     >>> spell_driver(read_mode("128B_ATOM_64B", Hints(element_bits=16)))
-    'CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B'
+    ('CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B',)
     """
     swizzle = _tensor_map_swizzle(layout)
     if swizzle.driver_code is None:
         raise no_equivalent(f"swizzle {swizzle}", "the driver has no enumerator for it", "Spell it as ptx.")
-    return DRIVER_PREFIX + swizzle.name.upper()
+    return (DRIVER_PREFIX + swizzle.name.upper(),)
 
 
-def spell_ptx(layout: Layout) -> str:
+def spell_ptx(layout: Layout) -> tuple[str]:
     """PTX's fields of tensormap.replace for the tensor map that stores the tile.
 
     >>> spell_ptx(read_mode("64B", Hints(element_bits=16)))
-    '.swizzle_mode = 64B, .swizzle_atomicity = 16B'
+    ('.swizzle_mode = 64B, .swizzle_atomicity = 16B',)
     """
     swizzle = _tensor_map_swizzle(layout)
     if swizzle.ptx_mode is None:
         raise no_equivalent(f"swizzle {swizzle}", "PTX has no mode for it", "Keep it in software: spell it as cute.")
-    mode = f".swizzle_mode = {_PTX_MODES[swizzle.ptx_mode]}"
-    return (
-        mode if swizzle.ptx_atomicity is None else f"{mode}, .swizzle_atomicity = {_PTX_ATOMS[swizzle.ptx_atomicity]}"
-    )
+    text = f".swizzle_mode = {_PTX_MODES[swizzle.ptx_mode]}"
+    if swizzle.ptx_atomicity is not None:
+        text += f", .swizzle_atomicity = {_PTX_ATOMS[swizzle.ptx_atomicity]}"
+    return (text,)
 
 
 def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
@@ -109,24 +108,8 @@ def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
 
 
 def _tensor_map_swizzle(layout: Layout) -> Swizzle:
-    """The swizzle, when boxes one span wide store the tile so."""
-    tile, swizzle = tile_of(layout).tiling, layout.swizzle
-    if swizzle.feature is None:
-        raise no_equivalent(
-            f"swizzle {swizzle}", f"TMA knows {', '.join(SWIZZLE)}", "Use 128B, or store it with software."
-        )
-    hints = Hints(layout.element_bits, pair_of(layout), layout.major, start=layout.start)
-    try:
-        stored = _boxes(swizzle, hints, "the tensor map")
-    except RuleError as refused:
-        reason = refused.violations[0]
-        raise no_equivalent(reason.found, reason.limit, reason.fix) from None
-    if (difference := stored.first_difference(layout)) is not None:
-        raise no_equivalent(
-            f"element {difference} lies at {int(layout.addresses()[difference]):#x}, "
-            f"boxes put it at {int(stored.addresses()[difference]):#x}",
-            f"with swizzle {swizzle} a box is {swizzle.span_bytes or tile.shape[1] * tile.element_bits // 8} bytes wide, "
-            "rows follow each other, and boxes follow each other column by column",
-            "Copy atom by atom, each with a box and an address of its own.",
-        )
-    return swizzle
+    tile_of(layout)
+    if layout.swizzle.feature is None:
+        fix = "Use 128B, or store it with software."
+        raise no_equivalent(f"swizzle {layout.swizzle}", f"TMA knows {', '.join(SWIZZLE)}", fix)
+    return layout.swizzle

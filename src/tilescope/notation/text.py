@@ -11,11 +11,11 @@ refusal names the character at which the text stopped making sense.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import Any, NamedTuple, NoReturn
 
 from tilescope.data_type import BLOCK_SCALED, DataType
-from tilescope.errors import RuleError, argument_type, shortened
+from tilescope.errors import RuleError, argument_type, nearest_name, shortened
 from tilescope.layout import IntTree
 from tilescope.rule import rule
 
@@ -31,28 +31,28 @@ NOTATION_TEXT = rule(
     failing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64)")',
 )  # fmt: skip
 _TOKEN = re.compile(
-    r"""(?P<space>[ ])
-      | (?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?=[^0-9A-Za-z_]|$|[a-zA-Z]))
+    r"""(?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?![0-9_]))
       | (?P<name>[#!]?[A-Za-z_][A-Za-z0-9_]*(?:(?:::|\.)[A-Za-z_][A-Za-z0-9_]*)*)
-      | (?P<symbol>[-()<>\[\]{},:=@?.+*"'/&|^;])""",
+      | (?P<symbol>[-()<>\[\]{},:=@?.+*"'/&|^;])
+      | (?P<strange>[^ ])""",
     re.VERBOSE,
 )
 _CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _TUPLE_NAMES = frozenset(
     {"Shape", "Stride", "Step", "Coord", "tuple", "make_shape", "make_stride", "make_step", "make_tuple"}
 )
-_INTEGER_NAMES = frozenset({"Int", "C", "constant", "integral_constant"})
+INTEGER_NAMES = frozenset({"Int", "C", "constant", "integral_constant"})
 _C_INTEGERS = frozenset(
     {"int", "unsigned", "signed", "long", "short", "char", "size_t", "uint32_t", "int32_t", "uint64_t", "int64_t"}
 )
 _SUFFIX = re.compile(r"[uU]?[lL]{0,2}|[lL]{1,2}[uU]")  # of an integer in C
 _KEYWORDS = frozenset({"struct", "class", "typename", "const"})  # before a type, saying nothing
+_LITERALS: dict[str, Any] = {"true": True, "True": True, "false": False, "False": False, "None": []}
 _BRACKET = re.compile(r"[<>()\[\]{}]")
 _BRACKETED = 8000  # characters that one pair of brackets may enclose
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One word of the text: its kind ("number", "name", "symbol", "end"), spelling and place."""
 
     kind: str
@@ -70,20 +70,15 @@ def checked_text(text: Any) -> str:
     if not isinstance(text, str):
         raise RuleError([argument_type("text", text, "a text", 'Use "(8,64):(64,1)", for example.')])
     if len(text) > CHARACTERS:
-        raise refusal(
-            f"{len(text)} characters", f"one layout, at most {CHARACTERS} characters", "Read one layout at a time."
-        )
+        limit = f"one layout, at most {CHARACTERS} characters"
+        raise refusal(f"{len(text)} characters", limit, "Read one layout at a time.")
     line = re.sub(r"[ \t\r\n]+", " ", text.replace("∘", " o ")).strip(" ")
     if not line:
-        raise refusal(
-            "an empty text", "the text of a layout", 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
-        )
-    for place, character in enumerate(line):
-        if not " " <= character <= "~":
-            raise refusal(
-                f"character {character!r} at place {place} of {_shown(line)}", "notations are written in plain ASCII",
-                f"Remove {character!r}.",
-            )  # fmt: skip
+        fix = 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
+        raise refusal("an empty text", "the text of a layout", fix)
+    if strange := re.search("[^ -~]", line):
+        found = f"character {strange[0]!r} at place {strange.start()} of {_shown(line)}"
+        raise refusal(found, "notations are written in plain ASCII", f"Remove {strange[0]!r}.")
     return line
 
 
@@ -93,7 +88,7 @@ def last_name(name: str) -> str:
     >>> last_name("cute::GMMA::Layout_K_SW128_Atom"), last_name("plgpu.SwizzleTransform")
     ('Layout_K_SW128_Atom', 'SwizzleTransform')
     """
-    return re.split(r"::|\.", name)[-1]
+    return name.rpartition("::")[2].rpartition(".")[2]
 
 
 def type_bits(name: str) -> int:
@@ -135,25 +130,21 @@ class Scanner:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = checked_text(text)
-        self._tokens: list[Token] = []
+        self.text = text
         self._next = 0
-        place = 0
-        while place < len(self.text):
-            found = _TOKEN.match(self.text, place)
-            if found is None:
-                raise refusal(
-                    f"{self.text[place]!r} at place {place} of {_shown(self.text)}",
-                    "names, integers and the usual brackets", f"Remove {self.text[place]!r}.",
-                )  # fmt: skip
-            if found.lastgroup != "space" and found[0] not in _KEYWORDS:
-                self._tokens.append(Token(found.lastgroup or "", found[0], place))
-            place = found.end()
-        self._tokens.append(Token("end", "", place))
+        self._tokens = [
+            Token(word.lastgroup or "", word[0], word.start())
+            for word in _TOKEN.finditer(text)
+            if word[0] not in _KEYWORDS
+        ]
+        if strange := next((token for token in self._tokens if token.kind == "strange"), None):
+            found = f"{strange.spelling!r} at place {strange.place} of {_shown(text)}"
+            raise refusal(found, "names, integers and the usual brackets", f"Remove {strange.spelling!r}.")
+        self._tokens += [Token("end", "", len(text))] * 3  # as far as anybody looks ahead
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token `ahead` places on; the last one is of kind "end"."""
-        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
+        """The token up to two places on; after the last one they are of kind "end"."""
+        return self._tokens[self._next + ahead]
 
     def take(self) -> Token:
         """The next token, consumed."""
@@ -163,7 +154,10 @@ class Scanner:
 
     def at(self, *spellings: str) -> bool:
         """Whether the next tokens are spelled so."""
-        return all(self.peek(place).spelling == spelling for place, spelling in enumerate(spellings))
+        place = self._next
+        if self._tokens[place].spelling != spellings[0]:  # nearly always: the one question a scanner asks most
+            return False
+        return all(self._tokens[place + ahead].spelling == other for ahead, other in enumerate(spellings[1:], 1))
 
     def accept(self, *spellings: str) -> bool:
         """Whether the next tokens are spelled so, consuming them if they are."""
@@ -206,47 +200,44 @@ class Scanner:
     def integer(self, most: int = INTEGER) -> int:
         """The next token, which must be an integer: 64, _64, 0x40, Int<64>{}, C<(int)64>, integral_constant<int, 64>."""
         self._cast()
-        if last_name(self.peek().spelling) in _INTEGER_NAMES and self.peek(1).spelling == "<":
+        if not (self.peek(1).spelling == "<" and last_name(self.peek().spelling) in INTEGER_NAMES):
+            return self._literal(most)
+        self.take()
+        self.expect("<")
+        while self.peek().spelling in _C_INTEGERS:
             self.take()
-            self.expect("<")
-            while self.peek().spelling in _C_INTEGERS:
-                self.take()
-                self.accept(",")
-            self._cast()
-            value = self._literal(most)
-            self.expect(">")
-            self.accept("{", "}")
-            return value
-        return self._literal(most)
+            self.accept(",")
+        self._cast()
+        value = self._literal(most)
+        self.expect(">")
+        self.accept("{", "}")
+        return value
 
     def _literal(self, most: int) -> int:
         """64, _64, 0x40, 64ull or cute::_64."""
-        token, name = self.peek(), last_name(self.peek().spelling)
-        if token.spelling == "-":
-            self.refuse("an integer of at least 0", "Shared memory lies above its start: write strides of at least 0.")
-        if token.spelling in ("?", "_") or token.spelling in _C_INTEGERS:
-            self.refuse("an integer", "A size that only the running kernel knows has no address map: put a number.")
-        if token.kind != "number" and re.fullmatch(r"_[0-9]+", name) is None:
-            self.refuse("an integer")
-        digits = name.removeprefix("_")
+        token = self.peek()
+        digits = last_name(token.spelling).removeprefix("_")
+        if token.kind != "number" and not (digits.isdecimal() and token.kind == "name"):
+            if token.spelling == "-":
+                fix = "Shared memory lies above its start: write strides of at least 0."
+                self.refuse("an integer of at least 0", fix)
+            is_dynamic = token.spelling in ("?", "_", *_C_INTEGERS)
+            fix = "A size that only the running kernel knows has no address map: put a number."
+            self.refuse("an integer", fix if is_dynamic else None)
         base = 16 if digits[:2] in ("0x", "0X") else 10
         if len(digits) > 40 or int(digits, base) > most:
             limit = f"2^{most.bit_length() - (most == INTEGER)}"
             self.refuse(f"an integer of at most {limit}", "Shared memory is smaller than that.")
         self.take()
         after = self.peek()
-        if (
-            after.kind == "name"
-            and after.place == token.place + len(token.spelling)
-            and _SUFFIX.fullmatch(after.spelling)
-        ):
-            self.take()
+        if after.kind == "name" and after.place == token.place + len(token.spelling):
+            self._next += _SUFFIX.fullmatch(after.spelling) is not None
         self.accept("{", "}")
         if self.at("@"):
-            self.refuse(
-                "a stride in elements",
-                "A stride such as 1@0 counts coordinates of a tensor, not places in memory: give the layout in memory.",
+            fix = (
+                "A stride such as 1@0 counts coordinates of a tensor, not places in memory: give the layout in memory."
             )
+            self.refuse("a stride in elements", fix)
         return int(digits, base)
 
     def _cast(self) -> None:
@@ -291,6 +282,72 @@ class Scanner:
         if token.spelling in ("(", "["):
             return self.take().spelling
         return None
+
+    def fields(self, closing: str, positions: tuple[str, ...] = (), quoted: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Values up to the closing bracket: key = value, or a value alone for the next of `positions`.
+
+        >>> Scanner('(8, 64), 16, swizzle="128B")').fields(")", ("shape", "element_bits"), ("swizzle",))
+        {'shape': [8, 64], 'element_bits': 16, 'swizzle': '128B'}
+        """
+        fields: dict[str, Any] = {}
+        while not self.accept(closing):
+            if self.peek(1).spelling == "=":
+                key = self.name()
+                self.expect("=")
+            elif len(fields) < len(positions):
+                key = positions[len(fields)]
+            else:
+                self.refuse("a field such as vec = 8")
+            if key in fields:
+                self.refuse(f"{key} once", "Remove one of the two.")
+            fields[key] = self._quoted() if key in quoted else self.value()
+            if not self.at(closing):
+                self.expect(",")
+        return fields
+
+    def value(self, depth: int = 0) -> Any:
+        """A number (8, 8 : i32), true, false, an interval with its padding (256:+8), a text in quotes, or a list of such."""
+        token = self.peek()
+        if token.spelling in ('"', "'"):
+            return self._quoted()
+        if token.spelling in _LITERALS:
+            return _LITERALS[self.take().spelling]
+        if token.spelling in ("[", "(") and depth < NESTING:
+            closing = _CLOSING[self.take().spelling]
+            members = []
+            while not self.accept(closing):
+                members.append(self.value(depth + 1))
+                if not self.at(closing):
+                    self.expect(",")
+            return members
+        if token.kind == "name" or token.spelling in _CLOSING:
+            self.refuse("a number, true, false or a list")
+        number = self.integer()
+        if self.accept(":", "+"):
+            return [number, self.integer()]
+        if self.accept(":"):
+            self.name()
+        return number
+
+    def _quoted(self) -> str:
+        quote = self.peek().spelling
+        if quote not in ('"', "'"):
+            self.refuse('a name in quotes, such as "128B"')
+        self.take()
+        start = self.peek().place
+        while not self.at(quote) and self.peek().kind != "end":
+            self.take()
+        end = self.peek().place
+        self.expect(quote)
+        return self.text[start:end]
+
+
+def require_known(fields: Iterable[str], known: tuple[str, ...], what: str = "field") -> None:
+    """Refuse fields that nobody knows."""
+    for key in fields:
+        if key not in known:
+            fix = f"Use {nearest_name(key, known) or known[0]}."
+            raise refusal(f"the {what} {key}", f"known: {', '.join(known)}", fix)
 
 
 def _shown(text: str) -> str:

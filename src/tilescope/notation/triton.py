@@ -30,17 +30,15 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from tilescope.errors import RuleError, by, shortened
+from tilescope.errors import by
 from tilescope.layout import Layout, Major, oriented
 from tilescope.notation.equivalent import no_equivalent, pair_of
 from tilescope.notation.hints import Hints
 from tilescope.notation.linear import Basis, Padding, extents_of, layout_of, unit_bases
 from tilescope.notation.text import refusal
-from tilescope.notation.triton_text import FIELDS, Encoding, read_encoding
+from tilescope.notation.triton_text import MAX_EXTENT, WIDTHS, Encoding, is_power, read_encoding
 
 BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
-MAX_EXTENT = 1 << 20
-_WIDTHS = {0: "none", 32: "32B", 64: "64B", 128: "128B"}
 _CORE_ROWS = 8  # rows after which nvmma_shared repeats its pattern
 
 
@@ -61,79 +59,48 @@ def read(text: str, hints: Hints) -> Layout:
     return layout
 
 
-def spell(layout: Layout) -> str:
-    """The encoding as Triton's intermediate code prints it: nvmma_shared where it is one, else swizzled_shared.
+def spell(layout: Layout) -> tuple[str, ...]:
+    """As Triton's intermediate code prints it: nvmma_shared where the swizzle has a width there, and swizzled_shared.
 
-    >>> print(spell(Layout((8, 64), 16, swizzle="128B")))
+    >>> nvmma, swizzled = spell(Layout((8, 64), 16, swizzle="128B"))
+    >>> print(nvmma)
     #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+    >>> print(swizzled)
+    #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>
     """
-    kind, fields, _, _ = _encoding_of(layout)
-    if kind == "nvmma_shared":
-        fields |= {"transposed": str(fields["transposed"]).lower(), "elementBitWidth": layout.element_bits}
-    return f"#ttg.{kind}<{{{', '.join(f'{key} = {value}' for key, value in fields.items())}}}>"
+    nvmma = "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, elementBitWidth = {}}}>"
+    swizzled = "#ttg.swizzled_shared<{{vec = {}, perPhase = {}, maxPhase = {}, order = {}}}>"
+    return _spelled(layout, nvmma, swizzled, ("false", "true"))
 
 
-def spell_gluon(layout: Layout) -> str:
-    """The same encoding as Gluon's Python constructs it.
+def spell_gluon(layout: Layout) -> tuple[str, ...]:
+    """The same encodings as Gluon's Python constructs them.
 
-    >>> print(spell_gluon(Layout((8, 64), 16, swizzle="128B")))
+    >>> print(spell_gluon(Layout((8, 64), 16, swizzle="128B"))[0])
     gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False)
     """
-    kind, fields, _, _ = _encoding_of(layout)
-    if kind == "nvmma_shared":
-        return (
-            f"gl.NVMMASharedLayout(swizzle_byte_width={fields['swizzlingByteWidth']}, "
-            f"element_bitwidth={layout.element_bits}, rank=2, transposed={fields['transposed']})"
-        )
-    return "gl.SwizzledSharedLayout(vec={vec}, per_phase={perPhase}, max_phase={maxPhase}, order={order})".format(
-        **fields
-    )
+    nvmma = "gl.NVMMASharedLayout(swizzle_byte_width={0}, element_bitwidth={2}, rank=2, transposed={1})"
+    swizzled = "gl.SwizzledSharedLayout(vec={}, per_phase={}, max_phase={}, order={})"
+    return _spelled(layout, nvmma, swizzled, ("False", "True"))
 
 
-def _encoding_of(layout: Layout) -> Encoding:
-    """The encoding whose addresses are the layout's, found by trying the few that could be."""
-    shape, major = pair_of(layout), layout.major
-    if major is None:
+def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:
+    """The few encodings that the layout could be."""
+    pair_of(layout)
+    if layout.major is None:
         limit = "a shared encoding of Triton stores a tile in which one of its two indices is contiguous"
         raise no_equivalent(f"{layout!r}", limit, "Spell it as cute.")
-    if layout.start % layout.swizzle.repeat_bytes:
-        raise no_equivalent(
-            f"start {layout.start:#x}, in the middle of the pattern of {layout.swizzle.repeat_bytes} bytes",
-            "Triton swizzles offsets from an aligned buffer",
-            f"Start at {layout.start // layout.swizzle.repeat_bytes * layout.swizzle.repeat_bytes:#x}.",
-        )
-    hints = Hints(element_bits=layout.element_bits, shape=shape, start=layout.start)
-    for candidate in _candidates(layout, major):
-        try:
-            stored = _stored(candidate, hints)
-        except RuleError:
-            continue
-        if stored.first_difference(layout) is None:
-            return candidate
-    raise no_equivalent(
-        f"{layout!r}",
-        "nvmma_shared stores spans of 32, 64 or 128 bytes column by column; swizzled_shared stores whole unpadded "
-        "rows of a power of two with an XOR of row bits",
-        "Change the atom order or drop the padding, or keep it in CuTe.",
-    )
-
-
-def _candidates(layout: Layout, major: Major) -> list[Encoding]:
-    encodings = []
-    width = {name: width for width, name in _WIDTHS.items()}.get(layout.swizzle.name)
+    texts = []
+    width = {name: width for width, name in WIDTHS.items()}.get(layout.swizzle.name)
     if width is not None and layout.element_bits >= 8:
-        transposed = major == "MN" and width != 0
-        encodings.append(Encoding("nvmma_shared", {"swizzlingByteWidth": width, "transposed": transposed}))
-    row_bit = (
-        layout.as_rows().shape[1] * layout.element_bits // 8
-    ).bit_length() - 1  # lowest address bit that counts rows
+        texts.append(nvmma.format(width, flags[layout.major == "MN" and width != 0], layout.element_bits))
+    row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
+    row_bit = row_bytes.bit_length() - 1  # lowest address bit that counts rows
     swizzle, phases = layout.swizzle, (1, 1, 1)
     if swizzle.bits and swizzle.shift > 0 and swizzle.base + swizzle.shift >= row_bit:
         vec = (1 << swizzle.base) * 8 // layout.element_bits
         phases = vec, 1 << (swizzle.base + swizzle.shift - row_bit), 1 << swizzle.bits
-    order = [1, 0] if major == "K" else [0, 1]
-    encodings.append(Encoding("swizzled_shared", dict(zip(FIELDS["swizzled_shared"], (*phases, order), strict=True))))
-    return encodings
+    return (*texts, swizzled.format(*phases, [1, 0] if layout.major == "K" else [0, 1]))
 
 
 def _stored(found: Encoding, hints: Hints) -> Layout:
@@ -144,14 +111,14 @@ def _stored(found: Encoding, hints: Hints) -> Layout:
         limit, fix = "both agree", f"Use elementBitWidth = {said_bits}."
         raise refusal(f"elementBitWidth = {element} of {said_bits}-bit elements", limit, fix)
     bits = hints.bits(said_bits if element is None else element, kind)
-    rank, buffers = _rank(kind, fields), 1
+    rank, buffers = _rank(fields), 1
     if extents is not None and len(extents) == rank + 1:
         buffers, extents = extents[0], extents[1:]
     is_smallest = extents is None and hints.shape is None
     if is_smallest:
         extents = _smallest(kind, fields, bits)
     shape = hints.tile_shape(extents, kind, rank)
-    if any(not _is_power(extent) or extent > MAX_EXTENT for extent in shape):
+    if any(not is_power(extent) or extent > MAX_EXTENT for extent in shape):
         powers = by(min(1 << (extent - 1).bit_length(), MAX_EXTENT) for extent in shape)
         raise refusal(f"a tile of {by(shape)}", "Triton's tiles are powers of two, at most 2^20", f"Use {powers}.")
     block = shape if is_smallest and kind != "padded_shared" else _block_shape(fields, shape)
@@ -159,25 +126,22 @@ def _stored(found: Encoding, hints: Hints) -> Layout:
     return layout_of(bases, bits, padding=padding, buffers=buffers, start=hints.start)
 
 
-def _rank(kind: str, fields: dict[str, Any]) -> int:
+def _rank(fields: dict[str, Any]) -> int:
     """How many indices the encoding has."""
     lists = [fields.get(key) for key in ("order", "shape", "CTASplitNum")]
-    lists += [each[0] for each in (fields.get("offset"), fields.get("CGALayout")) if isinstance(each, list) and each]
-    rank = next((len(each) for each in lists if isinstance(each, list) and each), fields.get("rank", 2))
-    if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= 5:
-        raise refusal(f"rank = {rank}", f"{kind} has 1 to 5 indices", "Use rank = 2.")
-    return rank
+    lists += [bases[0] for bases in (fields.get("offset"), fields.get("CGALayout")) if bases]
+    return next((len(entries) for entries in lists if entries), fields.get("rank", 2))
 
 
 def _smallest(kind: str, fields: dict[str, Any], bits: int) -> tuple[int, ...] | None:
     """The tile that the encoding itself tells: its shape, what its bases reach, or one pattern."""
     if fields.get("offset"):
-        return extents_of(_listed_bases(fields, kind))
+        return extents_of(fields["offset"])
     if fields.get("shape"):
-        return tuple(_numbers(fields, "shape"))
-    if kind == "swizzled_shared" and len(_numbers(fields, "order")) == 2 and _power(fields, "maxPhase") > 1:
-        vec, per_phase, max_phase = (_power(fields, key) for key in ("vec", "perPhase", "maxPhase"))
-        return oriented("K" if fields["order"] == [1, 0] else "MN", per_phase * max_phase, vec * max_phase)
+        return tuple(fields["shape"])
+    if kind == "swizzled_shared" and len(fields["order"]) == 2 and fields["maxPhase"] > 1:
+        major: Major = "K" if fields["order"] == [1, 0] else "MN"
+        return oriented(major, fields["perPhase"] * fields["maxPhase"], fields["vec"] * fields["maxPhase"])
     if kind == "nvmma_shared" and fields.get("rank", 2) == 2 and fields.get("swizzlingByteWidth"):
         transposed, span = _nvmma(fields, bits)
         return oriented("MN" if transposed else "K", _CORE_ROWS, span)
@@ -186,17 +150,12 @@ def _smallest(kind: str, fields: dict[str, Any], bits: int) -> tuple[int, ...] |
 
 def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The part of the tile that one block of a cluster has."""
-    splits = [1] * len(shape)
-    if fields.get("CTASplitNum"):
-        splits = _numbers(fields, "CTASplitNum")
+    splits = fields.get("CTASplitNum") or [1] * len(shape)
     for basis in fields.get("CGALayout") or []:  # steps of whole parts; zeros: both blocks have the same
-        if not isinstance(basis, list) or len(basis) != len(splits) or not all(type(step) is int for step in basis):
-            raise refusal(
-                f"the basis {shortened(str(basis))} of CGALayout", f"{len(shape)} numbers", "Use CGALayout = []."
-            )
-        splits = [max(part, 2 * step) for part, step in zip(splits, basis, strict=True)]
-    if len(splits) != len(shape) or any(
-        not _is_power(part) or extent % part for extent, part in zip(shape, splits, strict=False)
+        splits = [max(part, 2 * step) for part, step in zip(splits, basis, strict=False)]
+    lengths = {len(splits), *map(len, fields.get("CGALayout") or [])}
+    if lengths != {len(shape)} or any(
+        not is_power(part) or extent % part for extent, part in zip(shape, splits, strict=True)
     ):
         found = f"a tile of {by(shape)} split by {by(splits)}"
         raise refusal(found, "every block of a cluster has an equal part", "Use CTASplitNum = [1, 1].")
@@ -204,8 +163,8 @@ def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, .
 
 
 def _swizzled_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tuple[list[Basis], list[Padding]]:
-    vec, per_phase, max_phase = (_power(fields, key) for key in ("vec", "perPhase", "maxPhase"))
-    order, rank = _order(fields, len(shape)), len(shape)
+    vec, per_phase, max_phase = (fields[key] for key in ("vec", "perPhase", "maxPhase"))
+    order, rank = fields["order"], len(shape)
     bases = unit_bases(rank, order[0], shape[order[0]])
     for index in order[1:]:
         for basis in unit_bases(rank, index, shape[index]):
@@ -216,17 +175,7 @@ def _swizzled_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> t
 
 def _nvmma(fields: dict[str, Any], bits: int) -> tuple[bool, int]:
     """Whether the tile is transposed, and how many elements a span holds."""
-    width, transposed, padded = (
-        fields.get("swizzlingByteWidth"),
-        fields.get("transposed", False),
-        fields.get("fp4Padded"),
-    )
-    if width not in _WIDTHS or isinstance(width, bool):
-        raise refusal(f"swizzlingByteWidth = {width}", "0, 32, 64 or 128", "Use 128.")
-    if not isinstance(transposed, bool):
-        raise refusal(f"transposed = {transposed}", "true or false", "Use false for a K-major tile.")
-    if bits not in (8, 16, 32, 64):
-        raise refusal(f"elementBitWidth = {bits}", "8, 16, 32 or 64", "Use 16.")
+    width, transposed, padded = (fields.get(key, False) for key in ("swizzlingByteWidth", "transposed", "fp4Padded"))
     if padded and (width != 128 or bits != 8):
         limit = "8 bytes of 4-bit values, then 8 of padding: 128 bytes, and elements of 8 bits, each two values"
         raise refusal(
@@ -271,29 +220,8 @@ def _nvmma_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> t
     return bases, []
 
 
-def _listed_bases(fields: dict[str, Any], kind: str) -> list[Basis]:
-    """The bases that the text lists."""
-    bases = fields.get("offset")
-    if not isinstance(bases, list) or not bases or not all(isinstance(basis, list) for basis in bases):
-        raise refusal(
-            f"offset = {shortened(str(bases))}", f"{kind} lists a basis for each bit of an offset",
-            "Use [[0, 1], [1, 0]].",
-        )  # fmt: skip
-    wrong = [
-        base
-        for base in bases
-        if len(base) != len(bases[0]) or not all(type(part) is int and part < MAX_EXTENT for part in base)
-    ]
-    if wrong or not bases[0]:
-        raise refusal(
-            f"the basis {shortened(str((wrong or bases)[0]))}", "bases of equally many numbers",
-            "Use [0, 1], for example.",
-        )  # fmt: skip
-    return [tuple(basis) for basis in bases]
-
-
 def _linear_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tuple[list[Basis], list[Padding]]:
-    bases = _listed_bases(fields, "shared_linear")
+    bases = [tuple(basis) for basis in fields["offset"]]
     blocks = fields.get("block") or []
     if shape not in (extents_of(bases), extents_of([*bases, *blocks]) if blocks else ()):
         limit = f"its bases reach {by(extents_of(bases))}"
@@ -302,18 +230,10 @@ def _linear_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tup
 
 
 def _padded_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tuple[list[Basis], list[Padding]]:
-    pairs = fields.get("intervals")
-    if not isinstance(pairs, list) or not all(
-        isinstance(pair, list) and len(pair) == 2 and all(type(part) is int and _is_power(part) for part in pair)
-        for pair in pairs
-    ):
-        raise refusal(
-            f"the intervals {shortened(str(pairs))}", "pairs of powers of two, such as [256:+8]", "Use [256:+8]."
-        )
-    padding = [Padding(*pair) for pair in pairs]
+    padding = [Padding(*pair) for pair in fields["intervals"]]
     if fields.get("offset"):
         return _linear_bases(fields, shape, 0)[0], padding
-    order = _order(fields, len(shape)) if "order" in fields else list(reversed(range(len(shape))))
+    order = fields.get("order", reversed(range(len(shape))))
     return [basis for index in order for basis in unit_bases(len(shape), index, shape[index])], padding
 
 
@@ -323,33 +243,3 @@ _BASES: dict[str, Callable[[dict[str, Any], tuple[int, ...], int], tuple[list[Ba
     "padded_shared": _padded_bases,
     "shared_linear": _linear_bases,
 }
-
-
-def _order(fields: dict[str, Any], rank: int) -> list[int]:
-    """The indices, the fastest first."""
-    order = fields.get("order")
-    if not isinstance(order, list) or sorted(map(str, order)) != [str(index) for index in range(rank)]:
-        example = list(reversed(range(rank)))
-        raise refusal(
-            f"order = {shortened(str(order))}", f"every index from 0 to {rank - 1} once, the fastest first",
-            f"Use {example}.",
-        )  # fmt: skip
-    return order
-
-
-def _numbers(fields: dict[str, Any], key: str) -> list[int]:
-    numbers = fields.get(key)
-    if not isinstance(numbers, list) or not all(type(number) is int and number < MAX_EXTENT for number in numbers):
-        raise refusal(f"{key} = {shortened(str(numbers))}", "a list of integers", f"Use {key} = [1, 1].")
-    return numbers
-
-
-def _power(fields: dict[str, Any], key: str) -> int:
-    number = fields.get(key)
-    if type(number) is not int or not _is_power(number):
-        raise refusal(f"{key} = {number}", "a power of two", f"Use {key} = 8.")
-    return number
-
-
-def _is_power(number: int) -> bool:
-    return number > 0 and not number & (number - 1)

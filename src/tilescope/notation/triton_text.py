@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tilescope.errors import nearest_name, shortened
-from tilescope.notation.text import Scanner, closing_place, last_name, refusal, type_bits
+from tilescope.errors import shortened
+from tilescope.notation.text import Scanner, closing_place, last_name, refusal, require_known, type_bits
 
-CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
+_CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
 # The fields of each encoding, in the order of Gluon's arguments.
 FIELDS = {
     "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
@@ -23,6 +24,14 @@ FIELDS = {
     "padded_shared": ("intervals", "offset", "block", "shape", "order"),
     "shared_linear": ("offset", "block", "alignment"),
 }
+_REQUIRED = {
+    "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
+    "nvmma_shared": ("swizzlingByteWidth",),
+    "padded_shared": ("intervals",),
+    "shared_linear": ("offset",),
+}
+WIDTHS = {0: "none", 32: "32B", 64: "64B", 128: "128B"}  # bytes of an nvmma_shared encoding, and the mode they are
+MAX_EXTENT = 1 << 20
 _IDENTITY = ("intervals", "shape", "order", "block")  # of PaddedSharedLayout.with_identity_for
 _MOST_LINES = 100  # definitions and buffers that are worth reading
 _NAMES = {
@@ -32,7 +41,6 @@ _NAMES = {
     "fp4_padded": "fp4Padded", "interval_padding_pairs": "intervals", "offset_bases": "offset", "block_bases": "block",
     "cga_layout": "CGALayout", "ctas_per_cga": "CTAsPerCGA", "cta_split_num": "CTASplitNum", "cta_order": "CTAOrder",
 }  # fmt: skip
-_LITERALS: dict[str, Any] = {"true": True, "True": True, "false": False, "False": False, "None": []}
 _ATTRIBUTE = re.compile(
     r"#(?:ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon)\.(\w+)|\b(\w{0,20}Shared\w{0,20}Layout)(?:\.with_identity_for)?\s*\("
 )
@@ -60,7 +68,7 @@ def read_encoding(text: str) -> Encoding:
 
     >>> lines = "#s = #ttg.shared_linear<{offset = [[0, 1], [1, 0]]}, alignment = 16> !ttg.memdesc<2x2xf16, #s, #smem>"
     >>> read_encoding(lines)
-    Encoding(kind='shared_linear', fields={'offset': [[0, 1], [1, 0]]}, extents=(2, 2), element_bits=16)
+    Encoding(kind='shared_linear', fields={'offset': [[0, 1], [1, 0]], 'alignment': 16}, extents=(2, 2), element_bits=16)
     """
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
     buffers = dict.fromkeys(_buffers(text, defined))
@@ -119,11 +127,7 @@ def _parsed(attribute: str, extents: tuple[int, ...] | None, bits: int | None) -
     kind = _kind(attribute)
     if kind not in FIELDS:
         where = (
-            "in tensor memory"
-            if "tensor_memory" in kind
-            else "in registers"
-            if "shared" not in kind
-            else "unknown here"
+            "in tensor memory" if "tensor_memory" in kind else "unknown here" if "shared" in kind else "in registers"
         )
         raise refusal(
             f"the encoding {kind}, {where}", f"known in shared memory: {', '.join(FIELDS)}",
@@ -133,66 +137,83 @@ def _parsed(attribute: str, extents: tuple[int, ...] | None, bits: int | None) -
     scan.name()
     fields: dict[str, Any] = {}
     if scan.accept("("):
-        _read_fields(scan, ")", _IDENTITY if "with_identity_for" in attribute else FIELDS[kind], fields)
+        fields = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else FIELDS[kind])
     else:
         scan.expect("<")
         while not scan.accept(">"):
             if scan.at("["):
-                fields["intervals"] = _read_value(scan)
+                fields["intervals"] = scan.value()
             elif scan.accept("{"):
-                _read_fields(scan, "}", (), fields)
+                fields |= scan.fields("}")
             else:
-                _read_fields(scan, ">", (), fields)
+                fields |= scan.fields(">")
                 break
             scan.accept(",")
     scan.finished()
     fields = {_NAMES.get(key, key): value for key, value in fields.items()}
     if fields.pop("hasLeadingOffset", False) is True:
         raise refusal("hasLeadingOffset = true", "what nvmma_shared says today", "Spell it as nvmma_shared.")
-    known = FIELDS[kind]
-    for key in fields:
-        if key not in known and key not in CLUSTER_FIELDS:
-            raise refusal(
-                f"the field {key}", f"known: {', '.join(known)}", f"Use {nearest_name(key, known) or known[0]}."
-            )
-    fields = {key: value for key, value in fields.items() if key != "alignment"}
+    require_known(fields, (*FIELDS[kind], *_CLUSTER_FIELDS))
+    _check(kind, fields)
     return Encoding(kind, fields, extents, bits)
 
 
-def _read_fields(scan: Scanner, closing: str, positions: tuple[str, ...], fields: dict[str, Any]) -> None:
-    while not scan.accept(closing):
-        if scan.peek(1).spelling == "=":
-            key = scan.name()
-            scan.expect("=")
-        elif len(fields) < len(positions):
-            key = positions[len(fields)]
-        else:
-            scan.refuse("a field such as vec = 8")
-        if key in fields:
-            scan.refuse(f"{key} once", "Remove one of the two.")
-        fields[key] = _read_value(scan)
-        if not scan.at(closing):
-            scan.expect(",")
+def _check(kind: str, fields: dict[str, Any]) -> None:
+    """Refuse a field that is missing, or that holds what it cannot."""
+    for key in _REQUIRED[kind]:
+        if key not in fields:
+            raise refusal(
+                f"{kind} without {key}", f"it has {', '.join(_REQUIRED[kind])}", f"Add {key} = {_VALUES[key][2]}."
+            )
+    for key, value in fields.items():
+        fits, limit, example = _VALUES[key]
+        if value != [] and not fits(value):
+            raise refusal(f"{key} = {shortened(str(value))}", limit, f"Use {key} = {example}.")
 
 
-def _read_value(scan: Scanner, depth: int = 0) -> Any:
-    """A number (8, 8 : i32), true, false, an interval with its padding (256:+8), or a list of such."""
-    token = scan.peek()
-    if token.spelling in _LITERALS:
-        return _LITERALS[scan.take().spelling]
-    if token.spelling in ("[", "(") and depth < 4:
-        closing = {"[": "]", "(": ")"}[scan.take().spelling]
-        members = []
-        while not scan.accept(closing):
-            members.append(_read_value(scan, depth + 1))
-            if not scan.at(closing):
-                scan.expect(",")
-        return members
-    if token.kind != "number":
-        scan.refuse("a number, true, false or a list")
-    number = scan.integer()
-    if scan.accept(":", "+"):
-        return [number, scan.integer()]
-    if scan.accept(":"):
-        scan.name()
-    return number
+def is_power(number: Any) -> bool:
+    """Whether it is a power of two."""
+    return type(number) is int and number > 0 and not number & (number - 1)
+
+
+def _is_order(value: Any) -> bool:
+    return isinstance(value, list) and sorted(map(str, value)) == [str(index) for index in range(len(value))]
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) is int and number < MAX_EXTENT for number in value)
+
+
+def _are_bases(value: Any) -> bool:
+    return isinstance(value, list) and all(_are_numbers(basis) and len(basis) == len(value[0]) > 0 for basis in value)
+
+
+def _are_intervals(value: Any) -> bool:
+    return _are_bases(value) and all(len(pair) == 2 and all(map(is_power, pair)) for pair in value)
+
+
+_POWER = (is_power, "a power of two", "8")
+_FLAG = (lambda value: isinstance(value, bool), "true or false", "false")
+_BASES = (_are_bases, "a list of bases of equally many numbers, one for each bit", "[[0, 1], [1, 0]]")
+_NUMBERS = (_are_numbers, "a list of integers", "[1, 1]")
+# What each field may hold, in words, and an example.
+_VALUES: dict[str, tuple[Callable[[Any], bool], str, str]] = {
+    "vec": _POWER,
+    "perPhase": _POWER,
+    "maxPhase": _POWER,
+    "order": (_is_order, "every index once, the fastest first", "[1, 0]"),
+    "swizzlingByteWidth": (lambda width: type(width) is int and width in WIDTHS, "0, 32, 64 or 128", "128"),
+    "elementBitWidth": (lambda bits: bits in (8, 16, 32, 64), "8, 16, 32 or 64", "16"),
+    "rank": (lambda rank: type(rank) is int and 1 <= rank <= 5, "an encoding has 1 to 5 indices", "2"),
+    "transposed": _FLAG,
+    "fp4Padded": _FLAG,
+    "intervals": (_are_intervals, "pairs of powers of two, such as [256:+8]", "[256:+8]"),
+    "offset": _BASES,
+    "block": _BASES,
+    "CGALayout": _BASES,
+    "shape": _NUMBERS,
+    "CTASplitNum": _NUMBERS,
+    "CTAsPerCGA": _NUMBERS,
+    "CTAOrder": _NUMBERS,
+    "alignment": _POWER,
+}
