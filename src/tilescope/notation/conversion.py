@@ -34,9 +34,8 @@ class Notation:
     unsaid: tuple[str, ...]  # by some text of the notation
     expresses: str  # which layouts have a text
     example: str
-    spell: Callable[[Layout], tuple[str, ...]] = field(
-        repr=False, compare=False
-    )  # texts that may be it, the best first
+    # texts that may be the layout, the best first
+    spell: Callable[[Layout], tuple[str, ...]] = field(repr=False, compare=False)
 
 
 _BOXES = "boxes one span wide: rows follow each other, and boxes follow each other column by column"
@@ -48,9 +47,6 @@ _STRIDES = "strides of whole elements and one XOR swizzle"
 _BITS: tuple[str, ...] = ("element_bits",)  # what a text leaves unsaid
 _TILE = (*_BITS, "shape", "start")
 _TMA = (*_BITS, "shape", "major", "start")
-    ("element_bits", "shape", "major", "start"),
-    ("element_bits", "shape", "start"),
-)  # what a text leaves unsaid
 # fmt: off
 NOTATION: dict[str, Notation] = {row.name: row for row in (
     Notation("tilescope", (), "grids of equal atoms", 'Layout((64, 64), 16, swizzle="128B")', layout_call.spell),
@@ -59,7 +55,8 @@ NOTATION: dict[str, Notation] = {row.name: row for row in (
     Notation("cute", (), _STRIDES, "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute_spelling.spell),
     Notation("cute-elements", _BITS, _STRIDES, "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute_spelling.spell_elements),
     Notation("cute-python", _BITS, _STRIDES, "S<3,4,3> o 0 o (8,64):(64,1)", cute_spelling.spell_python),
-    Notation("cute-atom", (), "tiles of the tensor core's atoms, by column or by row", "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
+    Notation("cute-atom", (), "tiles of the tensor core's atoms, by column or by row",
+             "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
     Notation("triton", _TILE, _ENCODINGS,
              "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
     Notation("gluon", _TILE, _ENCODINGS,
