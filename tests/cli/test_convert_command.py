@@ -45,7 +45,7 @@ def test_no_equivalent_is_the_answer_no(capsys):
     arguments = ["convert", "Layout((16, 128), 16, padding_bytes=16)", "--to", "mosaic"]
     assert run(arguments) == 1
     printed = capsys.readouterr()
-    assert printed.out == "no-equivalent: 16 bytes of padding a row; tiles lie without gaps. Drop the padding.\n"
+    assert printed.out == "no-equivalent: 16 bytes of padding a row; tiles lie without gaps. Use padding_bytes = 0.\n"
     assert printed.err == ""
     assert run([*arguments, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["violations"][0]["rule"] == "no-equivalent"
