@@ -17,7 +17,6 @@ from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_cp import cp_shape
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import tmem_layout
-from tilescope.tensor_map.small_tensor import cleared_window_bit
 
 
 def test_an_address_word():  # PTX, "Tensor Memory Addressing"
@@ -159,9 +158,3 @@ def test_an_instruction_descriptor(arguments, options, word):
 def test_lanes_of_block_scaled_mma_sync():  # PTX, CuTe, Triton
     assert scale_lanes("mxfp8", "A", thread_id=1).lane(11) == 15
     assert scale_lanes("mxfp8", "B", thread_id=2).lane(5) == 22
-
-
-def test_the_workaround_for_small_tensors_on_blackwell():  # NVIDIA's driver notes, CUTLASS, Triton
-    blob = (0).to_bytes(8, "little") + (0x0000000200200510).to_bytes(8, "little") + bytes(112)
-    cleared = cleared_window_bit(blob)
-    assert int.from_bytes(cleared[8:16], "little") == 0x0000000200000510

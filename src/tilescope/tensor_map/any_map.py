@@ -1,94 +1,72 @@
-"""What the three kinds of map share: reading and checking their arguments, encoding, replacing.
+"""What the three kinds of map share: their arguments, read and checked, and the sizes of a copy that follow from them.
 
 arguments ── readers ──▶ fields ── rules ──▶ a map, with its findings
                 │                    └─────▶ TensorMapError, with every violation
                 └─ what cannot be read is a violation too; rules that need it are passed over
+
+Everything is innermost first and in the driver's units: elements for dims and box, bytes for strides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
 from inspect import Signature, signature
+from math import prod
+from operator import attrgetter
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self
 
-from tilescope.arch import ARCH, Arch
+from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
-from tilescope.reading import integer, integers, known_name
+from tilescope.reading import integer, integers
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map.checking import Check, map_rule
+from tilescope.tensor_map.checking import CHECKS, Check, Subject, map_rule
 from tilescope.tensor_map.descriptor import encoded
-from tilescope.tensor_map.geometry import Geometry
-from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Interleave, L2Promotion, OobFill
+from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.replacement import replacement_fields
-from tilescope.tensor_map.rules import MAP_CHECKS, OPTION_CHECKS
 from tilescope.tensor_map.rules.samples import CUDA_H, MATRIX
-from tilescope.tensor_map.rules.tensor import rank_check
-from tilescope.value import Row
+from tilescope.value import Row, Value, hex_field, row_field
 
 Arguments = ParamSpec("Arguments")  # of a constructor
 Reader = Callable[[str, Any], Any]
-WIDE_MODES = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
 
 argument_length = map_rule(
-    "argument-length", "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
-    source=CUDA_H, passing=MATRIX | {"strides_bytes": (8192,)}, failing=MATRIX | {"strides_bytes": (2, 8192)},
-)  # fmt: skip
+    "argument-length",
+    "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
+    source=CUDA_H,
+    passing=MATRIX | {"strides_bytes": (8192,)},
+    failing=MATRIX | {"strides_bytes": (2, 8192)},
+)
+# Sequences: how many entries they have less than the tensor has dimensions.
+_FEWER = {"strides_bytes": 1, "box": 0, "element_strides": 0, "lower_corner": 2, "upper_corner": 2}
+_ENTRIES = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")
+_OPTIONS = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "arch")
+_options_of = attrgetter(*_OPTIONS)
 
 
-def _tma_type(_: str, given: Any) -> DataType:
-    """The driver's type as which TMA moves the given one."""
-    return DataType.named(given).tma
-
-
-def _hardware_swizzle(argument: str, given: Any) -> Swizzle:
+def _hardware_swizzle(argument: str, value: Any) -> Swizzle:
     """A swizzle that TMA knows: one of the table, no software swizzle."""
-    row = Swizzle.named(given)
+    row = Swizzle.named(value)
     if row.feature is None:
         raise RuleError([unknown_name("swizzle of TMA", argument, row.name, SWIZZLE)])
     return row
 
 
-def _row(table: type[Row], rows: Mapping[str, Row]) -> Reader:
-    """Finds a row by its name; whatever else a row is called, the table knows."""
-    return lambda _, given: rows.get(given) or table.named(given) if type(given) is str else table.named(given)
-
-
 _COMMON_READERS: dict[str, Reader] = {
-    "data_type": _tma_type,
+    "data_type": lambda _, value: DataType.named(value).tma,  # the driver's type as which TMA moves it
     "dims": integers,
     "strides_bytes": integers,
-    "element_strides": lambda argument, given: None if given is None else integers(argument, given),
-    "interleave": _row(Interleave, INTERLEAVE),
+    "element_strides": lambda argument, value: None if value is None else integers(argument, value),
+    "interleave": lambda _, value: Interleave.named(value),
     "swizzle": _hardware_swizzle,
-    "l2_promotion": _row(L2Promotion, L2_PROMOTION),
-    "oob_fill": _row(OobFill, OOB_FILL),
+    "l2_promotion": lambda _, value: L2Promotion.named(value),
+    "oob_fill": lambda _, value: OobFill.named(value),
     "address": integer,
-    "arch": _row(Arch, ARCH),
+    "arch": lambda _, value: Arch.named(value),
 }
-_OTHER_READERS: dict[str, Reader] = {
-    "box": integers,
-    "lower_corner": integers,
-    "upper_corner": integers,
-    "lower_width": integer,
-    "upper_width": integer,
-    "channels_per_pixel": integer,
-    "pixels_per_column": integer,
-    "mode": lambda argument, given: known_name(argument, given, WIDE_MODES, "im2col-wide mode"),
-}
-# How many entries a sequence has less than the tensor has dimensions, and which it leaves out.
-_LENGTHS: dict[str, dict[str, int]] = {
-    "tiled": {"strides_bytes": 1, "box": 0, "element_strides": 0},
-    "im2col": {"strides_bytes": 1, "element_strides": 0, "lower_corner": 2, "upper_corner": 2},
-    "wide": {"strides_bytes": 1, "element_strides": 0},
-}
-_ENTRIES = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")
-
-
-def readers_of(*others: str) -> dict[str, Reader]:
-    """The readers of all arguments of a map: the common ones, and these."""
-    return _COMMON_READERS | {name: _OTHER_READERS[name] for name in others}
 
 
 def check_of(
@@ -96,7 +74,7 @@ def check_of(
 ) -> classmethod[AnyMap, Arguments, tuple[Violation, ...]]:
     """The class method `check`, which takes the arguments of a constructor."""
 
-    def check(cls: type[AnyMap], /, *given: Arguments.args, **named: Arguments.kwargs) -> tuple[Violation, ...]:
+    def check(cls: type[AnyMap], /, *values: Arguments.args, **named: Arguments.kwargs) -> tuple[Violation, ...]:
         """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
 
         >>> from tilescope.tensor_map import TensorMap
@@ -105,7 +83,7 @@ def check_of(
         """
         checked = object.__new__(cls)
         try:
-            construct(checked, *given, **named)
+            construct(checked, *values, **named)
         except TensorMapError as error:
             return error.violations
         return checked.findings
@@ -118,18 +96,48 @@ def check_of(
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
-class AnyMap(Geometry):
+class AnyMap(Value):
     """A sound tensor map of whatever kind; `findings` are the warnings and notes of the rules."""
 
+    subject: ClassVar[Subject]
+    inner_argument: ClassVar[str]  # the argument that says how long a row of the copy is
     readers: ClassVar[Mapping[str, Reader]]  # of every constructor argument
 
-    def _construct(self, given: Mapping[str, Any]) -> None:
+    data_type: DataType = row_field(DataType.named)
+    dims: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: Interleave = row_field(Interleave.named)
+    swizzle: Swizzle = row_field(Swizzle.named)
+    l2_promotion: L2Promotion = row_field(L2Promotion.named)
+    oob_fill: OobFill = row_field(OobFill.named)
+    address: int = hex_field()
+    arch: Arch = row_field(Arch.named)
+    findings: tuple[Violation, ...] = field(init=False, repr=False, compare=False)  # warnings and notes of the rules
+
+    def _construct(self, arguments: Mapping[str, Any]) -> None:
         """Read the arguments into this map; raise when an error is among what the rules find."""
-        violations = _filled(self, given)
+        place = object.__setattr__
+        violations: list[Violation] = []
+        for name, read in self.readers.items():
+            try:
+                place(self, name, read(name, arguments[name]))
+            except RuleError as error:
+                violations += error.violations
+        violations += _wrong_lengths(self)
+        if not violations and self.dims:
+            for check in _needed(type(self), *_options_of(self)):  # type: ignore[arg-type]  # a class is hashable
+                if check.may_break(self):
+                    violations += check.violations(self, check.rule.violation)
+        else:  # what could not be read is not there, and a tensor without dimensions has no first and no smallest
+            for check in CHECKS:
+                with suppress(AttributeError, IndexError, ValueError):
+                    if self.subject in check.rule.subjects and check.may_break(self):
+                        violations += list(check.violations(self, check.rule.violation))
         for violation in violations:
             if violation.severity == "error":
                 raise TensorMapError(violations)
-        object.__setattr__(self, "findings", violations)
+        place(self, "findings", tuple(violations))
 
     def __repr__(self) -> str:
         """The constructor call that makes this map, defaults left out."""
@@ -171,62 +179,168 @@ class AnyMap(Geometry):
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64)).replace(address=0x1000).address
         4096
         """
-        return self.with_fields(**replacement_fields(self, self.readers, fields))
+        return self.with_fields(**replacement_fields(self, fields))
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions the tensor has."""
+        return len(self.dims)
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether the values spread out in shared memory: 16u4_align16b and 16u6_align16b."""
+        return self.data_type.smem_bits > self.data_type.bits
+
+    @property
+    def inner_elements(self) -> int:
+        """Elements of one row of the copy: box[0], or the channels of a pixel."""
+        raise NotImplementedError
+
+    def inner_change(self, elements: int) -> dict[str, Any]:
+        """The arguments that make a row of the copy `elements` long."""
+        raise NotImplementedError
+
+    @property
+    def inner_bytes(self) -> int:
+        """Bytes of one row in shared memory, without the gap up to the swizzle's span."""
+        return self.inner_elements * self.data_type.smem_bits // 8
+
+    @property
+    def visited_elements(self) -> tuple[int, ...]:
+        """How many elements (or pixels) the copy visits, innermost first; its product counts the elements.
+
+        A traversal stride visits every so many elements of the box, and the last one may be cut:
+
+            box 5, element stride 2:   x . x . x   → 3 visited
+        """
+        raise NotImplementedError
+
+    @property
+    def box_bytes(self) -> int:
+        """The size the driver checks and stores."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """Rows in shared memory; an interleaved map's rows are single pixels."""
+        visited = self.visited_elements
+        return prod(visited if self.interleave.slice_bytes else visited[1:])
+
+    @property
+    def pitch_bytes(self) -> int:
+        """From one row to the next in shared memory: a swizzled row takes its whole span."""
+        return self.interleave.slice_bytes or max(self.inner_bytes, self.swizzle.span_bytes or 0)
+
+    @property
+    def smem_bytes(self) -> int:
+        """Shared memory that one copy covers, gaps included.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> TensorMap("bf16", (64, 64), (128,), (32, 8), swizzle="128B").smem_bytes  # 8 rows of 128, half gap
+        1024
+        """
+        return self.rows * self.pitch_bytes
+
+    @property
+    def smem_alignment_bytes(self) -> int:
+        """Alignment at which the swizzle's pattern starts at its first line.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").smem_alignment_bytes
+        1024
+        """
+        return self.swizzle.repeat_bytes
+
+    @property
+    def transaction_bytes(self) -> int:
+        """What the mbarrier must expect for one copy: filled elements count, gaps and padding do not.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> TensorMap("bf16", (64, 64), (128,), (32, 8), swizzle="128B").transaction_bytes
+        512
+        """
+        return self.rows * (self.interleave.slice_bytes or self.inner_elements * self.data_type.bits // 8)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of dim 0 in global memory."""
+        return self.dims[0] * (self.interleave.slice_bytes or 0) or self.dims[0] * self.data_type.bits // 8
+
+    @property
+    def reach_bytes(self) -> int:
+        """Bytes of global memory from the tensor's first byte to behind its last."""
+        steps = zip(self.dims[1:], self.strides_bytes, strict=True)
+        return self.row_bytes + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the elements fill their memory without gaps, and none lies on another.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> [TensorMap("u8", (16, 4), (step,), (16, 4)).is_dense for step in (0, 16, 32)]
+        [False, True, False]
+        """
+        filled = self.row_bytes
+        for step, extent in sorted(zip(self.strides_bytes, self.dims[1:], strict=True)):
+            if extent > 1 and step != filled:
+                return False
+            filled *= extent
+        return True
+
+    @property
+    def basis(self) -> Basis:
+        """Whether what tilescope says of this map was "measured" on a card or rests on documents."""
+        measured = self.arch.basis == self.swizzle.basis == "measured" and not self.data_type.is_packed
+        return "measured" if measured else "documented"
 
 
-def _filled(tensor_map: AnyMap, given: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """Set the map's fields from the arguments, and return what the rules say about them."""
-    violations: list[Violation] = []
-    unreadable: set[str] = set()
-    place = object.__setattr__
-    for name, read in tensor_map.readers.items():
+def readers_of(**others: Reader) -> dict[str, Reader]:
+    """The readers of all arguments of a map: the common ones, and these."""
+    return _COMMON_READERS | others
+
+
+def _wrong_lengths(a: AnyMap) -> list[Violation]:
+    """The sequences that do not fit the rank; they are taken out of the map, as what cannot be read."""
+    if not hasattr(a, "dims"):
+        with suppress(AttributeError):
+            object.__delattr__(a, "element_strides")
+        return []
+    rank = len(a.dims)
+    if getattr(a, "element_strides", ()) is None:
+        object.__setattr__(a, "element_strides", (1,) * rank)
+    wrong = []
+    for name, fewer in _FEWER.items():
+        entries = getattr(a, name, None)
+        if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):
+            wrong.append(_wrong_length(name, len(entries), rank, fewer))
+            object.__delattr__(a, name)
+    return wrong
+
+
+@lru_cache(maxsize=4096)
+def _needed(map_class: type[AnyMap], *options: Row) -> tuple[Check, ...]:
+    """The checks that maps with these options need, in the order of a report.
+
+    Many checks are settled by the options: packed types, interleave, newer architectures. They find nothing in a map that
+    has its options and nothing else; those that ask for more meet a field that is not there, and are needed.
+    """
+    bare = object.__new__(map_class)
+    for name, row in zip(_OPTIONS, options, strict=True):
+        object.__setattr__(bare, name, row)
+
+    def is_needed(check: Check) -> bool:
         try:
-            place(tensor_map, name, read(name, given[name]))
-        except RuleError as error:
-            violations.extend(error.violations)
-            unreadable.add(name)
-    if "dims" not in unreadable:
-        rank = len(tensor_map.dims)
-        if given["element_strides"] is None:
-            place(tensor_map, "element_strides", (1,) * rank)
-        lengths = _LENGTHS[tensor_map.subject]
-        for name, fewer in lengths.items():
-            if name not in unreadable and len(getattr(tensor_map, name)) != max(0, rank - fewer):
-                violations.append(_wrong_length(name, len(getattr(tensor_map, name)), rank, fewer))
-                unreadable.add(name)
-        if rank == 0:  # no rule but one can speak of a tensor without dimensions
-            violations.extend(rank_check.violations(tensor_map))
-            unreadable.update(lengths, ["dims"])
-    elif given["element_strides"] is None:
-        unreadable.add("element_strides")
-    for check in _needed(tensor_map) if not unreadable else MAP_CHECKS[tensor_map.subject]:
-        if (not unreadable or unreadable.isdisjoint(check.reads)) and check.run(tensor_map):
-            violations += check.violations(tensor_map)
-    return tuple(violations)
+            return bool(check.may_break(bare))
+        except AttributeError:
+            return True
 
-
-_NEEDED: dict[tuple[str, ...], tuple[Check, ...]] = {}  # by the kind and the options of a map, of which there are few
-
-
-def _needed(a: AnyMap) -> tuple[Check, ...]:
-    """The checks that this map needs: those of its options alone only where its options break them."""
-    options = (
-        a.subject, a.data_type.name, a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name, a.arch.name,
-    )  # fmt: skip
-    checks = _NEEDED.get(options)
-    if checks is None:
-        alone = OPTION_CHECKS[a.subject]
-        checks = tuple(check for check in MAP_CHECKS[a.subject] if check not in alone or check.run(a))
-        _NEEDED[options] = checks
-    return checks
+    return tuple(check for check in CHECKS if map_class.subject in check.rule.subjects and is_needed(check))
 
 
 def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation:
-    wanted = max(0, rank - fewer)
-    fix = f"Use {counted(wanted, 'entry', 'entries')}, innermost first."
+    wanted = counted(max(0, rank - fewer), "entry", "entries")
+    fix = f"Use {wanted}, innermost first."
     if argument == "strides_bytes" and count == rank:
         fix = "strides_bytes leaves out dim 0: drop the first entry."
-    return argument_length.violation(
-        argument, f"{counted(count, 'entry', 'entries')} for rank {rank}",
-        f"{counted(wanted, 'entry', 'entries')}: {_ENTRIES[fewer]}", fix, entries=count, rank=rank,
-    )  # fmt: skip
+    found = f"{counted(count, 'entry', 'entries')} for rank {rank}"
+    return argument_length.violation(argument, found, f"{wanted}: {_ENTRIES[fewer]}", fix, entries=count, rank=rank)

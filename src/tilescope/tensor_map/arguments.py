@@ -20,8 +20,7 @@ from tilescope.reading import integers
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT, DriverAnswer
-from tilescope.tensor_map.im2col import Im2colMap
-from tilescope.tensor_map.im2col_wide import Im2colWideMap
+from tilescope.tensor_map.im2col import Im2colMap, Im2colWideMap
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.rules.samples import IMAGES, MATRIX, WIDE
 from tilescope.tensor_map.tiled import TensorMap

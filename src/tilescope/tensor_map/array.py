@@ -18,8 +18,7 @@ import numpy as np
 from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, shortened
 from tilescope.reading import integers
-from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.geometry import rounded_up
+from tilescope.tensor_map.checking import map_rule, rounded_up
 from tilescope.tensor_map.rules.tensor import rank_check
 
 _ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)}

@@ -22,14 +22,13 @@ from tilescope.data_type import DATA_TYPE
 from tilescope.errors import TensorMapError, counted
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.geometry import Geometry
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.rules.im2col import CORNER_BITS
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
 LARGEST_RANK = 5
+CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of a corner, by rank
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
 _TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
 _TF32_STEP = 4
@@ -141,7 +140,7 @@ encode_measured = map_rule(
 )  # fmt: skip
 
 
-def encoded(a: Geometry) -> bytes:
+def encoded(a: Any) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if a.arch.name != "sm_90" or a.subject == "wide":
         raise TensorMapError([encode_measured.violation(

@@ -1,23 +1,70 @@
-"""The im2col tensor map: a column of pixels of a convolution's input, and the convolution it belongs to."""
+"""The im2col tensor maps: a column of pixels of a convolution's input, and the convolution it belongs to.
+
+Im2colMap       walks W, H, D and N inside a bounding box
+Im2colWideMap   walks W alone, from sm_100 on; H and D stand still during a copy: its coordinates choose them
+
+    mode W       pixels_per_column pixels along W, then the halo of the instruction
+    mode W128    always 128 pixels, the halo after every 32
+
+What Im2colWideMap is rests on the documents.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
+from tilescope.reading import integer, integers, known_name
 from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
+from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.convolution import Pass, tap_offsets, walk_of
-from tilescope.tensor_map.geometry import Im2colGeometry
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.value import Value
 
+WideMode = Literal["W", "W128"]
+WIDE_MODES: tuple[WideMode, ...] = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
+WIDE_128_PIXELS = 128  # what mode W128 loads, whatever pixels_per_column says
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
+class ColumnMap(AnyMap):
+    """A column of pixels, some channels of each."""
+
+    inner_argument: ClassVar[str] = "channels_per_pixel"
+
+    channels_per_pixel: int
+    pixels_per_column: int
+
+    @property
+    def corners(self) -> tuple[tuple[int, int, int], ...]:
+        """(dimension, lower corner, upper corner) of W, H, D, as far as the copy walks them."""
+        raise NotImplementedError
+
+    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
+        """The arguments that set the corners."""
+        raise NotImplementedError
+
+    @property
+    def inner_elements(self) -> int:
+        """Channels of one pixel that a copy moves."""
+        return self.channels_per_pixel
+
+    def inner_change(self, elements: int) -> dict[str, Any]:
+        """That many channels of each pixel."""
+        return {"channels_per_pixel": elements}
+
+    @property
+    def box_bytes(self) -> int:
+        """The size the driver checks and stores: channels x pixels x element bytes."""
+        return self.channels_per_pixel * self.visited_elements[-1] * self.data_type.bits // 8
+
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Im2colMap(AnyMap, Im2colGeometry):
+class Im2colMap(ColumnMap):
     """An im2col tensor map, as cuTensorMapEncodeIm2col makes it.
 
     Pixels are walked W, then H, then D, then N inside the bounding box that the corners give; corners
@@ -29,9 +76,13 @@ class Im2colMap(AnyMap, Im2colGeometry):
     (1024, 1024)
     """
 
+    subject: ClassVar[Subject] = "im2col"
     readers: ClassVar[Mapping[str, Reader]] = readers_of(
-        "lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column"
+        lower_corner=integers, upper_corner=integers, channels_per_pixel=integer, pixels_per_column=integer
     )
+
+    lower_corner: tuple[int, ...]
+    upper_corner: tuple[int, ...]
 
     def __init__(
         self,
@@ -54,6 +105,23 @@ class Im2colMap(AnyMap, Im2colGeometry):
         self._construct(locals())
 
     check = check_of(__init__)
+
+    @property
+    def corners(self) -> tuple[tuple[int, int, int], ...]:
+        """(dimension, lower corner, upper corner) of W, H, D; interleaved dims start with W."""
+        first = 0 if self.interleave.slice_bytes else 1
+        return tuple(zip(range(first, self.rank), self.lower_corner, self.upper_corner, strict=False))
+
+    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
+        """The arguments that set the corners."""
+        return {"lower_corner": lower, "upper_corner": upper}
+
+    @property
+    def visited_elements(self) -> tuple[int, ...]:
+        """Channels of a pixel, and pixels; interleaved, the pixels alone (one slice of channels a copy)."""
+        if self.interleave.slice_bytes:
+            return (self.pixels_per_column,)
+        return self.channels_per_pixel, self.pixels_per_column
 
     @classmethod
     def for_convolution(
@@ -86,6 +154,67 @@ class Im2colMap(AnyMap, Im2colGeometry):
             (n, h, w, c), (1, r, s), data_type, pad=pad, stride=stride, dilation=dilation,
             channels_per_pixel=channels_per_pixel, pixels_per_column=pixels_per_column, **options,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Im2colWideMap(ColumnMap):
+    """An im2col map that walks W alone, as cuTensorMapEncodeIm2colWide makes it (sm_100 on; documented).
+
+    >>> x = Im2colWideMap("f16", (64, 32, 32, 1), (128, 4096, 131072), lower_width=-1, upper_width=-1,
+    ...                   channels_per_pixel=64, pixels_per_column=32, swizzle="128B", arch="sm_100")
+    >>> x.smem_bytes, x.basis
+    (4096, 'documented')
+    """
+
+    subject: ClassVar[Subject] = "wide"
+    readers: ClassVar[Mapping[str, Reader]] = readers_of(
+        lower_width=integer,
+        upper_width=integer,
+        channels_per_pixel=integer,
+        pixels_per_column=integer,
+        mode=lambda argument, value: known_name(argument, value, WIDE_MODES, "im2col-wide mode"),
+    )
+
+    lower_width: int
+    upper_width: int
+    mode: WideMode
+
+    def __init__(
+        self,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        *,
+        lower_width: int,
+        upper_width: int,
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        mode: WideMode = "W",
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "128B",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_100",
+    ) -> None:
+        self._construct(locals())
+
+    check = check_of(__init__)
+
+    @property
+    def corners(self) -> tuple[tuple[int, int, int], ...]:
+        """(1, lower_width, upper_width): W alone."""
+        return ((1, self.lower_width, self.upper_width),)
+
+    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
+        """The arguments that set the corners."""
+        return {"lower_width": lower[0], "upper_width": upper[0]}
+
+    @property
+    def visited_elements(self) -> tuple[int, ...]:
+        """Channels of a pixel, and pixels: those of the map, or 128 in mode W128."""
+        return self.channels_per_pixel, WIDE_128_PIXELS if self.mode == "W128" else self.pixels_per_column
 
 
 @dataclass(frozen=True, slots=True)

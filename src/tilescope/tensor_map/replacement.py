@@ -8,14 +8,13 @@ other map. An edited map must be published before a copy may use it (`PUBLISHING
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilescope.errors import TensorMapError, unknown_name
 from tilescope.reading import attempted, integers
 from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.geometry import Geometry
 from tilescope.tensor_map.rules.samples import MATRIX, PTX_REPLACE
 
 
@@ -62,15 +61,12 @@ replace_field = map_rule(
 )  # fmt: skip
 
 
-def replacement_fields(a: Geometry, known: Iterable[str], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields to change, after what the instruction itself cannot write was refused.
-
-    `known` are the map's arguments, of which some cannot be replaced.
-    """
+def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a map to change, after what the instruction itself cannot write was refused."""
     problems = []
     replaceable = sorted({row.argument for row in REPLACE_FIELDS.values()})
     for name in fields:
-        if name not in known:
+        if name not in a.readers:
             problems.append(unknown_name("argument", name, name, replaceable))
         elif name not in replaceable or (a.subject != "tiled" and name != "address"):
             which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
+from operator import floordiv
 from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
@@ -22,12 +24,12 @@ from tilescope.reading import integers
 from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
 from tilescope.tensor_map.array import described
-from tilescope.tensor_map.geometry import TiledGeometry
+from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class TensorMap(AnyMap, TiledGeometry):
+class TensorMap(AnyMap):
     """A tiled tensor map, as cuTensorMapEncodeTiled makes it; unsound arguments raise TensorMapError.
 
     >>> a = TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
@@ -37,7 +39,11 @@ class TensorMap(AnyMap, TiledGeometry):
     'Use box[0] <= 64 and one box per span.'
     """
 
-    readers: ClassVar[Mapping[str, Reader]] = readers_of("box")
+    subject: ClassVar[Subject] = "tiled"
+    inner_argument: ClassVar[str] = "box[0]"
+    readers: ClassVar[Mapping[str, Reader]] = readers_of(box=integers)
+
+    box: tuple[int, ...]
 
     def __init__(
         self,
@@ -74,8 +80,9 @@ class TensorMap(AnyMap, TiledGeometry):
         arguments, problems = described(array, box_shape, address, options)
         if problems:
             about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
-            others = [each for each in cls.check(**arguments) if each.rule not in about_array] if arguments else []
-            raise TensorMapError([*problems, *(other for other in others if other.severity == "error")])
+            others = cls.check(**arguments) if arguments else ()
+            errors = [other for other in others if other.severity == "error" and other.rule not in about_array]
+            raise TensorMapError([*problems, *errors])
         return cls(**arguments)
 
     def coords(self, *index: int) -> tuple[int, ...]:
@@ -85,3 +92,28 @@ class TensorMap(AnyMap, TiledGeometry):
         (0, 16)
         """
         return integers("index", index)[::-1]
+
+    @property
+    def inner_elements(self) -> int:
+        """Elements of one row of the box."""
+        return self.box[0]
+
+    def inner_change(self, elements: int) -> dict[str, Any]:
+        """A box with rows of that many elements."""
+        return {"box": (elements, *self.box[1:])}
+
+    @property
+    def visited_elements(self) -> tuple[int, ...]:
+        """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
+        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        if self.interleave.slice_bytes:
+            visited[-2] = 1
+        else:
+            visited[0] = self.box[0]  # dim 0 ignores its element stride
+        return tuple(visited)
+
+    @property
+    def box_bytes(self) -> int:
+        """The size the driver checks and stores: with the floor of box / element stride, dim 0 included."""
+        elements: int = prod(map(floordiv, self.box, self.element_strides))
+        return elements * self.data_type.bits // 8

@@ -10,9 +10,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
-from tilescope.tensor_map.geometry import Im2colGeometry, TiledGeometry, WideGeometry
-from tilescope.tensor_map.im2col import Im2colMap
-from tilescope.tensor_map.im2col_wide import Im2colWideMap
+from tilescope.tensor_map.im2col import Im2colMap, Im2colWideMap
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing
@@ -90,7 +88,7 @@ def in_words(tensor_map: AnyMap) -> str:
 
 
 def _copy_in_words(a: AnyMap) -> str:
-    if isinstance(a, TiledGeometry):
+    if isinstance(a, TensorMap):
         steps = [
             f"every {_ORDINAL[stride]} element of dim {axis}"
             for axis, stride in enumerate(a.element_strides)
@@ -99,7 +97,7 @@ def _copy_in_words(a: AnyMap) -> str:
         if steps and steps[0].endswith("dim 0") and not a.interleave.slice_bytes:
             steps = steps[1:]  # dim 0 ignores its element stride
         return f"One copy brings a box of {by(a.box)}{': ' + ', '.join(steps) if steps else ''}."
-    if isinstance(a, Im2colGeometry):
+    if isinstance(a, Im2colMap):
         spans = ", ".join(
             f"{name} {low} to {extent - 1 + high}"
             for name, low, high, extent in zip(
@@ -110,7 +108,7 @@ def _copy_in_words(a: AnyMap) -> str:
             f"One copy brings {a.pixels_per_column} pixels of {a.channels_per_pixel} channels, walking base positions "
             f"{spans}."
         )
-    assert isinstance(a, WideGeometry)
+    assert isinstance(a, Im2colWideMap)
     return f"One copy brings {a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})."
 
 
@@ -138,7 +136,7 @@ def findings(violations: Iterable[Violation]) -> tuple[Table, ...]:
 
 def map_title(a: AnyMap) -> str:
     """The map in one line: its kind, extents, box and modes."""
-    if isinstance(a, TiledGeometry):
+    if isinstance(a, TensorMap):
         copy = f"box {by(a.box)}"
     else:
         copy = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
@@ -159,14 +157,14 @@ def _dimensions(a: AnyMap) -> Table:
         ("extent", list(map(str, a.dims))),
         ("stride bytes", strides),
     ]
-    if isinstance(a, TiledGeometry):
+    if isinstance(a, TensorMap):
         columns += [("box", list(map(str, a.box))), ("element stride", list(map(str, a.element_strides)))]
         columns.append(("visited", list(map(str, a.visited_elements))))
         boxes = [ceil_div(extent, box) for extent, box in zip(a.dims, a.box, strict=True)]
         columns.append(("boxes", list(map(str, boxes))))
     else:
         columns.append(("element stride", list(map(str, a.element_strides))))
-        if isinstance(a, Im2colGeometry):
+        if isinstance(a, Im2colMap):
             first = 0 if a.interleave.slice_bytes else 1
             for name, corner in (("lower", a.lower_corner), ("upper", a.upper_corner)):
                 placed = dict(enumerate(corner, first))

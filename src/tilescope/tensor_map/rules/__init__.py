@@ -6,11 +6,8 @@ tensor       rank, address, dims and strides
 box          the box, its rows, its traversal, its size, its fill
 im2col       corners, channels, pixels; im2col-wide
 advice       what the driver accepts and a careful engineer would want to know
-im2col_copy  what a copy through an im2col map demands of its offsets and its base pixel
 instruction  what every copy demands of its map, its coordinates and its shared address
 """
-
-from tilescope.tensor_map.checking import CHECKS, MAPS, Check, Subject
 
 # isort: off
 from tilescope.tensor_map.rules import arch
@@ -19,31 +16,7 @@ from tilescope.tensor_map.rules import tensor
 from tilescope.tensor_map.rules import box
 from tilescope.tensor_map.rules import im2col
 from tilescope.tensor_map.rules import advice
-from tilescope.tensor_map.rules import im2col_copy
 from tilescope.tensor_map.rules import instruction
 # isort: on
 
-# What is checked of each kind of map, in the order of a report.
-MAP_CHECKS: dict[Subject, tuple[Check, ...]] = {
-    subject: tuple(check for check in CHECKS if subject in check.rule.subjects) for subject in MAPS
-}
-# Those that read nothing but options, and so say the same of all maps that share them.
-_OPTIONS = {"data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "arch"}
-OPTION_CHECKS = {
-    subject: tuple(check for check in checks if _OPTIONS.issuperset(check.reads))
-    for subject, checks in MAP_CHECKS.items()
-}
-
-__all__ = [
-    "MAP_CHECKS",
-    "OPTIONS",
-    "OPTION_CHECKS",
-    "advice",
-    "arch",
-    "box",
-    "im2col",
-    "im2col_copy",
-    "instruction",
-    "packed",
-    "tensor",
-]
+__all__ = ["advice", "arch", "box", "im2col", "instruction", "packed", "tensor"]
