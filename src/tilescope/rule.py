@@ -30,7 +30,7 @@ Example = Mapping[str, Any] | str
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
     "tma", "tensor_map.demonstration", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
-    "tma.bulk", "tma.array_file", "tensor_map.small_tensor", "pipeline.mbarrier",
+    "tma.bulk", "tma.array_file", "pipeline.mbarrier",
     "pipeline.simulation", "planner.barrier_roles", "emitter.tile_program", "view", "view.layout_view", "gpu.capture",
     "gpu.benchmark", "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",
 )  # fmt: skip

@@ -262,15 +262,10 @@ class AnyMap(Value):
         return self.rows * (self.interleave.slice_bytes or self.inner_elements * self.data_type.bits // 8)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of dim 0 in global memory."""
-        return self.dims[0] * (self.interleave.slice_bytes or 0) or self.dims[0] * self.data_type.bits // 8
-
-    @property
     def reach_bytes(self) -> int:
         """Bytes of global memory from the tensor's first byte to behind its last."""
         steps = zip(self.dims[1:], self.strides_bytes, strict=True)
-        return self.row_bytes + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
+        return row_bytes(self) + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
 
     @property
     def is_dense(self) -> bool:
@@ -280,7 +275,7 @@ class AnyMap(Value):
         >>> [TensorMap("u8", (16, 4), (step,), (16, 4)).is_dense for step in (0, 16, 32)]
         [False, True, False]
         """
-        filled = self.row_bytes
+        filled = row_bytes(self)
         for step, extent in sorted(zip(self.strides_bytes, self.dims[1:], strict=True)):
             if extent > 1 and step != filled:
                 return False
@@ -292,6 +287,12 @@ class AnyMap(Value):
         """Whether what tilescope says of this map was "measured" on a card or rests on documents."""
         measured = self.arch.basis == self.swizzle.basis == "measured" and not self.data_type.is_packed
         return "measured" if measured else "documented"
+
+
+def row_bytes(a: AnyMap) -> int:
+    """Bytes of dim 0 in global memory."""
+    slice_bytes = a.interleave.slice_bytes
+    return a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
 
 
 def readers_of(**others: Reader) -> dict[str, Reader]:

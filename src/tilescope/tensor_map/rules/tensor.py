@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from tilescope.errors import Violation, counted
-from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.any_map import AnyMap, row_bytes
 from tilescope.tensor_map.checking import Says, checked, ranged, rounded_up
 from tilescope.tensor_map.rules.packed import takes_half_rows
 from tilescope.tensor_map.rules.samples import CUDA_H, H200, IMAGES, MATRIX, SLICES
@@ -149,7 +149,7 @@ def _stride_range(a: AnyMap, violation: Says) -> Iterator[Violation]:
 
 def _strides_follow(a: AnyMap) -> bool:
     """Whether every stride steps over all that lies inside it, as most do."""
-    reach = a.row_bytes
+    reach = row_bytes(a)
     for stride, extent in zip(a.strides_bytes, a.dims[1:], strict=True):
         if stride < reach:
             return False
@@ -167,7 +167,7 @@ def _strides_follow(a: AnyMap) -> bool:
     failing=MATRIX | {"strides_bytes": (64,)},
 )
 def _stride_overlap(a: AnyMap, violation: Says) -> Iterator[Violation]:
-    reach = a.row_bytes
+    reach = row_bytes(a)
     for stride, extent, axis in sorted(zip(a.strides_bytes, a.dims[1:], range(a.rank - 1), strict=True)):
         if stride < reach and extent > 1:
             shared = "every index reads the same bytes (a broadcast)" if stride == 0 else "neighbours share bytes"
