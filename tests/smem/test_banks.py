@@ -248,7 +248,7 @@ def test_without_numba_batches_are_counted_all_the_same():
     ("op", "address", "active", "reason"),
     [
         ("ld.b32", range(31), None, "argument-range: 31 lanes; a warp has 32 lanes"),
-        ("ld.b32", 4, None, "argument-range: one number"),
+        ("ld.b32", 4, None, "argument-range: 1 lane;"),
         ("ld.b32", [], None, "argument-type: "),
         ("ld.b32", LANES * 2, None, r"lane-alignment: lane 1 at address 2, as 16 of 32 lanes are; ld.b32 takes .* multiples of 4"),
         ("ldmatrix.x1", LANES * 8, None, r"lane-alignment: lane 1 at address 8, as 4 of 8 lanes are"),

@@ -367,7 +367,7 @@ def _other_width(fragment: Fragment, element_bits: Any) -> RuleError:
     return pattern.FRAGMENT_TILE.error(
         "element_bits", f"a tile of {element_bits}-bit elements",
         f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
-        f"Use element_bits={fragment.element_bits}.", {"element_bits": fragment.element_bits},
+        f"Use element_bits={fragment.element_bits}.", {"element_bits": fragment.element_bits}, element_bits=element_bits,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_type, printed, raise_all
+from tilescope.errors import RuleError, Violation, argument_type, counted, printed, raise_all
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.smem import fast
 from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
@@ -80,8 +80,9 @@ def lane_arrays(lane_address: Any, active: Any) -> tuple[Addresses, Mask | None]
     """Addresses and mask of whole warps, (..., 32); the mask is None where every lane is active."""
     address = _address_array(lane_address)
     if address.shape[-1:] != (WARP_LANES,):
-        found = f"{address.shape[-1]} lanes" if address.ndim else "one number"
-        raise ARGUMENT_RANGE.error("lane_address", found, "a warp has 32 lanes: the last axis", "Use 32 addresses.")
+        lanes = address.shape[-1] if address.ndim else 1
+        limit = "a warp has 32 lanes: the last axis"
+        raise ARGUMENT_RANGE.error("lane_address", counted(lanes, "lane"), limit, "Use 32 addresses.", lanes=lanes)
     return address, _mask_array(active, address.shape)
 
 
@@ -265,6 +266,8 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
             at = f"lane {lane}" + (f" of access {access if len(access) > 1 else access[0]}" if access else "")
             more = f", as {len(where)} of {used.sum()} lanes are" if len(where) > 1 else ""
             first = int(address[tuple(where[0])])
-            found, values = f"{at} at address {first}{more}", {"lane": lane, "address": first, "access_bytes": width}
-            problems.append(broken.violation(f"lane_address[{lane}]", found, limit, fix, **values))
+            problems.append(broken.violation(
+                f"lane_address[{lane}]", f"{at} at address {first}{more}", limit, fix,
+                lane=lane, access=access, address=first, access_bytes=width, wrong_lanes=len(where), lanes=int(used.sum()),
+            ))  # fmt: skip
     return problems

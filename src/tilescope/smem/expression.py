@@ -1,20 +1,21 @@
-"""Lane addresses from an expression of `lane`, in C or Python style, read by a small parser of its own.
+"""Lane addresses from an expression of `lane`, in C or Python style.
 
     "(lane % 8) * 144 + lane / 8 * 16"        →   0 144 288 … 1008  16 160 …   (32 numbers)
 
     loosest   |     ^     &     << >>     + -     * / // %     - + ~ (sign)     ( ) number lane   tightest
 
-C and Python bind these operators alike, and agree on their values as long as nothing negative is
-divided, so that is refused. Nothing is evaluated by the interpreter; length, depth, shifts and
-numbers are bounded, so a hostile text costs a sentence, not time.
+C and Python bind these operators alike, and agree on their values as long as nothing negative is divided, so that is
+refused. Python's parser reads the text, nothing is run; length, shifts and numbers are bounded, so that a hostile text
+costs a sentence, not time.
 """
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from tilescope.errors import RuleError, argument_type, shortened
 from tilescope.rule import rule
@@ -22,7 +23,6 @@ from tilescope.smem.op import WARP_LANES
 
 LANE_NAMES = ("lane", "lane_id", "laneid", "tid", "threadIdx.x")
 MAX_CHARACTERS = 500
-MAX_DEPTH = 40
 MAX_SHIFT = 40
 MAX_NUMBER = 1 << 48
 
@@ -34,26 +34,24 @@ LANE_EXPRESSION = rule(
     failing='ts.Access.expression("lane / 0")',
 )
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU]?[lL]{0,2})(?![\w.])"
-    r"|(?P<name>[A-Za-z_][\w.]*)"
-    r"|(?P<sign>//|<<|>>|[-+*/%^&|~()]))"
-)
-_LEVELS = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "//", "%"))  # loosest first
-_OPERATION: dict[str, Callable[[int, int], int]] = {
-    "|": operator.or_,
-    "^": operator.xor,
-    "&": operator.and_,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.floordiv,
-    "//": operator.floordiv,
-    "%": operator.mod,
+_C_SUFFIX = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU][lL]{0,2}|[lL]{1,2})(?![\w.])")
+_OCTAL = re.compile(r"(?<![\w.])0[0-9]+(?![\w.])")
+_OPERATION: dict[type[ast.AST], Callable[..., int]] = {
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.BitAnd: operator.and_,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
 }
-_SIGN: dict[str, Callable[[int], int]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
 def lane_values(text: str) -> tuple[int, ...]:
@@ -66,142 +64,67 @@ def lane_values(text: str) -> tuple[int, ...]:
     >>> lane_values("lane / 0")
     Traceback (most recent call last):
       ...
-    tilescope.errors.RuleError: lane-expression: lane / 0: division by 0 in lane 0, at character 6; ...
+    tilescope.errors.RuleError: lane-expression: lane / 0: a division by 0 in lane 0; ...
     """
     if not isinstance(text, str):
         raise RuleError([argument_type("expression", text, "a text", "Use 'lane * 16', for example.")])
     if len(text) > MAX_CHARACTERS:
-        raise _problem(
-            text, f"{len(text)} characters", f"at most {MAX_CHARACTERS} are read", "Pass the 32 addresses instead."
-        )
-    return _Parser(text, _tokens(text)).parse()
+        found, fix = f"{len(text)} characters", "Pass the 32 addresses instead."
+        raise _problem(text, found, f"at most {MAX_CHARACTERS} are read", fix, characters=len(text))
+    if octal := _OCTAL.search(text):
+        number = octal[0].lstrip("0") or "0"
+        raise _problem(text, octal[0], "C reads a leading 0 as octal, Python refuses it", f"Write {number}.")
+    plain = re.sub(r"[\s\0]", " ", _C_SUFFIX.sub(r"\1", text)).strip()
+    try:
+        return tuple(_values(ast.parse(plain, mode="eval").body, plain))
+    except SyntaxError as error:
+        raise _unreadable(plain, f"{error.msg}, at character {error.offset or len(plain)}") from None
+    except (MemoryError, RecursionError):
+        raise _unreadable(plain, "parentheses or signs too deep within each other") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str  # "number", "name", "sign" or "end"
-    text: str
-    start: int
+def _values(node: ast.expr, text: str) -> list[int]:
+    """The value of a part of the expression in every lane."""
+    part = ast.get_source_segment(text, node) or ""
+    if part in LANE_NAMES:
+        return list(range(WARP_LANES))
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return _bounded(text, part, [node.value] * WARP_LANES)
+    operation: Any = _OPERATION.get(type(node.op)) if isinstance(node, ast.BinOp | ast.UnaryOp) else None
+    if operation is None:
+        raise _unreadable(text, f"{shortened(part, 20)!r}")
+    if isinstance(node, ast.UnaryOp):
+        return _bounded(text, part, list(map(operation, _values(node.operand, text))))
+    assert isinstance(node, ast.BinOp)
+    left, right = _values(node.left, text), _values(node.right, text)
+    for lane, (one, other) in enumerate(zip(left, right, strict=True)):
+        if operation in (operator.floordiv, operator.mod):
+            if other == 0:
+                found, limit, fix = "a division by 0", "a divisor is at least 1", "Divide by 1 or more."
+                raise _problem(text, f"{found} in lane {lane}", limit, fix, lane=lane, divisor=other)
+            if one < 0 or other < 0:
+                found, limit = f"{one} divided by {other}", "C and Python divide negative numbers differently"
+                fix = "Add a multiple of the divisor first."
+                raise _problem(text, f"{found} in lane {lane}", limit, fix, lane=lane, dividend=one, divisor=other)
+        elif operation in (operator.lshift, operator.rshift) and not 0 <= other <= MAX_SHIFT:
+            limit, fix = f"0 to {MAX_SHIFT}", f"Shift by at most {MAX_SHIFT}."
+            raise _problem(text, f"a shift by {other} in lane {lane}", limit, fix, lane=lane, shift=other)
+    return _bounded(text, part, list(map(operation, left, right)))
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens, at = [], 0
-    end = len(text.rstrip())
-    while at < end:
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise _misplaced(text, len(text) - len(text[at:].lstrip()))
-        kind = found.lastgroup or ""
-        tokens.append(_Token(kind, found[kind], found.start(kind)))
-        at = found.end()
-    return [*tokens, _Token("end", "", end)]
+def _bounded(text: str, part: str, values: list[int]) -> list[int]:
+    bits = max(map(abs, values)).bit_length()
+    if bits >= MAX_NUMBER.bit_length():
+        limit = f"values stay below 2^{MAX_NUMBER.bit_length() - 1}"
+        fix = "Shared memory ends at 228 KiB: use smaller numbers."
+        raise _problem(text, f"{shortened(part, 20)} is a number of {bits} bits", limit, fix, bits=bits)
+    return values
 
 
-class _Parser:
-    """Reads the tokens from left to right; every part is the list of its 32 values."""
-
-    def __init__(self, text: str, tokens: list[_Token]) -> None:
-        self.text = text
-        self.tokens = tokens
-        self.next = 0
-
-    def parse(self) -> tuple[int, ...]:
-        values = self._binary(0, 0)
-        if self.tokens[self.next].kind != "end":
-            raise _misplaced(self.text, self.tokens[self.next].start)
-        return tuple(values)
-
-    def _binary(self, level: int, depth: int) -> list[int]:
-        if level == len(_LEVELS):
-            return self._operand(depth)
-        left = self._binary(level + 1, depth)
-        while self.tokens[self.next].text in _LEVELS[level]:
-            sign = self._take()
-            left = self._combined(sign, left, self._binary(level + 1, depth))
-        return left
-
-    def _operand(self, depth: int) -> list[int]:
-        token = self._take()
-        if depth > MAX_DEPTH:
-            raise _problem(
-                self.text,
-                f"{depth} signs or parentheses within each other",
-                f"at most {MAX_DEPTH}",
-                "Use fewer of them.",
-            )
-        if token.text in _SIGN:
-            return self._bounded(token, [_SIGN[token.text](value) for value in self._operand(depth + 1)])
-        if token.text == "(":
-            values = self._binary(0, depth + 1)
-            if self._take().text != ")":
-                raise _problem(
-                    self.text, f"the parenthesis at character {token.start + 1} stays open", "every one is closed",
-                    "Add a closing parenthesis.",
-                )  # fmt: skip
-            return values
-        if token.kind == "number":
-            return self._bounded(token, [self._number(token)] * WARP_LANES)
-        if token.text in LANE_NAMES:
-            return list(range(WARP_LANES))
-        raise _misplaced(self.text, token.start)
-
-    def _number(self, token: _Token) -> int:
-        if re.fullmatch(r"0[0-9]+", token.text):
-            raise _problem(
-                self.text, f"{token.text} at character {token.start + 1}",
-                "C reads a leading 0 as octal, Python refuses it", f"Write {token.text.lstrip('0') or '0'}.",
-            )  # fmt: skip
-        return int(token.text, 0)
-
-    def _combined(self, sign: _Token, left: list[int], right: list[int]) -> list[int]:
-        for lane, (one, other) in enumerate(zip(left, right, strict=True)):
-            if sign.text in ("/", "//", "%"):
-                if other == 0:
-                    raise self._at(
-                        sign, f"division by 0 in lane {lane}", "a divisor is at least 1", "Divide by 1 or more."
-                    )
-                if one < 0 or other < 0:
-                    raise self._at(
-                        sign, f"{one} {sign.text} {other} in lane {lane}",
-                        "C and Python divide negative numbers differently", "Add a multiple of the divisor first.",
-                    )  # fmt: skip
-            elif sign.text in ("<<", ">>") and not 0 <= other <= MAX_SHIFT:
-                raise self._at(
-                    sign, f"a shift by {other} in lane {lane}", f"0 to {MAX_SHIFT}", f"Shift by at most {MAX_SHIFT}."
-                )
-        operation = _OPERATION[sign.text]
-        return self._bounded(sign, list(map(operation, left, right)))
-
-    def _bounded(self, token: _Token, values: list[int]) -> list[int]:
-        largest = max(map(abs, values))
-        if largest > MAX_NUMBER:
-            raise self._at(
-                token, "a number of " + (f"{largest.bit_length()} bits"), f"values stay within 2^{MAX_NUMBER.bit_length() - 1}",
-                "Shared memory ends at 228 KiB: use smaller numbers.",
-            )  # fmt: skip
-        return values
-
-    def _take(self) -> _Token:
-        token = self.tokens[self.next]
-        if token.kind == "end":
-            raise _problem(
-                self.text, "it ends too early", "an operand or a parenthesis is missing", "Add it, as in 'lane * 16'."
-            )
-        self.next += 1
-        return token
-
-    def _at(self, token: _Token, found: str, limit: str, fix: str) -> RuleError:
-        return _problem(self.text, f"{found}, at character {token.start + 1}", limit, fix)
+def _unreadable(text: str, found: str) -> RuleError:
+    limit = "integers, lane, + - * / % ^ & | ~ << >> and parentheses"
+    return _problem(text, found, limit, f"Use 'lane * 16', for example; the lane is called {', '.join(LANE_NAMES)}.")
 
 
-def _misplaced(text: str, start: int) -> RuleError:
-    word = re.match(r"[\w.]+|\S{1,3}", text[start:])
-    shown = shortened(word[0] if word else text[start : start + 1], 20)
-    return _problem(
-        text, f"{shown!r} at character {start + 1}",
-        "integers, lane, + - * / % ^ & | ~ << >> and parentheses", f"The lane is called {', '.join(LANE_NAMES)}.",
-    )  # fmt: skip
-
-
-def _problem(text: str, found: str, limit: str, fix: str) -> RuleError:
-    return LANE_EXPRESSION.error("expression", f"{shortened(text, 60)}: {found}", limit, fix)
+def _problem(text: str, found: str, limit: str, fix: str, **values: int) -> RuleError:
+    return LANE_EXPRESSION.error("expression", f"{shortened(text, 60)}: {found}", limit, fix, **values)

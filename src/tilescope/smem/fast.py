@@ -20,7 +20,7 @@ _LINE_SHIFT = 7
 
 
 def kernel(accesses: int) -> Callable[..., None] | None:
-    """The compiled loop if a batch of so many accesses repays it, else None."""
+    """The compiled loop if a batch of this size repays it, else None."""
     loaded = _compiled.cache_info().currsize > 0
     return _compiled() if accesses >= (NEXT_BATCH if loaded else FIRST_BATCH) else None
 

@@ -41,7 +41,7 @@ class SmemOp(Row):
 
     name: str
     access_bytes: int  # per lane that supplies an address
-    lanes: int  # the first so many supply addresses; the rest are ignored
+    lanes: int  # that supply addresses, from lane 0 on; the rest are ignored
     lanes_per_group: int  # served together
     pairs_merge: bool  # whether lanes that ask in pairs halve the number of groups
 

@@ -143,7 +143,7 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> O
         raise LANE_BLOCK.error(
             "lanes", f"lanes {down}x{across} on {rows} rows of {offset.shape[1]} pieces",
             "32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
-            "Use such as 8x4, or a larger tile.", lanes=order, rows=rows, pieces=offset.shape[1],
+            "Use lanes 8x4, for example, or a larger tile.", lanes=order, rows=rows, pieces=offset.shape[1],
         )  # fmt: skip
     blocks = offset.reshape(rows // down, down, -1, across).swapaxes(1, 2)
     return blocks.reshape(-1, WARP_LANES), None
@@ -270,7 +270,7 @@ def no_element_load(element_bits: Any) -> RuleError:
     """The error for single elements of a width that no lane loads."""
     return ELEMENT_LOAD.error(
         "element_bits", f"single elements of {printed(element_bits)} bits", "a lane moves 8, 16, 32, 64 or 128 bits",
-        "Use 8-bit elements, or the K-major tile, where neighbours share a byte.",
+        "Use 8-bit elements, or the K-major tile, where neighbours share a byte.", element_bits=element_bits,
     )  # fmt: skip
 
 
@@ -283,7 +283,7 @@ def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
             "tile", f"{rows} rows of {row_bytes} bytes, {plain.size_bytes} in all",
             f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory",
             f"Use at most {MAX_TILE_BYTES // row_bytes} rows." if row_bytes <= MAX_TILE_BYTES else "Use shorter rows.",
-            tile_bytes=plain.size_bytes, limit_bytes=MAX_TILE_BYTES,
+            rows=rows, row_bytes=row_bytes, tile_bytes=plain.size_bytes, limit_bytes=MAX_TILE_BYTES,
         )  # fmt: skip
     return rows, row_bytes
 

@@ -146,7 +146,7 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
 
 
 def _cost(access: Access, layout: Layout | None, explained: int | None = None) -> AccessCost:
-    """The cost of a pattern; the worst instruction is explained, or the one whose number is given."""
+    """The cost of a pattern; the worst instruction is explained, or instruction number `explained`."""
     placed = isinstance(layout, Layout) and access.layout is not None and access.layout == layout
     here = access if layout is None or placed else access.on(layout)
     address, mask = here.flat()

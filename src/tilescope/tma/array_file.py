@@ -121,7 +121,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
     odd = next((word for word in digits if re.fullmatch(rb"[0-9a-fA-F]+", word) is None or len(word) % 2), None)
     if marked:
         width = max(map(len, marked))
-        width = next((each for each in (2, 4, 8, 16) if each >= width), 0)
+        width = next((digits for digits in (2, 4, 8, 16) if digits >= width), 0)
         if width and len(marked) == len(words) and all(re.fullmatch(rb"[0-9a-fA-F]+", word) for word in marked):
             return np.frombuffer(b"".join(int(word, 16).to_bytes(width // 2, "little") for word in marked), np.uint8)
         odd = odd or next(word for word in words if word[:2].lower() != b"0x")
@@ -130,6 +130,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
             "dump", f"{shortened(odd.decode(), 20)!r} among {counted(len(words), 'word')} of text" if odd else "no number",
             "hexadecimal bytes, or words of one width marked by 0x",
             "Write it with np.save, dump the bytes to a .bin file, or paste what xxd or cuda-gdb's x/64xw prints.",
+            words=len(words),
         )  # fmt: skip
     return np.frombuffer(bytes.fromhex(b"".join(digits).decode()), np.uint8)
 
@@ -145,14 +146,15 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
     if type_name is None or shape is None:
         raise TILE_FILE.error(
             "tile", f"{path} holds {counted(len(held), 'byte')} and no array", "its type and shape are said beside it",
-            "Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.",
+            "Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.", bytes=len(held),
         )  # fmt: skip
     size = DataType.named(type_name).smem_bits // 8
     if not size or shape[0] * shape[1] * size != len(held):
         raise TILE_FILE.error(
             "tile", f"{path} holds {counted(len(held), 'byte')}",
             f"{shape[0]} x {shape[1]} elements of {type_name} take {shape[0] * shape[1] * size} bytes",
-            "Correct --shape or --type.", bytes=len(held), shape=shape,
+            f"Use --shape {shape[0]}x{len(held) // max(1, shape[0] * size)}, or a --type of another width.",
+            bytes=len(held), shape=shape,
         )  # fmt: skip
     return held.view(f"u{size}").reshape(shape)
 

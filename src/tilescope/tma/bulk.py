@@ -101,7 +101,13 @@ def _request(
     )
     if outside := [limit for limit in limits if not 0 <= limit[1] < limit[2]]:
         raise RuleError(
-            RANGE.violation(name, f"{name} = {found}", f"0 to {end - 1:#x}", f"Use {min(max(found, 0), end - 1):#x}.")
+            RANGE.violation(
+                name,
+                f"{name} = {found}",
+                f"0 to {end - 1:#x}",
+                f"Use {min(max(found, 0), end - 1):#x}.",
+                **{name: found},
+            )
             for name, found, end in outside
         )
     if misaligned := [
@@ -112,7 +118,7 @@ def _request(
                 name, f"{name} = {found:#x}",
                 "the addresses of a bulk copy are multiples of 16 bytes",
                 f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {-(-found // CHUNK_BYTES) * CHUNK_BYTES:#x}.",
-                {name: found // CHUNK_BYTES * CHUNK_BYTES},
+                {name: found // CHUNK_BYTES * CHUNK_BYTES}, **{name: found},
             )
             for name, found in misaligned
         )  # fmt: skip
@@ -122,5 +128,6 @@ def _request(
             "memory", f"global bytes {start:#x} to {start + moved - 1:#x}",
             f"the array holds {first:#x} to {first + memory_bytes - 1:#x}" if memory_bytes else "the array is empty",
             f"Pass an array of {moved} bytes or more from {start:#x} on.",
+            address=start, needed_bytes=moved, memory_address=first, bytes=memory_bytes,
         )  # fmt: skip
     return offset, moved

@@ -195,7 +195,7 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
     _, nearest = best
     found = _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
     elsewhere = [] if found.fitting_share >= _NO_DOUBT else _elsewhere(content, matrix, start)
-    return max([found, *elsewhere], key=lambda each: (each.found, each.fitting_share))
+    return max([found, *elsewhere], key=lambda answer: (answer.found, answer.fitting_share))
 
 
 def _elsewhere(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> list[Identification]:
@@ -204,7 +204,7 @@ def _elsewhere(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int
         wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
         seen = sightings(dump, wanted, start, _layouts)
         if seen:
-            return [_identified(dump, matrix, each.layout, transposed, 0, each.offset) for each in seen]
+            return [_identified(dump, matrix, there.layout, transposed, 0, there.offset) for there in seen]
     return []
 
 
@@ -217,6 +217,7 @@ def _matrix(tile: Any) -> npt.NDArray[Any]:
             "tile", f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}",
             "a 2-D array of elements of 1, 2, 4 or 8 bytes",
             "Use tile.reshape(rows, columns), as the kernel sees it; view wider elements as pairs.",
+            shape=() if array is None else array.shape,
         )  # fmt: skip
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 
@@ -299,7 +300,7 @@ def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDA
     """How many elements are not where the layout has them; None where it ends behind the dump."""
     rows, columns = wanted.shape
     size, tile = wanted.itemsize, layout.as_rows().tiling
-    aligned = all(each % _WORD_BYTES == 0 for each in (columns * size, tile.pitch_bytes, tile.atom[1] * size))
+    aligned = all(extent % _WORD_BYTES == 0 for extent in (columns * size, tile.pitch_bytes, tile.atom[1] * size))
     word_bytes = _WORD_BYTES if aligned else size
     places = _places(layout, rows, np.arange(0, columns, word_bytes // size))
     if places.min() < 0 or places.max() + word_bytes > len(dump):

@@ -68,8 +68,8 @@ def sightings(dump: npt.NDArray[np.uint8], tile: npt.NDArray[Any], start: int | 
         if present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
             continue
         for swizzles in (SWIZZLE.values(), _xor_swizzles(piece_bytes)):
-            best += [each for swizzle in swizzles for each in _under(swizzle, found, tile, start, forms)]
-            best = sorted(best, key=lambda each: -each.hits)[:4]  # a stable sort: the simplest first
+            best += [sighting for swizzle in swizzles for sighting in _under(swizzle, found, tile, start, forms)]
+            best = sorted(best, key=lambda sighting: -sighting.hits)[:4]  # a stable sort: the simplest first
             recognised = best[0].hits / found.anchors if best else 0
             if recognised >= _ENOUGH * share:
                 break
@@ -90,7 +90,7 @@ def _matches(content: bytes, tile: npt.NDArray[Any], piece_bytes: int) -> _Match
         row, column = divmod(index, pieces.shape[1])
         places = _places(content, pieces[row, column].tobytes())
         found += [(place, row, column * piece_bytes, number) for place in places]
-    once = [each for each in found if sum(other[3] == each[3] for other in found) == 1]
+    once = [match for match in found if sum(other[3] == match[3] for other in found) == 1]
     found = once if len(once) >= anchors // 2 else found  # enough that leave no doubt
     columns = np.array(found, np.int64).reshape(-1, 4).T
     return _Matches(columns[0], columns[1], columns[2], columns[3], len(chosen))
@@ -147,8 +147,8 @@ def _offset(begin: Ints, found: _Matches) -> tuple[int, int]:
 def _pitch(start: Ints, row: Ints, row_bytes: int) -> int:
     """The distance of rows that most pairs of near pieces agree on; that of dense rows where none do."""
     near = [slice(apart, None) for apart in range(1, _PAIRED + 1)]
-    apart = np.concatenate([row[each] - row[: len(row) - each.start] for each in near])
-    bytes_apart = np.concatenate([start[each] - start[: len(row) - each.start] for each in near])
+    apart = np.concatenate([row[behind] - row[: len(row) - behind.start] for behind in near])
+    bytes_apart = np.concatenate([start[behind] - start[: len(row) - behind.start] for behind in near])
     step, rest = np.divmod(bytes_apart[apart > 0], apart[apart > 0])
     steps, count = np.unique(step[(rest == 0) & (step >= row_bytes)], return_counts=True)
     return int(steps[count.argmax()]) if len(steps) else row_bytes

@@ -228,7 +228,7 @@ class Trace(Value):
         return Origin(holds, row, coords, byte_in_element, source)
 
     def address_of(self, *coords: int) -> int | None:
-        """The shared address of the element with these coordinates, innermost first; None where the copy has it not.
+        """The shared address of the element with these coordinates, innermost first; None if the copy does not include it.
 
         An interleaved tensor's elements are pixels of a slice. Where a copy holds an element twice (gather4 may name
         a row twice), the first one counts. An element outside the tensor has the address where its fill lies.
@@ -253,9 +253,9 @@ class Trace(Value):
         return self.address_in_box(int(hits[0]), element)
 
     def address_of_source(self, offset: Any) -> Any:
-        """The shared address of a byte of the tensor, by its offset from the first one; None where the copy has it not.
+        """The shared address of a byte of the tensor, by its offset from the first one; None if the copy does not include it.
 
-        An integer array gives an array, with -1 for bytes that the copy has not.
+        An integer array gives an array, with -1 for bytes that the copy does not include.
         """
         several = integer_array(offset)
         if several is None or not several.ndim:
@@ -379,7 +379,7 @@ def _dense_bytes_of_row(copy: Copy, found: Walk) -> npt.NDArray[np.int64]:
 
 
 def _in_shared_memory(copy: Copy, rows: npt.NDArray[np.int64], otherwise: int) -> npt.NDArray[np.int64]:
-    """Values of the bytes of rows, laid out as the bytes are."""
+    """Scatter per-row byte values to their places in shared memory."""
     a: AnyMap = copy.tensor_map
     placed = placement(a, len(rows), copy.smem_address)
     held = CHUNK_BYTES if _takes_a_byte_a_value(copy) else dense_bytes(a.data_type) * placed.piece_bytes // CHUNK_BYTES

@@ -75,7 +75,7 @@ def load(
     result is `smem_bytes` long and zero where nothing is written. (It is longer by the halo of an im2col-wide copy,
     and where an interleaved one ends within a swizzled line, whose pieces may lie behind its end.)
 
-    `offsets` are those of a filter tap, W first, or an im2col-wide copy's halo and offset; none given, they are 0.
+    `offsets` are those of a filter tap, W first, or an im2col-wide copy's halo and offset; without them they are 0.
 
     >>> import tilescope as ts
     >>> matrix = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
@@ -344,7 +344,7 @@ def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int)
         coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
     behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= found.high_bytes else ""
     needed = max(
-        source_offset(tensor_map, tuple(each)) for each in all_coords[found.inside].tolist()
+        source_offset(tensor_map, tuple(row)) for row in all_coords[found.inside].tolist()
     ) + reach_bytes  # fmt: skip
     raise MEMORY_EXTENT.error(
         "memory",

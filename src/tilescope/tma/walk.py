@@ -129,7 +129,7 @@ def _is_near(tensor_map: AnyMap) -> bool:
 
 def _starts(tensor_map: AnyMap, coords: Offsets) -> Offsets:
     if not _is_near(tensor_map):
-        exact = [source_offset(tensor_map, tuple(each)) for each in coords.tolist()]
+        exact = [source_offset(tensor_map, tuple(row)) for row in coords.tolist()]
         return np.array([min(max(offset, -FAR_BYTES), FAR_BYTES) for offset in exact], np.int64)
     starts: Offsets = coords[:, 0] * _inner_bits(tensor_map) // 8
     for axis, stride in enumerate(tensor_map.strides_bytes, 1):
@@ -235,7 +235,7 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
 
 
 def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:
-    """A position after so many advances, and how often it came round: at `end` it goes back to `lower`."""
+    """Positions after the numbers of `advances`, and how often they wrapped: at `end` a position goes back to `lower`."""
     to_first_wrap = max(1, -(-(end - start) // step))
     lap = max(1, -(-(end - lower) // step))
     over = advances - to_first_wrap
