@@ -193,14 +193,14 @@ class Encoding:
     def __init__(self, pipeline):
         self.pipeline, self.program = pipeline, Program(pipeline)
         self.blocks = pipeline.blocks
-        self.per_block = self.program.slot_count // self.blocks
-        self.barriers = self.program.barrier_count // self.blocks if pipeline.barriers else 0
-        sizes = [max(16, self.program.slot(slot).bytes) for slot in range(self.per_block)] if pipeline.slots else []
+        self.per_block = max(1, self.program.slots.per_block)
+        self.barriers = self.program.barriers.per_block
+        sizes = [max(16, self.program.slots.row(slot).bytes) for slot in range(self.program.slots.per_block)]
         self.slot_at = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes)]).tolist()
         self.slots_end = self.slot_at[-1]
         self.slot_bytes = max(sizes, default=16)
         self.tiles = 1
-        counts = [self.program.barrier(number).count for number in range(self.barriers)]
+        counts = [self.program.barriers.row(number).count for number in range(self.barriers)]
         code, agents = [], []
         for rank in range(self.blocks):
             warp = 0
@@ -221,7 +221,7 @@ class Encoding:
 
     def slot(self, number):
         local = number % self.per_block
-        return self.slot_at[local], self.program.slot(number).bytes, local
+        return self.slot_at[local], self.program.slots.row(number).bytes, local
 
     def encoded(self, agent, action):
         """The integers of one action; one row for every block that it acts on."""
@@ -233,7 +233,7 @@ class Encoding:
         tile = action.tile or 0
         self.tiles = max(self.tiles, tile + 1)
         local = [barrier % per_block for barrier in action.barriers]
-        ranks = [self.program.barrier_rank(barrier) for barrier in action.barriers]
+        ranks = [self.program.barriers.rank(barrier) for barrier in action.barriers]
         match action.op:
             case "wait" | "tail":
                 return [row("wait", local[0], action.number)]
@@ -248,7 +248,7 @@ class Encoding:
                 at, size, slot = self.slot(action.slots[0])
                 if action.choice == "cp.async":
                     return [row("cp_copy", 0, at, action.number, 0, tile, slot)]
-                mask = sum(1 << self.program.slot_rank(each) for each in action.slots)
+                mask = sum(1 << self.program.slots.rank(each) for each in action.slots)
                 part = agent.rank * action.number % max(1, size) if mask & (mask - 1) else 0
                 return [row("copy", local[0], at + part, action.number, mask, tile, slot, part)]
             case "multiply" | "read":
@@ -273,7 +273,7 @@ class Encoding:
                 return [row("cluster", {"sync": 0, "wait": 1, "arrive": 2}[action.choice])]
             case "init":
                 return [
-                    row("init", at, self.program.barrier(barrier).count)
+                    row("init", at, self.program.barriers.row(barrier).count)
                     for at, barrier in zip(local, action.barriers, strict=True)
                 ]
             case "cp_arrive":

@@ -126,7 +126,7 @@ def predicted(data):
     simulation = ts.simulate(data)
     run = Run(Program(Pipeline.from_dict(data)))
     run()
-    machine, barriers = run.machine, run.machine.barriers
+    machine = run.machine
     if simulation.verdict == "proven":
         return {"fault": 0, "outcome": [1] * machine.agents}
     assert simulation.verdict == "mistake", simulation.sentence
@@ -137,9 +137,7 @@ def predicted(data):
         return {"timeout": True}
     words = [
         hex(ts.Mbarrier(count, phase=phase % 2, pending=pending, tx_bytes=tx).encode())
-        for count, phase, pending, tx in zip(
-            barriers.expected, barriers.phase, barriers.pending, barriers.tx, strict=True
-        )
+        for count, phase, pending, tx in zip(machine.expected, machine.phase, machine.pending, machine.tx, strict=True)
     ]
     return {"fault": 0, "outcome": [1 if left else 2 for left in machine.left], "words": words}
 

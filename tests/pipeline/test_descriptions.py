@@ -11,7 +11,7 @@ import tilescope as ts
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.operation import OPERATIONS
+from tilescope.pipeline.parts import OPERATIONS
 from tilescope.value import Value
 
 ONE = {
@@ -65,7 +65,7 @@ def test_json_and_toml_say_the_same(tmp_path):
         (with_steps(cluster=[4, 8]), "argument-range", "cluster"),
         (with_steps(cluster="2x1"), "argument-range", "cluster"),
         (ONE | {"barriers": {"full": {"count": 0}}}, "argument-range", "barriers.full.count"),
-        (ONE | {"barriers": {"full": {}}}, "argument-range", "barriers.full.count"),
+        (ONE | {"barriers": {"full": {}}}, "argument-type", "barriers.full.count"),
         (ONE | {"slots": {"a": {"space": "gmem"}}}, "unknown-name", "slots.a.space"),
         (ONE | {"roles": [*ONE["roles"], *ONE["roles"]]}, "pipeline-name", "roles"),
     ],

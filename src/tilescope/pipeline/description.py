@@ -16,15 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilescope.pipeline.mistake import pipeline_rule
+from tilescope.pipeline.mistake import GRAMMAR, pipeline_rule
 from tilescope.pipeline.parts import Barrier, Role, Slot
 from tilescope.pipeline.reader import read_fields
 from tilescope.value import Value
 
 FILE = pipeline_rule(
-    "pipeline-file", "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",
-    """type(ts.plan_pipeline(ts.plan((64, 64), "bf16").best)).from_text(b"{", "kernel.json")""", source="the grammar of descriptions",
-)  # fmt: skip
+    "pipeline-file",
+    "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",
+    """type(ts.plan_pipeline(ts.plan((64, 64), "bf16").best)).from_text(b"{", "kernel.json")""",
+    source=GRAMMAR,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +103,6 @@ class Pipeline(Value):
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
-            raise FILE.error(
-                "file", f"{name}: {error}", "JSON or TOML", "Correct the line that the message names."
-            ) from None
-        if not isinstance(data, Mapping):
-            raise FILE.error(
-                "file",
-                name,
-                "a table with barriers, slots and roles",
-                "Begin with [barriers], [slots] and [[roles]].",
-            )
-        return cls.from_dict({"name": Path(name).stem} | dict(data))
+            fix = "Start from what `tilescope pipeline 128x64 bf16 --describe` prints."
+            raise FILE.error("file", f"{name}: {error}", "JSON or TOML", fix) from None
+        return cls.from_dict({"name": Path(name).stem} | data)

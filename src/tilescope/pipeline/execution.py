@@ -12,16 +12,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tilescope.pipeline.diagnosis import diagnosed
-from tilescope.pipeline.machine import Flight, Machine
+from tilescope.pipeline.diagnosis import diagnose
+from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.program import NONE, Action, Program
-from tilescope.pipeline.wording import action_text, flight_text
+from tilescope.pipeline.state import Flight
+from tilescope.pipeline.wording import told
 
 COPY_TICKS = 6
 MULTIPLY_TICKS = 4
+MAX_ACTIONS = 20_000_000
+_HELD_MARKS = 3_000  # at the beginning of a long run, and as many at its end
 _AT_LAST = 1 << 40  # ticks: after everything else
-_ALONE = ("fence",)  # actions whose place among those of other roles changes nothing
 
 
 class Mark(NamedTuple):
@@ -30,85 +32,66 @@ class Mark(NamedTuple):
     start: int
     end: int
     agent: int
-    op: str
+    op: str  # that of an action, or flight, phase, stuck
     done: Action | Flight
     barrier: int = NONE
     phase: int = NONE
-    slots: tuple[int, ...] = ()
-    number: int = 0  # bytes
-
-
-def mark_text(program: Program, mark: Mark) -> str:
-    """What a mark stands for, in words."""
-    if isinstance(mark.done, Action):
-        return action_text(program, mark.done)
-    return flight_text(program, mark.done)
-
-
-class Timeline:
-    """What a run did: of a long run its beginning and its end."""
-
-    def __init__(self, most: int) -> None:
-        self.first: list[Mark] = []
-        self.last: deque[Mark] = deque(maxlen=most // 2)
-        self.room = most - most // 2
-        self.waiting: dict[int, int] = {}  # agent: since when
-
-    def add(self, mark: Mark) -> None:
-        """Keep a mark while there is room."""
-        (self.first if len(self.first) < self.room else self.last).append(mark)
-
-    def marks(self) -> list[Mark]:
-        """All that was kept, in order of time."""
-        return sorted([*self.first, *self.last], key=lambda mark: (mark.start, mark.agent))
 
 
 class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
-    def __init__(
-        self, program: Program, *, slow: int = NONE, copy_ticks: int = COPY_TICKS, room: int = 0, most: int = 1 << 62
-    ) -> None:
+    def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
         self.machine = Machine(program)
-        self.slow, self.copy_ticks, self.most = slow, copy_ticks, most
-        self.timeline = Timeline(room) if room else None
-        self.queue: list[tuple[int, int, int, int]] = []  # tick, order, agent or NONE, flight
+        self.slow, self.copy_ticks = slow, copy_ticks
+        self.first_marks: list[Mark] = []
+        self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
+        self.waiting: dict[int, int] = {}  # agent: since when
+        self.queue = [
+            (0, agent, agent, NONE) for agent in range(self.machine.agents)
+        ]  # tick, order, agent or NONE, flight
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.issued: dict[int, int] = {}
         self.watch: Callable[[Run, int], None] | None = None  # called after every action of an agent
-        self.order = 0
+        self.order = self.machine.agents
         self.tick = 0
         self.exhausted = False
 
     def __call__(self) -> Mistake | None:
         """Run to the end, or to the first mistake."""
         machine = self.machine
-        for agent in range(machine.agents):
-            self._push(0, agent, NONE)
         try:
             while self.queue:
                 self.tick, _, agent, flight = heapq.heappop(self.queue)
                 if agent == NONE:
-                    self._land(flight)
+                    self._land(machine.flights[flight])
                 else:
                     self._act(agent)
                     if self.watch is not None:
                         self.watch(self, agent)
-                if machine.actions_done > self.most:
+                if machine.actions_done > MAX_ACTIONS:
                     self.exhausted = True
                     return None
             if not all(machine.left):
-                self._mark_blocked()
-                return diagnosed(machine)
+                diagnose(machine)
             machine.check_exits()
-        except MistakeFoundError as found:
+        except MistakeFoundError as error:
             self._mark_blocked()
-            return found.mistake
-        return machine.journal.early
+            return error.mistake
+        return machine.early
 
-    def _push(self, tick: int, agent: int, flight: int) -> None:
+    def marks(self) -> list[Mark]:
+        """The timeline in order of time: of a long run its beginning and its end."""
+        return sorted([*self.first_marks, *self.last_marks], key=lambda mark: (mark.start, mark.agent))
+
+    def _mark(self, mark: Mark) -> None:
+        (self.first_marks if len(self.first_marks) < _HELD_MARKS else self.last_marks).append(mark)
+
+    def _push(self, ticks: int, agent: int, flight: int = NONE) -> None:
+        """Let an agent act, or something land, after that many ticks."""
         self.order += 1
+        tick = self.tick + (_AT_LAST if agent == self.slow else ticks)
         heapq.heappush(self.queue, (tick, self.order, agent, flight))
 
     def _act(self, agent: int) -> None:
@@ -116,76 +99,69 @@ class Run:
         action = machine.current(agent)
         if not machine.enabled(agent):
             assert action is not None
-            on = action.barriers[0] if action.op in ("wait", "tail") else NONE
-            self.parked.setdefault(on, []).append(agent)
-            if self.timeline is not None:
-                self.timeline.waiting.setdefault(agent, self.tick)
+            self.parked.setdefault(action.barriers[0] if action.waits else NONE, []).append(agent)
+            self.waiting.setdefault(agent, self.tick)
             return
-        before = machine.next_number
-        phase = machine.barriers.phase[action.barriers[0]] if action is not None and action.barriers else NONE
-        place = machine.pc[agent]
+        last_key, place = machine.last_key, machine.pc[agent]
+        barrier, phase = self._barrier(action)
         machine.perform(agent)
         took = 1
         if action is not None and action.op == "multiply":
             self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
-        if action is not None and action.op == "wait_group" and action.choice == "wgmma" and action.number == 0:
+        if action is not None and (action.op, action.choice, action.number) == ("wait_group", "wgmma", 0):
             took = max(1, self.busy_until[agent] - self.tick)
-        for number in range(before + 1, machine.next_number + 1):
-            if number in machine.flights:
-                ticks = self.copy_ticks if machine.flights[number].op == "copy" else MULTIPLY_TICKS
-                self.issued[number] = self.tick
-                self._push(self.tick + ticks, NONE, number)
-        if self.timeline is not None and action is not None:
-            since = self.timeline.waiting.pop(agent, self.tick)
-            if machine.pc[agent] == place:
-                self.timeline.waiting[agent] = since
-            else:
-                on = action.barriers[0] if action.barriers else NONE
-                self.timeline.add(
-                    Mark(since, self.tick + took, agent, action.op, action, on, phase, action.slots, action.number)
-                )
+        for key in range(last_key + 1, machine.last_key + 1):
+            if key in machine.flights:
+                self.issued[key] = self.tick
+                ticks = self.copy_ticks if machine.flights[key].op == "copy" else MULTIPLY_TICKS
+                self._push(ticks, NONE, key)
+        if action is not None and machine.pc[agent] == place:  # it has arrived at a meeting, and waits there
+            self.waiting.setdefault(agent, self.tick)
+        elif action is not None:
+            since = self.waiting.pop(agent, self.tick)
+            self._mark(Mark(since, self.tick + took, agent, action.op, action, barrier, phase))
         self._wake(agent, action)
         if not machine.left[agent]:
-            self._push(self.tick + (_AT_LAST if agent == self.slow else took), agent, NONE)
+            self._push(took, agent)
 
-    def _land(self, flight: int) -> None:
-        machine = self.machine
-        under_way = machine.flights[flight]
-        phase = machine.barriers.phase[under_way.barrier]
-        issued = self.issued.pop(flight)
-        if self.timeline is not None:
-            slots = (under_way.slot,) if under_way.slot != NONE else ()
-            amount = under_way.amount if under_way.op == "copy" else 0
-            self.timeline.add(
-                Mark(issued, self.tick, under_way.agent, "flight", under_way, under_way.barrier, phase, slots, amount)
-            )
+    def _barrier(self, action: Action | None) -> tuple[int, int]:
+        """The barrier of an action and its running phase."""
+        if action is None or not action.barriers:
+            return NONE, NONE
+        return action.barriers[0], self.machine.phase[action.barriers[0]]
+
+    def _land(self, flight: Flight) -> None:
+        machine, barrier = self.machine, flight.barrier
+        start = self.issued.pop(flight.number)
+        self._mark(Mark(start, self.tick, flight.agent, "flight", flight, barrier, machine.phase[barrier]))
         machine.land(flight)
-        self._wake(under_way.agent, under_way)
+        self._wake(flight.agent, flight)
 
     def _wake(self, agent: int, cause: Action | Flight | None) -> None:
         """Let those go on who waited for what just ended, and note which phase that was."""
-        for on in dict.fromkeys(self.machine.journal.ended):
-            if self.timeline is not None and on != NONE and cause is not None:
-                phase = self.machine.barriers.phase[on] - 1
-                self.timeline.add(Mark(self.tick, self.tick, agent, "phase", cause, on, phase))
-            for waiting in self.parked.pop(on, ()):
-                self._push(self.tick + (_AT_LAST if waiting == self.slow else 0), waiting, NONE)
+        for barrier in dict.fromkeys(self.machine.ended):
+            if barrier != NONE and cause is not None:
+                self._mark(Mark(self.tick, self.tick, agent, "phase", cause, barrier, self.machine.phase[barrier] - 1))
+            for waiting in self.parked.pop(barrier, ()):
+                self._push(0, waiting)
 
     def _mark_blocked(self) -> None:
         """Waits that never pass, up to the end of the run."""
-        if self.timeline is None:
-            return
-        machine = self.machine
-        for agent in range(machine.agents):
-            action = machine.current(agent)
-            if action is not None and not machine.enabled(agent):
-                since = self.timeline.waiting.get(agent, self.tick)
-                on = action.barriers[0] if action.barriers else NONE
-                phase = machine.barriers.phase[on] if on != NONE else NONE
-                self.timeline.add(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, on, phase))
+        for agent, action in _blocked(self.machine):
+            since = self.waiting.get(agent, self.tick)
+            self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *self._barrier(action)))
 
 
-class Found(NamedTuple):
+def _blocked(machine: Machine) -> list[tuple[int, Action]]:
+    """Agents that cannot act, and the action before which they stand."""
+    return [
+        (agent, action)
+        for agent in range(machine.agents)
+        if (action := machine.current(agent)) is not None and not machine.enabled(agent)
+    ]
+
+
+class Searched(NamedTuple):
     """What a search over orders ends with."""
 
     mistake: Mistake | None
@@ -193,79 +169,58 @@ class Found(NamedTuple):
     complete: bool  # every order was looked at
 
 
-def search(program: Program, most_states: int) -> Found:
-    """Look at the orders of all actions and landings, the shortest first, until a mistake or `most_states` states."""
-    start = Machine(program, keep=True)
-    start_key = start.key()
-    seen = {start_key}
-    waiting: deque[tuple[Machine, Any]] = deque([(start, None)])
-    while waiting:
-        machine, path = waiting.popleft()
-        moves = _moves(machine)
-        if not moves:
-            try:
+def search(program: Program, max_states: int) -> Searched:
+    """Look at the orders of all actions and landings, the shortest first, until a mistake or `max_states` states."""
+    machine = Machine(program, keep=True)
+    seen = {machine.key()}
+    queue: deque[tuple[Machine, Any]] = deque([(machine, None)])
+    while queue:
+        machine, path = queue.popleft()
+        way = path  # of (the way before, agent, what it did or what landed)
+        try:
+            moves = _moves(machine)
+            if not moves:
                 if not all(machine.left):
-                    return Found(_with_way(diagnosed(machine), program, machine, path), len(seen), complete=False)
+                    diagnose(machine)
                 machine.check_exits()
-            except MistakeFoundError as found:
-                return Found(_with_way(found.mistake, program, machine, path), len(seen), complete=False)
-        for agent, flight, piece in moves:
-            following = machine.clone()
-            step = _step_text(machine, agent, flight, piece)
-            try:
-                if agent == NONE:
-                    following.land(flight, piece)
+            for agent, done in moves:
+                following, way = machine.clone(), (path, agent, done)
+                if isinstance(done, Flight):
+                    following.land(done)
                 else:
                     following.perform(agent)
-            except MistakeFoundError as found:
-                return Found(_with_way(found.mistake, program, machine, (path, step)), len(seen), complete=False)
-            key = following.key()
-            if key not in seen:
-                if len(seen) >= most_states:
-                    return Found(None, len(seen), complete=False)
-                seen.add(key)
-                waiting.append((following, (path, step)))
-    return Found(None, len(seen), complete=True)
+                key = following.key()
+                if key not in seen:
+                    if len(seen) >= max_states:
+                        return Searched(None, len(seen), complete=False)
+                    seen.add(key)
+                    queue.append((following, way))
+        except MistakeFoundError as error:
+            steps: list[str] = []
+            while way is not None:
+                way, agent, done = way
+                steps.append(told(program, agent, done))
+            return Searched(with_way(error.mistake, machine, steps[::-1]), len(seen), complete=False)
+    return Searched(None, len(seen), complete=True)
 
 
-def _moves(machine: Machine) -> list[tuple[int, int, int]]:
-    """(agent, NONE, 0) or (NONE, flight, piece) for all that can happen next; one alone where its place changes nothing."""
-    found = []
+def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
+    """All that can happen next: agents with their actions, and landings; one alone where its place changes nothing."""
+    moves: list[tuple[int, Action | Flight | None]] = []
     for agent in range(machine.agents):
         if machine.left[agent] or not machine.enabled(agent):
             continue
         action = machine.current(agent)
-        if action is not None and (action.op in _ALONE or (action.op == "commit" and action.choice)):
-            return [(agent, NONE, 0)]
-        found.append((agent, NONE, 0))
-    pieces = [(NONE, flight, piece) for flight in machine.flights if (piece := machine.piece_of(flight))]
-    return found + [(NONE, flight, 0) for flight in machine.flights] + pieces
+        if action is not None and (action.op == "fence" or (action.op == "commit" and action.choice)):
+            return [(agent, action)]
+        moves.append((agent, action))
+    flights = machine.flights.values()
+    pieces = [flight._replace(amount=piece) for flight in flights if (piece := machine.piece_of(flight))]
+    return moves + [(NONE, flight) for flight in (*flights, *pieces)]
 
 
-def _step_text(machine: Machine, agent: int, flight: int, piece: int) -> str:
-    program = machine.program
-    if agent == NONE:
-        under_way = machine.flights[flight]
-        return flight_text(program, under_way._replace(amount=piece) if piece else under_way)
-    action = machine.current(agent)
-    return f"{program.agents[agent].name}: {'leaves' if action is None else action_text(program, action)}"
-
-
-def _with_way(mistake: Mistake, program: Program, machine: Machine, path: Any) -> Mistake:
-    """The mistake with the steps that led to it, and where everyone then stands."""
-    steps: list[str] = []
-    while path is not None:
-        path, step = path
-        steps.append(step)
-    return with_way(mistake, program, machine, steps[::-1])
-
-
-def with_way(mistake: Mistake, program: Program, machine: Machine, steps: list[str]) -> Mistake:
+def with_way(mistake: Mistake, machine: Machine, steps: list[str]) -> Mistake:
     """The mistake with a way into it; for a hang, what every role waits for stands at its end."""
-    ends = []
-    if mistake.outcome == "hang":
-        for agent in range(machine.agents):
-            action = machine.current(agent)
-            if action is not None and not machine.enabled(agent):
-                ends.append(f"{program.agents[agent].name}: {action_text(program, action)}: never passes")
+    blocked = _blocked(machine) if mistake.outcome == "hang" else []
+    ends = [f"{told(machine.program, agent, action)}: never passes" for agent, action in blocked]
     return replace(mistake, way=(*steps, *ends))

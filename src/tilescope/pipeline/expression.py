@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 
 from tilescope.errors import RuleError, printed, shortened, unknown_name
-from tilescope.pipeline.mistake import example, pipeline_rule
+from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.reading import plain_int
 
 MAX_CHARACTERS = 200
@@ -29,13 +29,17 @@ _FORMS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.I
 
 
 EXPRESSION = pipeline_rule(
-    "pipeline-expression", "An expression is arithmetic on integers and the names that are known where it stands.",
-    example({"wait": "full", "parity": "abs(1)"}), source="the grammar of descriptions",
-)  # fmt: skip
+    "pipeline-expression",
+    "An expression is arithmetic on integers and the names that are known where it stands.",
+    example({"wait": "full", "parity": "abs(1)"}),
+    source=GRAMMAR,
+)
 REFERENCE = pipeline_rule(
-    "pipeline-reference", "A barrier or slot is referred to by its name, or by its name and stage: full[i % 4].",
-    example({"arrive": "full["}), source="the grammar of descriptions",
-)  # fmt: skip
+    "pipeline-reference",
+    "A barrier or slot is referred to by its name, or by its name and stage: full[i % 4].",
+    example({"arrive": "full["}),
+    source=GRAMMAR,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +56,46 @@ class Expression:
     constant: int = 0
 
     @classmethod
-    def read(cls, argument: str, given: Any, names: Collection[str]) -> Expression:
-        """The expression that `given` is; a RuleError where it is none, or uses a name that nothing gives."""
-        number = int(given) if isinstance(given, bool) else plain_int(given)
+    def of(cls, number: int) -> Expression:
+        """The expression that is a number."""
+        return cls(str(number), None, number)
+
+    @classmethod
+    def read(cls, argument: str, written: Any, names: Collection[str]) -> Expression:
+        """The expression that an integer or a text is; a RuleError where it is none, or uses a name that is not known."""
+        number = int(written) if isinstance(written, bool) else plain_int(written)
         if number is not None:
-            return cls(str(number), None, number)
-        if not isinstance(given, str) or len(given) > MAX_CHARACTERS:
-            found = printed(given)
-            raise _problem(argument, found, "an integer, or a text such as 'i % 4'", "Use 0, or 'i % 4'.")
+            return cls.of(number)
+        if not isinstance(written, str) or len(written) > MAX_CHARACTERS:
+            raise EXPRESSION.error(
+                argument, printed(written), "an integer, or a text such as 'i % 4'", "Use 0, or 'i % 4'."
+            )
         try:
-            tree = ast.parse(given.strip().replace("//", "/").replace("/", "//"), mode="eval")
+            tree = ast.parse(written.strip().replace("//", "/").replace("/", "//"), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise _problem(
-                argument, shortened(given), "arithmetic such as 'i % 4'", "Use i % 4, for example."
+            raise EXPRESSION.error(
+                argument, shortened(written), "arithmetic such as 'i % 4'", "Use i % 4, for example."
             ) from None
+        used = False
         for node in ast.walk(tree):
-            _require_arithmetic(argument, given, node, names)
+            match node:
+                case ast.Name(id=name):
+                    used = True
+                    if name not in names:
+                        raise RuleError([unknown_name("name", argument, name, names)])
+                case ast.Constant(value=value) if type(value) is int:
+                    continue
+                case _ if not isinstance(node, _FORMS):
+                    shown = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
+                    raise EXPRESSION.error(
+                        argument,
+                        f"{shown} in {shortened(written)}",
+                        "arithmetic on integers",
+                        "Use integers, + - * / % ^ & | << >> and comparisons.",
+                    )
         checked = ast.fix_missing_locations(_CheckedShifts().visit(tree))
-        code = compile(checked, "<pipeline>", "eval")
-        if not any(isinstance(node, ast.Name) and node.id != _SHIFT for node in ast.walk(checked)):
-            return cls(given, None, cls(given, code).value({}))
-        return cls(given, code)
+        expression = cls(written, compile(checked, "<pipeline>", "eval"))
+        return expression if used else cls(written, None, expression.value({}))
 
     def value(self, names: Mapping[str, int]) -> int:
         """The integer that the expression gives."""
@@ -82,12 +105,8 @@ class Expression:
             return int(eval(self.code, _GLOBALS, names))  # noqa: S307  only arithmetic
         except (ArithmeticError, ValueError) as error:
             at = ", ".join(f"{name} = {value}" for name, value in names.items())
-            raise _problem(
-                self.text,
-                f"{self.text} with {at}",
-                str(error),
-                "Use numbers for which it is defined: divisors other than 0, shifts from 0 to 63.",
-            ) from None
+            fix = f"Use numbers for which it is defined: divisors other than 0, shifts from 0 to {MAX_SHIFT}."
+            raise EXPRESSION.error(self.text, f"{self.text} with {at}", str(error), fix) from None
 
 
 class _CheckedShifts(ast.NodeTransformer):
@@ -110,34 +129,16 @@ _SHIFT = "shifted left"  # no name that a text can hold
 _GLOBALS: dict[str, Any] = {"__builtins__": {}, _SHIFT: _shifted}
 
 
-def _require_arithmetic(argument: str, given: str, node: ast.AST, names: Collection[str]) -> None:
-    match node:
-        case ast.Name(id=name):
-            if name not in names:
-                raise RuleError([unknown_name("name", argument, name, names)])
-        case ast.Constant(value=value):
-            if type(value) is not int:
-                raise _problem(argument, f"{value!r} in {shortened(given)}", "integers only", "Use integers.")
-        case _ if not isinstance(node, _FORMS):
-            found = f"{type(node).__name__} in {shortened(given)}"
-            raise _problem(argument, found, "arithmetic on integers", "Use + - * / % ^ & | << >> and comparisons.")
-
-
-def _problem(argument: str, found: str, limit: str, fix: str) -> RuleError:
-    return EXPRESSION.error(argument, found, limit, fix)
-
-
-def reference(argument: str, given: Any) -> tuple[str, str]:
+def reference(argument: str, written: Any) -> tuple[str, str]:
     """The name and the index of a reference such as "full[i % 4]"; without brackets the index is "0".
 
     >>> reference("wait", "full[i % 4]"), reference("wait", "done")
     (('full', 'i % 4'), ('done', '0'))
     """
-    if isinstance(given, str):
-        name, bracket, rest = given.strip().partition("[")
+    if isinstance(written, str):
+        name, bracket, rest = written.strip().partition("[")
         name, rest = name.strip(), rest.rstrip()
         if name.isidentifier() and (not bracket or rest.endswith("]")):
             return name, rest[:-1].strip() if bracket else "0"
-    raise RuleError([REFERENCE.violation(argument, printed(given), "a name, or a name and a stage: full[i % 4]",
-        "Use full[i % 4], for example.",
-    )])  # fmt: skip
+    limit = "a name, or a name and a stage: full[i % 4]"
+    raise REFERENCE.error(argument, printed(written), limit, "Use full[i % 4], for example.")

@@ -1,12 +1,18 @@
-"""A mistake in a pipeline: one sentence with the barrier, the numbers and the fix, and the way into it."""
+"""What goes wrong in a pipeline: the rules, a row for every kind of mistake, and a mistake with its numbers and its sentence.
+
+row      "{agent} reads tile {tile} from {slot}, which holds tile {held}"        facts    agent 1, slot 0, tile 3, held 1
+    ──▶  consumer reads tile 3 from a[0], which holds tile 1: it multiplies wrong data. Let both sides count …
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
-from tilescope.errors import Violation
+from tilescope.errors import Severity, Violation
 from tilescope.rule import Basis, Rule, rule
+from tilescope.swizzle import CHUNK_BYTES
 from tilescope.value import Value
 
 Outcome = Literal["hang", "launch failure", "race", "wrong data", "undefined"]
@@ -28,31 +34,14 @@ class Mistake(Value):
     consequence: str
     fix: str
     way: tuple[str, ...] = ()  # the shortest way into it
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the numbers and names of the sentence
 
     def __str__(self) -> str:
         return f"{self.found}: {self.consequence}. {self.fix}"
 
-    def violation(self) -> Violation:
+    def violation(self, severity: Severity = "error") -> Violation:
         """The mistake as a broken rule, as other checks report theirs."""
-        return Rule.named(self.rule).violation(self.subject, self.found, self.consequence, self.fix)
-
-
-_RIGHT = 'ts.plan_pipeline(ts.plan((64, 64), "bf16").best, steps=3)'
-
-
-def example(*steps: dict[str, Any], others: tuple[tuple[dict[str, Any], ...], ...] = (), **fields: Any) -> str:
-    """An expression that simulates roles with these steps on a barrier `full` and a slot `a`."""
-    roles = [{"name": f"role {number}", "steps": list(each)} for number, each in enumerate((steps, *others))]
-    data = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 4096}}, "roles": roles} | fields
-    return f"ts.simulate({data}).violations"
-
-
-def pipeline_rule(name: str, demand: str, failing: str, *, basis: Basis = "documented", source: str = "") -> Rule:
-    """A rule that `ts.simulate` finds broken; what ts.plan_pipeline plans keeps all of them."""
-    by = {"measured": "PTX ISA, mbarrier; an H200", "documented": "PTX ISA, mbarrier"}[basis]
-    return rule(
-        name, demand, source=source or by, basis=basis, passing=f"ts.simulate({_RIGHT}).violations", failing=failing
-    )
+        return Violation(self.rule, severity, self.subject, self.found, self.consequence, self.fix, values=self.values)
 
 
 class MistakeFoundError(Exception):
@@ -61,3 +50,168 @@ class MistakeFoundError(Exception):
     def __init__(self, mistake: Mistake) -> None:
         super().__init__(str(mistake))
         self.mistake = mistake
+
+
+_RIGHT = 'ts.simulate(ts.plan_pipeline(ts.plan((64, 64), "bf16").best, steps=3)).violations'
+GRAMMAR = "the grammar of descriptions"
+_MBARRIER = {"measured": "PTX ISA, mbarrier; an H200", "documented": "PTX ISA, mbarrier"}
+
+
+def example(*steps: dict[str, Any], others: tuple[tuple[dict[str, Any], ...], ...] = (), **fields: Any) -> str:
+    """An expression that simulates roles with these steps on a barrier `full` and a slot `a`."""
+    roles = [{"name": f"role {number}", "steps": list(listed)} for number, listed in enumerate((steps, *others))]
+    data = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 4096}}, "roles": roles} | fields
+    return f"ts.simulate({data}).violations"
+
+
+def pipeline_rule(name: str, demand: str, failing: str, *, basis: Basis = "documented", source: str = "") -> Rule:
+    """A rule that `ts.simulate` finds broken; what ts.plan_pipeline plans keeps all of them."""
+    return rule(name, demand, source=source or _MBARRIER[basis], basis=basis, passing=_RIGHT, failing=failing)
+
+
+_BOTH = {"full": {"count": 1}, "empty": {"count": 1}}
+_WAIT, _READ, _WRITE, _STORE = {"wait": "full", "parity": 0}, {"read": ["a"]}, {"write": ["a"]}, {"store": ["a"]}
+_COPY = {"copy": "a", "bytes": 64, "barrier": "full"}
+_WAIT_EMPTY = {"wait": "empty", "parity": 0}
+
+# fmt: off
+pipeline_rule("pipeline-arrivals",
+              "As many arrivals come in a phase as the barrier counts: fewer never end it, more in one instruction fault.",
+              example({"arrive": "full"}, _WAIT, barriers={"full": {"count": 2}}), basis="measured")
+pipeline_rule("pipeline-bytes", "The bytes that a phase expects are those that its copies bring, and are expected before its last arrival.",
+              example({"expect": "full", "bytes": 128}, _COPY, _WAIT, _READ), basis="measured")
+pipeline_rule("pipeline-circle", "Some role can always go on.",
+              example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, {"arrive": "full"}),), barriers=_BOTH),
+              source="what waiting means")
+pipeline_rule("pipeline-exit", "A block stays until everything that reaches into it has come, and until its stores have been read.",
+              example(_WRITE, {"fence": "proxy.async"}, _STORE, {"commit": "bulk"}), source="PTX ISA, cp.async.bulk.wait_group; mapa")
+pipeline_rule("pipeline-fence", "A fence stands between accesses of threads and those of TMA or tensor cores, and around tensor memory.",
+              example(_WRITE, _STORE), source="PTX ISA, async proxy; tcgen05.fence")
+pipeline_rule("pipeline-init", "A barrier is initialised, and known to be, before it is used; across blocks with fence.mbarrier_init.",
+              example({"init": ["full"]}, others=(({"arrive": "full"},),)))
+pipeline_rule("pipeline-late", "A phase ends only after everyone who waits for the one before has seen that end.",
+              example(*({"arrive": name} for name in ("full", "full", "empty")), others=((_WAIT_EMPTY, _WAIT),), barriers=_BOTH),
+              basis="measured")
+MASK = pipeline_rule("pipeline-mask", "A mask has bits of the cluster's ranks, at least one.", example({"arrive": "full", "mask": 2}),
+                     source="PTX ISA, cp.async.bulk, ctaMask")
+pipeline_rule("pipeline-parity", "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
+              example({"arrive": "full"}, {"wait": "full", "parity": 1}, {"arrive": "full"}), basis="measured")
+pipeline_rule("pipeline-race", "A slot is written only when all reads of it are finished, and read only when it is filled.",
+              example({"expect": "full", "bytes": 64}, _COPY, _READ), source="PTX ISA, memory consistency model")
+pipeline_rule("pipeline-receiver", "Every block that receives bytes expects them on its own barrier.", example(_COPY, _WAIT),
+              basis="measured")
+pipeline_rule("pipeline-registers", "Registers of all warpgroups fit into the block's pool, which is known.",
+              example({"registers": 240}, registers=168), source="PTX ISA, setmaxnreg")
+STAGE = pipeline_rule("pipeline-stage", "The stage of a barrier or slot is one that it has.", example({"arrive": "full[3]"}),
+                      source="the steps themselves")
+pipeline_rule("pipeline-stale", "A slot holds the tile that its reader means.", example(_WRITE | {"tile": 0}, _READ | {"tile": 1}),
+              source="the tiles that the steps name")
+pipeline_rule("pipeline-start", "A producer starts with parity 1, which passes on a fresh barrier, or its slots are freed first.",
+              example(_WAIT_EMPTY, {"expect": "full", "bytes": 64}, _COPY, others=((_WAIT, _READ, {"release": "empty"}),), barriers=_BOTH),
+              basis="measured")
+pipeline_rule("pipeline-sync", "As many threads meet at a bar.sync as all of them name, and every role comes to the cluster barrier.",
+              example({"sync": 1, "threads": 64}), source="PTX ISA, bar; barrier.cluster", basis="measured")
+pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", example(_READ), source="the steps themselves")
+
+
+class Kind(NamedTuple):
+    """A kind of mistake; its texts are filled in with the facts of a case, of which `subject` names one."""
+
+    rule: str
+    outcome: Outcome
+    subject: str
+    found: str
+    consequence: str
+    fix: str
+
+
+_NEVER, _UNDEFINED, _OLD = "it never ends", "what happens then is not defined", "it may count on old bytes"
+_SOME_MORE = "Initialise it with {came}, or let {pending} more arrive."
+
+KINDS = {
+    # a mask, and leaving
+    "mask": Kind("pipeline-mask", "launch failure", "subject",
+        "the {op} of {agent} has mask {mask:#x}, which names block {beyond}, and the cluster has {size}",
+        "an address out of range (Xid 13), a launch failure", "Use mask {works:#x}."),
+    "stores": Kind("pipeline-exit", "race", "agent", "{agent} leaves while its TMA stores may still read shared memory",
+        "output is lost", "End with cp.async.bulk.commit_group and wait_group.read 0 in the issuing thread."),
+    "left": Kind("pipeline-exit", "launch failure", "where", "{where} may have left when {who} reaches {what}",
+        "launch failure (719), or another block's memory is overwritten",
+        "Let its roles wait for it before they leave: a tail of waits on all stages, or a cluster barrier."),
+    # counting on a barrier
+    "init": Kind("pipeline-init", "undefined", "barrier", "{agent} uses {barrier} without knowing that it is initialised",
+        _OLD, "Put a sync (cluster sync for other blocks) between init and the first use."),
+    "init fence": Kind("pipeline-init", "undefined", "barrier",
+        "{agent} uses {barrier}, initialised in another block without fence.mbarrier_init",
+        _OLD, "Put fence.mbarrier_init.release.cluster between init and the cluster barrier."),
+    "too many arrivals": Kind("pipeline-arrivals", "launch failure", "barrier",
+        "{barrier} counts {expected} and {came} arrivals come in phase {phase} ({agents}{still})",
+        "launch failure (719), or a phase that ends too soon where single arrivals bring them",
+        "Initialise it with {came}, or let {surplus} fewer arrive."),
+    "piece": Kind("pipeline-bytes", "race", "barrier",
+        "{barrier}, phase {phase} ends when {tx} of the {bytes} bytes of a copy have landed",
+        "a copy's bytes count piece by piece, and whoever waits reads old bytes",
+        "Expect the bytes of all copies of the phase before its last arrival."),
+    "outstanding": Kind("pipeline-bytes", "launch failure", "barrier", "{barrier}, phase {phase} has {tx} bytes outstanding",
+        "a barrier counts up to {limit}: launch failure (719)", "Spread the copies over {needed} barriers."),
+    # memory
+    "unfilled": Kind("pipeline-unfilled", "wrong data", "slot", "{agent} reads {slot} before anything has filled it",
+        "it reads garbage", "Wait for the barrier that its copy completes, with the parity of its first phase: 0."),
+    "stale": Kind("pipeline-stale", "wrong data", "slot", "{agent} reads tile {tile} from {slot}, which holds tile {held}",
+        "it multiplies wrong data", "Let both sides count stages and phases over the whole kernel."),
+    "early end": Kind("pipeline-bytes", "race", "barrier",
+        "phase {phase} of {barrier} ends before all copies that signal it have landed in {slot}",
+        "{agent} reads old bytes, and those that come late spoil the next phase",
+        "Expect the bytes of every copy in the phase that it signals, before the last arrival."),
+    "race": Kind("pipeline-race", "race", "slot", "{slot} is {done} by {agent} ({how}) while {doing} it",
+        "the data is torn in some order of the roles", "{finish}"),
+    "fence": Kind("pipeline-fence", "race", "slot",
+        "{agent_before} {did} {slot} ({how_before}) and {agent} {does} it ({how}) without {fence}",
+        "the second may come before the first", "Put {fence} {where}."),
+    # barriers of threads
+    "sync counts": Kind("pipeline-sync", "undefined", "meeting", "{meeting} is asked for {threads} and for {other} threads at once",
+        _UNDEFINED, "Use threads = {threads} in all roles that meet there."),
+    "cluster wait": Kind("pipeline-sync", "undefined", "meeting", "{agent} waits at the cluster barrier without having arrived",
+        _UNDEFINED, "Put cluster arrive before it, or use sync."),
+    "sync surplus": Kind("pipeline-sync", "undefined", "meeting", "{meeting} waits for {threads} threads and {came} come ({agents})",
+        _UNDEFINED, "Let it count {came}, or use another barrier id."),
+    "sync": Kind("pipeline-sync", "hang", "meeting", "{meeting} waits for {threads} threads and {came} come ({agents})",
+        _NEVER, "Let it count {came}, or let the others come too."),
+    "cluster": Kind("pipeline-sync", "hang", "meeting", "{agents} wait at the cluster barrier, and {agents_absent} never come there",
+        "they wait for ever", "Let every role of every block arrive there."),
+    # nobody moves
+    "registers": Kind("pipeline-registers", "hang", "agent",
+        "{agent} asks for {registers} registers a thread, {need} more, and the block's pool has {free}",
+        "setmaxnreg.inc waits for ever", "Use at most {most} registers a thread there."),
+    "too few bytes": Kind("pipeline-bytes", "hang", "barrier",
+        "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}", _NEVER, "Expect {brought} bytes."),
+    "too many bytes": Kind("pipeline-bytes", "hang", "barrier",
+        "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
+        "it ends before the last bytes arrive, or never", "Expect {brought} bytes."),
+    "noinc": Kind("pipeline-arrivals", "hang", "barrier",
+        "{barrier} counts {expected}, and cp.async.mbarrier.arrive without .noinc adds the {added} arrivals that it takes back ({agents})",
+        _NEVER, "Use .noinc."),
+    "too few arrivals": Kind("pipeline-arrivals", "hang", "barrier",
+        "{barrier} counts {expected}, and phase {phase} gets {arrivals}, from {agents}", _NEVER, _SOME_MORE),
+    "receiver": Kind("pipeline-receiver", "hang", "barrier",
+        "{barrier}, phase {phase} gets {bytes} bytes that nobody expects there, and {came} of {expected} arrivals",
+        _NEVER, "Let every block that receives bytes arm its own barrier with all that lands in it: {landed} bytes here."),
+    "nobody arrives": Kind("pipeline-arrivals", "hang", "barrier",
+        "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and nobody arrives any more",
+        _NEVER, "{fix}"),
+    "several roles": Kind("pipeline-arrivals", "hang", "barrier", "{barrier} counts {expected} and {roles} roles arrive ({agents})",
+        "its phases end too soon, and {agent} misses one and waits for ever", "Initialise it with {roles}."),
+    "late": Kind("pipeline-late", "hang", "barrier",
+        "{agent} waits with parity {parity} on {barrier}, where {behind} phases have ended since it last passed",
+        "it missed its phase and waits for ever",
+        "Let no phase begin before {agent} has seen the one before it: its arrival must be counted on the way."),
+    "parity": Kind("pipeline-parity", "hang", "barrier",
+        "{agent} waits on {barrier} with parity {parity} when phase {phase} has ended and parity {other} would pass",
+        "it waits for ever", "Count uses of the stage over the whole kernel: parity (i / stages) % 2, and that XOR 1 for a producer."),
+    "start": Kind("pipeline-start", "hang", "barrier", "{agent} starts with parity 0 on {barrier}", "it waits for a slot nobody will free",
+        "Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop."),
+    "circle": Kind("pipeline-circle", "hang", "agent", "every role waits: {waits}", "nobody moves any more",
+        "Let one of them go on without the others."),
+}
+# fmt: on
+BULK_CUT = f" A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."

@@ -1,19 +1,92 @@
-"""What a pipeline is made of: barriers, slots, steps, loops and roles.
+"""What a pipeline is made of: barriers, slots, roles, and the table of steps with the instruction that each stands for.
 
 A role is a group of threads that act together; a role of a warpgroup arrives once for each of its threads where the step
-says count = 128.
+says count = 128. A step is written as its name with what it acts on, and its arguments beside it:
+
+    {wait = "full[i % 4]", parity = "(i / 4) % 2"}
+    {copy = "a[i % 4]", bytes = 16384, barrier = "full[i % 4]"}
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from tilescope.value import Value
 
 MAX_BLOCKS = 16
 MAX_STAGES = 64
+
+Target = Literal["barrier", "barriers", "slot", "slots", "group", "group or barrier", "fence", "number", "choice"]
+ArgumentKind = Literal["number", "flag", "barrier", "slot", "choice"]
+
+GROUPS = ("wgmma", "bulk", "cp.async")
+FENCES = ("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after")
+COPIES = ("tma", "bulk", "cp.async")
+UNITS = ("wgmma", "tcgen05", "mma")
+
+
+class Argument(NamedTuple):
+    """An argument of a step: what it may be, the field of an Action that holds it, and its default (None: it must be there)."""
+
+    name: str
+    kind: ArgumentKind
+    field: str
+    default: int | str | bool | None = None
+    choices: tuple[str, ...] = ()
+
+
+class Operation(NamedTuple):
+    """A kind of step."""
+
+    name: str
+    target: Target
+    arguments: tuple[Argument, ...]
+    instruction: str
+    meaning: str
+    choices: tuple[str, ...] = ()
+
+
+_OWN = Argument("mask", "number", "mask", "own")  # bits of the ranks whose barrier or memory it acts on
+_TILE = Argument("tile", "number", "tile", "any")  # which tile the slot then holds, or must hold
+_COUNT = Argument("count", "number", "times", 1)
+_PARITY = Argument("parity", "number", "number")
+_BYTES = Argument("bytes", "number", "number")
+_THREADS = Argument("threads", "number", "times", 0)
+
+# fmt: off
+OPERATIONS = {row.name: row for row in (
+    Operation("init", "barriers", (), "mbarrier.init", "initialises barriers; without any such step they are ready at the start"),
+    Operation("wait", "barrier", (_PARITY,), "mbarrier.try_wait.parity", "waits until the phase of this parity has ended"),
+    Operation("tail", "barrier", (_PARITY,), "mbarrier.try_wait.parity", "the same, before the role leaves"),
+    Operation("expect", "barrier", (_BYTES, Argument("arrive", "flag", "flag", True), _OWN),
+              "mbarrier.arrive.expect_tx", "expects bytes in this phase, and arrives unless arrive = false"),
+    Operation("arrive", "barrier", (_COUNT, _OWN, Argument("drop", "flag", "flag", False)), "mbarrier.arrive", "arrives `count` times"),
+    Operation("release", "barrier", (_COUNT, _OWN), "mbarrier.arrive", "the same: the slot may be filled again"),
+    Operation("copy", "slot",
+              (_BYTES, Argument("barrier", "barrier", "barriers", ""), Argument("by", "choice", "choice", "tma", COPIES), _OWN,
+               Argument("barrier_rank", "number", "owner", "own"), _TILE),
+              "cp.async.bulk.tensor", "fills a slot; its bytes count on a barrier"),
+    Operation("cp_arrive", "barrier", (_COUNT, Argument("noinc", "flag", "flag", False)), "cp.async.mbarrier.arrive",
+              "arrives when the role's cp.async have landed; without noinc it first adds as many arrivals"),
+    Operation("read", "slots", (_TILE,), "ld.shared, tcgen05.ld", "threads read slots"),
+    Operation("write", "slots", (_TILE,), "st.shared", "threads write slots"),
+    Operation("multiply", "slots",
+              (Argument("unit", "choice", "choice", "wgmma", UNITS), Argument("into", "slot", "into", ""), _OWN, _TILE),
+              "wgmma.mma_async, tcgen05.mma", "the tensor core reads slots until a group or a commit is waited for"),
+    Operation("store", "slots", (_BYTES._replace(default=0),), "cp.async.bulk.tensor.global", "TMA reads slots"),
+    Operation("commit", "group or barrier", (_OWN,), "*.commit_group, tcgen05.commit",
+              "closes a group; on a barrier: arrives when the role's tcgen05 work is done", GROUPS),
+    Operation("wait_group", "group", (Argument("pending", "number", "number", 0), Argument("read", "flag", "flag", False)),
+              "*.wait_group", "waits until at most `pending` groups are open; read: until their sources were read", GROUPS),
+    Operation("fence", "fence", (), "fence.*", "orders memory accesses of different kinds", FENCES),
+    Operation("sync", "number", (_THREADS,), "bar.sync", "meets `threads` threads (0: all of the block)"),
+    Operation("bar_arrive", "number", (_THREADS,), "bar.arrive", "arrives there without waiting"),
+    Operation("cluster", "choice", (), "barrier.cluster", "the barrier of all threads of the cluster", ("sync", "arrive", "wait")),
+    Operation("registers", "number", (), "setmaxnreg", "registers of each thread from here on"),
+)}
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +116,11 @@ class Step(Value):
     target: Any  # a reference, a tuple of them, a name, or an expression
     arguments: Mapping[str, Any] = field(default_factory=dict)
     when: Any = None  # an expression: the step is left out where it is 0
+
+    @property
+    def targets(self) -> tuple[Any, ...]:
+        """What it acts on, always as a tuple."""
+        return self.target if isinstance(self.target, tuple) else (self.target,)
 
     def plain(self) -> dict[str, Any]:
         """As it is written in a file."""
@@ -77,12 +155,10 @@ class Role(Value):
 
     def all_steps(self) -> Iterator[Step]:
         """Every step, those in loops too."""
-        yield from _flat(self.steps)
-
-
-def _flat(steps: tuple[Step | Loop, ...]) -> Iterator[Step]:
-    for step in steps:
-        if isinstance(step, Loop):
-            yield from _flat(step.steps)
-        else:
-            yield step
+        waiting = list(self.steps[::-1])
+        while waiting:
+            step = waiting.pop()
+            if isinstance(step, Loop):
+                waiting += step.steps[::-1]
+            else:
+                yield step

@@ -7,30 +7,20 @@ Barriers and slots are numbered through all blocks: number = block x barriers of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.mistake import example, pipeline_rule
-from tilescope.pipeline.operation import GROUPS, OPERATIONS
-from tilescope.pipeline.parts import MAX_BLOCKS, Barrier, Loop, Role, Slot, Step
+from tilescope.pipeline.mistake import KINDS, MASK, STAGE, Mistake, MistakeFoundError
+from tilescope.pipeline.parts import GROUPS, MAX_BLOCKS, OPERATIONS, Loop, Role, Step
 from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
 
 WARP_THREADS = 32
 NONE = -1  # no barrier
 _HELD_ACTIONS = 64
-
-
-MASK = pipeline_rule(
-    "pipeline-mask", "A mask has bits of the cluster's ranks, at least one.", example({"arrive": "full", "mask": 2}),
-    source="PTX ISA, cp.async.bulk, ctaMask",
-)  # fmt: skip
-STAGE = pipeline_rule(
-    "pipeline-stage", "The stage of a barrier or slot is one that it has.", example({"arrive": "full[3]"}), source="the steps themselves",
-)  # fmt: skip
 
 
 class Action(NamedTuple):
@@ -46,6 +36,11 @@ class Action(NamedTuple):
     into: tuple[int, ...] = ()
     tile: int | None = None
     mask: int = 0  # as written, where it names blocks beyond the cluster
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a phase of a barrier."""
+        return self.op in ("wait", "tail")
 
 
 class Agent(NamedTuple):
@@ -77,54 +72,39 @@ class Program:
             if role.mask is None or role.mask >> rank & 1
             for instance in range(role.instances)
         ]
-        self._barriers = _Numbering(pipeline.barriers)
-        self._slots = _Numbering(pipeline.slots)
-
-    @property
-    def barrier_count(self) -> int:
-        """Barrier instances of all blocks."""
-        return self._barriers.per_block * self.pipeline.blocks
-
-    @property
-    def slot_count(self) -> int:
-        """Slot instances of all blocks."""
-        return self._slots.per_block * self.pipeline.blocks
-
-    def barrier(self, number: int) -> Barrier:
-        """The description of a barrier instance."""
-        found: Barrier = self._barriers.described(number)
-        return found
-
-    def slot(self, number: int) -> Slot:
-        """The description of a slot instance."""
-        found: Slot = self._slots.described(number)
-        return found
-
-    def barrier_rank(self, number: int) -> int:
-        """The block that a barrier instance lies in."""
-        return number // self._barriers.per_block
-
-    def slot_rank(self, number: int) -> int:
-        """The block that a slot instance lies in."""
-        return number // self._slots.per_block
-
-    def barrier_name(self, number: int) -> str:
-        """A barrier instance as messages call it: full[2], or full[2] of block 1."""
-        return self._barriers.name(number, self.pipeline.blocks)
-
-    def slot_name(self, number: int) -> str:
-        """A slot instance as messages call it."""
-        return self._slots.name(number, self.pipeline.blocks)
+        self.barriers = Instances(pipeline.barriers, pipeline.blocks)
+        self.slots = Instances(pipeline.slots, pipeline.blocks)
 
     @cached_property
     def initialises(self) -> bool:
         """Whether some step initialises barriers; otherwise they are ready from the start."""
         return any(step.op == "init" for role in self.pipeline.roles for step in role.all_steps())
 
+    def agent_name(self, number: int) -> str:
+        """An agent as messages call it: consumer 1 of block 0."""
+        return self.agents[number].name
+
+    def mistake(self, kind: str, more: str = "", **facts: Any) -> MistakeFoundError:
+        """A mistake of the table: facts called agent, barrier or slot are numbers, and get their names here."""
+        row = KINDS[kind]
+        named = {name: self._named(name, fact) for name, fact in facts.items()}
+        found, consequence, fix = (text.format(**named) for text in (row.found, row.consequence, row.fix))
+        values = {name: named[name] for name, fact in facts.items() if not isinstance(fact, str)}
+        return MistakeFoundError(
+            Mistake(row.rule, row.outcome, named[row.subject], found, consequence, fix + more, values=values)
+        )
+
+    def _named(self, name: str, fact: Any) -> Any:
+        name_of = {
+            "agent": self.agent_name, "agents": self.agent_name, "barrier": self.barriers.name, "slot": self.slots.name,
+        }.get(name.partition("_")[0])  # fmt: skip
+        if name_of is None:
+            return fact
+        return name_of(fact) if isinstance(fact, int) else ", ".join(dict.fromkeys(map(name_of, fact)))
+
     def actions(self, agent: Agent) -> Iterator[Action]:
         """What an agent does, one action after another."""
-        names = agent_names(self.pipeline, agent)
-        return self._run(agent, agent.role.steps, names)
+        return self._run(agent, agent.role.steps, agent_names(self.pipeline, agent))
 
     def _run(self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterator[Action]:
         for step in steps:
@@ -134,19 +114,18 @@ class Program:
                 yield from self._emitted(agent, (step,), names)
 
     def _loop(self, agent: Agent, loop: Loop, names: dict[str, int]) -> Iterator[Action]:
-        count, start = (Expression.read(loop.counter, text, names).value(names) for text in (loop.count, loop.start))
-        inner = {**names, loop.counter: start}
+        values, inner = loop_values(loop, names), dict(names)
         if any(isinstance(step, Loop) for step in loop.steps):  # inner counts may depend on this counter
-            for value in range(start, start + count):
-                inner[loop.counter] = value
+            for inner[loop.counter] in values:
                 yield from self._run(agent, loop.steps, inner)
             return
-        yield from self._emitted(agent, loop.steps, inner, loop.counter, range(start, start + count))
+        inner[loop.counter] = values.start
+        yield from self._emitted(agent, loop.steps, inner, loop.counter, values)
 
     def _emitted(
         self, agent: Agent, steps: tuple[Any, ...], names: dict[str, int], counter: str = "", values: range = range(1)
     ) -> Iterator[Action]:
-        """The actions of plain steps, for each value of a loop's counter."""
+        """The actions of plain steps, for every value of a loop's counter."""
         compiled = [
             (
                 None if step.when is None else Expression.read("when", step.when, names),
@@ -163,33 +142,41 @@ class Program:
 
     def _emitter(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
         """A function from the values of names to the action of a step: its target and arguments as numbers."""
-        row, op, target = OPERATIONS[step.op], step.op, step.target
-        given = {each.name: each.default for each in row.arguments} | dict(step.arguments)
-        if op == "init":
-            made = tuple(number for name in target for number in self._barriers.all_of(name, agent.rank))
-            return lambda _: Action(op, made)
-
-        def read(*arguments: str, default: int = 0) -> Expression:
-            """The first of these arguments that the step takes."""
-            found = next((name for name in arguments if name in given), "")
-            return Expression.read(found or op, given.get(found, default), names)
-
-        def unless(name: str, usual: str) -> Expression | None:
-            return None if given.get(name, usual) == usual else read(name)
-
-        blocks = self.pipeline.blocks
+        row, op, blocks = OPERATIONS[step.op], step.op, self.pipeline.blocks
         own: tuple[int, ...] = (agent.rank,)
-        chosen = row.target in ("group", "fence", "choice") or target in GROUPS
-        on = given.get("barrier") or (target if row.target in ("barrier", "group or barrier") and not chosen else "")
-        filled = (target if isinstance(target, tuple) else (target,)) if row.target in ("slot", "slots") else ()
-        barriers = [self._barriers.at(on, names)] if on else []
-        slots = [self._slots.at(slot, names) for slot in filled]
-        into = [self._slots.at(given["into"], names)] if given.get("into") else []
-        mask, label, owner = unless("mask", "own"), unless("tile", "any"), unless("barrier_rank", "own")
-        value = Expression.read(op, target, names) if row.target == "number" else read("parity", "bytes", "pending")
-        times = read("count", "threads", default=1)
-        flag = any(given.get(name) is True for name in ("arrive", "drop", "noinc", "read"))
-        choice = target if chosen else str(given.get("unit", given.get("by", "")))
+        if op == "init":
+            made = tuple(number for name in step.targets for number in self.barriers.all_of(name, agent.rank))
+            return lambda _: Action(op, made)
+        numbers: dict[str, Expression] = {}
+        places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": []}
+        flag, choice = False, ""
+        for argument in row.arguments:
+            value = step.arguments.get(argument.name, argument.default)
+            match argument.kind:
+                case "number" if value not in ("own", "any"):
+                    numbers[argument.field] = Expression.read(argument.name, value, names)
+                case "flag":
+                    flag = bool(value)
+                case "choice":
+                    choice = str(value)
+                case "barrier" | "slot" if value:
+                    places[argument.field].append(
+                        (self.barriers if argument.kind == "barrier" else self.slots).at(value, names)
+                    )
+        match row.target:
+            case "slot" | "slots":
+                places["slots"] += [self.slots.at(slot, names) for slot in step.targets]
+            case "number":
+                numbers["number"] = Expression.read(op, step.target, names)
+            case "barrier" | "group or barrier" if step.target not in GROUPS:
+                places["barriers"].append(self.barriers.at(step.target, names))
+            case _:
+                choice = step.target
+        number, times, tile = (
+            numbers.get(name, Expression.of(default)) for name, default in (("number", 0), ("times", 1), ("tile", 0))
+        )
+        mask, owner = numbers.get("mask"), numbers.get("owner")
+        barriers, slots, into = places.values()
         cut = CHUNK_BYTES if op == "copy" and choice == "bulk" else 1  # a bulk copy moves whole chunks
 
         def emit(values: dict[str, int]) -> Action:
@@ -198,60 +185,90 @@ class Program:
                 bits = mask.value(values)
                 ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
                 if not 0 < bits < 1 << MAX_BLOCKS:
-                    raise MASK.error("mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
+                    raise MASK.error(
+                        "mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
                         f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
                     )  # fmt: skip
-            number = value.value(values)
             owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
+            counted = number.value(values)
             return Action(
-                op, tuple(at(rank, values) for rank in owners for at in barriers),
+                op,
+                tuple(at(rank, values) for rank in owners for at in barriers),
                 tuple(at(rank, values) for rank in ranks for at in slots),
-                number & 1 if op in ("wait", "tail") else number // cut * cut, times.value(values), flag, choice,
-                tuple(at(rank, values) for rank in ranks for at in into), None if label is None else label.value(values),
+                counted & 1 if waits else counted // cut * cut,
+                times.value(values),
+                flag,
+                choice,
+                tuple(at(rank, values) for rank in ranks for at in into),
+                tile.value(values) if "tile" in numbers else None,
                 bits if bits >> blocks else 0,
-            )  # fmt: skip
+            )
 
+        waits = op in ("wait", "tail")
         return emit
 
 
-class _Numbering:
-    """Numbers for all stages of barriers or slots in all blocks."""
+Place = Callable[[int, dict[str, int]], int]
 
-    def __init__(self, described: tuple[Any, ...]) -> None:
+
+class Instances:
+    """All stages of barriers or slots in all blocks, by number."""
+
+    def __init__(self, described: tuple[Any, ...], blocks: int) -> None:
+        self.blocks = blocks
         self.first: dict[str, int] = {}
         self.places: list[tuple[Any, int]] = []
-        for each in described:
-            self.first[each.name] = len(self.places)
-            self.places += [(each, stage) for stage in range(each.stages)]
-        self.per_block = max(1, len(self.places))
+        for row in described:
+            self.first[row.name] = len(self.places)
+            self.places += [(row, stage) for stage in range(row.stages)]
+        self.per_block = len(self.places)
 
-    def described(self, number: int) -> Any:
+    @property
+    def count(self) -> int:
+        """Instances of all blocks."""
+        return self.per_block * self.blocks
+
+    def row(self, number: int) -> Any:
+        """The description of an instance."""
         return self.places[number % self.per_block][0]
 
-    def name(self, number: int, blocks: int) -> str:
-        found, stage = self.places[number % self.per_block]
-        staged = f"{found.name}[{stage}]" if found.stages > 1 else found.name
-        return f"{staged} of block {number // self.per_block}" if blocks > 1 else staged
+    def rank(self, number: int) -> int:
+        """The block that an instance lies in."""
+        return number // self.per_block
 
-    def all_of(self, name: str, rank: int) -> tuple[int, ...]:
+    def name(self, number: int) -> str:
+        """An instance as messages call it: full[2], or full[2] of block 1."""
+        row, stage = self.places[number % self.per_block]
+        staged = f"{row.name}[{stage}]" if row.stages > 1 else row.name
+        return f"{staged} of block {self.rank(number)}" if self.blocks > 1 else str(staged)
+
+    def all_of(self, name: str, rank: int) -> range:
+        """The numbers of all stages of `name` in a block."""
         first = rank * self.per_block + self.first[name]
-        return tuple(range(first, first + self.places[self.first[name]][0].stages))
+        return range(first, first + self.places[self.first[name]][0].stages)
 
-    def at(self, given: str, names: dict[str, int]) -> Callable[[int, dict[str, int]], int]:
-        """A function from a block and the values of names to the number of what `given` refers to."""
-        name, text = reference("reference", given)
-        index = Expression.read(given, text, names)
-        first, stages, per_block = self.first[name], self.places[self.first[name]][0].stages, self.per_block
+    def at(self, written: str, names: dict[str, int]) -> Place:
+        """A function from a block and the values of names to the number of what a reference such as full[i % 4] means."""
+        name, text = reference("reference", written)
+        index = Expression.read(written, text, names)
+        first, stages, per_block = self.first[name], self.row(self.first[name]).stages, self.per_block
 
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)
             if not 0 <= stage < stages:
-                raise STAGE.error(given, f"{name}[{stage}], from {given}", f"{name} has stages 0 to {stages - 1}",
-                    f"Take the index modulo {stages}, or give {name} more stages.",
+                raise STAGE.error(
+                    written, f"{name}[{stage}], from {written}", f"{name} has stages 0 to {stages - 1}",
+                    f"Take the index modulo {stages}, or give {name} {stage + 1} stages.",
                 )  # fmt: skip
             return rank * per_block + first + stage
 
         return number
+
+
+def loop_values(loop: Loop, names: Mapping[str, int]) -> range:
+    """The values that a loop's counter takes."""
+    count, start = (Expression.read(loop.counter, text, names).value(names) for text in (loop.count, loop.start))
+    return range(start, start + count)
 
 
 def agent_names(pipeline: Pipeline, agent: Agent) -> dict[str, int]:
@@ -283,8 +300,8 @@ class Steps:
     def peek(self, number: int) -> Action | None:
         """The same, forgetting nothing."""
         while self.first + len(self.held) <= number:
-            found = next(self.source, None)
-            if found is None:
+            action = next(self.source, None)
+            if action is None:
                 return None
-            self.held.append(found)
+            self.held.append(action)
         return self.held[number - self.first]

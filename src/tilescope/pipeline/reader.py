@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
-from tilescope.errors import RuleError, Violation, printed, unknown_name
+from tilescope.errors import RuleError, Violation, argument_range, argument_type, printed, unknown_name
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
-from tilescope.pipeline.mistake import example, pipeline_rule
-from tilescope.pipeline.operation import OPERATIONS, Argument, Operation
-from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, Barrier, Loop, Role, Slot, Step
-from tilescope.reading import plain_int
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, Rule
+from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
+from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, OPERATIONS, Barrier, Loop, Operation, Role, Slot, Step
+from tilescope.reading import attempted, flag, integer, known_name, plain_int
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 MAX_ROLES = 64
-MAX_THREADS = 1024
 _TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "roles")
 _SPACES = ("smem", "tmem")
 _MAX_DEPTH = 8
-
+_LARGEST = 1 << 40
+_STAGES = (1, MAX_STAGES, 1)
+# names of integers: the least, the most, and the default (None: it must be there)
+_BARRIER = {"count": (1, ARRIVALS_END - 1, None), "stages": _STAGES}
+_SLOT = {"stages": _STAGES, "bytes": (0, (1 << 24) - 1, 0)}
+_ROLE = {"threads": (1, 1024, 1), "instances": (1, 32, 1)}
+Read = TypeVar("Read")
 
 NAME = pipeline_rule(
-    "pipeline-name", "Barriers, slots, loop counters and roles have names of their own, none of which a role knows of itself.",
-    example(barriers={"rank": {"count": 1}}), source="the grammar of descriptions",
-)  # fmt: skip
+    "pipeline-name",
+    "Barriers, slots, loop counters and roles have names of their own, none of which a role knows of itself.",
+    example(barriers={"rank": {"count": 1}}),
+    source=GRAMMAR,
+)
 
 
 def read_fields(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,41 +43,38 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[Violation] = []
-        self.names: dict[str, tuple[str, ...]] = {}
+        self.known: dict[str, tuple[str, ...]] = {}  # names of barriers and of slots
 
     def pipeline(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        data = self._table("pipeline", data)
-        self._known_keys("pipeline", data, _TOP)
-        cluster = self._cluster(data.get("cluster", (1, 1)))
+        """The fields of a pipeline, or a RuleError with all problems."""
+        data = self._table("pipeline", data, _TOP)
         constants = {
-            name: self._integer(f"constants.{name}", value, -(1 << 40), 1 << 40)
+            name: self._try(0, integer, f"constants.{name}", value, -_LARGEST, _LARGEST)
             for name, value in self._table("constants", data.get("constants", {})).items()
         }
-        barriers = tuple(
-            self._barrier(name, each) for name, each in self._table("barriers", data.get("barriers", {})).items()
+        barriers, slots = (
+            tuple(read(name, row) for name, row in self._table(kind, data.get(kind, {})).items())
+            for kind, read in (("barriers", self._barrier), ("slots", self._slot))
         )
-        slots = tuple(self._slot(name, each) for name, each in self._table("slots", data.get("slots", {})).items())
-        self.names = {
-            "barrier": tuple(barrier.name for barrier in barriers),
-            "slot": tuple(slot.name for slot in slots),
-        }
+        self.known = {"barrier": tuple(row.name for row in barriers), "slot": tuple(row.name for row in slots)}
+        cluster = self._cluster(data.get("cluster", (1, 1)))
+        names = (*SELF_NAMES, *constants)
         roles = tuple(
-            self._role(number, each, [*SELF_NAMES, *constants], cluster)
-            for number, each in enumerate(self._sequence("roles", data.get("roles", ()))[:MAX_ROLES])
+            self._role(number, row, names, cluster[0] * cluster[1])
+            for number, row in enumerate(self._list("roles", data.get("roles", ()))[:MAX_ROLES])
         )
         if not roles:
-            self._problem(ARGUMENT_RANGE, "roles", "no roles", "a pipeline has at least one", "Add [[roles]].")
-        twice = {each.name for each in roles if [other.name for other in roles].count(each.name) > 1}
-        for name in sorted(twice):
-            self._problem(NAME, "roles", f"two roles called {name}", "names differ", "Rename one.")
+            self.problems.append(argument_range("roles", roles, "a pipeline has at least one role", "Add [[roles]]."))
+        used = [role.name for role in roles]
+        for name in sorted({name for name in used if used.count(name) > 1}):
+            fix = f"Call one of them {name} 2."
+            self.problems.append(NAME.violation("roles", f"two roles called {name}", "names differ", fix))
         registers = data.get("registers")
         if registers is not None:
-            registers = self._integer("registers", registers, 24, 257)
+            registers = self._try(24, integer, "registers", registers, 24, 256)
         elif any(step.op == "registers" for role in roles for step in role.all_steps()):
-            self._problem(
-                ARGUMENT_TYPE, "registers", "setmaxnreg without the registers at entry", "the block's pool is known",
-                "Add registers = N, the count of __launch_bounds__, to the pipeline.",
-            )  # fmt: skip
+            wanted = "the block's registers at entry, where a step uses setmaxnreg"
+            self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
         if self.problems:
             raise RuleError(self.problems)
         return {
@@ -80,189 +82,149 @@ class _Reader:
             "cluster": cluster, "constants": constants, "registers": registers,
         }  # fmt: skip
 
-    def _cluster(self, given: Any) -> tuple[int, int]:
-        extents = [given] if plain_int(given) is not None else list(given) if isinstance(given, list | tuple) else []
-        found = [plain_int(extent) or 0 for extent in extents]
-        found += [1] * (2 - len(found)) if found else []
-        if len(found) != 2 or min(found) < 1 or found[0] * found[1] > MAX_BLOCKS:
-            self._problem(
-                ARGUMENT_RANGE, "cluster", printed(given), f"[x, y] with at most {MAX_BLOCKS} blocks", "Use [2, 1], for example."
-            )  # fmt: skip
+    def _cluster(self, written: Any) -> tuple[int, int]:
+        extents = (
+            [written] if plain_int(written) is not None else list(written) if isinstance(written, list | tuple) else []
+        )
+        x, y, *more = [*(plain_int(extent) or 0 for extent in extents), *(1, 1)[len(extents) :], 0][
+            : max(2, len(extents))
+        ]
+        if not extents or more or min(x, y) < 1 or x * y > MAX_BLOCKS:
+            limit = f"[x, y] with at most {MAX_BLOCKS} blocks"
+            self.problems.append(argument_range("cluster", written, limit, "Use [2, 1], for example."))
             return 1, 1
-        return found[0], found[1]
+        return x, y
 
-    def _barrier(self, name: str, given: Any) -> Barrier:
-        table = self._table(f"barriers.{name}", given)
-        self._name(f"barriers.{name}", name)
-        self._known_keys(f"barrier {name}", table, ("count", "stages"))
-        return Barrier(
-            name,
-            self._integer(f"barriers.{name}.count", table.get("count"), 1, ARRIVALS_END),
-            self._integer(f"barriers.{name}.stages", table.get("stages", 1), 1, MAX_STAGES + 1),
-        )
+    def _barrier(self, name: str, row: Any) -> Barrier:
+        at = f"barriers.{name}"
+        self._name(at, name)
+        return Barrier(name, **self._integers(at, self._table(at, row, _BARRIER), _BARRIER))
 
-    def _slot(self, name: str, given: Any) -> Slot:
-        table = self._table(f"slots.{name}", given)
-        self._name(f"slots.{name}", name)
-        self._known_keys(f"slot {name}", table, ("stages", "bytes", "space"))
-        space = table.get("space", "smem")
-        if space not in _SPACES:
-            self.problems.append(unknown_name("space", f"slots.{name}.space", space, _SPACES))
-        return Slot(
-            name,
-            self._integer(f"slots.{name}.stages", table.get("stages", 1), 1, MAX_STAGES + 1),
-            self._integer(f"slots.{name}.bytes", table.get("bytes", 0), 0, 1 << 24),
-            str(space),
-        )
+    def _slot(self, name: str, row: Any) -> Slot:
+        at = f"slots.{name}"
+        self._name(at, name)
+        table = self._table(at, row, (*_SLOT, "space"))
+        space = self._try("smem", known_name, f"{at}.space", table.get("space", "smem"), _SPACES, "space")
+        return Slot(name, space=space, **self._integers(at, table, _SLOT))
 
-    def _role(self, number: int, given: Any, names: list[str], cluster: tuple[int, int]) -> Role:
-        table = self._table(f"roles[{number}]", given)
+    def _role(self, number: int, row: Any, names: tuple[str, ...], blocks: int) -> Role:
+        table = self._table(f"roles[{number}]", row, ("name", *_ROLE, "mask", "steps"))
         name = str(table.get("name", f"role {number}"))
-        self._known_keys(f"role {name}", table, ("name", "threads", "instances", "mask", "steps"))
         mask = table.get("mask")
         if mask is not None:
-            mask = self._integer(f"{name}.mask", mask, 1, 1 << cluster[0] * cluster[1])
+            mask = self._try(1, integer, f"{name}.mask", mask, 1, (1 << blocks) - 1)
         return Role(
-            name,
-            self._steps(name, table.get("steps", ()), names, 0),
-            self._integer(f"{name}.threads", table.get("threads", 1), 1, MAX_THREADS + 1),
-            self._integer(f"{name}.instances", table.get("instances", 1), 1, 33),
-            mask,
+            name, self._steps(name, table.get("steps", ()), names, 0), mask=mask, **self._integers(name, table, _ROLE)
         )
 
-    def _steps(self, where: str, given: Any, names: list[str], depth: int) -> tuple[Step | Loop, ...]:
+    def _steps(self, where: str, written: Any, names: tuple[str, ...], depth: int) -> tuple[Step | Loop, ...]:
         if depth > _MAX_DEPTH:
-            self._problem(ARGUMENT_RANGE, where, "loops too deep", f"at most {_MAX_DEPTH}", "Flatten them.")
+            fix = f"Put at most {_MAX_DEPTH} loops inside each other."
+            self.problems.append(argument_range(where, depth, f"loops are at most {_MAX_DEPTH} deep", fix))
             return ()
-        found: list[Step | Loop] = []
-        for number, each in enumerate(self._sequence(f"{where}.steps", given)):
+        steps: list[Step | Loop] = []
+        for number, row in enumerate(self._list(f"{where}.steps", written)):
             at = f"{where}.steps[{number}]"
-            table = self._table(at, each)
+            table = self._table(at, row)
             if "loop" in table:
-                found.append(self._loop(at, table, names, depth))
-            elif (step := self._step(at, table, names)) is not None:
-                found.append(step)
-        return tuple(found)
+                steps.append(self._loop(at, table, names, depth))
+            elif op := next((name for name in table if name in OPERATIONS), ""):
+                steps.append(self._step(at, OPERATIONS[op], table, names))
+            else:
+                self.problems.append(unknown_name("step", at, next(iter(table), ""), [*OPERATIONS, "loop"]))
+        return tuple(steps)
 
-    def _loop(self, at: str, table: Mapping[str, Any], names: list[str], depth: int) -> Loop:
-        self._known_keys(at, table, ("loop", "count", "start", "steps"))
-        counter = table["loop"]
-        self._name(f"{at}.loop", counter)
-        if counter in names:
-            self._problem(NAME, f"{at}.loop", f"{counter}", "a name that is not in use", "Rename the counter.")
-        for argument in ("count", "start"):
-            self._expression(f"{at}.{argument}", table.get(argument, 0 if argument == "start" else None), names)
-        steps = self._steps(at, table.get("steps", ()), [*names, str(counter)], depth + 1)
-        return Loop(str(counter), table.get("count"), steps, table.get("start", 0))
+    def _loop(self, at: str, table: Mapping[str, Any], names: tuple[str, ...], depth: int) -> Loop:
+        self._table(at, table, ("loop", "count", "start", "steps"))
+        counter, count, start = table["loop"], table.get("count"), table.get("start", 0)
+        self._name(f"{at}.loop", counter, names)
+        self._expression(f"{at}.count", count, names)
+        self._expression(f"{at}.start", start, names)
+        return Loop(
+            str(counter), count, self._steps(at, table.get("steps", ()), (*names, str(counter)), depth + 1), start
+        )
 
-    def _step(self, at: str, table: Mapping[str, Any], names: list[str]) -> Step | None:
-        ops = [name for name in table if name in OPERATIONS]
-        first = next(iter(table), "")
-        if not ops:
-            self.problems.append(unknown_name("step", at, first, [*OPERATIONS, "loop"]))
-            return None
-        row = OPERATIONS[first if first in ops else ops[0]]
-        known = {each.name: each for each in row.arguments}
-        self._known_keys(f"{at} ({row.name})", table, (row.name, "when", *known))
+    def _step(self, at: str, row: Operation, table: Mapping[str, Any], names: tuple[str, ...]) -> Step:
+        self._table(f"{at} ({row.name})", table, (row.name, "when", *(argument.name for argument in row.arguments)))
         target = self._target(f"{at}.{row.name}", row, table[row.name], names)
-        for name, argument in known.items():
-            if name in table:
-                self._argument(f"{at}.{name}", argument, table[name], names)
-            elif argument.default is None:
-                self._problem(
-                    ARGUMENT_TYPE, f"{at}.{name}", f"{row.name} without {name}", f"{row.name} needs {name}", f"Add {name}."
-                )  # fmt: skip
+        for name, kind, _, default, choices in row.arguments:
+            where = f"{at}.{name}"
+            if name not in table:
+                if default is None:
+                    self.problems.append(argument_type(where, None, f"what {row.name} needs", f"Add {name}."))
+            elif kind == "number":
+                self._expression(where, table[name], names)
+            elif kind == "flag":
+                self._try(True, flag, where, table[name])
+            elif kind == "choice":
+                self._try("", known_name, where, table[name], choices, name)
+            else:
+                self._reference(where, kind, table[name], names)
         if "when" in table:
             self._expression(f"{at}.when", table["when"], names)
-        given = {name: table[name] for name in known if name in table}
-        return Step(row.name, target, given, table.get("when"))
+        arguments = {argument.name: table[argument.name] for argument in row.arguments if argument.name in table}
+        return Step(row.name, target, arguments, table.get("when"))
 
-    def _target(self, at: str, row: Operation, given: Any, names: list[str]) -> Any:
-        many = list(given) if isinstance(given, list | tuple) else [given]
+    def _target(self, at: str, row: Operation, written: Any, names: tuple[str, ...]) -> Any:
+        targets = tuple(written) if isinstance(written, list | tuple) else (written,)
         match row.target:
-            case "barrier" | "slot":
-                self._reference(at, row.target, given, names)
             case "slots":
-                for each in many:
-                    self._reference(at, "slot", each, names)
-                return tuple(many)
+                for target in targets:
+                    self._reference(at, "slot", target, names)
+                return targets
             case "barriers":
-                for each in many:
-                    if each not in self.names["barrier"]:
-                        self.problems.append(unknown_name("barrier", at, each, self.names["barrier"]))
-                return tuple(many)
+                for target in targets:
+                    self._try("", known_name, at, target, self.known["barrier"], "barrier")
+                return targets
             case "number":
-                self._expression(at, given, names)
-            case "group or barrier" if given not in row.choices:
-                self._reference(at, "barrier", given, names)
-            case _ if given not in row.choices:
-                self.problems.append(unknown_name(row.name, at, given, row.choices))
-        return given
-
-    def _argument(self, at: str, argument: Argument, given: Any, names: list[str]) -> None:
-        match argument.kind:
-            case "number":
-                self._expression(at, given, names)
-            case "flag" if not isinstance(given, bool):
-                self._problem(ARGUMENT_TYPE, at, printed(given), "true or false", "Use true.")
-            case "choice" if given not in argument.choices:
-                self.problems.append(unknown_name(argument.name, at, given, argument.choices))
+                self._expression(at, written, names)
             case "barrier" | "slot":
-                self._reference(at, argument.kind, given, names)
+                self._reference(at, row.target, written, names)
+            case "group or barrier" if written not in row.choices:
+                self._reference(at, "barrier", written, names)
+            case _:
+                self._try("", known_name, at, written, row.choices, row.name)
+        return written
 
-    def _reference(self, at: str, kind: str, given: Any, names: list[str]) -> None:
-        try:
-            name, index = reference(at, given)
-        except RuleError as error:
-            self.problems += error.violations
-            return
-        if name not in self.names[kind]:
-            self.problems.append(unknown_name(kind, at, name, self.names[kind]))
+    def _reference(self, at: str, kind: str, written: Any, names: tuple[str, ...]) -> None:
+        name, index = self._try(("", "0"), reference, at, written)
+        if name and name not in self.known[kind]:
+            self.problems.append(unknown_name(kind, at, name, self.known[kind]))
         self._expression(at, index, names)
 
-    def _expression(self, at: str, given: Any, names: list[str]) -> None:
-        try:
-            Expression.read(at, given, names)
-        except RuleError as error:
-            self.problems += error.violations
+    def _expression(self, at: str, written: Any, names: tuple[str, ...]) -> None:
+        self._try(None, Expression.read, at, written, names)
 
-    def _integer(self, at: str, given: Any, low: int, end: int) -> int:
-        found = plain_int(given)
-        if found is None or not low <= found < end:
-            self._problem(
-                ARGUMENT_RANGE, at, f"{at} = {printed(given)}", f"an integer from {low} to {end - 1}", f"Use {low}."
-            )  # fmt: skip
-            return low
-        return found
+    def _integers(
+        self, at: str, table: Mapping[str, Any], ranges: Mapping[str, tuple[int, int, int | None]]
+    ) -> dict[str, int]:
+        return {
+            name: self._try(least, integer, f"{at}.{name}", table.get(name, default), least, most)
+            for name, (least, most, default) in ranges.items()
+        }
 
-    def _name(self, at: str, given: Any) -> None:
-        if not isinstance(given, str) or not given.isidentifier() or given in SELF_NAMES:
-            self._problem(
-                NAME,
-                at,
-                printed(given),
-                f"a name, none of {', '.join(SELF_NAMES)}",
-                "Use a name such as full or tile_a.",
+    def _name(self, at: str, written: Any, used: tuple[str, ...] = SELF_NAMES) -> None:
+        if not isinstance(written, str) or not written.isidentifier() or written in used:
+            limit = f"a name, none of {', '.join(used)}"
+            self.problems.append(NAME.violation(at, printed(written), limit, "Use a name such as full or tile_a."))
+
+    def _table(self, at: str, written: Any, known: Collection[str] = ()) -> Mapping[str, Any]:
+        """A table of names and values; where `known` lists names, no others."""
+        if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
+            self.problems.append(
+                argument_type(at, written, "a table of names and values", "Use { count = 1 }, for example.")
             )
+            return {}
+        self.problems += [
+            unknown_name(f"key of {at}", at, name, known) for name in written if known and name not in known
+        ]
+        return written
 
-    def _table(self, at: str, given: Any) -> Mapping[str, Any]:
-        if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
-            return given
-        self._problem(
-            ARGUMENT_TYPE, at, printed(given), "a table of names and values", 'Use a table such as { op = "wait" }.'
-        )
-        return {}
-
-    def _sequence(self, at: str, given: Any) -> list[Any]:
-        if isinstance(given, list | tuple):
-            return list(given)
-        self._problem(ARGUMENT_TYPE, at, printed(given), "a list", "Use a list such as [1, 2].")
+    def _list(self, at: str, written: Any) -> list[Any]:
+        if isinstance(written, list | tuple):
+            return list(written)
+        self.problems.append(argument_type(at, written, "a list", "Use a list such as [1, 2]."))
         return []
 
-    def _known_keys(self, what: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        for name in table:
-            if name not in known:
-                self.problems.append(unknown_name(f"key of {what}", what, name, known))
-
-    def _problem(self, broken: Rule, argument: str, found: str, limit: str, fix: str) -> None:
-        self.problems.append(broken.violation(argument, found, limit, fix))
+    def _try(self, otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
+        return attempted(self.problems, otherwise, reader, *arguments)

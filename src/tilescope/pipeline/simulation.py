@@ -4,7 +4,7 @@
     a hang, a fault, a race, wrong data                         ──▶  mistake, one sentence and the way into it
     an operation that could meet two phases                     ──▶  other orders are tried, then all of them
 
-Roles do not branch on data. So one run with vector clocks (see `machine`) decides for every order, unless a wait could
+Roles do not branch on data. So one run with vector clocks (see `state`) decides for every order, unless a wait could
 pass in two phases of equal parity or an arrival count in two phases; that aliasing is reported, and searched.
 """
 
@@ -14,22 +14,23 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilescope.errors import Violation, counted, printed
-from tilescope.pipeline.barriers import Ambiguity, Note
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.execution import COPY_TICKS, Mark, Run, mark_text, search, with_way
+from tilescope.pipeline.execution import Mark, Run, search, with_way
 from tilescope.pipeline.expression import reference
-from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake
-from tilescope.pipeline.program import NONE, Program
+from tilescope.pipeline.program import NONE, Action, Program
 from tilescope.pipeline.recurrence import Watch, shortened
-from tilescope.reading import plain_int
+from tilescope.pipeline.state import State
+from tilescope.pipeline.wording import aliasing_text, said, told
+from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
 MAX_STATES = 20_000
-MAX_ACTIONS = 20_000_000
-MAX_MARKS = 6_000
+_AMBIGUITIES_TOLD = 64
+_SUSPECTS, _SLOW_ROLES = 8, 16  # roles that are delayed in turn: first those with ambiguities
+_NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
 _SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
@@ -117,155 +118,132 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     if isinstance(pipeline, dict):
         pipeline = Pipeline.from_dict(pipeline)
     if not isinstance(pipeline, Pipeline):
-        raise ARGUMENT_TYPE.error("pipeline", printed(pipeline), "a Pipeline, or plain data that describes one",
-            "Use ts.plan_pipeline(…), or Pipeline.from_file(…).",
-        )  # fmt: skip
-    states_left = plain_int(max_states)
-    if states_left is None or states_left < 0:
         raise ARGUMENT_TYPE.error(
-            "max_states", printed(max_states), "an integer of at least 0", "Use 20000, for example."
+            "pipeline",
+            printed(pipeline),
+            "a Pipeline, or plain data that describes one",
+            "Use ts.plan_pipeline(…), or Pipeline.from_file(…).",
         )
-    if (proven := _proven_by_a_round(pipeline)) is not None:
-        return proven
-    program = Program(pipeline)
-    run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS)
-    mistake = run()
-    machine, states = run.machine, 0
-    aliasing = tuple(dict.fromkeys(_aliasing(machine, ambiguity) for ambiguity in machine.journal.ambiguities[:64]))
-    verdict: Verdict = "proven"
-    if run.exhausted:
-        verdict = "undecided"
-    elif mistake is None and machine.journal.ambiguities:
-        mistake, states, complete = _other_orders(program, machine, states_left)
-        verdict = "proven" if complete else "undecided"
-    elif mistake is not None:
-        mistake = _shortest(program, run, mistake)
-    return Simulation(
-        "mistake" if mistake is not None else verdict, pipeline, mistake, tuple(machine.memory.warnings.values()), aliasing,
-        machine.actions_done, states, barrier_facts(machine), tuple(_event(program, mark) for mark in _marks(run)),
-    )  # fmt: skip
-
-
-def _proven_by_a_round(pipeline: Pipeline) -> Simulation | None:
-    """The proof of a pipeline with long loops by a run of shorter ones whose state recurs; None where that proves nothing."""
+    max_states = integer("max_states", max_states, least=0)
     short = shortened(pipeline)
-    if short is None:
-        return None
-    program = Program(short.pipeline)
-    run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS)
-    watch = run.watch = Watch(program, short)
-    mistake = run()
+    if short is not None:  # a short run whose state recurs proves a long loop
+        run = Run(Program(short.pipeline))
+        watch = run.watch = Watch(run.machine.program, short)
+        if run() is None and not run.machine.ambiguities and watch.recurs:
+            return _simulation(pipeline, run, None, "proven", more=short.cut // short.period * watch.actions_per_round)
+    program = Program(pipeline)
+    run = Run(program)
+    mistake, states = run(), 0
+    verdict: Verdict = "undecided" if run.exhausted else "proven"
+    if mistake is not None:
+        mistake = _shortest(run, mistake)
+    elif run.machine.ambiguities and not run.exhausted:
+        mistake, states, complete = _other_orders(run.machine, max_states)
+        verdict = "proven" if complete else "undecided"
+    return _simulation(pipeline, run, mistake, verdict, states)
+
+
+def _simulation(
+    pipeline: Pipeline, run: Run, mistake: Mistake | None, verdict: Verdict, states: int = 0, *, more: int = 0
+) -> Simulation:
     machine = run.machine
-    if mistake is not None or machine.journal.ambiguities or not watch.recurs:
-        return None
-    actions = machine.actions_done + short.cut // short.period * watch.actions_per_round
+    aliasing = (aliasing_text(machine.program, told) for told in machine.ambiguities[:_AMBIGUITIES_TOLD])
     return Simulation(
-        "proven", pipeline, None, tuple(machine.memory.warnings.values()), (), actions, 0, barrier_facts(machine),
-        tuple(_event(program, mark) for mark in _marks(run)),
-    )  # fmt: skip
-
-
-def _marks(run: Run) -> list[Mark]:
-    return [] if run.timeline is None else run.timeline.marks()
+        verdict if mistake is None else "mistake",
+        pipeline,
+        mistake,
+        tuple(machine.warnings.values()),
+        tuple(dict.fromkeys(aliasing)),
+        machine.actions_done + more,
+        states,
+        barrier_facts(machine),
+        tuple(_event(machine.program, mark) for mark in run.marks()),
+    )
 
 
 def _event(program: Program, mark: Mark) -> Event:
-    barrier = "" if mark.barrier == NONE else program.barrier_name(mark.barrier)
-    slots = tuple(map(program.slot_name, mark.slots))
-    sized = mark.number if mark.op in ("flight", "copy", "expect") else 0
-    who, said = program.agents[mark.agent].name, mark_text(program, mark)
-    return Event(mark.start, mark.end, who, mark.op, said, barrier, mark.phase, slots, sized)
+    barrier = "" if mark.barrier == NONE else program.barriers.name(mark.barrier)
+    slots, done = _slots(mark), mark.done
+    size = done.number if isinstance(done, Action) else done.amount
+    if mark.op not in ("copy", "expect") and not (mark.op == "flight" and slots):
+        size = 0
+    who, what = program.agents[mark.agent].name, said(program, mark.done)
+    return Event(
+        mark.start, mark.end, who, mark.op, what, barrier, mark.phase, tuple(map(program.slots.name, slots)), size
+    )
 
 
-def _other_orders(program: Program, machine: Machine, max_states: int) -> tuple[Mistake | None, int, bool]:
+def _slots(mark: Mark) -> tuple[int, ...]:
+    """The slots that a mark is about."""
+    if mark.op in ("phase", "stuck"):
+        return ()
+    if isinstance(mark.done, Action):
+        return mark.done.slots
+    return (mark.done.slot,) if mark.done.op == "copy" else ()
+
+
+def _other_orders(machine: State, max_states: int) -> tuple[Mistake | None, int, bool]:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
-    suspects = list(dict.fromkeys(ambiguity.agent for ambiguity in machine.journal.ambiguities))
-    attempts = [{"slow": agent} for agent in suspects[:8]]
-    attempts += [{"copy_ticks": 1 << 30}, {"copy_ticks": 0}]
-    attempts += [{"slow": agent} for agent in range(machine.agents)[:16] if agent not in suspects[:8]]
-    for options in attempts:
-        run = Run(program, room=MAX_MARKS, most=MAX_ACTIONS, **options)
-        mistake = run()
-        if mistake is not None:
-            return _shortest(program, run, mistake), 0, False
-    found = search(program, max_states)
-    return found.mistake, found.states, found.complete
+    suspects = list(dict.fromkeys(ambiguity.agent for ambiguity in machine.ambiguities))[:_SUSPECTS]
+    others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
+    attempts = [{"slow": agent} for agent in suspects] + [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
+    for options in attempts + [{"slow": agent} for agent in others]:
+        run = Run(machine.program, **options)
+        if (mistake := run()) is not None:
+            return _shortest(run, mistake), 0, False
+    return search(machine.program, max_states)
 
 
-def _shortest(program: Program, run: Run, mistake: Mistake) -> Mistake:
+def _shortest(run: Run, mistake: Mistake) -> Mistake:
     """The mistake with the shortest way into it; in a long run, with the last steps that touch its barrier or slot."""
+    program = run.machine.program
     if mistake.outcome != "hang" and run.machine.actions_done <= _SHORT_ACTIONS:
-        found = search(program, _SHORT_STATES).mistake
-        if found is not None and (found.rule, found.subject) == (mistake.rule, mistake.subject):
-            return replace(mistake, way=found.way)
-    done = [mark for mark in _marks(run) if mark.op not in ("stuck", "phase")]
+        other = search(program, _SHORT_STATES).mistake
+        if other is not None and (other.rule, other.subject) == (mistake.rule, mistake.subject):
+            return replace(mistake, way=other.way)
+    done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
     touching = [
-        mark for mark in done
-        if (mark.barrier != NONE and program.barrier_name(mark.barrier) == mistake.subject)
-        or mistake.subject in map(program.slot_name, mark.slots)
-    ]  # fmt: skip
-    steps = [_told(program, mark) for mark in (touching or done)[-_WAY_STEPS:]]
-    return with_way(mistake, program, run.machine, steps)
+        mark
+        for mark in done
+        if (mark.barrier != NONE and program.barriers.name(mark.barrier) == mistake.subject)
+        or mistake.subject in map(program.slots.name, _slots(mark))
+    ]
+    steps = [told(program, mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
+    return with_way(mistake, run.machine, steps)
 
 
-def _told(program: Program, mark: Mark) -> str:
-    said = mark_text(program, mark)
-    return said if mark.op == "flight" else f"{program.agents[mark.agent].name}: {said}"
-
-
-def _aliasing(machine: Machine, found: Ambiguity) -> str:
-    who = machine.program.agents[found.agent].name
-    if found.barrier == NONE:
-        return f"{who} could meet the barrier of threads in round {found.phase} or the one before"
-    name, phase = machine.program.barrier_name(found.barrier), found.phase
-    match found.op:
-        case "arrive":
-            return f"What {who} adds to {name} could count in phase {phase} or in an earlier one"
-        case "wait":
-            return f"The wait of {who} on {name} could pass in phase {phase} or two phases earlier, of the same parity"
-        case "late":
-            return f"{name} could end phase {phase} before {who} has seen the one before it"
-    return f"{name} could end phase {phase} before {who} has added to it"
-
-
-def barrier_facts(machine: Machine) -> tuple[BarrierFacts, ...]:
+def barrier_facts(machine: State) -> tuple[BarrierFacts, ...]:
     """For every barrier: its count, the bytes of its first phase in each block, who arrives, who starts with which parity."""
-    program = machine.program
-    pipeline = program.pipeline
-    per_block = machine.program.barrier_count // pipeline.blocks
-    found, first = [], 0
-    for barrier in pipeline.barriers:
-        notes = [_first_notes(machine, block * per_block + first) for block in range(pipeline.blocks)]
-        sizes = tuple(sum(note.amount for note in each if note.op == "expect") for each in notes)
+    program, facts = machine.program, []
+    for barrier in program.pipeline.barriers:
+        stages = [program.barriers.all_of(barrier.name, block)[0] for block in range(program.pipeline.blocks)]
+        notes = [machine.first_notes[stage] or machine.notes[stage] for stage in stages]
+        sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)
         arrivals: dict[str, int] = {}
-        for note in next((each for each in notes if each), ()):
+        for note in next((noted for noted in notes if noted), ()):
             if note.op == "arrive":
                 role = program.agents[note.agent].role.name
                 arrivals[role] = arrivals.get(role, 0) + note.amount
         parities = _parities(program, barrier.name)
-        found.append(
+        facts.append(
             BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), parities)
         )
-        first += barrier.stages
-    return tuple(found)
-
-
-def _first_notes(machine: Machine, barrier: int) -> tuple[Note, ...]:
-    return machine.barriers.first_notes[barrier] or machine.barriers.notes[barrier]
+    return tuple(facts)
 
 
 def _parities(program: Program, name: str) -> tuple[tuple[str, int], ...]:
     """The parity of each role's first wait on a barrier."""
-    found: dict[str, int] = {}
-    for agent in (agent for agent in program.agents if agent.rank == 0 and agent.role.name not in found):
-        if any(
-            step.op in ("wait", "tail") and reference("wait", step.target)[0] == name for step in agent.role.all_steps()
+    parities: dict[str, int] = {}
+    for agent in program.agents:
+        waits = (step for step in agent.role.all_steps() if step.op in ("wait", "tail"))
+        if (
+            agent.rank
+            or agent.role.name in parities
+            or all(reference("wait", step.target)[0] != name for step in waits)
         ):
-            waits = (each for each in program.actions(agent) if each.op in ("wait", "tail"))
-            first = next((each for each in waits if program.barrier(each.barriers[0]).name == name), None)
-            if first is not None:
-                found[agent.role.name] = first.number
-    return tuple(found.items())
-
-
-__all__ = ["COPY_TICKS", "BarrierFacts", "Event", "Simulation", "barrier_facts", "simulate"]
+            continue
+        for action in program.actions(agent):
+            if action.waits and program.barriers.row(action.barriers[0]).name == name:
+                parities[agent.role.name] = action.number
+                break
+    return tuple(parities.items())

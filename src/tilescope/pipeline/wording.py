@@ -1,54 +1,68 @@
-"""Actions and barriers in words, for messages, timelines and the way into a mistake."""
+"""Actions, landings and barriers in words, for messages, timelines and the way into a mistake."""
 
 from __future__ import annotations
 
-from tilescope.pipeline.machine import Flight, Machine
 from tilescope.pipeline.program import Action, Program
+from tilescope.pipeline.state import Ambiguity, Flight, State
 
 
-def action_text(program: Program, action: Action) -> str:
-    """What an action does, with its barrier or slot and numbers: "wait full[2], parity 1"."""
-    barriers = ", ".join(dict.fromkeys(map(program.barrier_name, action.barriers)))
-    slots = ", ".join(map(program.slot_name, action.slots))
-    match action.op:
+def said(program: Program, done: Action | Flight | None) -> str:
+    """What an action does: "wait full[2], parity 1"; or what lands: "4096 bytes land in a[0], for full[0]"."""
+    if done is None:
+        return "leaves"
+    if isinstance(done, Flight):
+        barrier = program.barriers.name(done.barrier)
+        if done.op == "copy":
+            return f"{done.amount} bytes land in {program.slots.name(done.slot)}, for {barrier}"
+        return f"{done.op} of {program.agents[done.agent].name} arrives at {barrier}"
+    barriers = ", ".join(dict.fromkeys(map(program.barriers.name, done.barriers)))
+    slots, into = (", ".join(map(program.slots.name, numbers)) for numbers in (done.slots, done.into))
+    op, number = done.op, done.number
+    match op:
         case "wait" | "tail":
-            return f"{action.op} {barriers}, parity {action.number}"
+            return f"{op} {barriers}, parity {number}"
         case "expect":
-            return f"{'' if action.flag else 'only '}expect {action.number} bytes on {barriers}"
-        case "arrive" | "release" | "cp_arrive":
-            times = f", {action.times} arrivals" if action.times > 1 else ""
-            return f"{action.op} {barriers}{times}"
+            return f"{'' if done.flag else 'only '}expect {number} bytes on {barriers}"
+        case "arrive" | "release" | "cp_arrive" | "init":
+            return f"{op} {barriers}" + (f", {done.times} arrivals" if done.times > 1 else "")
         case "copy":
-            counted = f", {action.number} bytes on {barriers}" if barriers else f", {action.number} bytes"
-            return f"copy into {slots}{counted}"
+            return f"copy into {slots}, {number} bytes" + (f" on {barriers}" if barriers else "")
         case "multiply" | "read" | "write" | "store":
-            into = f" into {', '.join(map(program.slot_name, action.into))}" if action.into else ""
-            return f"{action.op} {slots}{into}"
-        case "commit":
-            return f"commit to {barriers}" if barriers else f"commit {action.choice}"
+            return f"{op} {slots}" + (f" into {into}" if into else "")
+        case "commit" if barriers:
+            return f"commit to {barriers}"
         case "wait_group":
-            return f"wait_group {action.choice} {action.number}" + (" read" if action.flag else "")
+            return f"wait_group {done.choice} {number}" + (" read" if done.flag else "")
         case "sync" | "bar_arrive":
-            return f"{action.op} {action.number}" + (f", {action.times} threads" if action.times else "")
-        case "registers":
-            return f"registers {action.number}"
-        case "init":
-            return f"init {barriers}"
-    return f"{action.op} {action.choice}"
+            return f"{op} {number}" + (f", {done.times} threads" if done.times else "")
+    return f"{op} {done.choice or number}"
 
 
-def flight_text(program: Program, flight: Flight) -> str:
-    """What lands: "4096 bytes land in a[0], for full[0]"."""
-    barrier = program.barrier_name(flight.barrier)
-    if flight.op == "copy":
-        return f"{flight.amount} bytes land in {program.slot_name(flight.slot)}, for {barrier}"
-    return f"{flight.op} of {program.agents[flight.agent].name} arrives at {barrier}"
+def told(program: Program, agent: int, done: Action | Flight | None) -> str:
+    """The same with the agent that acts; what lands acts by itself."""
+    text = said(program, done)
+    return text if isinstance(done, Flight) else f"{program.agents[agent].name}: {text}"
 
 
-def phase_text(machine: Machine, barrier: int) -> str:
+def phase_text(state: State, barrier: int) -> str:
     """A barrier's running phase in words: "full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing"."""
-    name, phase = machine.program.barrier_name(barrier), machine.barriers.phase[barrier]
-    came = machine.barriers.expected[barrier] - machine.barriers.pending[barrier]
-    tx = machine.barriers.tx[barrier]
+    expected, tx = state.expected[barrier], state.tx[barrier]
     missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many" if tx < 0 else ""
-    return f"{name}, phase {phase}: {came} of {machine.barriers.expected[barrier]} arrivals{missing}"
+    came = f"{expected - state.pending[barrier]} of {expected} arrivals"
+    return f"{state.program.barriers.name(barrier)}, phase {state.phase[barrier]}: {came}{missing}"
+
+
+_ALIASING = {
+    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
+    "arrive": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
+    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
+    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
+    "early": "{barrier} could end phase {phase} before {agent} has added to it",
+}
+
+
+def aliasing_text(program: Program, ambiguity: Ambiguity) -> str:
+    """An operation that could meet two phases, in words."""
+    barrier = "" if ambiguity.op == "meet" else program.barriers.name(ambiguity.barrier)
+    agent = program.agents[ambiguity.agent].name
+    return _ALIASING[ambiguity.op].format(agent=agent, barrier=barrier, phase=ambiguity.phase)

@@ -9,14 +9,11 @@ from typing import Any
 
 from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import Violation
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.expression import Expression
-from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.parts import Loop
 from tilescope.pipeline.parts import Step as PipelineStep
-from tilescope.pipeline.program import Program, agent_names
+from tilescope.pipeline.program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.planner import plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
@@ -62,10 +59,9 @@ def answer(given: str, asked: dict[str, Any]) -> Answer:
     found: Simulation = simulate(pipeline, max_states=MOST_STATES)
     drawing = drawn(found)
     parts = [part for part in drawing.parts if found.mistake is None or part != Paragraph(found.sentence)]
-    mistakes = () if found.mistake is None else (_violation(found.mistake, "error"),)
     return Answer(
         call, (*command, "--max-states", str(MOST_STATES)), found, Drawing(drawing.title, tuple(parts)),
-        violations=(*mistakes, *(_violation(warning, "warning") for warning in found.warnings)),
+        violations=(*found.violations, *(warning.violation("warning") for warning in found.warnings)),
     )  # fmt: skip
 
 
@@ -113,16 +109,11 @@ def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], mo
         if not isinstance(step, Loop):
             done += 1
             continue
-        count, start = (Expression.read(step.counter, said, names).value(names) for said in (step.count, step.start))
-        for value in range(start, start + count):
+        for value in loop_values(step, names):
             if done > most:
                 return done
             done += 1 + _steps_run(step.steps, {**names, step.counter: value}, most - done)
     return done
-
-
-def _violation(mistake: Mistake, severity: Any) -> Violation:
-    return Violation(mistake.rule, severity, mistake.subject, mistake.found, mistake.consequence, mistake.fix)
 
 
 _SAMPLE = (files("tilescope.web") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()

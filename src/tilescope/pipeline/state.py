@@ -1,0 +1,228 @@
+"""The state of a run: everything that actions and landings change, by agent, barrier, slot and block.
+
+Every agent, every barrier and every barrier of threads has a place in a vector clock. An agent's clock holds, for another
+agent, the number of its actions that certainly lie in the past, and for a barrier the phases that have certainly ended:
+
+    producer  arrive ──▶ phase 0 of full ends ──▶ consumer passes its wait     clock: producer 3, full 1
+
+Roles do not branch on data, so if every operation certainly meets the phase that it met in this run, it meets it in
+every order of the roles, and what is ordered by clocks is ordered in all of them. An operation that could have met
+another phase is kept in `ambiguities`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from tilescope.pipeline.mistake import Mistake
+from tilescope.pipeline.program import NONE, Program, Steps
+
+Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
+Groups = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]  # the open group's keys, and those of the closed ones
+_BARS = 16  # barriers of threads that a block has
+CLUSTER = (NONE, 0)  # the key of the cluster barrier
+
+
+class Access(NamedTuple):
+    """One access to a slot; with a `key` it ends later than it begins, and `State.finished` says when."""
+
+    agent: int
+    time: int
+    write: bool
+    how: str  # a row of memory.HOW
+    key: int | None = None
+    fill: tuple[int, int] | None = (
+        None  # the barrier and phase that count a copy's bytes: copies of one fill may overlap
+    )
+
+
+class Flight(NamedTuple):
+    """Something under way: a copy's bytes, or an arrival that comes when work is done."""
+
+    number: int
+    op: str  # copy, commit, cp_arrive, cp_drop
+    barrier: int
+    amount: int  # bytes, or arrivals
+    slot: int
+    agent: int
+    clock: Clock
+    keys: tuple[int, ...]
+    tile: int | None
+
+
+class Meeting(NamedTuple):
+    """Threads that wait for each other, generation after generation."""
+
+    threads: int | None  # None: all that have not left
+    generation: int = 0
+    arrived: tuple[int, ...] = ()
+    clock: Clock | None = None  # what those who arrived know together
+    done: Clock | None = None  # the same of the generation before
+
+
+class Note(NamedTuple):
+    """What a barrier counted in its running phase."""
+
+    op: str  # arrive, expect, bytes, more
+    agent: int
+    amount: int
+
+
+class Ambiguity(NamedTuple):
+    """An operation that could meet another phase than it met."""
+
+    op: str  # arrive, wait, late, early, meet
+    barrier: int
+    phase: int
+    agent: int
+
+
+class State:
+    """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
+
+    def __init__(self, program: Program, *, keep: bool) -> None:
+        self.program = program
+        agents = self.agents = len(program.agents)
+        barriers, slots, blocks = program.barriers.count, program.slots.count, program.pipeline.blocks
+        self.meeting_place = agents + barriers
+        self.width = self.meeting_place + blocks * _BARS + 1  # of a clock
+        zero = np.zeros(self.width, np.int64)
+        self.actions_done = 0
+        self.last_key = 0  # of accesses and flights
+        self.ended: list[int] = []  # barriers whose phase ended in the last action; NONE: a meeting, or registers
+        self.ambiguities: list[Ambiguity] = []
+        self.early: Mistake | None = None  # a phase that ends with a piece of a copy, though not in this run
+        self.warnings: dict[tuple[str, str, str], Mistake] = {}
+        # agents
+        self.steps = [Steps(program.actions(agent), keep) for agent in program.agents]
+        self.pc = [0] * agents
+        self.next_action = [steps.at(0) for steps in self.steps]
+        self.left = [False] * agents
+        self.clock: list[Clock] = [zero] * agents
+        self.ends: list[Clock | None] = [None] * agents  # the clocks with which agents left
+        self.registers = [program.pipeline.registers or 0] * agents
+        self.mma: list[tuple[int, ...]] = [()] * agents  # keys of tcgen05 work
+        self.groups: dict[tuple[int, str], Groups] = {}
+        self.proxy_fences: list[tuple[int, ...]] = [()] * agents
+        self.before_fences: list[tuple[int, ...]] = [()] * agents
+        self.init_fences: list[tuple[int, ...]] = [()] * agents
+        self.proxy_clock: list[Clock | None] = [None] * agents
+        self.after_clock: list[Clock | None] = [None] * agents
+        self.standing: dict[tuple[int, tuple[int, int]], int] = {}  # (agent, meeting): generation it has arrived in
+        self.meetings: dict[tuple[int, int], Meeting] = {}  # (block, id), or CLUSTER
+        # barriers
+        self.expected = [program.barriers.row(number).count for number in range(barriers)]
+        self.pending = list(self.expected)
+        self.tx = [0] * barriers
+        self.phase = [0] * barriers
+        self.gathered: list[Clock | None] = [None] * barriers  # what those who counted in the running phase know
+        self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
+        self.notes: list[tuple[Note, ...]] = [()] * barriers
+        self.first_notes: list[tuple[Note, ...]] = [()] * barriers
+        self.arrivers: list[tuple[int, ...]] = [()] * barriers  # agents that ever arrived
+        self.raised: list[tuple[tuple[int, int], ...]] = [
+            ()
+        ] * barriers  # (agent, time) of bytes without an arrival behind them
+        self.passed: list[tuple[tuple[int, int], ...]] = [()] * barriers  # waits that passed in the running phase
+        self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
+        self.initialised: list[tuple[int, int] | None] = [None] * barriers  # agent and time
+        # memory, flights, blocks
+        self.accesses: list[tuple[Access, ...]] = [()] * slots
+        self.content: list[int | None] = [None] * slots
+        self.finished: dict[
+            int, tuple[tuple[int, int], ...]
+        ] = {}  # key: places of a clock, and the value that means finished
+        self.uses: dict[int, int] = {}  # key: accesses that still name it
+        self.flights: dict[int, Flight] = {}
+        self.pool = [0] * blocks  # registers that were given back
+        self.remote: dict[tuple[int, int], int] = {}  # (block, place): a clock value that its exit must know
+
+    def clone(self) -> Self:
+        """An independent copy; clocks and actions are shared."""
+        other = object.__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
+        return other
+
+    def place(self, meeting: tuple[int, int]) -> int:
+        """The place of a clock that a meeting has."""
+        return self.width - 1 if meeting == CLUSTER else self.meeting_place + meeting[0] * _BARS + meeting[1] % _BARS
+
+    def key(self) -> tuple[Any, ...]:
+        """What distinguishes two states for what may come after them."""
+        flights = sorted(
+            (flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, flight.tile or 0)
+            for flight in self.flights.values()
+        )
+        groups = tuple((key, len(opened), len(closed)) for key, (opened, closed) in sorted(self.groups.items()))
+        meetings = tuple((key, met.generation, met.arrived) for key, met in sorted(self.meetings.items()))
+        under_way = tuple(
+            tuple(
+                (access.agent, access.write, access.how)
+                for access in accesses
+                if access.key is not None and not self.finished.get(access.key)
+            )
+            for accesses in self.accesses
+        )
+        return (
+            tuple(self.pc), tuple(self.pending), tuple(self.tx), tuple(self.phase), tuple(flights), groups, tuple(self.pool),
+            tuple(sorted(self.standing.items())), meetings, tuple(self.content), under_way,
+        )  # fmt: skip
+
+    def relative(self, tiles: int) -> list[Any]:
+        """All that the future depends on: clocks counted from what has happened, keys from the last one, tiles from `tiles`."""
+        now = np.zeros(self.width, np.int64)
+        now[: self.agents] = [clock[agent] for agent, clock in enumerate(self.clock)]
+        now[self.agents : self.meeting_place] = self.phase
+        for key, meeting in self.meetings.items():
+            now[self.place(key)] = meeting.generation
+        counts, last = now.tolist(), self.last_key
+
+        def since(clock: Clock | None) -> bytes | None:
+            return None if clock is None else (clock - now).tobytes()
+
+        def ago(points: Any) -> list[tuple[int, int]]:
+            return [(place, value - counts[place]) for place, value in points]
+
+        def tile(number: int | None) -> int | None:
+            return None if number is None else number - tiles
+
+        def keys(numbers: tuple[int, ...]) -> list[int]:
+            return [last - key for key in numbers]
+
+        def alive(numbers: tuple[int, ...]) -> list[int]:
+            return [last - key for key in numbers if key in self.uses]
+
+        def fill(barrier: int, phase: int) -> tuple[int, int]:
+            return barrier, phase - (self.phase[barrier] if barrier != NONE else 0)
+
+        def touched(access: Access) -> tuple[Any, ...]:
+            times = ago(((access.agent, access.time), *self.finished.get(access.key or 0, ())))
+            return access.write, access.how, times, access.fill and fill(*access.fill), access.key and last - access.key
+
+        return [
+            [since(clock) for clock in (*self.clock, *self.proxy_clock, *self.after_clock, *self.gathered, *self.released)],
+            self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase],
+            [ago(points) for points in (*self.raised, *self.passed)],
+            [[touched(access) for access in accesses] for accesses in self.accesses],
+            [tile(number) for number in self.content],
+            [
+                (
+                    last - flight.number, flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, since(flight.clock),
+                    alive(flight.keys), tile(flight.tile),
+                )
+                for flight in self.flights.values()
+            ],
+            [(key, keys(opened), [*map(keys, closed)]) for key, (opened, closed) in sorted(self.groups.items())],
+            [ago((agent, time) for time in times) for kind in (self.proxy_fences, self.before_fences) for agent, times in enumerate(kind)],
+            [alive(numbers) for numbers in self.mma],
+            [
+                (key, met.arrived, since(met.clock), since(met.done) if self.standing else b"")
+                for key, met in sorted(self.meetings.items())
+            ],
+            sorted(self.standing.items()), self.registers, self.pool,
+            sorted((block, *ago([(place, value)])) for (block, place), value in self.remote.items()),
+            sorted((agent, fill(barrier, phase)) for (agent, barrier), phase in self.last_pass.items()),
+        ]  # fmt: skip
