@@ -104,5 +104,5 @@ class Pipeline(Value):
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
             fix = "Start from what `tilescope pipeline 128x64 bf16 --describe` prints."
-            raise FILE.error("file", f"{name}: {error}", "JSON or TOML", fix) from None
+            raise FILE.error("file", f"{name}: {error}", "JSON or TOML", fix, error=str(error)) from None
         return cls.from_dict({"name": Path(name).stem} | data)

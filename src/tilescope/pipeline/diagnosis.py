@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tilescope.errors import counted
 from tilescope.pipeline.machine import Machine
-from tilescope.pipeline.meeting import meeting_key, meeting_name
+from tilescope.pipeline.meeting import meeting_facts, meeting_key
 from tilescope.pipeline.mistake import BULK_CUT
 from tilescope.pipeline.program import Action
 from tilescope.pipeline.wording import phase_text, said
@@ -56,7 +56,13 @@ def diagnose(machine: Machine) -> NoReturn:
         counts = f" ({phase_text(machine, action.barriers[0])})" if action.waits else ""
         texts.append(f"{program.agents[agent].name} in {said(program, action)}{counts}")
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
-    raise program.mistake("circle", agent=blocked[0][0], waits="; ".join(texts) + more, roles=len(blocked))
+    raise program.mistake(
+        "circle",
+        agent=blocked[0][0],
+        waits="; ".join(texts) + more,
+        roles=len(blocked),
+        counts=[wait[2:] for wait in waits],
+    )
 
 
 def _registers(machine: Machine, agent: int, action: Action) -> None:
@@ -81,11 +87,11 @@ def _meetings(machine: Machine, agent: int, action: Action) -> None:
             later.op in (action.op, "bar_arrive") and later.number == action.number for later in _coming(machine, other)
         ):
             return  # it would come, and is held up elsewhere
-    name = meeting_name(key)
+    facts = meeting_facts(key)
     if meeting.threads is None:
-        raise program.mistake("cluster", meeting=name, agents=meeting.arrived, agents_absent=absent)
+        raise program.mistake("cluster", **facts, agents=meeting.arrived, agents_absent=absent)
     came = sum(program.agents[other].warp_threads for other in meeting.arrived)
-    raise program.mistake("sync", meeting=name, threads=meeting.threads, came=came, agents=meeting.arrived)
+    raise program.mistake("sync", **facts, threads=meeting.threads, came=came, agents=meeting.arrived)
 
 
 def _bytes(machine: Machine, wait: _Wait) -> None:

@@ -92,6 +92,7 @@ class Expression:
                         f"{shown} in {shortened(written)}",
                         "arithmetic on integers",
                         "Use integers, + - * / % ^ & | << >> and comparisons.",
+                        text=written,
                     )
         checked = ast.fix_missing_locations(_CheckedShifts().visit(tree))
         expression = cls(written, compile(checked, "<pipeline>", "eval"))
@@ -106,7 +107,7 @@ class Expression:
         except (ArithmeticError, ValueError) as error:
             at = ", ".join(f"{name} = {value}" for name, value in names.items())
             fix = f"Use numbers for which it is defined: divisors other than 0, shifts from 0 to {MAX_SHIFT}."
-            raise EXPRESSION.error(self.text, f"{self.text} with {at}", str(error), fix) from None
+            raise EXPRESSION.error(self.text, f"{self.text} with {at}", str(error), fix, **names) from None
 
 
 class _CheckedShifts(ast.NodeTransformer):

@@ -18,11 +18,12 @@ The fault (719) comes later than the instruction: always where the block lives o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from tilescope.errors import RuleError, Violation, counted, printed, printed_hex
-from tilescope.reading import plain_int
-from tilescope.rule import rule
+from tilescope.reading import attempted, plain_int
+from tilescope.rule import Rule, rule
 from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this
@@ -70,7 +71,6 @@ TOKEN = rule(
     passing="ts.Mbarrier.decode_token(0x7FFFF80000000000)",
     failing="ts.Mbarrier.decode_token(1 << 42)",
 )
-_WORD_END = 1 << 64
 _PHASE_BIT, _PENDING_BIT, _TX_BIT, _EXPECTED_BIT = 63, 43, 21, 1
 _UNUSED_BITS = (42, 0)
 _TX_FIELD_END = 2 * TX_END_BYTES  # 21 bits
@@ -102,19 +102,17 @@ class Mbarrier(Value):
 
     def __init__(self, count: int, *, phase: int = 0, pending: int | None = None, tx_bytes: int = 0) -> None:
         problems: list[Violation] = []
-        lowest = 1 if pending is None else 0  # init takes at least 1; arrive_drop may leave none
-        expected = _count("count", count, lowest, problems)
-        given = {
+        read = partial(attempted, problems, 0, _argument)
+        expected = read("count", count, "count" if pending is None else "pending")  # arrive_drop may leave none
+        fields = {
             "count": expected,
-            "phase": _in_range("phase", phase, 0, 2, "the parity of a phase is 0 or 1", problems),
-            "pending": expected if pending is None else _count("pending", pending, 0, problems),
-            "tx_bytes": _in_range(
-                "tx_bytes", tx_bytes, 1 - TX_END_BYTES, TX_END_BYTES, "an mbarrier counts at most 2^20 - 1 bytes", problems
-            ),
-        }  # fmt: skip
+            "phase": read("phase", phase),
+            "pending": expected if pending is None else read("pending", pending),
+            "tx_bytes": read("tx_bytes", tx_bytes),
+        }
         if problems:
             raise RuleError(problems)
-        for name, value in given.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -128,27 +126,23 @@ class Mbarrier(Value):
         >>> Mbarrier(1).passes(0), Mbarrier(1).passes(1)  # fresh: a consumer waits, a producer does not
         (False, True)
         """
-        problems: list[Violation] = []
-        parity = _in_range("parity", parity, 0, 2, "a parity is 0 or 1", problems)
-        if problems:
-            raise RuleError(problems)
-        return self.phase != parity
+        return self.phase != _argument("parity", parity)
 
     def arrive(self, count: int = 1) -> Mbarrier:
         """After `count` arrivals."""
-        return self._after(arrivals=_arrivals(count))
+        return self._after(arrivals=_argument("count", count))
 
     def expect_tx(self, bytes: int) -> Mbarrier:  # noqa: A002  the promised name
         """After `bytes` more are expected in this phase."""
-        return self._after(tx_bytes=_bytes(bytes))
+        return self._after(tx_bytes=_argument("bytes", bytes))
 
     def complete_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
         """After a copy has brought `bytes`; it may come before they are expected."""
-        return self._after(tx_bytes=-_bytes(bytes))
+        return self._after(tx_bytes=-_argument("bytes", bytes))
 
     def arrive_expect_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
         """After expecting `bytes` and one arrival, as one operation."""
-        return self._after(tx_bytes=_bytes(bytes), arrivals=1)
+        return self._after(tx_bytes=_argument("bytes", bytes), arrivals=1)
 
     def arrive_drop(self, count: int = 1) -> Mbarrier:
         """After `count` arrivals of participants that leave: later phases expect as many fewer.
@@ -156,23 +150,28 @@ class Mbarrier(Value):
         >>> Mbarrier(2).arrive_drop().arrive()
         Mbarrier(count=1, phase=1, pending=1)
         """
-        return self._after(arrivals=_arrivals(count), dropped=count)
+        return self._after(arrivals=_argument("count", count), dropped=count)
 
     def _after(self, *, tx_bytes: int = 0, arrivals: int = 0, dropped: int = 0) -> Mbarrier:
         """The state after an operation, into the next phase where it ends this one."""
         left, outstanding, expected = self.pending - arrivals, self.tx_bytes + tx_bytes, self.count - dropped
         if left < 0:
             raise ARRIVALS.error(
-                "count", f"{counted(arrivals, 'arrival')} with {self.pending} pending",
+                "count",
+                f"{counted(arrivals, 'arrival')} with {self.pending} pending",
                 "more arrivals than pending in one instruction (lanes of a warp add up) are a launch failure",
-                f"Let {counted(self.pending, 'arrival')} come, or initialise the barrier with more than {self.count}.",
-            )  # fmt: skip
-        if not -TX_END_BYTES < outstanding < TX_END_BYTES:
+                f"Let {counted(self.pending, 'arrival')} come, or initialise the barrier with {self.count - left}.",
+                arrivals=arrivals,
+                pending=self.pending,
+            )
+        if abs(outstanding) >= TX_END_BYTES:
             raise BYTES.error(
-                "bytes", f"{outstanding} bytes outstanding",
+                "bytes",
+                f"{outstanding} bytes outstanding",
                 f"an mbarrier counts from {1 - TX_END_BYTES} to {TX_END_BYTES - 1} bytes",
-                "Spread the copies over several barriers or phases.",
-            )  # fmt: skip
+                f"Spread the copies over {-(-abs(outstanding) // (TX_END_BYTES - 1))} barriers or phases.",
+                tx_bytes=outstanding,
+            )
         if left == 0 and outstanding == 0:
             return Mbarrier(expected, phase=1 - self.phase, pending=expected)
         return Mbarrier(expected, phase=self.phase, pending=left, tx_bytes=outstanding)
@@ -197,12 +196,7 @@ class Mbarrier(Value):
         >>> Mbarrier.decode(0x000003F0001FFFFE)
         Mbarrier(count=1, pending=0, tx_bytes=32768)
         """
-        number = _word(word)
-        if unused := [bit for bit in _UNUSED_BITS if number >> bit & 1]:
-            raise WORD.error(
-                "word", f"{number:#x}: bit {unused[0]} is set", "bits 42 and 0 of an mbarrier are 0",
-                "Read the word that mbarrier.inval wrote.",
-            )  # fmt: skip
+        number = _word(word, WORD, _UNUSED_BITS, "Read the word that mbarrier.inval wrote.")
         field = number >> _TX_BIT & _TX_FIELD_END - 1
         return cls(
             -(number >> _EXPECTED_BIT) % ARRIVALS_END,
@@ -218,12 +212,7 @@ class Mbarrier(Value):
         >>> Mbarrier.decode_token(Mbarrier(2).arrive_expect_tx(32768).encode())
         MbarrierToken(phase=0, pending=1, tx_bytes_lowest=30721, tx_bytes_highest=32768)
         """
-        number = _word(token)
-        if number >> _UNUSED_BITS[0] & 1:
-            raise TOKEN.error(
-                "token", f"{number:#x}: bit 42 is set", "bit 42 of a token is 0",
-                "Give what mbarrier.arrive returned.",
-            )  # fmt: skip
+        number = _word(token, TOKEN, _UNUSED_BITS[:1], "Use what mbarrier.arrive returned.")
         upper = number >> _TOKEN_BIT << _TOKEN_BIT
         highest_field = upper >> _TX_BIT & _TX_FIELD_END - 1
         unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the field's low bits lie in the lower half
@@ -279,45 +268,40 @@ def _signed_tx(field: int) -> int:
     return field - _TX_FIELD_END if field > TX_END_BYTES else field
 
 
-def _in_range(name: str, given: object, low: int, end: int, limit: str, problems: list[Violation]) -> int:
-    """An integer from `low` up to, not including, `end`; otherwise `low`, and a problem more."""
-    found = plain_int(given)
-    if found is None or not low <= found < end:
-        fix = f"Use {low} to {end - 1}."
-        problems.append(ARGUMENT.violation(name, f"{name} = {printed(given)}", limit, fix))
-        return low
-    return found
+_ARGUMENTS = {  # name: least, most, and what it is
+    "count": (1, ARRIVALS_END - 1, "an mbarrier counts 1 to 2^20 - 1 arrivals"),
+    "pending": (0, ARRIVALS_END - 1, "an mbarrier counts 0 to 2^20 - 1 arrivals"),
+    "phase": (0, 1, "the parity of a phase is 0 or 1"),
+    "parity": (0, 1, "a parity is 0 or 1"),
+    "tx_bytes": (1 - TX_END_BYTES, TX_END_BYTES - 1, "an mbarrier counts at most 2^20 - 1 bytes"),
+    "bytes": (
+        0,
+        (1 << 32) - 1,
+        "bytes are an unsigned 32-bit number",
+    ),  # too many for a barrier are the chip's to refuse
+}
 
 
-def _count(name: str, given: object, low: int, problems: list[Violation]) -> int:
-    return _in_range(name, given, low, ARRIVALS_END, f"an mbarrier counts {low} to 2^20 - 1 arrivals", problems)
+def _argument(name: str, value: Any, row: str = "") -> int:
+    """An integer in the range of its name, or of another row."""
+    least, most, limit = _ARGUMENTS[row or name]
+    number = plain_int(value)
+    if number is None or not least <= number <= most:
+        fix = f"Use {least} to {most}."
+        raise ARGUMENT.error(name, f"{name} = {printed(value)}", limit, fix, **{name: value})
+    return number
 
 
-def _arrivals(given: object) -> int:
-    problems: list[Violation] = []
-    found = _count("count", given, 1, problems)
-    if problems:
-        raise RuleError(problems)
-    return found
-
-
-def _bytes(given: object) -> int:
-    """A size in bytes; sizes beyond the barrier's range are the chip's to refuse."""
-    problems: list[Violation] = []
-    found = _in_range("bytes", given, 0, 1 << 32, "bytes are an unsigned 32-bit number", problems)
-    if problems:
-        raise RuleError(problems)
-    return found
-
-
-def _word(given: object) -> int:
-    found = plain_int(given)
-    if found is None or not 0 <= found < _WORD_END:
-        shown = printed(given) if found is None else printed_hex(found)
-        raise WORD.error(
-            "word",
-            shown,
-            "an mbarrier is an integer of 64 bits",
-            "Use Mbarrier(1).encode(), for example.",
-        )
-    return found
+def _word(value: Any, broken: Rule, unused: tuple[int, ...], fix: str) -> int:
+    """64 bits of which those that no field holds are 0."""
+    number = plain_int(value)
+    if number is None or not 0 <= number < 1 << 64:
+        shown = printed(value) if number is None else printed_hex(number)
+        raise WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Use 0x7ffff800001ffffe.", word=value)
+    for bit in unused:
+        if number >> bit & 1:
+            name = broken.name.removeprefix("mbarrier-")
+            bits = " and ".join(map(str, unused))
+            limit = f"bits {bits} of an mbarrier are 0" if len(unused) > 1 else f"bit {bits} of a {name} is 0"
+            raise broken.error(name, f"{number:#x}: bit {bit} is set", limit, fix, word=number, bit=bit)
+    return number

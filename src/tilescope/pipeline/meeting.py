@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tilescope.pipeline.program import NONE, Action
@@ -15,9 +17,9 @@ def meeting_key(state: State, agent: int, action: Action) -> Key:
     return CLUSTER if action.op == "cluster" else (state.program.agents[agent].rank, action.number)
 
 
-def meeting_name(key: Key) -> str:
-    """A meeting as messages call it."""
-    return "the cluster barrier" if key == CLUSTER else f"bar {key[1]}"
+def meeting_facts(key: Key) -> dict[str, Any]:
+    """A meeting as messages call it, and its number."""
+    return {"meeting": "the cluster barrier"} if key == CLUSTER else {"meeting": f"bar {key[1]}", "bar": key[1]}
 
 
 def can_meet(state: State, agent: int, action: Action) -> bool:
@@ -32,7 +34,7 @@ def meet(state: State, agent: int, action: Action, clock: Clock) -> bool:
     key = meeting_key(state, agent, action)
     if (agent, key) not in state.standing:
         if action.choice == "wait":
-            raise state.program.mistake("cluster wait", agent=agent, meeting=meeting_name(key))
+            raise state.program.mistake("cluster wait", agent=agent, **meeting_facts(key))
         state.standing[agent, key] = _arrive(state, key, agent, action, clock)
     meeting = state.meetings[key]
     if meeting.generation <= state.standing[agent, key]:
@@ -63,7 +65,7 @@ def _arrive(state: State, key: Key, agent: int, action: Action, clock: Clock) ->
     threads = None if key == CLUSTER else action.times or _warp_threads(state, _of_block(state, key[0]))
     meeting = state.meetings.get(key, Meeting(threads))
     if meeting.arrived and meeting.threads != threads:
-        raise state.program.mistake("sync counts", meeting=meeting_name(key), threads=meeting.threads, other=threads)
+        raise state.program.mistake("sync counts", **meeting_facts(key), threads=meeting.threads, other=threads)
     if clock[state.place(key)] < meeting.generation:
         state.ambiguities.append(Ambiguity("meet", NONE, meeting.generation, agent))
     state.meetings[key] = meeting._replace(
@@ -84,7 +86,7 @@ def _settle(state: State, key: Key) -> None:
         came = _warp_threads(state, meeting.arrived)
         if came > meeting.threads:
             raise state.program.mistake(
-                "sync surplus", meeting=meeting_name(key), threads=meeting.threads, came=came, agents=meeting.arrived
+                "sync surplus", **meeting_facts(key), threads=meeting.threads, came=came, agents=meeting.arrived
             )
         complete = came == meeting.threads
     if complete and meeting.clock is not None:

@@ -187,7 +187,7 @@ class Program:
                 if not 0 < bits < 1 << MAX_BLOCKS:
                     raise MASK.error(
                         "mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
-                        f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
+                        f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.", mask=bits, blocks=blocks,
                     )  # fmt: skip
             owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
             counted = number.value(values)
@@ -259,6 +259,7 @@ class Instances:
                 raise STAGE.error(
                     written, f"{name}[{stage}], from {written}", f"{name} has stages 0 to {stages - 1}",
                     f"Take the index modulo {stages}, or give {name} {stage + 1} stages.",
+                    stage=stage, stages=stages,
                 )  # fmt: skip
             return rank * per_block + first + stage
 
