@@ -146,7 +146,7 @@ def told_in_process(monkeypatch, around, words):
 
 def test_a_mistake_of_ours_does_not_keep_us_from_waiting(build, around, monkeypatch, capfd):
     def fail(call):
-        raise ZeroDivisionError(call.function)
+        raise ZeroDivisionError(call.function.name)
 
     monkeypatch.setattr(watching, "judged", fail)
     program = build("plain").command("init", "accepted", "refused", "sleep=200", "exit=6")

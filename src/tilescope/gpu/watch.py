@@ -22,27 +22,27 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from ctypes import sizeof
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from tilescope.errors import DeviceError
 from tilescope.gpu.watch_build import built_library, find_cupti
-from tilescope.gpu.watch_record import CALL, COUNTS, HELLO, LARGEST_PACKET_BYTES, SITES, Counts, Packet, read_call
+from tilescope.gpu.watch_record import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Counts, Packet
 from tilescope.gpu.watch_signals import HeldSignals
 from tilescope.gpu.watch_text import (
     LIMITS,
-    Tally,
     WatchSummary,
     accepted_line,
-    caller_in_short,
     explained,
     map_line,
     repeated_line,
     summarised,
     warned,
+    watched_maps,
 )
 from tilescope.gpu.watch_verdict import Verdict, judged
 from tilescope.view.drawing import Drawing
@@ -210,19 +210,19 @@ class Reader:
 class Process:
     """One process that initialised CUDA: what it counts, and the calls whose repeats are counted."""
 
-    name: str = "?"
+    name: str = "?"  # "process 4711 (train.py)"
     memory: mmap.mmap | None = None
     sites: dict[int, Verdict] = field(default_factory=dict)
 
     def share(self, file: int) -> None:
         """Map the counts that the process sent."""
         with suppress(OSError, ValueError):
-            self.memory = mmap.mmap(file, COUNTS.size, prot=mmap.PROT_READ)
+            self.memory = mmap.mmap(file, sizeof(Counts), prot=mmap.PROT_READ)
         os.close(file)
 
     def counts(self) -> Counts:
         """What it has counted by now."""
-        return Counts.of(bytes(COUNTS.size) if self.memory is None else self.memory[:])
+        return Counts() if self.memory is None else Counts.from_buffer_copy(self.memory)
 
 
 @dataclass(slots=True)
@@ -232,7 +232,7 @@ class Teller:
     verbose: bool
     as_json: bool
     out: IO[str] | None
-    tally: Tally = field(default_factory=Tally)
+    heard: list[tuple[Verdict, int]] = field(default_factory=list)  # calls, and how often each was made
     processes: list[Process] = field(default_factory=list)
     unwatched: list[str] = field(default_factory=list)
     told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process of which it was told
@@ -253,38 +253,42 @@ class Teller:
 
     def hear(self, process: Process, data: bytes) -> None:
         """Take in one packet, and say what there is to say."""
-        packet = Packet.of(data)
-        if packet.kind == HELLO:
-            process.name = packet.told("program") or "?"
+        packet = Packet(data)
+        record = packet.record
+        if record.kind == HELLO:
+            process.name = f"process {record.pid} ({packet.told('program') or '?'})"
             self.processes.append(process)
             if reason := packet.told("failed"):
-                self.unwatched.append(f"process {packet.pid} ({process.name}): {reason}")
+                self.unwatched.append(f"{process.name}: {reason}")
                 self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
-        elif packet.kind == CALL:
-            verdict = judged(read_call(data, packet.stack()))
-            self.tally.add(verdict)
-            if packet.site < SITES:
-                process.sites[packet.site] = verdict
+        elif record.kind == CALL:
+            verdict = judged(packet.call())
+            self.heard.append((verdict, 1))
+            if record.site < SITES:
+                process.sites[record.site] = verdict
+            self._write_out(verdict)
             self._tell(verdict, process.name)
 
-    def _tell(self, verdict: Verdict, program: str) -> None:
+    def _tell(self, verdict: Verdict, process: str) -> None:
         """Explain what was refused and remark on what was accepted, once for each map, and for each of several ranks."""
-        call = verdict.call
-        given = ((name, value) for name, value in call.arguments.items() if name != "address")
-        rules = (violation.rule for violation in verdict.report.violations)
-        distinct = call.function, call.result, caller_in_short(call.stack), *given, *rules
-        self._write_out(verdict)
-        if (verdict.state != "accepted" or verdict.report.violations) and distinct not in self.told:
+        call, is_accepted = verdict.call, verdict.state == "accepted"
+        arguments = ((name, value) for name, value in call.arguments.items() if name != "address")
+        distinct = call.function, call.result, call.caller, *arguments, *verdict.rules
+        told = self.told.get(distinct)
+        if not is_accepted or verdict.rules:
             self.told[distinct] = call.pid
-            self._show((warned if verdict.state == "accepted" else explained)(verdict, program), verdict)
-        elif verdict.state != "accepted":
-            if self.told[distinct] != call.pid:
-                self.told[distinct] = call.pid
-                self.say(repeated_line(verdict, program))
-        elif self.verbose and self.as_json:
+        if told is None and (not is_accepted or verdict.rules):
+            self._show(verdict, lambda: self._draw((warned if is_accepted else explained)(verdict, process)))
+        elif not is_accepted and told != call.pid:
+            self.say(repeated_line(call, process))
+        elif is_accepted and self.verbose:
+            self._show(verdict, lambda: self.say(accepted_line(call, process)))
+
+    def _show(self, verdict: Verdict, in_words: Callable[[], None]) -> None:
+        if self.as_json:
             self._write(json.dumps(map_line(verdict)))
-        elif self.verbose:
-            self.say(accepted_line(verdict, program))
+        else:
+            in_words()
 
     def _write_out(self, verdict: Verdict) -> None:
         """One line into the file of maps; if there is no room for it, no more are written."""
@@ -309,19 +313,12 @@ class Teller:
 
     def summary(self) -> WatchSummary:
         """What was seen, the repeats that were only counted included."""
-        lost = lost_refused = 0
+        calls, lost, lost_refused = list(self.heard), 0, 0
         for process in self.processes:
             counts = process.counts()
             lost, lost_refused = lost + counts.lost, lost_refused + counts.lost_refused
-            for site, verdict in process.sites.items():
-                self.tally.add(verdict, counts.repeats[site])
-        return WatchSummary(self.tally.maps(), len(self.processes), tuple(self.unwatched), lost, lost_refused)
-
-    def _show(self, drawing: Drawing, verdict: Verdict) -> None:
-        if self.as_json:
-            self._write(json.dumps(map_line(verdict)))
-        else:
-            self._draw(drawing)
+            calls += [(verdict, counts.repeats[site]) for site, verdict in process.sites.items()]
+        return WatchSummary(watched_maps(calls), len(self.processes), tuple(self.unwatched), lost, lost_refused)
 
     def _draw(self, drawing: Drawing) -> None:
         width = min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDEST, 24)).columns))

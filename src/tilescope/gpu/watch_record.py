@@ -13,46 +13,103 @@ counted, in memory that the first packet of a process brings along: their number
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
+from ctypes import Structure, c_int32, c_uint8, c_uint32, c_uint64, sizeof
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from tilescope.data_type import DATA_TYPE
-from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.argument_dump import row_name
-from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.errors import by
+from tilescope.tensor_map.argument_dump import TABLES, row_name
 
 HELLO, CALL = 1, 2
 SITES = 16384
-HEADER = struct.Struct("=4I")
-ARGUMENTS = struct.Struct("=Ii2I7I2I3i3i5I5II5Q5Q")
-TAIL = struct.Struct("=Q128s2I")
-COUNTS = struct.Struct(f"={SITES + 2}Q")
-TEXT_OFFSET = HEADER.size + ARGUMENTS.size + TAIL.size
-LARGEST_PACKET_BYTES = TEXT_OFFSET + 8192
 MOST_DIMS = 5
-
-FUNCTIONS = (
-    "cuTensorMapEncodeTiled",
-    "cuTensorMapEncodeIm2col",
-    "cuTensorMapEncodeIm2colWide",
-    "cuTensorMapReplaceAddress",
-)
-_KINDS = ("tensor_map", "im2col_map", "im2col_wide_map")
-_SHARED = ("dims", "strides_bytes", "element_strides")
-_ARRAYS = ((*_SHARED, "box"), (*_SHARED, "lower_corner", "upper_corner"), _SHARED)
 _WIDE_MODES = {0: "W", 1: "W128"}
-# bit of `readable`: our name and cuda.h's for the pointer
+
+
+class Arguments(Structure):
+    """Struct watch_arguments: what makes two maps the same wherever they lie."""
+
+    _fields_ = (
+        ("function", c_uint32),
+        ("result", c_int32),
+        *((name, c_uint32) for name in ("capability", "readable", "data_type", "rank", "interleave", "swizzle")),
+        *((name, c_uint32) for name in ("l2_promotion", "oob_fill", "wide_mode", "channels", "pixels")),
+        ("lower_corner", c_int32 * 3),
+        ("upper_corner", c_int32 * 3),
+        ("box", c_uint32 * MOST_DIMS),
+        ("element_strides", c_uint32 * MOST_DIMS),
+        ("address_class", c_uint32),
+        ("dims", c_uint64 * MOST_DIMS),
+        ("strides_bytes", c_uint64 * MOST_DIMS),
+    )
+
+
+class Record(Structure):
+    """Struct watch_record without its text."""
+
+    _fields_ = (
+        *((name, c_uint32) for name in ("kind", "pid", "site", "unused")),
+        ("arguments", Arguments),
+        ("address", c_uint64),
+        ("descriptor", c_uint8 * 128),
+        ("text_bytes", c_uint32),
+        ("also_unused", c_uint32),
+    )
+
+
+class Counts(Structure):
+    """What a process counted: calls that found no room in the socket, and repeats of those that were sent."""
+
+    _fields_ = (("lost", c_uint64), ("lost_refused", c_uint64), ("repeats", c_uint64 * SITES))
+
+
+LARGEST_PACKET_BYTES = sizeof(Record) + 8192
+
+
+class Pointer(NamedTuple):
+    """A pointer that a call takes: its bit in `readable`, cuda.h's name, and how many entries fewer than the rank it has."""
+
+    bit: int
+    name: str
+    fewer: int = 0
+
+
 POINTERS = {
-    1: ("dims", "globalDim"),
-    2: ("strides_bytes", "globalStrides"),
-    4: ("box", "boxDim"),
-    8: ("element_strides", "elementStrides"),
-    16: ("lower_corner", "pixelBoxLowerCorner"),
-    32: ("upper_corner", "pixelBoxUpperCorner"),
-    64: ("tensor_map", "tensorMap"),
+    "dims": Pointer(1, "globalDim"),
+    "strides_bytes": Pointer(2, "globalStrides", 1),
+    "box": Pointer(4, "boxDim"),
+    "element_strides": Pointer(8, "elementStrides"),
+    "lower_corner": Pointer(16, "pixelBoxLowerCorner", 2),
+    "upper_corner": Pointer(32, "pixelBoxUpperCorner", 2),
+    "tensor_map": Pointer(64, "tensorMap"),
 }
+
+
+class Function(NamedTuple):
+    """A function of the driver: the kind of map that it encodes (none: it changes one), in short, and the arrays that it reads."""
+
+    name: str
+    kind: str = ""
+    short: str = "address replaced"
+    arrays: tuple[str, ...] = ()
+
+
+# as watch.h numbers them
+FUNCTIONS = (
+    Function("cuTensorMapEncodeTiled", "tensor_map", "tiled", ("dims", "strides_bytes", "box", "element_strides")),
+    Function(
+        "cuTensorMapEncodeIm2col",
+        "im2col_map",
+        "im2col",
+        ("dims", "strides_bytes", "element_strides", "lower_corner", "upper_corner"),
+    ),
+    Function(
+        "cuTensorMapEncodeIm2colWide", "im2col_wide_map", "im2col-wide", ("dims", "strides_bytes", "element_strides")
+    ),
+    Function("cuTensorMapReplaceAddress"),
+)
 
 
 class Frame(NamedTuple):
@@ -62,118 +119,109 @@ class Frame(NamedTuple):
     place: int  # offset or line
     function: str
 
-
-class Stack(NamedTuple):
-    """Who called: native frames, the nearest first, and Python frames, the innermost first."""
-
-    native: tuple[Frame, ...] = ()
-    python: tuple[Frame, ...] = ()
+    @property
+    def python_place(self) -> str:
+        """The last folder, the file and the line."""
+        return f"{'/'.join(Path(self.file).parts[-2:])}:{self.place}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of the driver: its arguments as tilescope names them, its result, and its caller."""
 
-    function: str
+    function: Function
     pid: int
     result: int
     arch: str | None  # None: not known
+    rank: int
     arguments: Mapping[str, Any]  # of a map; of cuTensorMapReplaceAddress, the address alone
     unreadable: tuple[str, ...]  # cuda.h's names of the pointers that could not be read
-    rank: int
-    address: int
     descriptor: bytes | None  # the map after the call
-    stack: Stack
+    native: tuple[Frame, ...]  # who called, the nearest first
+    python: tuple[Frame, ...]  # the innermost first
+
+    @property
+    def address(self) -> int:
+        """The global address of the tensor."""
+        address: int = self.arguments["address"]
+        return address
+
+    @property
+    def short(self) -> str:
+        """The map in a few words, without its address: "tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B"."""
+        if not self.function.kind:
+            return self.function.short
+        arguments = self.arguments
+        extents = by(arguments.get("dims") or ()) or f"of rank {self.rank}"
+        parts = [f"{self.function.short} {extents} {arguments['data_type']}"]
+        if arguments.get("box"):
+            parts.append(f"box {by(arguments['box'])}")
+        if "channels_per_pixel" in arguments:
+            parts.append(f"{arguments['pixels_per_column']} pixels of {arguments['channels_per_pixel']} channels")
+        parts += [f"{name} {arguments[name]}" for name in ("interleave", "swizzle") if arguments[name] != "none"]
+        return ", ".join(parts)
+
+    @property
+    def caller(self) -> str:
+        """The library that called, and the Python line if there is one."""
+        library = Path(self.native[0].file).name if self.native else "unknown"
+        return f"{library}, {self.python[0].python_place}" if self.python else library
 
 
-class Counts(NamedTuple):
-    """What a process counted: calls that found no room in the socket, and repeats of those that were sent."""
+class Packet:
+    """A packet: its record, and the lines of its text."""
 
-    lost: int
-    lost_refused: int
-    repeats: tuple[int, ...]
-
-    @classmethod
-    def of(cls, data: bytes) -> Counts:
-        """The counts in shared memory, as they are now."""
-        lost, lost_refused, *repeats = COUNTS.unpack_from(data)
-        return cls(lost, lost_refused, tuple(repeats))
-
-
-class Packet(NamedTuple):
-    """The header of a packet and its text; `read_call` reads the rest."""
-
-    kind: int
-    pid: int
-    site: int  # under which further calls like this one are counted
-    lines: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, data: bytes) -> Packet:
-        """The packet that these bytes are."""
-        text = data[TEXT_OFFSET:].decode("utf-8", errors="replace")
-        kind, pid, site, _ = HEADER.unpack_from(data)
-        lines = tuple(tuple(line.split("\t")) for line in text.split("\n"))
-        return cls(kind, pid, site, lines)
+    def __init__(self, data: bytes) -> None:
+        self.record = Record.from_buffer_copy(data)
+        text = data[sizeof(Record) :].decode("utf-8", errors="replace")
+        self._lines = [line.split("\t") for line in text.split("\n")]
 
     def told(self, word: str) -> str | None:
         """What the line that begins with this word says."""
-        return next((fields[0] for name, *fields in self.lines if name == word and fields), None)
+        return next((fields[0] for name, *fields in self._lines if name == word and fields), None)
 
-    def stack(self) -> Stack:
-        """The frames that the packet brought."""
-        native = tuple(Frame(file, int(at, 16), name) for kind, file, at, name in self._lines("native", 4))
-        python = tuple(Frame(file, int(at), name) for kind, file, at, name in self._lines("python", 4))
-        return Stack(native, python)
+    def _frames(self, word: str, base: int) -> tuple[Frame, ...]:
+        lines = [line[1:] for line in self._lines if line[0] == word and len(line) == 4]
+        return tuple(Frame(file, int(place, base), name) for file, place, name in lines)
 
-    def _lines(self, word: str, fields: int) -> list[tuple[str, ...]]:
-        return [line for line in self.lines if line[0] == word and len(line) == fields]
-
-
-def read_call(data: bytes, stack: Stack) -> Call:
-    """The call that a packet tells of."""
-    function, result, capability, readable, *codes = ARGUMENTS.unpack_from(data, HEADER.size)
-    data_type, rank, interleave, swizzle, l2_promotion, oob_fill, wide_mode, channels, pixels = codes[:9]
-    lower, upper, box, element_strides = codes[9:12], codes[12:15], codes[15:20], codes[20:25]
-    dims, strides = codes[26:31], codes[31:36]
-    address, descriptor, *_ = TAIL.unpack_from(data, HEADER.size + ARGUMENTS.size)
-    arch = f"sm_{capability}" if capability else None
-    pid = HEADER.unpack_from(data)[1]
-    blob = bytes(descriptor) if readable & 64 else None
-    if function == FUNCTIONS.index("cuTensorMapReplaceAddress"):
-        unread = () if blob else ("tensorMap",)
-        return Call(FUNCTIONS[function], pid, result, arch, {"address": address}, unread, 0, address, blob, stack)
-
-    is_rank = 0 < rank <= MOST_DIMS  # the arrays of another were not read
-    lists = {
-        "dims": dims[:rank],
-        "strides_bytes": strides[: max(0, rank - 1)],
-        "element_strides": element_strides[:rank],
-        "box": box[:rank],
-        "lower_corner": lower[: max(0, rank - 2)],
-        "upper_corner": upper[: max(0, rank - 2)],
-    }
-    taken = _ARRAYS[function] if is_rank else ()
-    absent = tuple(
-        theirs for bit, (ours, theirs) in POINTERS.items()
-        if is_rank and not readable & bit and (ours == "tensor_map" or (ours in taken and lists[ours]))
-    )  # fmt: skip
-    arguments: dict[str, Any] = {"kind": _KINDS[function], "data_type": row_name(DATA_TYPE, data_type)}
-    for bit, (name, _) in POINTERS.items():
-        if name in taken:
-            arguments[name] = tuple(lists[name]) if readable & bit or not lists[name] else None
-    if function:
-        arguments |= {"channels_per_pixel": channels, "pixels_per_column": pixels}
-    if function == 2:
-        mode = _WIDE_MODES.get(wide_mode, f"number {wide_mode}")
-        arguments |= {"lower_width": lower[0], "upper_width": upper[0], "mode": mode}
-    arguments |= {
-        "interleave": row_name(INTERLEAVE, interleave),
-        "swizzle": row_name(SWIZZLE, swizzle),
-        "l2_promotion": row_name(L2_PROMOTION, l2_promotion),
-        "oob_fill": row_name(OOB_FILL, oob_fill),
-        "address": address,
-    }
-    if arch:
-        arguments["arch"] = arch
-    return Call(FUNCTIONS[function], pid, result, arch, arguments, absent, rank, address, blob, stack)
+    def call(self) -> Call:
+        """The call that the packet tells of."""
+        record, passed = self.record, self.record.arguments
+        function = FUNCTIONS[passed.function]
+        arch = f"sm_{passed.capability}" if passed.capability else None
+        arguments: dict[str, Any] = {}
+        unreadable: list[str] = []
+        is_rank = 0 < passed.rank <= MOST_DIMS  # the arrays of another were not read
+        if function.kind:
+            arguments = {"kind": function.kind, "data_type": row_name(TABLES["data_type"], passed.data_type)}
+            for name in function.arrays if is_rank else ():
+                count = max(0, passed.rank - POINTERS[name].fewer)
+                is_read = not count or passed.readable & POINTERS[name].bit
+                arguments[name] = tuple(getattr(passed, name)[:count]) if is_read else None
+                unreadable += [] if is_read else [POINTERS[name].name]
+            if function.kind != "tensor_map":
+                arguments |= {"channels_per_pixel": passed.channels, "pixels_per_column": passed.pixels}
+            if function.kind == "im2col_wide_map":
+                mode = _WIDE_MODES.get(passed.wide_mode, f"number {passed.wide_mode}")
+                lower, upper = passed.lower_corner[0], passed.upper_corner[0]
+                arguments |= {"lower_width": lower, "upper_width": upper, "mode": mode}
+            options = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+            arguments |= {name: row_name(TABLES[name], getattr(passed, name)) for name in options}
+        arguments["address"] = record.address
+        if arch and function.kind:
+            arguments["arch"] = arch
+        has_map = passed.readable & POINTERS["tensor_map"].bit
+        if not has_map and (is_rank or not function.kind):
+            unreadable.append(POINTERS["tensor_map"].name)
+        return Call(
+            function=function,
+            pid=record.pid,
+            result=passed.result,
+            arch=arch,
+            rank=passed.rank,
+            arguments=arguments,
+            unreadable=tuple(unreadable),
+            descriptor=bytes(record.descriptor) if has_map else None,
+            native=self._frames("native", 16),
+            python=self._frames("python", 10),
+        )

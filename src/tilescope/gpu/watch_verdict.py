@@ -16,7 +16,7 @@ from typing import Literal
 from tilescope.arch import ARCH, Arch
 from tilescope.card import CARD, REQUEST_BYTES
 from tilescope.errors import RuleError, TensorMapError, Violation, counted
-from tilescope.gpu.watch_record import MOST_DIMS, Call
+from tilescope.gpu.watch_record import MOST_DIMS, POINTERS, Call
 from tilescope.rule import RULES, rule
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments, MapReport
@@ -72,6 +72,11 @@ class Verdict:
     reason: str  # of a disagreement or a failure, in a sentence
 
     @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it breaks, by name."""
+        return tuple(violation.rule for violation in self.report.violations)
+
+    @property
     def result_name(self) -> str:
         """The driver's answer as cuda.h names it."""
         name = RESULTS.get(self.call.result, ("", ""))[0]
@@ -80,7 +85,7 @@ class Verdict:
     @property
     def readdressed(self) -> AnyMap | None:
         """The map that cuTensorMapReplaceAddress was called for, where its bytes can be read."""
-        return _decoded(self.call) if self.call.function == "cuTensorMapReplaceAddress" else None
+        return None if self.call.function.kind else _decoded(self.call)
 
 
 def judged(call: Call) -> Verdict:
@@ -96,34 +101,35 @@ def judged(call: Call) -> Verdict:
         return Verdict(call, report, "failed", RESULTS.get(call.result, ("", default))[1])
     if not report.accepted:
         return Verdict(call, report, "refused", "")
-    if call.function == "cuTensorMapReplaceAddress" and call.arch != DECODED_ARCH:
+    if not call.function.kind and call.arch != DECODED_ARCH:
         return Verdict(call, report, "failed", f"tilescope cannot read the maps of {call.arch or 'an unknown GPU'}.")
     return Verdict(call, report, "disagreement", "The driver refused this map; no rule that tilescope knows is broken.")
 
 
 def asked_by(call: Call) -> MapArguments:
     """The arguments of a call that encodes a map, for the architecture whose rules hold."""
-    return MapArguments.of({name: given for name, given in call.arguments.items() if name != "arch"} | _arch(call))
+    return MapArguments.of({name: value for name, value in call.arguments.items() if name != "arch"} | _arch(call))
 
 
 def _report(call: Call) -> MapReport:
-    if call.function == "cuTensorMapReplaceAddress":
+    if not call.function.kind:
         return _replaced(call)
     asked = asked_by(call)
     if not 0 < call.rank <= MOST_DIMS:
-        rank = RULES["rank"]
         fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
-        return MapReport(
-            False, (rank.violation("rank", f"tensorRank = {call.rank}", "a map has 1 to 5 dimensions", fix),), None
-        )
-    violations = list(null_pointers(call.unreadable, call.rank))
-    absent = [name for name, given in call.arguments.items() if given is None]
-    violations += [each for each in asked.check() if each.argument not in absent]
-    accepted = all(violation.severity != "error" for violation in violations)
-    if not accepted:
-        return MapReport(False, tuple(violations), None)
+        limit = "a map has 1 to 5 dimensions"
+        return _refused(RULES["rank"].violation("rank", f"tensorRank = {call.rank}", limit, fix, rank=call.rank))
+    absent = [name for name, value in call.arguments.items() if value is None]
+    violations = [violation for violation in asked.check() if violation.argument not in absent]
+    violations = [*null_pointers(call.unreadable, call.rank), *violations]
+    if any(violation.severity == "error" for violation in violations):
+        return _refused(*violations)
     tensor_map = asked.tensor_map()
     return MapReport(True, (*violations, *narrow_rows(tensor_map)), tensor_map)
+
+
+def _refused(*violations: Violation) -> MapReport:
+    return MapReport(False, violations, None)
 
 
 def _arch(call: Call) -> dict[str, str]:
@@ -138,16 +144,12 @@ def _arch(call: Call) -> dict[str, str]:
 
 def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
     """The violations for pointers, by cuda.h's names, that a call passed and nobody can read."""
-    fewer = {"globalStrides": 1, "pixelBoxLowerCorner": 2, "pixelBoxUpperCorner": 2}
-    fixes = {
-        name: f"Pass an array of {counted(rank - fewer.get(name, 0), 'entry', 'entries')}."
-        if name != "tensorMap"
-        else "Pass the address of a CUtensorMap."
-        for name in names
-    }
+    entries = {pointer.name: counted(rank - pointer.fewer, "entry", "entries") for pointer in POINTERS.values()}
+    fixes = {name: f"Pass an array of {count}." for name, count in entries.items()}
+    fixes["tensorMap"] = "Pass the address of a CUtensorMap."
     return tuple(
-        NULL_POINTER.violation(name, f"{name} points nowhere", "the driver reads it", fix)
-        for name, fix in fixes.items()
+        NULL_POINTER.violation(name, f"{name} points nowhere", "the driver reads it", fixes[name], rank=rank)
+        for name in names
     )
 
 
@@ -176,7 +178,7 @@ def _replaced(call: Call) -> MapReport:
     """What the rules say of a map's new address; a map that cannot be read has its address checked alone."""
     address = call.address
     if call.descriptor is None:
-        return MapReport(False, null_pointers(call.unreadable, call.rank), None)
+        return _refused(*null_pointers(call.unreadable, call.rank))
     before = _decoded(call)
     if before is None:
         violations = TensorMap.check("uint8", (16,), (), (16,), address=address)
@@ -184,7 +186,7 @@ def _replaced(call: Call) -> MapReport:
     try:
         after = before.replace(address=address)
     except TensorMapError as error:
-        return MapReport(False, error.violations, None)
+        return _refused(*error.violations)
     return MapReport(True, after.findings, after)
 
 
