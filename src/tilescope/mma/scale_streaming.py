@@ -9,11 +9,12 @@ Importing this module loads numba and compiles the loops, which numba then keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types, uint64, void
+from numba import types, uint64, void
+
+from tilescope.swizzle.streaming import compiled
 
 _LOW = np.uint64(0xFFFF_FFFF)
 _HALF = np.uint64(32)
@@ -47,13 +48,5 @@ def _unpack(rows: Any, atoms: Any) -> None:
                     rows[block, 3, lane, pair] = (w23 >> _HALF) | (n23 & ~_LOW)
 
 
-def _compiled(loop: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    signature = void(types.Array(uint64, 4, "C"), types.Array(uint64, 5, "C"))
-    try:
-        compiled: Callable[[Any, Any], None] = njit(signature, nogil=True, cache=True)(loop)
-    except RuntimeError:  # no folder for the cache can be written
-        compiled = njit(signature, nogil=True)(loop)
-    return compiled
-
-
-pack, unpack = _compiled(_pack), _compiled(_unpack)
+_SIGNATURE = void(types.Array(uint64, 4, "C"), types.Array(uint64, 5, "C"))
+pack, unpack = compiled(_pack, _SIGNATURE), compiled(_unpack, _SIGNATURE)

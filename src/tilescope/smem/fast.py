@@ -28,14 +28,10 @@ def kernel(accesses: int) -> Callable[..., None] | None:
 @lru_cache(maxsize=1)
 def _compiled() -> Callable[..., None] | None:
     try:
-        import numba
-    except ImportError:  # not installed, or not made for this numpy
+        from tilescope.swizzle.streaming import compiled
+    except ImportError:  # numba is not installed, or not made for this numpy
         return None
-    try:
-        compiled: Callable[..., None] = numba.njit(cache=True, nogil=True)(_count)
-    except RuntimeError:  # nowhere to keep the compiled code
-        compiled = numba.njit(nogil=True)(_count)
-    return compiled
+    return compiled(_count)
 
 
 def _count(

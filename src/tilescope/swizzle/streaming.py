@@ -85,14 +85,13 @@ def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes:
     fence()
 
 
-def _compiled() -> Callable[[int, int, npt.NDArray[np.intp], int], None]:
-    signature = void(intp, intp, types.Array(intp, 1, "C"), intp)
+def compiled(loop: Callable[..., None], *signature: Any) -> Callable[..., None]:
+    """The loop as machine code that leaves other threads running; without a signature, made for its first arguments."""
+    make: Any = njit  # its types know fewer ways to call it
     try:
-        compiled = njit(signature, nogil=True, cache=True)(_stream)
+        return make(*signature, nogil=True, cache=True)(loop)  # type: ignore[no-any-return]
     except RuntimeError:  # no folder for the cache can be written
-        compiled = njit(signature, nogil=True)(_stream)
-    result: Callable[[int, int, npt.NDArray[np.intp], int], None] = compiled
-    return result
+        return make(*signature, nogil=True)(loop)  # type: ignore[no-any-return]
 
 
-stream = _compiled()
+stream = compiled(_stream, void(intp, intp, types.Array(intp, 1, "C"), intp))

@@ -12,13 +12,11 @@ Importing this module loads numba and compiles `stream_tiles`, which numba then 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
-from numba import intp, njit, types, void
+from numba import intp, types, void
 
-from tilescope.swizzle.streaming import PIECE_BYTES, fence, store_line
+from tilescope.swizzle.streaming import PIECE_BYTES, compiled, fence, store_line
 
 Longs = npt.NDArray[np.int64]
 
@@ -46,15 +44,5 @@ def _stream_tiles(sources: Longs, targets: Longs, tiles: int, tile_step_bytes: i
     fence()
 
 
-def _compiled() -> Callable[[Longs, Longs, int, int, Longs], None]:
-    longs = types.Array(intp, 1, "C")
-    signature = void(longs, longs, intp, intp, longs)
-    try:
-        compiled = njit(signature, nogil=True, cache=True)(_stream_tiles)
-    except RuntimeError:  # no folder for the cache can be written
-        compiled = njit(signature, nogil=True)(_stream_tiles)
-    result: Callable[[Longs, Longs, int, int, Longs], None] = compiled
-    return result
-
-
-stream_tiles = _compiled()
+_LONGS = types.Array(intp, 1, "C")
+stream_tiles = compiled(_stream_tiles, void(_LONGS, _LONGS, intp, intp, _LONGS))
