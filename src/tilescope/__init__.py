@@ -30,20 +30,17 @@ if TYPE_CHECKING:
     from tilescope.layout import Layout
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
-    from tilescope.mma.descriptor_word import inspect_descriptor
+    from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
     from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import fragment
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
+    from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
-    from tilescope.mma.readings import descriptor_readings
+    from tilescope.mma.readings import descriptor_readings, inspect_descriptor
     from tilescope.mma.scale_layout import scale_layout
     from tilescope.mma.scale_packing import pack_scales, unpack_scales
-    from tilescope.mma.tcgen05 import Tcgen05Descriptor
-    from tilescope.mma.tcgen05_loop import tcgen05_descriptors
     from tilescope.mma.tensor_memory import TensorMemory
     from tilescope.mma.tmem_layout import tmem_layout
-    from tilescope.mma.wgmma import WgmmaDescriptor
-    from tilescope.mma.wgmma_loop import wgmma_descriptors
     from tilescope.notation import NOTATION, convert_layout, parse_layout, spell_layout
     from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.pipeline.simulation import simulate
@@ -96,20 +93,17 @@ _MODULE = {name: module for module, names in {
     "emitter": "emit snippet",
     "mma.agreement": "compatible",
     "mma.canonical": "canonical_layout",
-    "mma.descriptor_word": "inspect_descriptor",
+    "mma.descriptor": "Tcgen05Descriptor WgmmaDescriptor",
     "mma.emulation": "emulate_mma",
     "mma.fragment": "fragment",
     "mma.instruction_descriptor": "InstructionDescriptor",
+    "mma.instruction_loops": "tcgen05_descriptors wgmma_descriptors",
     "mma.ldmatrix": "ldmatrix stmatrix",
-    "mma.readings": "descriptor_readings",
+    "mma.readings": "descriptor_readings inspect_descriptor",
     "mma.scale_layout": "scale_layout",
     "mma.scale_packing": "pack_scales unpack_scales",
-    "mma.tcgen05": "Tcgen05Descriptor",
-    "mma.tcgen05_loop": "tcgen05_descriptors",
     "mma.tensor_memory": "TensorMemory",
     "mma.tmem_layout": "tmem_layout",
-    "mma.wgmma": "WgmmaDescriptor",
-    "mma.wgmma_loop": "wgmma_descriptors",
     "notation": "convert_layout NOTATION parse_layout spell_layout",
     "pipeline.mbarrier": "Mbarrier",
     "pipeline.simulation": "simulate",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import Tcgen05Descriptor, WgmmaDescriptor, inspect_descriptor, tcgen05_descriptors
-from tilescope.mma.operand_descriptor import readable_bits
+from tilescope.mma.descriptor import readable_bits
 
 CODES = {"none": 0, "128B_ATOM_32B": 1, "128B": 2, "64B": 4, "32B": 6}
 MODES = ("none", "32B", "64B", "128B")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import WgmmaDescriptor, inspect_descriptor
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.operand_descriptor import neighbours_in_words
+from tilescope.mma.descriptor import neighbours_in_words
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODES = ("none", "32B", "64B", "128B")

@@ -25,11 +25,10 @@ from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.tcgen05_loop import tcgen05_descriptors
 from tilescope.mma.tmem_layout import tmem_layout
-from tilescope.mma.wgmma_loop import wgmma_descriptors
 from tilescope.tensor_map.arguments import MapArguments
 
 _LAYOUT_OPTIONS = (

@@ -13,7 +13,7 @@ from typing import Any
 from tilescope.emitter.multiply import Multiplied, multiplied
 from tilescope.emitter.role_text import Work, barrier_init, group_text, role_text
 from tilescope.errors import RuleError
-from tilescope.mma.wgmma import WgmmaDescriptor
+from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.completion import MBARRIER_BYTES
 from tilescope.planner.plans import Plan

@@ -20,10 +20,10 @@ from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
+from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
@@ -51,7 +51,7 @@ class Difference(Value):
 class Agreement(Value):
     """The answer of `compatible`: true where everything agrees, else the first difference and its likely cause.
 
-    >>> from tilescope.mma.wgmma import WgmmaDescriptor
+    >>> from tilescope.mma.descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> plain = TensorMap("bf16", (64, 64), (128,), (64, 64))
     >>> wrong = compatible(plain, WgmmaDescriptor(0, leading_bytes=128, stride_bytes=1024, swizzle="none"))
@@ -100,7 +100,7 @@ def compatible(
     as compatible(d, "tcgen05.ld.32x32b.x32", warp=1, address=0x200000); scale factors (`scale_layout`) of `operand` with the
     instruction descriptor that reads them for `k`, or with the copies that bring them. See tmem_agreement.py.
 
-    >>> from tilescope.mma.wgmma import WgmmaDescriptor
+    >>> from tilescope.mma.descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     >>> right = WgmmaDescriptor(0x480, leading_bytes=16, stride_bytes=1024, swizzle="128B")

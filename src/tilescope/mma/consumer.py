@@ -15,9 +15,8 @@ from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.mma.canonical import READERS, CanonicalLayout
 from tilescope.mma.descriptor_loop import DescriptorLoop
+from tilescope.mma.instruction_loops import Tcgen05Loop, WgmmaLoop
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.mma.tcgen05_loop import Tcgen05Loop
-from tilescope.mma.wgmma_loop import WgmmaLoop
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
 

@@ -10,6 +10,13 @@ the atom's end it jumps to the next atom. A 64 x 128 bf16 tile with 128B atoms i
 
 MN-major operands, and K-major ones without swizzle, have two core matrices along k in each step, so the step is
 twice the distance between neighbours along k.
+
+A step of 48 bytes (k = 96 of 4-bit values, sm_103a) runs over the end of a 128-byte atom; its descriptor names the atom
+in which it goes on:
+
+    k bytes    0     48    96   144   192   240   288   336   384        eight steps in three atoms
+    step       │  0  │  1  │  2┄┄│  3  │  4  │┄5┄┄│  6  │  7  │
+    atom       └────────────128┘└───────────256┘└───────────384┘
 """
 
 from __future__ import annotations
@@ -17,60 +24,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, argument_type, ceil_div, raise_all
-from tilescope.layout import AtomOrder, Layout, Major
-from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, canonical_layout, tile_shape
-from tilescope.mma.operand_descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
+from tilescope.layout import Layout
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, tile_shape
+from tilescope.mma.descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.reading import attempted, known_name
+from tilescope.reading import attempted, is_one_of, known_name
 from tilescope.rule import Rule, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
 
 SmemOperand = Literal["A", "B"]
 SMEM_OPERANDS: tuple[SmemOperand, ...] = ("A", "B")
+WIDE_STEP_BYTES = 48
+TCGEN05_STEP = rule(
+    "tcgen05-step",
+    "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
+    source='PTX ISA, "Matrix shape" of tcgen05.mma: k = 96',
+    architectures=("sm_103",),
+    passing='ts.tcgen05_descriptors((128, 768), "e2m1", k_step_bytes=48)',
+    failing='ts.tcgen05_descriptors((128, 256), "e2m1", k_step_bytes=48)',
+)
 
 
-def _loop_rules(name: str, architectures: tuple[str, ...], blocks: str, layouts: str) -> dict[str, Rule]:
-    """What a loop of one instruction demands: the width of the elements, the layout, the extents of the tile."""
-    make = f"ts.{name}_descriptors({{}})"
-    tile = 'ts.canonical_layout("K", "128B", "bf16").tile((128, 64))'
-    # fmt: off
-    rows = (
-        ("element", "The elements of the layout are as wide as those of the type.", f'{tile}, "f16"', f'{tile}, "e4m3"'),
-        ("layout", layouts, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
-        ("tile", blocks, '(128, 64), "bf16"', '(72, 64), "bf16"'),
-    )
-    # fmt: on
-    return {
-        what: rule(
-            f"{name}-{what}",
-            demand,
-            source=f'PTX ISA, {name}: "Canonical Layouts" and shapes',
-            architectures=architectures,
-            passing=make.format(passing),
-            failing=make.format(failing),
-        )
-        for what, demand, passing, failing in rows
-    }  # fmt: skip
+def _loop_rule(name: str, what: str, demand: str, where: tuple[str, ...], passing: str, failing: str) -> Rule:
+    within, beyond = f"ts.{name}_descriptors({passing})", f"ts.{name}_descriptors({failing})"
+    source = f'PTX ISA, {name}: "Canonical Layouts" and shapes'
+    return rule(f"{name}-{what}", demand, source=source, architectures=where, passing=within, failing=beyond)
 
 
+_TILE = 'ts.canonical_layout("K", "128B", "bf16").tile((128, 64))'
+# What a loop of an instruction demands: the width of the elements, the layout, the extents of the tile.
+# fmt: off
 LOOP_RULES = {
-    "wgmma": _loop_rules(
-        "wgmma", ("sm_90",), "A tile is a whole number of what one wgmma takes: 64 of m, 8 of n, 32 bytes of k.",
-        "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits.",
-    ),
-    "tcgen05": _loop_rules(
-        "tcgen05", BLACKWELL, "A tile is a whole number of what one tcgen05.mma takes of m, n and k.",
-        "tcgen05 reads the canonical layouts of PTX; elements below 8 bits K-major alone.",
-    ),
-}  # fmt: skip
+    name: {
+        "element": _loop_rule(name, "element", "The elements of the layout are as wide as those of the type.", where,
+                              f'{_TILE}, "f16"', f'{_TILE}, "e4m3"'),
+        "layout": _loop_rule(name, "layout", layouts, where, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
+        "tile": _loop_rule(name, "tile", blocks, where, '(128, 64), "bf16"', '(72, 64), "bf16"'),
+    }
+    for name, where, blocks, layouts in (
+        ("wgmma", ("sm_90",), "A tile is a whole number of what one wgmma takes: 64 of m, 8 of n, 32 bytes of k.",
+         "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits."),
+        ("tcgen05", BLACKWELL, "A tile is a whole number of what one tcgen05.mma takes of m, n and k.",
+         "tcgen05 reads the canonical layouts of PTX; elements below 8 bits K-major alone."),
+    )
+}
+# fmt: on
 
 
 class Extents(NamedTuple):
@@ -86,6 +93,7 @@ class DescriptorLoop(Value):
     """The descriptors of an operand tile, indexed [mn_block][k_step]."""
 
     described: ClassVar[type[OperandDescriptor]]
+    k_step_bytes = K_STEP_BYTES  # no field: wgmma has one step
 
     layout: Layout
     operand: SmemOperand
@@ -97,60 +105,75 @@ class DescriptorLoop(Value):
     descriptors: tuple[tuple[OperandDescriptor, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        row = DataType.named(self.data_type)
-        canonical = self._canonical()
+        canonical, row = self._canonical(), DataType.named(self.data_type)
+        mn, k = shape = tile_shape(self.layout.shape)
+        raise_all(self._step_problems(canonical, k) or self.unreadable(shape, row, self.operand, canonical))
         extents = self.extents(row)
-        mn, k = tile_shape(self.layout.shape)
-        self.require_readable((mn, k), row, self.operand, canonical)
         # Whole atoms, because a descriptor starts at an atom's first mn.
         choices = extents.m if self.operand == "A" else extents.n
         block_mn = max(extent for extent in choices if mn % extent == 0 and extent % canonical.atom[0] == 0)
         leading_bytes, stride_bytes = canonical.offsets(self.layout)
-        for name, value in (
-            ("data_type", row), ("canonical", canonical), ("block_mn", block_mn), ("leading_bytes", leading_bytes),
-            ("stride_bytes", stride_bytes),
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
+        k_first = np.arange(0, k, self.k_step_bytes * 8 // row.smem_bits)
+        mn_first = np.arange(0, mn, block_mn)[:, None]
+        starts, options = self.layout.logical(mn_first, k_first), {}
+        leadings = np.full(starts.shape, leading_bytes)
+        if self.k_step_bytes == WIDE_STEP_BYTES:
+            atom_k = canonical.atom[1]
+            following = np.minimum(k_first // atom_k + 1, k // atom_k - 1) * atom_k  # the last step needs none
+            leadings, options = self.layout.logical(mn_first, following), {"leading_is_address": True}
         descriptors = tuple(
-            tuple(self._descriptor(mn_first, k_first) for k_first in range(0, k, self.k_per_step))
-            for mn_first in range(0, mn, block_mn)
+            tuple(
+                self.described(
+                    start, leading_bytes=leading, stride_bytes=stride_bytes, swizzle=self.layout.swizzle, **options
+                )
+                for start, leading in zip(*block, strict=True)
+            )
+            for block in zip(starts.tolist(), leadings.tolist(), strict=True)
         )
-        object.__setattr__(self, "descriptors", descriptors)
+        for name, value in {
+            "data_type": row,
+            "canonical": canonical,
+            "block_mn": block_mn,
+            "leading_bytes": leading_bytes,
+            "stride_bytes": stride_bytes,
+            "descriptors": descriptors,
+        }.items():
+            object.__setattr__(self, name, value)
 
     def _canonical(self) -> CanonicalLayout:
         layout: object = self.layout
-        fix = "Use canonical_layout(...).tile(shape)."
+        fix = 'Use canonical_layout("K", "128B", "bf16").tile((128, 64)), for example.'
         if not isinstance(layout, Layout):
             raise RuleError([argument_type("layout", layout, "a Layout", fix)])
         if layout.major is None:
             limit = f"{self.described.form.instruction} reads tiles with mn or k contiguous"
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix)
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, shape=layout.shape)
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
-    @classmethod
-    def of(
-        cls, tile: Any, data_type: Any, swizzle: Any, major: Major, atom_order: AtomOrder, operand: SmemOperand,
-        smem_address: int, **options: Any,
-    ) -> Self:  # fmt: skip
-        """The descriptors of a tile of (mn, k) elements in atoms of a swizzle, or of a layout that says all of that."""
-        row = DataType.named(data_type)
-        if isinstance(tile, Layout):
-            return cls(tile, operand, row, **options)
-        canonical = canonical_layout(major, swizzle, row)
-        shape = tile_shape(tile)
-        cls.require_readable(shape, row, operand, canonical)
-        return cls(canonical.tile(shape, atom_order=atom_order, start=smem_address), operand, row, **options)
+    def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:
+        step_bytes, wide_k = self.k_step_bytes, WIDE_STEP_BYTES * 2
+        known: tuple[int, ...] = (K_STEP_BYTES,)
+        if (canonical.major, canonical.swizzle.name, canonical.element_bits) == ("K", "128B", 4) and k % wide_k == 0:
+            known = (K_STEP_BYTES, WIDE_STEP_BYTES)
+        if is_one_of(step_bytes, known):
+            return []
+        return [
+            TCGEN05_STEP.violation(
+                "k_step_bytes",
+                f"k_step_bytes = {printed(step_bytes)} with {canonical.element_bits}-bit elements, {canonical.major}-major "
+                f"{canonical.mode}, k = {k}",
+                f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)",
+                f"Use {K_STEP_BYTES}.",
+                {"k_step_bytes": K_STEP_BYTES},
+                k=k,
+                element_bits=canonical.element_bits,
+            )
+        ]
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
         """What one instruction takes; RuleError where there is none for the type."""
         raise NotImplementedError
-
-    def _descriptor(self, mn: int, k: int) -> OperandDescriptor:
-        return self.described(
-            self.layout.logical(mn, k), leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes,
-            swizzle=self.layout.swizzle,
-        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.descriptors)
@@ -164,16 +187,20 @@ class DescriptorLoop(Value):
     def addresses(self) -> npt.NDArray[np.int64]:
         """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
         layout, first = self.canonical, self.descriptors[0][0]
-        read = first.addresses(layout.major, self.block_mn, self.k_per_step, layout.element_bits)
-        offset = first.physical(read) - first.start_address  # the descriptors differ in their start alone
+        extents = layout.major, self.block_mn, self.k_per_step, layout.element_bits
+        if first.leading_is_address:  # every step names an atom of its own
+            return np.block([[step.addresses(*extents) for step in block] for block in self.descriptors])
+        offset = (
+            first.physical(first.addresses(*extents)) - first.start_address
+        )  # the others differ in their start alone
         starts = np.array([[step.start_address for step in block] for block in self.descriptors])
         addresses: npt.NDArray[np.int64] = first.physical(starts[:, None, :, None] + offset[:, None, :])
         return addresses.reshape(self.layout.shape)
 
     @property
     def k_per_step(self) -> int:
-        """Elements along k that one instruction takes: 32 bytes of them."""
-        return self.extents(self.data_type).k
+        """Elements along k that one instruction takes: 32 bytes of them (48 where asked for)."""
+        return self.k_step_bytes * 8 // self.data_type.smem_bits
 
     @property
     def instruction(self) -> str:
@@ -189,15 +216,15 @@ class DescriptorLoop(Value):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Leading, stride and the K loop, each by its name and what it is.
 
-        >>> from tilescope.mma.wgmma_loop import wgmma_descriptors
+        >>> from tilescope.mma.instruction_loops import wgmma_descriptors
         >>> wgmma_descriptors((64, 64), "bf16").facts[-1]
         ('k step', '+32 bytes (+2 encoded), inside the atom')
         """
-        canonical = self.canonical
-        facts = []
+        canonical, facts = self.canonical, []
         for name, value, step in (
-            ("leading", self.leading_bytes, canonical.leading_step), ("stride", self.stride_bytes, canonical.stride_step),
-        ):  # fmt: skip
+            ("leading", self.leading_bytes, canonical.leading_step),
+            ("stride", self.stride_bytes, canonical.stride_step),
+        ):
             unreached = step is not None and step[0] >= self.block_mn
             note = f" (not reached: one instruction takes {self.block_mn} of mn)" if unreached else ""
             facts.append((name, f"{value} bytes {neighbours_in_words(canonical, f'{name}_bytes')}{note}"))
@@ -216,11 +243,10 @@ class DescriptorLoop(Value):
 
         The instruction itself takes every multiple of 16, and tiles that threads store may lie there.
         """
-        start = self.layout.start
+        start, swizzle = self.layout.start, self.layout.swizzle
         line, chunk = start // SMEM_LINE_BYTES * SMEM_LINE_BYTES, start % SMEM_LINE_BYTES // CHUNK_BYTES
         if start == line:
             return ()
-        swizzle = self.layout.swizzle
         limit = f"TMA writes at multiples of {SMEM_LINE_BYTES} alone; elsewhere the copy ends in error 716, misaligned address"
         if swizzle.bits:
             limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
@@ -237,40 +263,33 @@ class DescriptorLoop(Value):
         return [near[count] if count < 2 else f"past {count} atoms along k" for count in passed]
 
     @classmethod
-    def require_readable(
-        cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
-    ) -> None:
-        """Refuse what no sequence of the instruction reads, all reasons at once."""
-        raise_all(cls.unreadable(shape, data_type, operand, canonical))
-
-    @classmethod
     def unreadable(
         cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
     ) -> list[Violation]:
         """Why no sequence of the instruction reads a tile of this shape in this layout."""
         extents, name = cls.extents(data_type), cls.described.form.instruction
-        rules = LOOP_RULES[name]
+        major, bits, rules = canonical.major, canonical.element_bits, LOOP_RULES[name]
         problems: list[Violation] = []
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
-        if data_type.smem_bits != canonical.element_bits:
-            problems.append(rules["element"].violation(
-                "data_type", f"{data_type.name} in a layout of {canonical.element_bits}-bit elements",
-                f"{data_type.name} has {data_type.smem_bits} bits",
-                f'Use canonical_layout("{canonical.major}", "{canonical.swizzle.name}", "{data_type.name}").',
-                layout_bits=canonical.element_bits, type_bits=data_type.smem_bits,
-            ))  # fmt: skip
-        narrow = data_type.is_packed and canonical.major == "MN"  # a byte each in shared memory or not
+        if data_type.smem_bits != bits:
+            problems.append(
+                rules["element"].violation(
+                    "data_type",
+                    f"{data_type.name} in a layout of {bits}-bit elements",
+                    f"{data_type.name} has {data_type.smem_bits} bits",
+                    f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{data_type.name}").',
+                    layout_bits=bits,
+                    type_bits=data_type.smem_bits,
+                )
+            )
+        narrow = data_type.is_packed and major == "MN"  # a byte each in shared memory or not
         if narrow or not any(reader.instruction == name for reader in canonical.readers):
-            limit = f"{name} reads {layouts_in_words(name)}"
-            readable = [
-                swizzle for reader in READERS for swizzle in reader.swizzles
-                if reader.instruction == name and reader.major == canonical.major and canonical.element_bits in reader.element_bits
-            ]  # fmt: skip
-            problems.append(rules["layout"].violation(
-                "major, swizzle", f"{canonical.major}-major {canonical.mode} with {data_type.name}",
-                f"{limit}; elements below 8 bits K-major alone" if narrow else limit,
-                "Use K-major, or transpose while copying." if narrow or not readable else f"Use swizzle {readable[-1]}.",
-            ))  # fmt: skip
+            own = [reader for reader in READERS if reader.instruction == name]
+            fits = [row.swizzles[-1] for row in own if row.major == major and bits in row.element_bits]
+            fix = "Use K-major, or transpose while copying." if narrow or not fits else f"Use swizzle {fits[-1]}."
+            limit = f"{name} reads {layouts_in_words(name)}" + "; elements below 8 bits K-major alone" * narrow
+            found = f"{major}-major {canonical.mode} with {data_type.name}"
+            problems.append(rules["layout"].violation("major, swizzle", found, limit, fix, element_bits=bits))
         for letter, extent, multiple in (
             ("m" if is_a else "n", shape[0], (extents.m if is_a else extents.n)[0]),
             ("k", shape[1], extents.k),

@@ -18,7 +18,7 @@ from tilescope.arch import Basis
 from tilescope.errors import RuleError
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.operand_descriptor import OperandDescriptor, readable_bits
+from tilescope.mma.descriptor import OperandDescriptor, readable_bits
 from tilescope.mma.written import NOT_WRITTEN, Addresses, WrittenTile
 from tilescope.reading import one_of
 from tilescope.rule import ARGUMENT_RANGE

@@ -20,9 +20,9 @@ from tilescope.mma.cta_pair import PairShare
 from tilescope.mma.descriptor_loop import SmemOperand
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
+from tilescope.mma.instruction_loops import Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.tcgen05_emulation import Tcgen05Product
-from tilescope.mma.tcgen05_loop import Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer
 from tilescope.rule import rule

@@ -4,6 +4,8 @@
 0x4000004000010040   bits 46-48 zero, 62-63 = 1      wgmma descriptor, 128B
 0x0000000008400010   at most 32 bits                 instruction descriptor of kind f16, or of kind f8f6f4, …
 0x0000000000600025   lane 96, column 37              tensor-memory address
+
+Every field is told in words, whether or not the number is a sound descriptor.
 """
 
 from __future__ import annotations
@@ -11,16 +13,59 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.layout import Major
-from tilescope.mma.descriptor_word import DESCRIPTORS, inspect_descriptor
+from tilescope.errors import RuleError, Violation, raise_all
+from tilescope.layout import Major, major_named
+from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.descriptor import (
+    DescriptorForm,
+    OperandDescriptor,
+    Tcgen05Descriptor,
+    WgmmaDescriptor,
+    ignored_fields,
+    neighbours_in_words,
+)
 from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
-from tilescope.reading import integer
+from tilescope.reading import integer, known_name
+from tilescope.rule import Rule, rule
+from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
 
 INSTRUCTION_BITS = 32
 _DIGITS = {"0x": 16, "0b": 64, "0o": 22, "": 20}  # of 64 bits, by prefix
+_READ = (
+    "ts.inspect_descriptor(ts.WgmmaDescriptor(0, leading_bytes={leading}, stride_bytes={stride}, swizzle='128B', "
+    "base_offset={base}).encode()).violations"
+)
+_TCGEN05_READ = (
+    "ts.inspect_descriptor(ts.Tcgen05Descriptor(0, leading_bytes=512, stride_bytes=1024, swizzle='128B_ATOM_32B').encode(), "
+    "instruction='tcgen05', major={major!r}, element_bits=32).violations"
+)
+_SOUND = _READ.format(leading=16, stride=1024, base=0)
+DESCRIPTOR_MAJOR = rule(
+    "descriptor-major", "128B_ATOM_32B exists for MN-major operands of 32 bits alone.", severity="note",
+    source='PTX ISA, "Canonical Layouts" of tcgen05', passing=_TCGEN05_READ.format(major="MN"),
+    failing=_TCGEN05_READ.format(major="K"),
+)  # fmt: skip
+DESCRIPTOR_OVERLAP = rule(
+    "descriptor-overlap", "Neighbouring atoms that a descriptor steps over do not overlap.", severity="warning",
+    source='PTX ISA, "Canonical Layouts": the bytes of an atom', passing=_SOUND,
+    failing=_READ.format(leading=16, stride=512, base=0),
+)  # fmt: skip
+DESCRIPTOR_BASE_OFFSET = rule(
+    "descriptor-base-offset", "TMA swizzles by the absolute address, which is base offset 0.", severity="warning",
+    source="measured on an H200", basis="measured", passing=_SOUND, failing=_READ.format(leading=16, stride=1024, base=1),
+)  # fmt: skip
+DESCRIPTOR_LEADING = rule(
+    "descriptor-leading",
+    "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
+    severity="note", source='PTX ISA, "Strides": leading dimension byte offset',
+    passing=_SOUND, failing=_READ.format(leading=8192, stride=1024, base=0),
+)  # fmt: skip
+DESCRIPTORS: dict[str, type[OperandDescriptor]] = {
+    described.form.instruction: described for described in (WgmmaDescriptor, Tcgen05Descriptor)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +94,14 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     ['tcgen05 instruction descriptor, kind f16', 'tcgen05 instruction descriptor, kind f8f6f4']
     """
     word = integer("word", word)
-    found: list[Inspection] = [
+    readings = [
         inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
     ]
     if word < 1 << INSTRUCTION_BITS:
-        found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), inspect_tmem_address(word), *found]
-    return WordReadings(word, tuple(sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))))
+        short = [inspect_instruction_descriptor(word, kind) for kind in KINDS]
+        readings = [*short, inspect_tmem_address(word), *readings]
+    likeliest = sorted(readings, key=lambda reading: (not reading.sound, bool(reading.violations)))
+    return WordReadings(word, tuple(likeliest))
 
 
 def pasted_word(text: str) -> int | None:
@@ -70,3 +117,99 @@ def pasted_word(text: str) -> int | None:
     except ValueError:
         return None
     return word if 0 <= word < 1 << 64 and len(plain) - len(prefix) <= _DIGITS[prefix] else None
+
+
+def inspect_descriptor(
+    word: int, *, major: Major = "K", element_bits: int = 16, instruction: str = "wgmma"
+) -> Inspection:
+    """What a 64-bit number means as a descriptor of wgmma or tcgen05, field by field, whether or not it is a sound one.
+
+    Majorness and element width are not in the word; without them the usual K-major 16-bit operand is meant.
+
+    >>> found = inspect_descriptor(0x4000404000010040)  # a tcgen05 descriptor: bit 46 is set
+    >>> found.descriptor is None, found.violations[0].rule
+    (True, 'descriptor-reserved')
+    >>> print(inspect_descriptor(0x4000404000010040, instruction="tcgen05").descriptor)
+    start 0x400, leading 16 bytes, stride 1024 bytes, 128B
+    """
+    described = DESCRIPTORS[known_name("instruction", instruction, list(DESCRIPTORS))]
+    form, word = described.form, integer("word", word)
+    raise_all(form.word.word_problems(word))
+    major, element_bits = major_named(major), integer("element_bits", element_bits)
+    findings = form.word_problems(word)
+    swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
+    if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
+        found, limit = "read as MN-major with 32-bit elements", f"{swizzle.name} exists so alone"
+        findings.append(DESCRIPTOR_MAJOR.violation("major", found, limit, 'Use major="MN".', element_bits=element_bits))
+        major, element_bits = "MN", 32
+    layout = None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)
+    descriptor = None
+    if not any(finding.severity == "error" for finding in findings):
+        try:
+            descriptor = described.decode(word)
+        except RuleError as error:
+            findings += error.violations
+    ignored = () if layout is None else ignored_fields(layout)
+    if descriptor is not None and layout is not None:
+        findings += _advice(descriptor, layout)
+        ignored = descriptor.ignored_fields(major)
+    return Inspection(
+        name=form.word.name, bits=form.word.bits, word=word, fields=form.word.described(word, _meanings(form, word, layout)),
+        violations=tuple(findings), described=descriptor, major=major, element_bits=element_bits, ignored=ignored,
+    )  # fmt: skip
+
+
+def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -> dict[str, str]:
+    """Every field in words; what leading and stride connect depends on the layout."""
+    values = form.word.decode(word)
+    start, leading, base = values["start_address"], values["leading_bytes"], values["base_offset"]
+    line, place = divmod(start, SMEM_LINE_BYTES)
+    meaning = {
+        "start_address": f"{start:#x}, before the swizzle: line {line}, byte {place}",
+        "leading_bytes": f"{leading} bytes",
+        "stride_bytes": f"{values['stride_bytes']} bytes",
+        "base_offset": str(base),
+        "swizzle": f"no mode has code {values['swizzle']}",
+        "version": "1 in every tcgen05 descriptor" if values.get("version") == 1 else "must be 1",
+        "leading_is_address": "leading is a distance in bytes",
+    }
+    if layout is not None:
+        mn, k = layout.atom
+        for name in ("leading_bytes", "stride_bytes"):
+            meaning[name] += f" {neighbours_in_words(layout, name)}"
+        meaning["swizzle"] = f"{layout.mode}: atoms of {mn} x {k} (mn x k), {layout.atom_bytes} bytes"
+        meaning["base_offset"] = "0: the pattern starts where the absolute address says, as TMA writes it"
+        if base:
+            later = f"{base} lines ({base * SMEM_LINE_BYTES} bytes)"
+            meaning["base_offset"] = f"{base}: the pattern starts {later} later than the absolute address says"
+        if layout.swizzle.bits == 0:
+            meaning["base_offset"] = f"{base}, ignored: nothing is swizzled"
+    if values.get("leading_is_address"):
+        meaning["leading_bytes"] = f"{leading:#x}: where k goes on at the end of the 128-byte row (sm_103a)"
+        meaning["leading_is_address"] = "leading is an address"
+    return meaning
+
+
+def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Violation]:
+    """What is legal but probably not meant."""
+    findings = []
+
+    def warn(rule: Rule, argument: str, limit: str, fix: str) -> None:
+        value = getattr(descriptor, argument)
+        findings.append(rule.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value}))
+
+    too_close = f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there"
+    for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):
+        if step is not None and getattr(descriptor, argument) < layout.atom_bytes:
+            fix = f"Use at least {layout.atom_bytes}: it leads {neighbours_in_words(layout, argument)}."
+            warn(DESCRIPTOR_OVERLAP, argument, too_close, fix)
+    if "leading_bytes" in descriptor.ignored_fields(layout.major) and descriptor.leading_bytes >= layout.atom_bytes:
+        limit = "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn"
+        fix = "If the operand is MN-major, read it so: major MN; K-major code writes 0 or 16 here."
+        warn(DESCRIPTOR_LEADING, "leading_bytes", limit, fix)
+    if layout.swizzle.bits and descriptor.base_offset:
+        limit = "TMA swizzles by the absolute address, which is base offset 0"
+        warn(
+            DESCRIPTOR_BASE_OFFSET, "base_offset", limit, "Use 0 unless the data was written with a pattern of its own."
+        )
+    return findings

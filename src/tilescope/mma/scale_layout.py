@@ -21,10 +21,10 @@ import numpy as np
 
 from tilescope.errors import RuleError, argument_range, printed
 from tilescope.layout import Modes
+from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_lanes import ScaleLanes, scale_lanes
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
-from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import MMA_GROUP, Documented, blackwell_rule
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout

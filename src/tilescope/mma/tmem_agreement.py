@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.errors import printed
+from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
-from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move

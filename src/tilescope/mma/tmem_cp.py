@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, unknown_name
-from tilescope.mma.tcgen05 import Tcgen05Descriptor
+from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE

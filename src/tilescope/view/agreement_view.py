@@ -5,8 +5,8 @@ from __future__ import annotations
 from tilescope.bits import Inspection
 from tilescope.layout import Layout, Major
 from tilescope.mma.agreement import Agreement
-from tilescope.mma.descriptor_word import inspect_descriptor
-from tilescope.mma.operand_descriptor import OperandDescriptor
+from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.readings import inspect_descriptor
 from tilescope.view.descriptor_view import word_ruler
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Paragraph, Table
@@ -16,7 +16,7 @@ def draw_agreement(found: Agreement) -> Drawing:
     """Whether copies and descriptor agree; fields that are wrong are marked.
 
     >>> from tilescope.mma.agreement import compatible
-    >>> from tilescope.mma.wgmma import WgmmaDescriptor
+    >>> from tilescope.mma.descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     >>> draw_agreement(compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=512, swizzle="128B"))).title

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 from tilescope.bits import Inspection
 from tilescope.errors import Violation
+from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.descriptor_word import inspect_descriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
-from tilescope.mma.operand_descriptor import OperandDescriptor
-from tilescope.mma.readings import WordReadings
+from tilescope.mma.readings import WordReadings, inspect_descriptor
 from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
@@ -37,7 +36,7 @@ _SHOWN_NAME = {  # of fields that are not shown by their own names
 def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
     """The descriptor as a word, read as K-major with 16-bit elements.
 
-    >>> from tilescope.mma.wgmma import WgmmaDescriptor
+    >>> from tilescope.mma.descriptor import WgmmaDescriptor
     >>> descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     >>> draw_operand_descriptor(descriptor).title
     'wgmma descriptor 0x4000004000010040'

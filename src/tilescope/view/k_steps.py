@@ -31,7 +31,7 @@ def step_link(block: int, step: int) -> str:
 def k_step_grid(loop: DescriptorLoop) -> Grid:
     """Shared memory from the operand's first line on; a cell is a 16-byte chunk.
 
-    >>> from tilescope.mma.wgmma_loop import wgmma_descriptors
+    >>> from tilescope.mma.instruction_loops import wgmma_descriptors
     >>> grid = k_step_grid(wgmma_descriptors((64, 64), "bf16", swizzle="128B"))
     >>> [cell.text for cell in grid.rows[2].cells]
     ['1', '1', '0', '0', '3', '3', '2', '2']

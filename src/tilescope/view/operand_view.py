@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tilescope.layout import Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.operand_descriptor import neighbours_in_words
+from tilescope.mma.descriptor import neighbours_in_words
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier, number_span

@@ -17,11 +17,10 @@ from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.gpu.device import Device
 from tilescope.gpu.suite import Array, Case, Pieces, Suite
+from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.tcgen05 import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.mma.wgmma import WgmmaDescriptor
 
 
 @dataclass(frozen=True, slots=True)

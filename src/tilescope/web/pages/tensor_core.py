@@ -12,9 +12,8 @@ from tilescope.errors import by
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
+from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
 from tilescope.mma.readings import descriptor_readings
-from tilescope.mma.tcgen05_loop import tcgen05_descriptors
-from tilescope.mma.wgmma_loop import wgmma_descriptors
 from tilescope.view.drawing import Drawing
 from tilescope.view.k_steps import k_step_grid, step_link
 from tilescope.view.parts import Beside

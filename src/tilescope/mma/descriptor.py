@@ -1,0 +1,407 @@
+"""The 64-bit descriptors with which wgmma (Hopper) and tcgen05 (Blackwell) find an operand in shared memory.
+
+    bits      63 … 61       52    51 … 49       48 … 46   45 … 32        29 … 16        13 … 0
+    wgmma     mode (63 62)  0     base offset   0 0 0     stride / 16    leading / 16   start / 16
+    tcgen05   mode          LBO   base offset   0 0 1     stride / 16    leading / 16   start / 16
+
+`leading` and `stride` (LBO and SBO) lead from one atom to its neighbours. Which neighbours depends on
+majorness, which is not in the word (the instruction chooses it), and on the mode:
+
+              K-major none     K-major swizzled     MN-major none     MN-major swizzled
+    leading   next 16 B of k   ignored              next 8 k          next span of mn
+    stride    next 8 mn        next 8 mn            next 16 B of mn   next 8 k
+
+The two change roles between MN-major none and MN-major swizzled: the usual source of wrong descriptors.
+
+The XOR of the swizzle takes its line from (address / 128 - base_offset). With base offset 0 the pattern starts
+where the absolute address says, as TMA wrote it, also when the descriptor starts in the middle of an atom.
+
+wgmma's descriptor was measured on an H200; tcgen05's is known from documents. tcgen05 also reads MN-major 32-bit elements in
+128B atoms of 32 bytes, and its leading field may hold an address (bit 52, sm_103a). That serves instructions that take
+48 bytes along k (96 values of 4 bits). Every third of them runs over the end of its 128-byte row, and goes on at that address:
+
+    k bytes     0        48        96     128│       16        64       112    128│ …
+    step        ├─── 0 ───┼─── 1 ───┼── 2 ───┼──┤
+    atom        └──────────── first ─────────┘└─ second, from `leading_bytes` on
+
+The start of the second chunk may lie anywhere, so a ring of buffers needs no copy at its seam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import Basis
+from tilescope.bits import WordField, WordFormat
+from tilescope.errors import Violation, raise_all
+from tilescope.layout import Major, major_named
+from tilescope.mma.canonical import READERS, CanonicalLayout
+from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.reading import flag, integer, plain_int
+from tilescope.rule import Rule, rule
+from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
+from tilescope.value import Value, hex_field, row_field
+
+_MAX_K_BYTES = 2 * K_STEP_BYTES  # of B in a sparse instruction
+_MAX_ROWS = 256
+_SEAM = (
+    "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={swizzle!r}, leading_is_address=True)"
+)
+DESCRIPTOR_RESERVED = rule(
+    "descriptor-reserved",
+    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+    source='PTX ISA, "Matrix Descriptor Format" of wgmma; PTX ISA, "Shared memory descriptor" of tcgen05',
+    passing="ts.WgmmaDescriptor.decode(0x4000004000010040)",
+    failing="ts.WgmmaDescriptor.decode(0x4000404000010040)",
+)
+LEADING_ADDRESS = rule(
+    "tcgen05-leading-address",
+    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+    source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode',
+    architectures=("sm_103",),
+    passing=_SEAM.format(swizzle="128B"),
+    failing=_SEAM.format(swizzle="64B"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorForm:
+    """How one instruction writes its descriptors down, and the rules that are its own."""
+
+    instruction: str
+    word: WordFormat
+    codes: Mapping[str, int]  # of the swizzles
+    basis: Basis
+    reserved: str  # which bits are zero, in words
+    resembles: str  # what a word with wrong bits may be instead
+    constants: Mapping[str, int]  # fields that always hold one value
+    swizzle_rule: Rule
+    read_rule: Rule
+
+    @property
+    def swizzles(self) -> dict[int, Swizzle]:
+        """The swizzle of every code."""
+        return {code: SWIZZLE[name] for name, code in self.codes.items()}
+
+    def word_problems(self, word: int) -> list[Violation]:
+        """Why a 64-bit word is no such descriptor: bits that must be zero, constants, a code that has no mode."""
+        problems = []
+
+        def refuse(found: str, limit: str, fix: str, **values: Any) -> None:
+            limit = f"a {self.word.name} {limit}"
+            problems.append(
+                DESCRIPTOR_RESERVED.violation("word", f"{word:#x} has {found}", limit, fix, word=word, **values)
+            )
+
+        built = (
+            "Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4."
+            f"{self.resembles}"
+        )
+        if ones := self.word.reserved_ones(word):
+            refuse(f"bits {', '.join(map(str, ones))} set", f"keeps bits {self.reserved} zero", built, bits=ones)
+        values = self.word.decode(word)
+        for name, constant in self.constants.items():
+            if values[name] != constant:
+                bits = f"in bits {self.word.field(name).low}-{self.word.field(name).high}"
+                refuse(f"{values[name]:#b} {bits}", f"holds {constant:#b} {bits}", built, **{name: values[name]})
+        if values["swizzle"] not in self.codes.values():
+            known = ", ".join(f"{code} {name}" for name, code in sorted(self.codes.items(), key=lambda item: item[1]))
+            fix = f"Use code {self.codes['128B']} for 128B."
+            refuse(f"swizzle code {values['swizzle']}", f"has {known}", fix, code=values["swizzle"])
+        return problems
+
+
+def _form(
+    instruction: str, section: str, fields: tuple[WordField, ...], basis: Basis, reserved: str, resembles: str,
+    **constants: int,
+) -> DescriptorForm:  # fmt: skip
+    codes = {name: code for name, row in SWIZZLE.items() if (code := getattr(row, f"{instruction}_code")) is not None}
+    *names, last = codes
+    make = f"ts.{instruction.title()}Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle={{!r}})"
+    source = f'PTX ISA, "{section}" of {instruction}'
+    swizzle_rule = rule(
+        f"{instruction}-swizzle",
+        f"A {instruction} descriptor has codes for the swizzles {', '.join(names)} and {last}.",
+        source=source,
+        passing=make.format("128B"),
+        failing=make.format("128B_ATOM_64B"),
+    )
+    read_rule = rule(
+        f"{instruction}-read",
+        f"One {instruction} instruction reads up to {_MAX_ROWS} rows and one K step, in a layout that it knows.",
+        source=source,
+        passing=f"{make.format('128B')}.addresses(rows=256)",
+        failing=f"{make.format('128B')}.addresses(rows=257)",
+    )
+    word = WordFormat(f"{instruction} descriptor", 64, (*_FIELDS, *fields))
+    return DescriptorForm(instruction, word, codes, basis, reserved, resembles, constants, swizzle_rule, read_rule)
+
+
+# fmt: off
+_FIELDS = (
+    #          name            bits    unit
+    WordField("start_address",  0, 13,  16),
+    WordField("leading_bytes", 16, 29,  16),
+    WordField("stride_bytes",  32, 45,  16),
+    WordField("base_offset",   49, 51),
+)
+# CuTe calls bits 46-47 of tcgen05's word the version.
+FORMS = {form.instruction: form for form in (
+    _form("wgmma", "Matrix Descriptor Format", (WordField("swizzle", 62, 63),), "measured",
+          "14-15, 30-31, 46-48 and 52-61",
+          " Bit 46 set alone marks a tcgen05 descriptor (Blackwell), whose swizzle codes differ too."),
+    _form("tcgen05", "Shared memory descriptor",
+          (WordField("version", 46, 48), WordField("leading_is_address", 52, 52), WordField("swizzle", 61, 63)), "documented",
+          "14-15, 30-31 and 53-60", " Bits 46-48 zero, and bits 62-63 in use, mark a wgmma descriptor (Hopper).", version=1),
+)}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True, init=False, kw_only=True)
+class OperandDescriptor(Value):
+    """A descriptor of an operand in shared memory: start, leading and stride in bytes, swizzle, base offset."""
+
+    form: ClassVar[DescriptorForm]
+    leading_is_address = False  # no field: only tcgen05 has the mode
+
+    start_address: int = hex_field()
+    leading_bytes: int
+    stride_bytes: int
+    swizzle: Swizzle = row_field(Swizzle.named)
+    base_offset: int
+
+    def __init__(
+        self,
+        start_address: int,
+        *,
+        leading_bytes: int,
+        stride_bytes: int,
+        swizzle: SwizzleName | Swizzle,
+        base_offset: int = 0,
+    ) -> None:
+        self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset)
+
+    def _fill(self, swizzle: SwizzleName | Swizzle, *numbers: Any, **more: Any) -> None:
+        """Set the fields, once all of them fit their bits."""
+        form, row = self.form, Swizzle.named(swizzle)
+        values = dict(zip([field.name for field in _FIELDS], numbers, strict=True)) | more
+        values = {name: number if (read := plain_int(number)) is None else read for name, number in values.items()}
+        problems = form.word.problems({**values, **form.constants, "swizzle": form.codes.get(row.name, 0)})
+        if row.name not in form.codes:
+            limit = f"a {form.word.name} has {', '.join(form.codes)}"
+            problems.append(form.swizzle_rule.violation("swizzle", f"swizzle {row.name}", limit, "Use 128B."))
+        raise_all(problems)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "swizzle", row)
+
+    def encode(self) -> int:
+        """The 64-bit word."""
+        form = self.form
+        numbers = {field.name: getattr(self, field.name, 0) for field in form.word.fields}
+        return form.word.encode({**numbers, **form.constants, "swizzle": form.codes[self.swizzle.name]})
+
+    @classmethod
+    def decode(cls, word: int) -> Self:
+        """The descriptor in a 64-bit word; a word with reserved bits set is refused."""
+        word = integer("word", word)
+        raise_all(cls.form.word.word_problems(word) or cls.form.word_problems(word))
+        values: dict[str, Any] = cls.form.word.decode(word)
+        values["swizzle"] = cls.form.swizzles[values["swizzle"]]
+        if "leading_is_address" in values:
+            values["leading_is_address"] = bool(values["leading_is_address"])
+        return cls(**{name: value for name, value in values.items() if name not in cls.form.constants})
+
+    @property
+    def basis(self) -> Basis:
+        """Whether a card was seen to read such descriptors, or documents say how."""
+        return self.form.basis
+
+    @property
+    def mode(self) -> str:
+        """The swizzle's name, with what "none" means to a tensor core."""
+        return "none (core matrices)" if self.swizzle.bits == 0 else self.swizzle.name
+
+    def layout(self, major: Major = "K", element_bits: int = 16) -> CanonicalLayout:
+        """The canonical layout that the descriptor describes, read with this majorness and element width."""
+        return CanonicalLayout(major, self.swizzle, element_bits)
+
+    def addresses(
+        self, major: Major = "K", rows: int = 64, k: int = 16, element_bits: int = 16
+    ) -> npt.NDArray[np.int64]:
+        """Physical byte addresses that one instruction reads, as an array of (rows, k).
+
+        `rows` counts mn: rows of A, columns of B. One dense instruction reads 32 bytes along k; a sparse one 64 of B.
+        Of elements narrower than a byte, the address is that of the byte that holds the first bit.
+        """
+        major, element_bits = major_named(major), integer("element_bits", element_bits)
+        rows, k = integer("rows", rows), integer("k", k)
+        raise_all(self._read_problems(major, rows, k, element_bits))
+        mn, along_k = np.ogrid[:rows, :k]
+        logical = self.layout(major, element_bits).logical(
+            mn, along_k, start=self.start_address, leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes
+        )
+        if self.leading_is_address:  # k goes on there at the end of the 128-byte row
+            k_bytes = along_k * element_bits // 8
+            beyond = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
+            continued = self.leading_bytes + logical - self.start_address - k_bytes + beyond
+            logical = np.where(beyond < 0, logical, continued)
+        addresses: npt.NDArray[np.int64] = self.physical(logical)
+        return addresses
+
+    def physical(self, logical: Any) -> Any:
+        """Where the bytes before the swizzle lie; its own inverse.
+
+        The XOR sees the address as if the pattern started base_offset lines later.
+        """
+        seen = logical + (8 - self.base_offset) * SMEM_LINE_BYTES
+        return logical ^ seen ^ self.swizzle.apply(seen)
+
+    def ignored_fields(self, major: Major = "K") -> tuple[str, ...]:
+        """Fields that the hardware does not look at in this mode."""
+        ignored = ignored_fields(self.layout(major))
+        return ignored[1:] if self.leading_is_address else ignored
+
+    def _read_problems(self, major: Major, rows: int, k: int, element_bits: int) -> list[Violation]:
+        problems = []
+        name = self.form.instruction
+
+        def refuse(argument: str, value: Any, limit: str, fix: str) -> None:
+            violation = self.form.read_rule.violation(
+                argument, f"{argument} = {value}", limit, fix, **{argument: value}
+            )
+            problems.append(violation)
+
+        if self.leading_is_address and major != "K":
+            refuse("major", major, "a leading address exists for K-major operands alone", 'Use major="K".')
+        widths = readable_bits(name, major, self.swizzle)
+        if not widths:
+            refuse("major", major, f"{name} reads no {major}-major operand with {self.mode}", 'Use major="MN".')
+        elif element_bits not in widths:
+            limit = f"{name} reads {major}-major elements of {', '.join(map(str, widths))} bits"
+            refuse("element_bits", element_bits, limit, f"Use {widths[-1]}.")
+        if problems:
+            return problems
+        max_k = _MAX_K_BYTES * 8 // element_bits
+        if not 1 <= rows <= _MAX_ROWS:
+            refuse("rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", "Use 64 for A, n for B.")
+        if not 1 <= k <= max_k:
+            reads = f"one instruction reads {max_k // 2} elements of {element_bits} bits along k (sparse: {max_k} of B)"
+            refuse("k", k, reads, f"Use k = {max_k // 2}, and {name}_descriptors for the other K steps.")
+        return problems
+
+    def __str__(self) -> str:
+        base = f", base offset {self.base_offset}" if self.base_offset else ""
+        leading = f"leading {self.leading_bytes} bytes"
+        if self.leading_is_address:
+            leading = f"second chunk at {self.leading_bytes:#x}"
+        return f"start {self.start_address:#x}, {leading}, stride {self.stride_bytes} bytes, {self.mode}{base}"
+
+
+@dataclass(frozen=True, slots=True, init=False, kw_only=True)
+class WgmmaDescriptor(OperandDescriptor):
+    """A wgmma matrix descriptor: start, leading and stride in bytes, swizzle, base offset.
+
+    >>> descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    >>> hex(descriptor.encode())
+    '0x4000004000010040'
+    >>> WgmmaDescriptor.decode(0x4000004000010040) == descriptor
+    True
+    >>> print(WgmmaDescriptor.decode(0x0000001000080040))
+    start 0x400, leading 128 bytes, stride 256 bytes, none (core matrices)
+    >>> descriptor.addresses(rows=16, k=16)[:, 0].tolist()  # where k = 0 of the first rows lies
+    [1024, 1168, 1312, 1456, 1600, 1744, 1888, 2032, 2048, 2192, 2336, 2480, 2624, 2768, 2912, 3056]
+    >>> descriptor.ignored_fields("K")
+    ('leading_bytes',)
+    """
+
+    form: ClassVar[DescriptorForm] = FORMS["wgmma"]
+
+
+@dataclass(frozen=True, slots=True, init=False, kw_only=True)
+class Tcgen05Descriptor(OperandDescriptor):
+    """A tcgen05 shared-memory descriptor: as wgmma's, with `leading_is_address` for the mode of sm_103a.
+
+    >>> descriptor = Tcgen05Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    >>> hex(descriptor.encode()), Tcgen05Descriptor.decode(0x4000404000010040) == descriptor
+    ('0x4000404000010040', True)
+    >>> mn_major = Tcgen05Descriptor(0x400, leading_bytes=512, stride_bytes=1024, swizzle="128B_ATOM_32B")
+    >>> hex(mn_major.encode()), mn_major.addresses("MN", rows=64, k=8, element_bits=32)[[0, 8, 32], 1].tolist()
+    ('0x2000404000200040', [1184, 1152, 1696])
+
+    48 bytes of k, of which the last 16 lie in the next atom, at 0x4000:
+
+    >>> seam = Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle="128B", leading_is_address=True)
+    >>> [hex(address) for address in seam.addresses(rows=8, k=96, element_bits=4)[0, ::32]]
+    ['0x60', '0x70', '0x4000']
+    """
+
+    form: ClassVar[DescriptorForm] = FORMS["tcgen05"]
+
+    leading_is_address: bool
+
+    def __init__(
+        self,
+        start_address: int,
+        *,
+        leading_bytes: int,
+        stride_bytes: int,
+        swizzle: SwizzleName | Swizzle,
+        base_offset: int = 0,
+        leading_is_address: bool = False,
+    ) -> None:
+        is_address = flag("leading_is_address", leading_is_address)
+        self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset, leading_is_address=int(is_address))
+        object.__setattr__(self, "leading_is_address", is_address)
+        if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
+            raise LEADING_ADDRESS.error(
+                "leading_is_address",
+                f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}",
+                "a leading address exists with swizzle 128B and base offset 0 alone (sm_103a)",
+                "Use swizzle 128B and base_offset=0.",
+                {"swizzle": "128B", "base_offset": 0},
+                swizzle=self.swizzle.name,
+                base_offset=self.base_offset,
+            )
+
+
+def readable_bits(instruction: str, major: Major, swizzle: Swizzle) -> tuple[int, ...]:
+    """Widths of the elements that an instruction reads in this layout; none where it does not know the layout.
+
+    >>> readable_bits("tcgen05", "MN", Swizzle.named("128B_ATOM_32B")), readable_bits("wgmma", "K", Swizzle.named("64B"))
+    ((32,), (1, 8, 16, 32))
+    """
+    readers = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
+    return tuple(sorted({bits for row in readers if swizzle.name in row.swizzles for bits in row.element_bits}))
+
+
+def ignored_fields(layout: CanonicalLayout) -> tuple[str, ...]:
+    """Fields of a descriptor that the hardware does not look at in this layout.
+
+    >>> ignored_fields(CanonicalLayout("K", "128B")), ignored_fields(CanonicalLayout("K", "none"))
+    (('leading_bytes',), ('base_offset',))
+    """
+    leading = ("leading_bytes",) if layout.leading_step is None else ()
+    return leading + (("base_offset",) if layout.swizzle.bits == 0 else ())
+
+
+def neighbours_in_words(layout: CanonicalLayout, name: str) -> str:
+    """Which two elements `leading_bytes` or `stride_bytes` connects.
+
+    >>> neighbours_in_words(CanonicalLayout("MN", "128B"), "leading_bytes")
+    'from the atom at (mn 0, k 0) to the next 128 bytes of mn, at (mn 64, k 0)'
+    """
+    step = layout.leading_step if name == "leading_bytes" else layout.stride_step
+    if step is None:
+        return "(ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)"
+    mn, k = step
+    piece = "core matrix" if layout.swizzle.bits == 0 else "atom"
+    along = "mn" if mn else "k"
+    contiguous = "k" if layout.major == "K" else "mn"
+    amount = f"{layout.span_bytes} bytes of {along}" if along == contiguous else f"{mn or k} {along}"
+    return f"from the {piece} at (mn 0, k 0) to the next {amount}, at (mn {mn}, k {k})"
