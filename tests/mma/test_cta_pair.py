@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tilescope.errors import RuleError
-from tilescope.mma.cta_pair import pair_shares
+from tilescope.mma.emulation import emulate_mma
+from tilescope.mma.tcgen05_product import pair_shares
 
 CLUSTERS = [(2, 1), (2, 2), (4, 1), (4, 2), (2, 4), (4, 4), (8, 2)]
 
@@ -52,8 +53,16 @@ def test_a_commit_reaches_everybody_who_writes_into_the_pair(cluster):
 
 
 @pytest.mark.parametrize(
-    "arguments", [((3, 1), 128, 64), ((8, 4), 128, 64), ((2, 1), 64, 64), ((2, 1), 128, 24), (None, 128, 64)]
+    ("cluster", "cta_group"), [((3, 1), 2), ((1, 2), 2), ((8, 4), 2), ((2, 3), 2), (2, 2), ((), 2), ((2, 1), 1)]
 )
-def test_what_is_no_cluster_of_pairs_is_refused(arguments):
+def test_what_is_no_cluster_of_pairs_is_refused(cluster, cta_group):
+    """Three shares of n = 128 are not equal, 8 x 4 blocks have no multicast mask, and one block is no pair."""
     with pytest.raises(RuleError):
-        pair_shares(*arguments)
+        emulate_mma(
+            np.zeros((128, 32)),
+            np.zeros((32, 128)),
+            data_type="bf16",
+            consumer="tcgen05",
+            cta_group=cta_group,
+            cluster=cluster,
+        )

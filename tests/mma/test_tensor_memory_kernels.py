@@ -5,7 +5,7 @@ from cuda.core import Program, ProgramOptions
 
 from tilescope.arch import ARCH
 from tilescope.errors import RuleError
-from tilescope.mma.cta_pair import pair_shares
+from tilescope.mma.tcgen05_product import pair_shares
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_format import SCALE_FORMATS

@@ -235,6 +235,9 @@ class CanonicalLayout(Value):
 
     def _same_tile(self, layout: Layout) -> Layout | None:
         """The tile of these atoms, in either order, that is the layout; None where none is."""
+        plain = layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes
+        if plain == (self.major, self.swizzle, self.element_bits, self.atom, 0):
+            return layout
         if len(layout.shape) != 2 or any(extent % step for extent, step in zip(layout.shape, self.atom, strict=True)):
             return None
         mn, k = layout.shape
@@ -273,7 +276,8 @@ class CanonicalLayout(Value):
         if tile is None:
             limit = f"atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, "Use canonical_layout(...).tile(shape).")
-        down, right = tile.as_rows().tiling.atom_strides_bytes
+        assert tile.tiling is not None
+        down, right = tile.tiling.atom_strides_bytes
 
         def step_bytes(step: tuple[int, int]) -> int:
             return down if self._oriented(*step)[0] else right

@@ -18,13 +18,12 @@ from tilescope.data_type import DataType
 from tilescope.errors import by, printed
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.consumer import CONSUMER, ConsumerName
-from tilescope.mma.cta_pair import PAIR_CLUSTER, pair_shares
 from tilescope.mma.fragment import as_array
 from tilescope.mma.operand_path import MMA_SHAPE, OperandPath
-from tilescope.mma.sparse_a import compressed
-from tilescope.mma.tcgen05_emulation import BlockOperands, Scaling, multiplied, scaling_of, tcgen05_product
+from tilescope.mma.tcgen05_emulation import BlockOperands, Scaling, compressed, multiplied, scaling_of
 from tilescope.mma.tcgen05_kind import MMA_GROUP
-from tilescope.reading import flag, is_one_of, known_name, pair
+from tilescope.mma.tcgen05_product import pair_shares, pairs_of, tcgen05_product
+from tilescope.reading import flag, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.swizzle import SwizzleName
 
@@ -50,8 +49,8 @@ def emulate_mma(
 
     tcgen05 keeps D in tensor memory, from which it is loaded here; lanes that `disable_output_lane` masks keep `c`. With
     cta_group=2 each block of a pair brings half of A's rows and half of B's columns; in a `cluster` of (x, y) blocks what several
-    of them hold is multicast (see cta_pair.py). `ws`, `sparse` and `instruction_k` choose the .ws and .sp instructions and the
-    k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors
+    of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and .sp instructions and
+    the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors
     `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
@@ -68,55 +67,40 @@ def emulate_mma(
     >>> bool((d == 2 * b).all())
     True
     """
-    known_name("consumer", consumer, CONSUMER)
+    core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
-    left, right = (_elements(name, operand, row) for name, operand in (("a", a), ("b", b)))
+    left, right = _elements("a", a, row), _elements("b", b, row)
     if left.shape[1] != right.shape[0]:
-        raise MMA_SHAPE.error(
-            "a, b", f"A is {by(left.shape)}, B is {by(right.shape)}", "A is m x k and B is k x n, with one k",
-            f"Use a B of {left.shape[1]} rows.", a=left.shape, b=right.shape,
-        )  # fmt: skip
+        found, limit = f"A is {by(left.shape)}, B is {by(right.shape)}", "A is m x k and B is k x n, with one k"
+        fix = f"Use a B of {left.shape[1]} rows."
+        raise MMA_SHAPE.error("a, b", found, limit, fix, a=left.shape, b=right.shape)
     (m, k), n = left.shape, right.shape[1]
-    options = {
-        name: flag(name, given)
-        for name, given in (("ws", ws), ("sparse", sparse), ("a_in_tensor_memory", a_in_tensor_memory))
-    }
-    asked = any(options.values()) or any(
-        each is not None for each in (scale_kind, a_scales, b_scales, disable_output_lane, cluster, instruction_k)
-    )
-    if consumer != "tcgen05" and (asked or not is_one_of(cta_group, (1,))):
-        raise MMA_GROUP.error("consumer", f"{consumer} with scales, masked lanes, .ws, .sp or cta_group {printed(cta_group)}",
-            "pairs of blocks, tensor memory and its scale factors belong to tcgen05", 'Use consumer="tcgen05".',
-        )  # fmt: skip
+    flags = {"ws": ws, "sparse": sparse, "a_in_tensor_memory": a_in_tensor_memory}
+    flags = {name: flag(name, value) for name, value in flags.items()}
     initial = _initial(c, (m, n), row)
-    path = OperandPath(row, consumer, (a_major, b_major), swizzle, atom_order, smem_address, (a_layout, b_layout))
-    if consumer != "tcgen05":
+    path = OperandPath(row, core, (a_major, b_major), swizzle, atom_order, smem_address, (a_layout, b_layout))
+    if core.accumulators == "registers":
+        options = (scale_kind, a_scales, b_scales, disable_output_lane, cluster, instruction_k)
+        asked = any(flags.values()) or any(option is not None for option in options)
+        if asked or not is_one_of(cta_group, (1,)):
+            found = f"{consumer} with scales, masked lanes, .ws, .sp or cta_group {printed(cta_group)}"
+            limit = "pairs of blocks, tensor memory and its scale factors belong to tcgen05"
+            fix = 'Use consumer="tcgen05".'
+            raise MMA_GROUP.error("consumer", found, limit, fix, cta_group=plain_int(cta_group))
         one, other = path.read([left], [right.T])[0]
+        wide = np.float64 if row.is_float else np.int64
         with np.errstate(over="ignore", invalid="ignore"):
-            wide = np.float64 if row.is_float else np.int64
             d: Matrix = (one.astype(wide) @ other.astype(wide).T + initial).astype(initial.dtype)
         return d
-    scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=sparse)
-    pairs = _pairs_of(cluster, cta_group, (m, n))
+    scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=flags["sparse"])
+    pairs = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
     product = tcgen05_product(
         (m // pairs[0], n // pairs[1], k), row, None if scaling is None else scaling.format, cta_group=cta_group,
-        instruction_k=instruction_k, exact=cluster is not None, **options,
+        instruction_k=instruction_k, exact=cluster is not None, **flags,
     )  # fmt: skip
     shares = () if cluster is None else pair_shares(cluster, product.m, product.n)
     path = path._replace(product=product, shares=shares)
     return _by_pairs(path, left, right.T, scaling, initial, disable_output_lane)
-
-
-def _pairs_of(cluster: Any, cta_group: Any, shape: tuple[int, int]) -> tuple[int, int]:
-    """How many parts of m and of n the groups of a cluster multiply: one of both without a cluster."""
-    if cluster is None:
-        return 1, 1
-    wide, high = pair("cluster", cluster, 1)
-    if not is_one_of(cta_group, (2,)) or wide % 2 or shape[0] % (wide // 2) or shape[1] % high:
-        found = f"cluster {printed(cluster)} with cta_group {printed(cta_group)} for {by(shape)} (m x n)"
-        limit = "a cluster is made of pairs (cta_group=2), an even number of blocks in x, and shares m and n evenly"
-        raise PAIR_CLUSTER.error("cluster", found, limit, "Use (2, 1), or leave it out.")
-    return wide // 2, high
 
 
 def _by_pairs(
@@ -126,22 +110,21 @@ def _by_pairs(
     product = path.product
     assert product is not None
     stored, metadata = compressed(left, path.row) if product.sparse else (left, None)
-    (m, n), group = initial.shape, product.cta_group
-    rows = [np.arange(*share.a_rows) for share in path.shares] or [product.rows_of(cta, m) for cta in range(group)]
-    columns = [np.arange(*share.b_columns) for share in path.shares]
-    columns = columns or [product.columns_of(cta, n) for cta in range(group)]
+    (m, n), blocks = initial.shape, range(product.cta_group)
+    rows = [np.arange(*share.a_rows) for share in path.shares] or [product.rows_of(cta, m) for cta in blocks]
+    columns = [np.arange(*share.b_columns) for share in path.shares] or [product.columns_of(cta, n) for cta in blocks]
     read = path.read([stored[row] for row in rows], [right[column] for column in columns])
-    blocks = [
+    operands = [
         BlockOperands(a, b, None if metadata is None else metadata[held])
         for (a, b), held in zip(read, rows, strict=True)
     ]
     if not path.shares:
-        return multiplied(product, blocks, scaling, initial, disabled)
+        return multiplied(product, operands, scaling, initial, disabled)
     d = np.empty_like(initial)
     for share in path.shares[::2]:
         part = slice(share.d_rows[0], share.d_rows[0] + product.m), slice(*share.d_columns)
         own = None if scaling is None else Scaling(scaling.format, scaling.a[part[0]], scaling.b[part[1]])
-        d[part] = multiplied(product, blocks[share.rank : share.rank + 2], own, initial[part], disabled)
+        d[part] = multiplied(product, operands[share.rank : share.rank + 2], own, initial[part], disabled)
     return d
 
 
@@ -150,11 +133,11 @@ def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> 
     dtype = np.float32 if row.is_float else np.int32
     if c is None:
         return np.zeros(shape, dtype)
-    given = as_array("c", c)
-    if given.shape != shape or given.dtype.kind not in "iuf":
-        found, limit = f"an array of shape {given.shape}, {given.dtype}", f"numbers, {shape[0]} x {shape[1]} as D"
-        raise ARGUMENT_RANGE.error("c", found, limit, "Reshape it.")
-    return given.astype(dtype)
+    before = as_array("c", c)
+    if before.shape != shape or before.dtype.kind not in "iuf":
+        found, limit = f"an array of shape {before.shape}, {before.dtype}", f"numbers, {by(shape)} as D"
+        raise ARGUMENT_RANGE.error("c", found, limit, f"Use np.zeros({shape}).", shape=before.shape, d=shape)
+    return before.astype(dtype)
 
 
 def _elements(name: str, operand: npt.ArrayLike, row: DataType) -> Matrix:
@@ -166,8 +149,6 @@ def _elements(name: str, operand: npt.ArrayLike, row: DataType) -> Matrix:
         shown = f"an array of {matrix.dtype}"
         raise ARGUMENT_TYPE.error(name, shown, f"numbers that {row.name} can hold", "Use an array of floats.") from None
     if elements.ndim != 2 or 0 in elements.shape:
-        shown = f"an array of shape {elements.shape}"
-        raise ARGUMENT_RANGE.error(
-            name, shown, "a matrix: two dimensions, neither empty", "Reshape it, such as to (64, 64)."
-        )
+        shown, limit = f"an array of shape {elements.shape}", "a matrix: two dimensions, neither empty"
+        raise ARGUMENT_RANGE.error(name, shown, limit, "Use an array of shape (64, 64).", shape=elements.shape)
     return elements

@@ -15,14 +15,12 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by, ceil_div
 from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
-from tilescope.mma.consumer import CONSUMER, ConsumerName
-from tilescope.mma.cta_pair import PairShare
+from tilescope.mma.consumer import Consumer
 from tilescope.mma.descriptor_loop import SmemOperand
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
-from tilescope.mma.instruction_loops import Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.tcgen05_emulation import Tcgen05Product
+from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer
 from tilescope.rule import rule
@@ -31,9 +29,8 @@ from tilescope.tensor_map import TensorMap
 from tilescope.tma import load_multicast
 from tilescope.tma.packing import packed, unpacked
 
-_HIGHEST_BOX = 256
+_MAX_BOX_ROWS = 256
 _MMA_M, _MMA_N = 16, 8
-
 _PRODUCT = 'ts.emulate_mma(np.zeros({a}), np.zeros({b}), data_type={type!r}, consumer="ldmatrix", {more})'
 MMA_SHAPE = rule(
     "mma-shape", "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
@@ -54,7 +51,7 @@ class OperandPath(NamedTuple):
     """How operands come to shared memory and are read from it."""
 
     row: DataType
-    consumer: ConsumerName
+    consumer: Consumer
     majors: tuple[Major, Major]
     swizzle: Any
     atom_order: Any
@@ -66,28 +63,35 @@ class OperandPath(NamedTuple):
     def read(self, a: list[Matrix], b: list[Matrix]) -> list[tuple[Matrix, Matrix]]:
         """A (m, k) and B (n, k) of each block as its tensor core reads them."""
         swizzles = self.swizzle if isinstance(self.swizzle, tuple) and len(self.swizzle) == 2 else (self.swizzle,) * 2
-        a_masks, b_masks = ([getattr(share, name) for share in self.shares] for name in ("a_multicast", "b_multicast"))
         one, after = a, self.smem_address
         if self.product is None or not self.product.a_in_tensor_memory:
             first = self._tile(0, a[0].shape, swizzles[0], after)
-            one = self._through_smem("A", first, a, a_masks)
+            one = self._through_smem("A", first, a, [share.a_multicast for share in self.shares])
             after = first.start + ceil_div(first.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
         second = self._tile(1, b[0].shape, swizzles[1], after)
-        return list(zip(one, self._through_smem("B", second, b, b_masks), strict=True))
+        other = self._through_smem("B", second, b, [share.b_multicast for share in self.shares])
+        return list(zip(one, other, strict=True))
 
     def _tile(self, place: int, shape: tuple[int, ...], swizzle: Any, start: Any) -> Layout:
-        given: Any = self.layouts[place]
-        if given is None:
-            return _tile(shape, self.row, self.majors[place], swizzle, self.atom_order, start)
-        name = f"{'ab'[place]}_layout"
-        if not isinstance(given, Layout) or isinstance(given, TmemLayout):
-            raise RuleError([argument_type(name, given, "a Layout of shared memory", "Use parse_layout(text).")])
-        tile = (given.stage() or given) if len(given.shape) > 2 else given
-        if tile.shape != shape or tile.element_bits != self.row.smem_bits:
-            raise MMA_SHAPE.error(
-                name, f"a layout of {by(tile.shape)} elements of {tile.element_bits} bits",
-                f"one block holds {by(shape)} (mn x k) of {self.row.name}, {self.row.smem_bits} bits", "Use a layout of this shape.",
-            )  # fmt: skip
+        layout: Any = self.layouts[place]
+        (mn, k), row, name = shape, self.row, f"{'ab'[place]}_layout"
+        if layout is None:
+            if rest := integer("smem_address", start, 0) % SMEM_LINE_BYTES:
+                found, limit = f"smem_address = {start:#x}", "TMA writes to multiples of 128 bytes"
+                below = start - rest
+                raise SMEM_ALIGNMENT.error(
+                    "smem_address", found, limit, f"Use {below:#x}.", {"smem_address": below}, smem_address=start
+                )
+            canonical = canonical_layout(major_named(self.majors[place]), swizzle, row)
+            return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
+        if not isinstance(layout, Layout) or isinstance(layout, TmemLayout):
+            raise RuleError([argument_type(name, layout, "a Layout of shared memory", "Use parse_layout(text).")])
+        tile = (layout.stage() or layout) if len(layout.shape) > 2 else layout
+        if tile.shape != shape or tile.element_bits != row.smem_bits:
+            found = f"a layout of {by(tile.shape)} elements of {tile.element_bits} bits"
+            limit = f"one block holds {by(shape)} (mn x k) of {row.name}, {row.smem_bits} bits"
+            fix, values = f"Use Layout({shape}, {row.smem_bits}).", {"layout": tile.shape, "shape": shape}
+            raise MMA_SHAPE.error(name, found, limit, fix, **values, element_bits=tile.element_bits)
         return tile
 
     def _through_smem(self, operand: SmemOperand, tile: Layout, parts: list[Matrix], masks: list[int]) -> list[Matrix]:
@@ -96,12 +100,11 @@ class OperandPath(NamedTuple):
         for mask in dict.fromkeys(masks or [1 << rank for rank in range(len(parts))]):
             ranks = [rank for rank in range(len(parts)) if mask >> rank & 1]
             _bring(tile, parts[ranks[0]], self.row, [smems[rank] for rank in ranks])
-        options, loop = {}, CONSUMER[self.consumer].loop
+        loop, options = self.consumer.loop, {}
         if self.product is not None:
-            loop = Tcgen05WsLoop if self.product.ws else Tcgen05PairLoop if self.product.cta_group == 2 else loop
-            options = {"k_step_bytes": self.product.k * self.row.smem_bits // 8}
+            loop, options = self.product.loop, {"k_step_bytes": self.product.k * self.row.smem_bits // 8}
         if loop is None:
-            return [_read_fragments(operand, tile, self.row, smem) for smem in smems]
+            return [_read_fragments(self.consumer, operand, tile, self.row, smem) for smem in smems]
         address = loop(tile, operand, self.row, **options).addresses() - _smem_base(tile)
         return [_values(smem, address, self.row) for smem in smems]
 
@@ -111,29 +114,20 @@ def _smem_base(tile: Layout) -> int:
     return tile.start // SMEM_LINE_BYTES * SMEM_LINE_BYTES
 
 
-def _tile(
-    shape: tuple[int, ...], row: DataType, major: Any, swizzle: Any, atom_order: Any, smem_address: Any
-) -> Layout:
-    if rest := integer("smem_address", smem_address, 0) % SMEM_LINE_BYTES:
-        raise SMEM_ALIGNMENT.error(
-            "smem_address", f"smem_address = {smem_address:#x}", "TMA writes to multiples of 128 bytes",
-            f"Use {smem_address - rest:#x}.", {"smem_address": smem_address - rest}, smem_address=smem_address,
-        )  # fmt: skip
-    mn, k = shape
-    return canonical_layout(major_named(major), swizzle, row).tile((mn, k), atom_order=atom_order, start=smem_address)
-
-
 def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) -> None:
     """Copy an operand to the shared memory of some blocks: boxes one atom wide, as high as the atoms that follow each other.
 
     Threads store what TMA cannot: a tile that is not made of a tensor core's atoms.
     """
-    tile = layout.as_rows()
+    base, tile = _smem_base(layout), layout.as_rows()
     if CanonicalLayout.of(layout) is None or tile.tiling is None:
         if row.bits < 8:
-            limit = "elements below a byte lie in a tensor core's atoms"
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, "Use canonical_layout(...).tile(shape).")
-        place = (layout.addresses() - _smem_base(layout))[..., None] + np.arange(row.bits // 8)
+            limit, fix = (
+                "elements below a byte lie in a tensor core's atoms",
+                'Use swizzle="128B", and leave the layout out.',
+            )
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, element_bits=row.bits)
+        place = (layout.addresses() - base)[..., None] + np.arange(row.bits // 8)
         for smem in smems:
             smem[place] = np.ascontiguousarray(elements)[..., None].view(np.uint8)
         return
@@ -142,18 +136,16 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
     rows, columns = tile.shape
     atom_rows, width = tile.tiling.atom
     run = rows if layout.atom_order == "column" else atom_rows
-    height = max(extent for extent in range(atom_rows, min(run, _HIGHEST_BOX) + 1, atom_rows) if run % extent == 0)
+    height = max(extent for extent in range(atom_rows, min(run, _MAX_BOX_ROWS) + 1, atom_rows) if run % extent == 0)
     arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
-    tensor_map = TensorMap(
-        row.tma, (columns, rows), (columns * row.bits // 8,), (width, height), swizzle=layout.swizzle, arch=arch
-    )
+    pitch = columns * row.bits // 8
+    tensor_map = TensorMap(row.tma, (columns, rows), (pitch,), (width, height), swizzle=layout.swizzle, arch=arch)
+    everyone = (1 << len(smems)) - 1
     for column in range(0, columns, width):
         for first in range(0, rows, height):
             address = tile.logical(first, column)
-            load_multicast(
-                tensor_map, memory, (column, first), [smem[address - _smem_base(layout) :] for smem in smems],
-                cta_mask=(1 << len(smems)) - 1, smem_address=address,
-            )  # fmt: skip
+            targets = [smem[address - base :] for smem in smems]
+            load_multicast(tensor_map, memory, (column, first), targets, cta_mask=everyone, smem_address=address)
 
 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:
@@ -168,14 +160,16 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matri
     return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
 
 
-def _read_fragments(operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes) -> Matrix:
+def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes) -> Matrix:
     """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
-    instruction = _mma_for(row, tile)
-    held = fragment(instruction, operand, row)
+    block_mn, block_k = _MMA_M if operand == "A" else _MMA_N, K_STEP_BYTES * 8 // row.smem_bits
+    held = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
     mn, k = tile.shape
-    block_mn = _MMA_M if operand == "A" else _MMA_N
-    block_k = K_STEP_BYTES * 8 // row.smem_bits
-    _require_blocks(operand, tile, block_mn, block_k)
+    if mn % block_mn or k % block_k:
+        whole = ceil_div(mn, block_mn) * block_mn, ceil_div(k, block_k) * block_k
+        found, limit = f"operand {operand} of {mn} x {k} (mn x k)", f"mma takes it in blocks of {block_mn} x {block_k}"
+        values = {"mn": mn, "k": k, "block": (block_mn, block_k)}
+        raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)
     transposed = tile.major == "MN"
     matrices = block_mn // 8 * 2
     lane = np.arange(32) % (8 * matrices)  # lanes beyond the rows repeat them; nobody looks
@@ -188,43 +182,27 @@ def _read_fragments(operand: SmemOperand, tile: Layout, row: DataType, smem: Byt
         smem, tile.address(blocks_mn + lane_mn, blocks_k + lane_k), count=matrices, transpose=transposed,
         smem_address=_smem_base(tile), form="m8n8.b16" if row.bits == row.smem_bits else "m8n16.b6x16_p32",
     )  # fmt: skip
-    values = np.ascontiguousarray(registers).view(np.uint8)
-    values = unpacked(values, row.bits) if row.smem_bits < 8 else values
+    values_read = np.ascontiguousarray(registers).view(np.uint8)
+    values_read = unpacked(values_read, row.bits) if row.smem_bits < 8 else values_read
     _, place, column = held.indices()
     blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
-    blocks[..., place, column] = values.view(row.numpy)
+    blocks[..., place, column] = values_read.view(row.numpy)
     if operand == "B":
         blocks = blocks.swapaxes(-1, -2)
     return blocks.swapaxes(1, 2).reshape(mn, k)
 
 
-def _mma_for(row: DataType, tile: Layout) -> str:
+def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> str:
     """The mma whose k is 32 bytes of the type as it lies in shared memory."""
-    block_k = K_STEP_BYTES * 8 // row.smem_bits
-    canonical = CanonicalLayout.of(tile) or CanonicalLayout(tile.major or "K", "none", tile.element_bits)
-    readers = [reader.instruction for reader in canonical.readers]
-    wanted = "ldmatrix.trans" if tile.major == "MN" else "ldmatrix"
-    for instruction in INSTRUCTIONS:
-        fits = (instruction.family, instruction.m, instruction.n, instruction.k) == ("mma", _MMA_M, (_MMA_N,), block_k)
-        if fits and row.name in instruction.types and wanted in readers:
-            return instruction.name
-    known = dict.fromkeys(
-        name for instruction in INSTRUCTIONS if instruction.family == "mma" and instruction.m == _MMA_M for name in instruction.types
-        if DataType.named(name).numpy_name and DataType.named(name).smem_bits <= 32
-    )  # fmt: skip
-    raise MMA_TYPE.error(
-        "data_type", f"{row.name}, {tile.major}-major",
-        f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone",
-        "Use K-major operands." if row.name in known else "Use bfloat16.",
-    )  # fmt: skip
-
-
-def _require_blocks(operand: str, tile: Layout, block_mn: int, block_k: int) -> None:
-    mn, k = tile.shape
-    if mn % block_mn or k % block_k:
-        whole = ceil_div(mn, block_mn) * block_mn, ceil_div(k, block_k) * block_k
-        raise MMA_SHAPE.error(
-            operand.lower(), f"operand {operand} of {mn} x {k} (mn x k)",
-            f"mma takes it in blocks of {block_mn} x {block_k}", f"Pad it to {by(whole)}.",
-            mn=mn, k=k, block=(block_mn, block_k),
-        )  # fmt: skip
+    major = tile.major or "K"
+    canonical = CanonicalLayout.of(tile) or CanonicalLayout(major, "none", tile.element_bits)
+    rows = [row for row in INSTRUCTIONS if (row.family, row.m) == ("mma", _MMA_M)]
+    if consumer.reads(canonical, major):
+        for mma in rows:
+            if (mma.n, mma.k) == ((_MMA_N,), block_k) and row.name in mma.types:
+                return mma.name
+    types = [DataType.named(name) for name in dict.fromkeys(name for mma in rows for name in mma.types)]
+    known = [known.name for known in types if known.numpy_name and known.smem_bits <= 32]
+    limit = f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone"
+    fix = "Use K-major operands." if row.name in known else "Use bfloat16."
+    raise MMA_TYPE.error("data_type", f"{row.name}, {tile.major}-major", limit, fix, element_bits=row.smem_bits)
