@@ -7,8 +7,7 @@ import pytest
 import tilescope as ts
 from tilescope.mma.canonical import READERS
 from tilescope.mma.consumer import CONSUMER, ConsumerName, consumers_of, missing_consumer
-from tilescope.mma.tcgen05_loop import Tcgen05Loop
-from tilescope.mma.wgmma_loop import WgmmaLoop
+from tilescope.mma.instruction_loops import Tcgen05Loop, WgmmaLoop
 
 
 def test_the_names_are_those_of_the_table():

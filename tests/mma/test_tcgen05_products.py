@@ -7,7 +7,7 @@ import pytest
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.mma.emulation import emulate_mma
-from tilescope.mma.tcgen05_emulation import tcgen05_product
+from tilescope.mma.tcgen05_product import tcgen05_product
 from tilescope.mma.tmem_layout import tmem_layout
 
 # One type of each kind that has no scale factors, and the kinds that have.

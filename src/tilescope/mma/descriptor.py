@@ -150,6 +150,7 @@ _FIELDS = (
     WordField("stride_bytes",  32, 45,  16),
     WordField("base_offset",   49, 51),
 )
+_NAMES = tuple(field.name for field in _FIELDS)
 # CuTe calls bits 46-47 of tcgen05's word the version.
 FORMS = {form.instruction: form for form in (
     _form("wgmma", "Matrix Descriptor Format", (WordField("swizzle", 62, 63),), "measured",
@@ -189,8 +190,10 @@ class OperandDescriptor(Value):
     def _fill(self, swizzle: SwizzleName | Swizzle, *numbers: Any, **more: Any) -> None:
         """Set the fields, once all of them fit their bits."""
         form, row = self.form, Swizzle.named(swizzle)
-        values = dict(zip([field.name for field in _FIELDS], numbers, strict=True)) | more
-        values = {name: number if (read := plain_int(number)) is None else read for name, number in values.items()}
+        values = {
+            name: number if type(number) is int or (read := plain_int(number)) is None else read
+            for name, number in (*zip(_NAMES, numbers, strict=True), *more.items())
+        }
         problems = form.word.problems({**values, **form.constants, "swizzle": form.codes.get(row.name, 0)})
         if row.name not in form.codes:
             limit = f"a {form.word.name} has {', '.join(form.codes)}"
@@ -239,10 +242,15 @@ class OperandDescriptor(Value):
         `rows` counts mn: rows of A, columns of B. One dense instruction reads 32 bytes along k; a sparse one 64 of B.
         Of elements narrower than a byte, the address is that of the byte that holds the first bit.
         """
+        addresses: npt.NDArray[np.int64] = self.physical(self.logical(major, rows, k, element_bits))
+        return addresses
+
+    def logical(self, major: Major, rows: int, k: int, element_bits: int) -> Any:
+        """The addresses before the swizzle."""
         major, element_bits = major_named(major), integer("element_bits", element_bits)
         rows, k = integer("rows", rows), integer("k", k)
         raise_all(self._read_problems(major, rows, k, element_bits))
-        mn, along_k = np.ogrid[:rows, :k]
+        mn, along_k = np.arange(rows)[:, None], np.arange(k)
         logical = self.layout(major, element_bits).logical(
             mn, along_k, start=self.start_address, leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes
         )
@@ -251,8 +259,7 @@ class OperandDescriptor(Value):
             beyond = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
             continued = self.leading_bytes + logical - self.start_address - k_bytes + beyond
             logical = np.where(beyond < 0, logical, continued)
-        addresses: npt.NDArray[np.int64] = self.physical(logical)
-        return addresses
+        return logical
 
     def physical(self, logical: Any) -> Any:
         """Where the bytes before the swizzle lie; its own inverse.

@@ -113,31 +113,21 @@ class DescriptorLoop(Value):
         choices = extents.m if self.operand == "A" else extents.n
         block_mn = max(extent for extent in choices if mn % extent == 0 and extent % canonical.atom[0] == 0)
         leading_bytes, stride_bytes = canonical.offsets(self.layout)
-        k_first = np.arange(0, k, self.k_step_bytes * 8 // row.smem_bits)
-        mn_first = np.arange(0, mn, block_mn)[:, None]
-        starts, options = self.layout.logical(mn_first, k_first), {}
-        leadings = np.full(starts.shape, leading_bytes)
-        if self.k_step_bytes == WIDE_STEP_BYTES:
-            atom_k = canonical.atom[1]
-            following = np.minimum(k_first // atom_k + 1, k // atom_k - 1) * atom_k  # the last step needs none
-            leadings, options = self.layout.logical(mn_first, following), {"leading_is_address": True}
+        atom_k, step_k = canonical.atom[1], self.k_step_bytes * 8 // row.smem_bits
+
+        def at(mn_first: int, k_first: int) -> OperandDescriptor:
+            leading, options = leading_bytes, {}
+            if self.k_step_bytes == WIDE_STEP_BYTES:
+                following = min(k_first // atom_k + 1, k // atom_k - 1) * atom_k  # the last step needs none
+                leading, options = self.layout.logical(mn_first, following), {"leading_is_address": True}
+            start, swizzle = self.layout.logical(mn_first, k_first), self.layout.swizzle
+            return self.described(start, leading_bytes=leading, stride_bytes=stride_bytes, swizzle=swizzle, **options)
+
         descriptors = tuple(
-            tuple(
-                self.described(
-                    start, leading_bytes=leading, stride_bytes=stride_bytes, swizzle=self.layout.swizzle, **options
-                )
-                for start, leading in zip(*block, strict=True)
-            )
-            for block in zip(starts.tolist(), leadings.tolist(), strict=True)
+            tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn)
         )
-        for name, value in {
-            "data_type": row,
-            "canonical": canonical,
-            "block_mn": block_mn,
-            "leading_bytes": leading_bytes,
-            "stride_bytes": stride_bytes,
-            "descriptors": descriptors,
-        }.items():
+        made = {"data_type": row, "canonical": canonical, "block_mn": block_mn, "descriptors": descriptors}
+        for name, value in (made | {"leading_bytes": leading_bytes, "stride_bytes": stride_bytes}).items():
             object.__setattr__(self, name, value)
 
     def _canonical(self) -> CanonicalLayout:

@@ -151,8 +151,8 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:
     """The elements at these addresses."""
     if row.bits >= 8:
-        element_bytes = row.bits // 8
-        elements: Matrix = smem[address[..., None] + np.arange(element_bytes)].reshape(len(address), -1).view(row.numpy)
+        element_bytes = row.bits // 8  # a tensor core's atoms keep elements aligned
+        elements: Matrix = smem.view(f"u{element_bytes}")[address // element_bytes].view(row.numpy)
         return elements
     # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte each.
     per_chunk = CHUNK_BYTES * 8 // row.smem_bits
