@@ -30,8 +30,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import by
 from tilescope.layout import Modes
-from tilescope.mma.fragment_arguments import MATRIX_TYPES, TMEM_TYPES, Operand, chosen_operand, chosen_type
-from tilescope.mma.instruction import Instruction, instruction_n, instructions
+from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions
 from tilescope.mma.matrix_form import named_form
 from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.reading import integer
@@ -39,6 +38,11 @@ from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32
+_TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
+_MATRIX_TYPES = {
+    16: ("uint16", "float16", "bfloat16", "int16"), 8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
+    6: ("16u6_align16b", "e2m3", "e3m2"), 4: ("16u4_align16b", "e2m1", "int4", "uint4"),
+}  # fmt: skip
 
 FRAGMENT_ORDER = rule(
     "fragment-order", "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
@@ -207,10 +211,13 @@ class Fragment(Value):
 
     def _require_shape(self, name: str, array: npt.NDArray[Any], wanted: tuple[int, ...]) -> None:
         if array.shape != wanted:
+            found, limit = (
+                f"an array of shape {array.shape}",
+                f"operand {self.operand} of {self.instruction} is {by(wanted)}",
+            )
             raise ARGUMENT_RANGE.error(
-                name, f"an array of shape {array.shape}", f"operand {self.operand} of {self.instruction} is {by(wanted)}",
-                f"Reshape it to {wanted}.", shape=array.shape, operand=wanted,
-            )  # fmt: skip
+                name, found, limit, f"Use an array of shape {wanted}.", shape=array.shape, operand=wanted
+            )
 
 
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
@@ -234,9 +241,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
         return _matrices(name, operand, data_type)
     if isinstance(name, str) and re.match(r"tcgen05\.(ld|st)\b", name):
         return _tmem_moved(named_move(name), operand, data_type)
-    rows = instructions(name)
-    n = instruction_n(name)
-    operand = chosen_operand(name, operand, "wgmma" if rows[0].warps > 1 else "mma")
+    rows, n = instructions(name)
+    operand = chosen_operand(name, operand, rows[0].in_registers)
     is_input = operand in ("A", "B")
     by_type: dict[str, Instruction] = {}
     for row in rows:
@@ -248,11 +254,12 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     if row.quad_pairs:
         return _quad_pairs(operand, chosen, a_order, b_order)
     if (a_order, b_order) != ("row", "col"):
-        raise FRAGMENT_ORDER.error(
-            "instruction", f"{name} with A .{a_order} and B .{b_order}",
+        found, limit = (
+            f"{name} with A .{a_order} and B .{b_order}",
             "only mma.m8n8k4 with f16 takes other orders than .row.col",
-            "Leave the orders out, and load the other one with ldmatrix.trans.",
-        )  # fmt: skip
+        )
+        fix = "Use .row.col, and load the other order with ldmatrix.trans."
+        raise FRAGMENT_ORDER.error("instruction", found, limit, fix)
     shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
     per_register = row.per_register if is_input else 2
     return Fragment(
@@ -266,11 +273,8 @@ def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
     """The value as an array; rows of different lengths are refused."""
     try:
         return np.asarray(value)
-    except Exception as error:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
-        if isinstance(error, ValueError):
-            found, fix = "rows of different lengths", "Use rows of one length."
-        else:
-            found, fix = f"a {type(value).__name__}", "Use a numpy array."
+    except ValueError:
+        found, fix = "rows of different lengths", "Use rows of one length."
         raise ARGUMENT_TYPE.error(argument, found, "an array", fix) from None
 
 
@@ -327,9 +331,9 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     """What ldmatrix and stmatrix move (see matrix_form.py)."""
     direction, form, count = named_form(name)
     shown = form.opcode(direction, count)
-    types = MATRIX_TYPES[form.packed_bits]
+    types = _MATRIX_TYPES[form.packed_bits]
     return Fragment(
-        instruction=shown, operand=chosen_operand(shown, operand or "matrix", "matrix"),
+        instruction=shown, operand=chosen_operand(shown, operand or "matrix", ("matrix",)),
         data_type=chosen_type(shown, "matrix", types[0] if data_type is None else data_type, types),
         shape=(form.rows, form.columns), matrices=count, element_bits=form.element_bits,
         tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]), feature=direction + form.needs,
@@ -338,13 +342,13 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
 
 def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Fragment:
     """What tcgen05.ld and tcgen05.st move (see tmem_form.py): (lane, column) of tensor memory, from the address on."""
-    lanes, columns, types = move.form.lanes, move.columns, TMEM_TYPES[move.element_bits]
+    lanes, columns, types = move.form.lanes, move.columns, _TMEM_TYPES[move.element_bits]
     threads, values = (
         [(extent, lane_step + lanes * column_step) for extent, lane_step, column_step in modes]
         for modes in (move.thread_modes, move.value_modes)
     )
     return Fragment(
-        instruction=move.opcode, operand=chosen_operand(move.opcode, operand or "tmem", "tmem"),
+        instruction=move.opcode, operand=chosen_operand(move.opcode, operand or "tmem", ("tmem",)),
         data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types), shape=(lanes, columns),
         matrices=move.form.places, element_bits=move.element_bits,
         tv_layout=_nested([*threads, (move.form.places, lanes * columns)], values), feature=move.feature,

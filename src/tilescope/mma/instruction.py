@@ -10,10 +10,13 @@ along k one register holds: 2 of 16 bits, 4 of 8, 8 of 4, 32 of 1; and 1 where a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, nearest_name, printed
+from tilescope.reading import known_name
 from tilescope.rule import UNKNOWN_NAME, Rule, rule
 
 WGMMA_M = 64
@@ -22,6 +25,22 @@ WGMMA_TYPE = rule(
     "wgmma-type", "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.", source="PTX ISA, wgmma.mma_async",
     architectures=("sm_90",), passing='ts.wgmma_descriptors((64, 64), "bf16")', failing='ts.wgmma_descriptors((64, 64), "f32")',
 )  # fmt: skip
+FRAGMENT_OPERAND = rule(
+    "fragment-operand", "wgmma reads B from shared memory, so that B has no fragment.", source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",), passing='ts.fragment("wgmma.m64n128k16", "A", "bf16")',
+    failing='ts.fragment("wgmma.m64n128k16", "B", "bf16")',
+)  # fmt: skip
+FRAGMENT_TYPE = rule(
+    "fragment-type", "An operand of an instruction takes the types that PTX lists for it.",
+    source="PTX ISA, mma, wgmma.mma_async and ldmatrix: types of the operands",
+    passing='ts.fragment("mma.m16n8k16", "D", "f32")', failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
+)  # fmt: skip
+Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
+# Warps that share the operands, and the operands that lie in registers.
+_FAMILIES: dict[str, tuple[int, tuple[Operand, ...]]] = {
+    "mma": (1, ("A", "B", "C", "D")),
+    "wgmma": (4, ("A", "C", "D")),
+}
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
@@ -30,7 +49,7 @@ _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 class Instruction:
     """A row of the table: one shape (n open for wgmma) with types that are arranged alike.
 
-    >>> row = instructions("mma.m16n8k16")[0]
+    >>> row = instructions("mma.m16n8k16")[0][0]
     >>> row.name, row.types, row.accumulators, row.per_register
     ('mma.m16n8k16', ('float16',), ('float16', 'float32'), 2)
     """
@@ -53,98 +72,108 @@ class Instruction:
     @property
     def warps(self) -> int:
         """How many warps share the operands."""
-        return 4 if self.family == "wgmma" else 1
+        return _FAMILIES[self.family][0]
+
+    @property
+    def in_registers(self) -> tuple[Operand, ...]:
+        """The operands that lie in registers."""
+        return _FAMILIES[self.family][1]
 
 
-def _mma(
-    shape: str, types: str, per_register: int, accumulators: str, feature: str = "mma", **special: bool
-) -> Instruction:
-    m, n, k = _shape_of(shape)
-    return Instruction("mma", m, (n,), k, _names(types), per_register, _names(accumulators), feature, **special)
-
-
-def _wgmma(k: int, types: str, per_register: int, accumulators: str, n: tuple[int, ...]) -> Instruction:
-    return Instruction("wgmma", WGMMA_M, n, k, _names(types), per_register, _names(accumulators), "wgmma")
-
-
-def _names(types: str) -> tuple[str, ...]:
-    return tuple(DataType.named(name).name for name in types.split())
-
-
-def _shape_of(text: str) -> tuple[int, int, int]:
-    found = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", text)
-    assert found is not None
-    return int(found[1]), int(found[2]), int(found[3])
+def _row(
+    name: str, types: str, per_register: int, accumulators: str, feature: str = "mma", *, n: tuple[int, ...] = (), quad_pairs: bool = False
+) -> Instruction:  # fmt: skip
+    family, extents = name.split(".", maxsplit=1)[0], [int(extent) for extent in re.findall(r"\d+", name)]
+    inputs, sums = (tuple(DataType.named(name).name for name in listed.split()) for listed in (types, accumulators))
+    return Instruction(
+        family, extents[0], n or (extents[1],), extents[-1], inputs, per_register, sums, feature, quad_pairs
+    )
 
 
 # PTX ISA, "Matrix multiply-accumulate operation using mma" and "Asynchronous warpgroup level matrix
 # instructions". e2m1, e2m3 and e3m2 of m16n8k32 lie in bytes of their own.
 # fmt: off
 INSTRUCTIONS = (
-    #      shape         A, B              per register  C, D
-    _mma("m8n8k4",    "f16",                   2, "f16 f32", quad_pairs=True),
-    _mma("m8n8k4",    "f64",                   1, "f64"),
-    _mma("m8n8k16",   "s8 u8",                 4, "s32"),
-    _mma("m8n8k32",   "s4 u4",                 8, "s32"),
-    _mma("m8n8k128",  "b1",                   32, "s32"),
-    _mma("m16n8k4",   "tf32",                  1, "f32"),
-    _mma("m16n8k4",   "f64",                   1, "f64",     "mma_f64_m16"),
-    _mma("m16n8k8",   "f16",                   2, "f16 f32"),
-    _mma("m16n8k8",   "bf16",                  2, "f32"),
-    _mma("m16n8k8",   "tf32",                  1, "f32"),
-    _mma("m16n8k8",   "f64",                   1, "f64",     "mma_f64_m16"),
-    _mma("m16n8k16",  "f16",                   2, "f16 f32"),
-    _mma("m16n8k16",  "bf16",                  2, "f32"),
-    _mma("m16n8k16",  "s8 u8",                 4, "s32"),
-    _mma("m16n8k16",  "e4m3 e5m2",             4, "f16 f32", "mma_fp8"),
-    _mma("m16n8k16",  "f64",                   1, "f64",     "mma_f64_m16"),
-    _mma("m16n8k32",  "s8 u8",                 4, "s32"),
-    _mma("m16n8k32",  "e4m3 e5m2",             4, "f16 f32", "mma_fp8"),
-    _mma("m16n8k32",  "e2m3 e3m2 e2m1",        4, "f16 f32", "mma_f8f6f4"),
-    _mma("m16n8k32",  "s4 u4",                 8, "s32"),
-    _mma("m16n8k64",  "s4 u4",                 8, "s32"),
-    _mma("m16n8k64",  "e2m1",                  8, "f32",     "mma_f8f6f4"),
-    _mma("m16n8k128", "b1",                   32, "s32"),
-    _mma("m16n8k256", "b1",                   32, "s32"),
-    _wgmma(8,         "tf32",                  1, "f32",     _EVERY_8),
-    _wgmma(16,        "f16",                   2, "f16 f32", _EVERY_8),
-    _wgmma(16,        "bf16",                  2, "f32",     _EVERY_8),
-    _wgmma(32,        "e4m3 e5m2",             4, "f16 f32", _EVERY_8),
-    _wgmma(32,        "s8 u8",                 4, "s32",     _INTEGER_N),
-    _wgmma(256,       "b1",                   32, "s32",     _INTEGER_N),
+    #    name              A, B    per register  C, D       feature
+    _row("mma.m8n8k4",      "f16",              2, "f16 f32", quad_pairs=True),
+    _row("mma.m8n8k4",      "f64",              1, "f64"),
+    _row("mma.m8n8k16",     "s8 u8",            4, "s32"),
+    _row("mma.m8n8k32",     "s4 u4",            8, "s32"),
+    _row("mma.m8n8k128",    "b1",              32, "s32"),
+    _row("mma.m16n8k4",     "tf32",             1, "f32"),
+    _row("mma.m16n8k4",     "f64",              1, "f64",     "mma_f64_m16"),
+    _row("mma.m16n8k8",     "f16",              2, "f16 f32"),
+    _row("mma.m16n8k8",     "bf16",             2, "f32"),
+    _row("mma.m16n8k8",     "tf32",             1, "f32"),
+    _row("mma.m16n8k8",     "f64",              1, "f64",     "mma_f64_m16"),
+    _row("mma.m16n8k16",    "f16",              2, "f16 f32"),
+    _row("mma.m16n8k16",    "bf16",             2, "f32"),
+    _row("mma.m16n8k16",    "s8 u8",            4, "s32"),
+    _row("mma.m16n8k16",    "e4m3 e5m2",        4, "f16 f32", "mma_fp8"),
+    _row("mma.m16n8k16",    "f64",              1, "f64",     "mma_f64_m16"),
+    _row("mma.m16n8k32",    "s8 u8",            4, "s32"),
+    _row("mma.m16n8k32",    "e4m3 e5m2",        4, "f16 f32", "mma_fp8"),
+    _row("mma.m16n8k32",    "e2m3 e3m2 e2m1",   4, "f16 f32", "mma_f8f6f4"),
+    _row("mma.m16n8k32",    "s4 u4",            8, "s32"),
+    _row("mma.m16n8k64",    "s4 u4",            8, "s32"),
+    _row("mma.m16n8k64",    "e2m1",             8, "f32",     "mma_f8f6f4"),
+    _row("mma.m16n8k128",   "b1",              32, "s32"),
+    _row("mma.m16n8k256",   "b1",              32, "s32"),
+    _row("wgmma.m64nNk8",   "tf32",             1, "f32",     "wgmma", n=_EVERY_8),
+    _row("wgmma.m64nNk16",  "f16",              2, "f16 f32", "wgmma", n=_EVERY_8),
+    _row("wgmma.m64nNk16",  "bf16",             2, "f32",     "wgmma", n=_EVERY_8),
+    _row("wgmma.m64nNk32",  "e4m3 e5m2",        4, "f16 f32", "wgmma", n=_EVERY_8),
+    _row("wgmma.m64nNk32",  "s8 u8",            4, "s32",     "wgmma", n=_INTEGER_N),
+    _row("wgmma.m64nNk256", "b1",              32, "s32",     "wgmma", n=_INTEGER_N),
 )
 # fmt: on
 
 
-def instructions(name: str) -> tuple[Instruction, ...]:
-    """The rows that `name` stands for, such as "mma.m16n8k16", "m64n128k16" or a whole PTX opcode.
+def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
+    """The rows that `name` stands for, such as "mma.m16n8k16", "m64n128k16" or a whole PTX opcode; and its n.
 
-    >>> [row.types for row in instructions("wgmma.m64n256k32")]
-    [('e4m3', 'e5m2'), ('int8', 'uint8')]
+    >>> rows, n = instructions("wgmma.m64n256k32")
+    >>> [row.types for row in rows], n
+    ([('e4m3', 'e5m2'), ('int8', 'uint8')], 256)
     """
-    found = re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", name.casefold()) if isinstance(name, str) else None
-    if found is not None:
-        m, n, k = int(found[1]), int(found[2]), int(found[3])
-        family = "wgmma" if m == WGMMA_M else "mma"
-        prefix = name.strip().casefold()[: found.start()].rstrip(".").split(".")[0]
+    written = name.strip().casefold() if isinstance(name, str) else ""
+    if shape := re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", written):
+        m, n, k = map(int, shape.groups())
+        family = written[: shape.start()].rstrip(".").split(".")[0]
         rows = tuple(row for row in INSTRUCTIONS if (row.m, row.k) == (m, k) and n in row.n)
-        if rows and prefix in ("", family):
-            return rows
+        if rows and family in ("", rows[0].family):
+            return rows, n
     known = list(dict.fromkeys(row.name for row in INSTRUCTIONS))
-    nearest = nearest_name(name, known) if isinstance(name, str) else None
-    raise UNKNOWN_NAME.error(
-        "instruction", printed(name),
+    limit = (
         f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
-        "and ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans",
-        f"Use {(nearest or 'mma.m16n8k16').replace('N', '128')}.",
-    )  # fmt: skip
+        "and ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans"
+    )
+    nearest = nearest_name(written, known) or "mma.m16n8k16"
+    raise UNKNOWN_NAME.error("instruction", printed(name), limit, f"Use {nearest.replace('N', '128')}.")
 
 
-def instruction_n(name: str) -> int:
-    """The n in the name of an instruction that `instructions` knows."""
-    found = re.search(r"n(\d+)k", name.casefold())
-    assert found is not None
-    return int(found[1])
+def chosen_operand(instruction: str, operand: Any, held: tuple[Operand, ...]) -> Operand:
+    """The operand, refused where it does not lie in the registers of the instruction."""
+    if operand == "B" and "B" not in held and "A" in held:
+        found, limit = f"B of {instruction}", "wgmma reads B from shared memory, not from registers"
+        raise FRAGMENT_OPERAND.error("operand", found, limit, "Use ts.wgmma_descriptors(…) for B.")
+    return known_name("operand", operand, held)
+
+
+def chosen_type(instruction: str, operand: Operand, data_type: Any, known: Iterable[str]) -> DataType:
+    """The type, refused where the operand does not take it; None stands for the only one."""
+    names = tuple(known)
+    if data_type is None and len(names) == 1:
+        return DataType.named(names[0])
+    row = None if data_type is None else DataType.named(data_type)
+    if row is None or row.name not in names:
+        found, limit = (
+            "no type" if row is None else row.name,
+            f"operand {operand} of {instruction} is {', '.join(names)}",
+        )
+        own = ", the type of the accumulator itself" if operand in ("C", "D") and row is not None else ""
+        raise FRAGMENT_TYPE.error("data_type", found, limit, f"Use {names[0]}{own}.")
+    return row
 
 
 def wgmma_for(data_type: object) -> Instruction:
@@ -154,11 +183,10 @@ def wgmma_for(data_type: object) -> Instruction:
     (16, (240, 256))
     """
     row = DataType.named(data_type)
-    for instruction in INSTRUCTIONS:
-        if instruction.family == "wgmma" and row.name in instruction.types:
-            return instruction
-    known = [name for instruction in INSTRUCTIONS if instruction.family == "wgmma" for name in instruction.types]
-    raise no_such_type(WGMMA_TYPE, row, "wgmma", known)
+    by_type = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in row.types}
+    if row.name not in by_type:
+        raise no_such_type(WGMMA_TYPE, row, "wgmma", list(by_type))
+    return by_type[row.name]
 
 
 def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]) -> RuleError:
@@ -167,4 +195,4 @@ def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]
     if row.name != "float32":
         alike = [name for name in known if DataType.named(name).bits == row.bits]
         fix = f"Use {alike[0]}, of {row.bits} bits too." if alike else f"Use {known[0]}."
-    return broken.error("data_type", row.name, f"{instruction} multiplies {', '.join(known)}", fix)
+    return broken.error("data_type", row.name, f"{instruction} multiplies {', '.join(known)}", fix, bits=row.bits)

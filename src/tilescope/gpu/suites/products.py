@@ -17,7 +17,7 @@ from tilescope.gpu.samples import splitmix_bytes
 from tilescope.gpu.suite import Case, Pieces, Suite
 from tilescope.gpu.suites.operands import core_matrices
 from tilescope.mma.fragment import Fragment, fragment
-from tilescope.mma.fragment_arguments import Operand
+from tilescope.mma.instruction import Operand
 
 # Integers that a type holds exactly, and whose sums of products every accumulator holds
 _SMALL = (-4, 4)
