@@ -242,10 +242,10 @@ class OperandDescriptor(Value):
         `rows` counts mn: rows of A, columns of B. One dense instruction reads 32 bytes along k; a sparse one 64 of B.
         Of elements narrower than a byte, the address is that of the byte that holds the first bit.
         """
-        addresses: npt.NDArray[np.int64] = self.physical(self.logical(major, rows, k, element_bits))
+        addresses: npt.NDArray[np.int64] = self.physical(self._logical(major, rows, k, element_bits))
         return addresses
 
-    def logical(self, major: Major, rows: int, k: int, element_bits: int) -> Any:
+    def _logical(self, major: Major, rows: int, k: int, element_bits: int) -> Any:
         """The addresses before the swizzle."""
         major, element_bits = major_named(major), integer("element_bits", element_bits)
         rows, k = integer("rows", rows), integer("k", k)
