@@ -121,13 +121,16 @@ class WordFormat:
     def encode(self, values: Mapping[str, int]) -> int:
         """The word; the values must have passed `problems`."""
         word = 0
-        for name, low, unit, first, mask in self._rows:
+        for name, low, unit, first, mask, _ in self._rows:
             word |= (values[name] - first) // unit << low & mask
         return word
 
     def decode(self, word: int) -> dict[str, int]:
         """The value of every field, whatever the reserved bits are."""
-        return {field.name: field.extract(word) for field in self.fields}
+        return {
+            name: first + (((word & mask) >> low) - (word >> low & signed) * 2) * unit
+            for name, low, unit, first, mask, signed in self._rows
+        }
 
     def problems(self, values: Mapping[str, Any]) -> list[Violation]:
         """All fields that cannot hold their value."""
@@ -168,9 +171,12 @@ class WordFormat:
         return sum(field.mask for field in self.fields)
 
     @cached_property
-    def _rows(self) -> tuple[tuple[str, int, int, int, int], ...]:
-        """What `encode` needs of each field."""
-        return tuple((field.name, field.low, field.unit, field.first, field.mask) for field in self.fields)
+    def _rows(self) -> tuple[tuple[str, int, int, int, int, int], ...]:
+        """What `encode` and `decode` need of each field; the last is the sign of a signed number."""
+        return tuple(
+            (field.name, field.low, field.unit, field.first, field.mask, field.signed << field.width_bits - 1)
+            for field in self.fields
+        )
 
 
 def ones(word: int) -> tuple[int, ...]:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import Signature, signature
 from math import prod
-from operator import attrgetter
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self
+from operator import itemgetter
+from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self
 
 from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
@@ -44,7 +44,7 @@ argument_length = map_rule(
 _FEWER = {"strides_bytes": 1, "box": 0, "element_strides": 0, "lower_corner": 2, "upper_corner": 2}
 _ENTRIES = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")
 _OPTIONS = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "arch")
-_options_of = attrgetter(*_OPTIONS)
+_options_in = itemgetter(*_OPTIONS)
 
 
 def _hardware_swizzle(argument: str, value: Any) -> Swizzle:
@@ -119,14 +119,19 @@ class AnyMap(Value):
         """Read the arguments into this map; raise when an error is among what the rules find."""
         place = object.__setattr__
         violations: list[Violation] = []
-        for name, read in self.readers.items():
+        readers, checks = self.readers, None
+        with suppress(RuleError, TypeError):  # an option that cannot be read, or cannot be a key of a cache
+            options, readers, checks = _settled(type(self), *_options_in(arguments))  # type: ignore[arg-type]  # a class is hashable
+            for name, row in options:
+                place(self, name, row)
+        for name, read in readers.items():
             try:
                 place(self, name, read(name, arguments[name]))
             except RuleError as error:
                 violations += error.violations
         violations += _wrong_lengths(self)
-        if not violations and self.dims:
-            for check in _needed(type(self), *_options_of(self)):  # type: ignore[arg-type]  # a class is hashable
+        if checks is not None and not violations and self.dims:
+            for check in checks:
                 if check.may_break(self):
                     violations += check.violations(self, check.rule.violation)
         else:  # what could not be read is not there, and a tensor without dimensions has no first and no smallest
@@ -318,24 +323,33 @@ def _wrong_lengths(a: AnyMap) -> list[Violation]:
     return wrong
 
 
-@lru_cache(maxsize=4096)
-def _needed(map_class: type[AnyMap], *options: Row) -> tuple[Check, ...]:
-    """The checks that maps with these options need, in the order of a report.
+class _Settled(NamedTuple):
+    """What the options of a map decide: their rows, and what is left to read and to check."""
 
-    Many checks are settled by the options: packed types, interleave, newer architectures. They find nothing in a map that
-    has its options and nothing else; those that ask for more meet a field that is not there, and are needed.
+    options: tuple[tuple[str, Row], ...]
+    readers: dict[str, Reader]
+    checks: list[Check]
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _settled(map_class: type[AnyMap], *values: Any) -> _Settled:
+    """What options written like this decide.
+
+    Most checks about packed types, interleave and newer architectures find nothing in a map that has its options and nothing
+    else. Those that ask for more meet a field that is not there: they are left for the whole map.
     """
     bare = object.__new__(map_class)
-    for name, row in zip(_OPTIONS, options, strict=True):
+    readers = dict(map_class.readers)
+    options = tuple((name, readers.pop(name)(name, value)) for name, value in zip(_OPTIONS, values, strict=True))
+    for name, row in options:
         object.__setattr__(bare, name, row)
-
-    def is_needed(check: Check) -> bool:
-        try:
-            return bool(check.may_break(bare))
-        except AttributeError:
-            return True
-
-    return tuple(check for check in CHECKS if map_class.subject in check.rule.subjects and is_needed(check))
+    checks = []
+    for check in CHECKS:
+        with suppress(AttributeError):
+            if map_class.subject not in check.rule.subjects or not check.may_break(bare):
+                continue
+        checks.append(check)
+    return _Settled(options, readers, checks)
 
 
 def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation:

@@ -14,7 +14,9 @@ that launches kernels asks the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import add
 from typing import Any, NamedTuple
 
 from tilescope.bits import WordField, WordFormat, ones
@@ -30,175 +32,157 @@ WORD_BITS = 64
 LARGEST_RANK = 5
 CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of a corner, by rank
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
-_TF32_CODE = 11  # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit
-_TF32_STEP = 4
 
-
-_TYPE_NAMES = [
-    row.name for row in sorted(DATA_TYPE.values(), key=lambda row: row.ptx_code or 0) if row.ptx_code is not None
-]
+# PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit.
+_TYPES = {
+    (row.ptx_code - 4 if row.ptx_code >= 11 else row.ptx_code, int(row.ptx_code >= 11)): row.name
+    for row in DATA_TYPE.values()
+    if row.ptx_code is not None
+}
+_TYPE_CODES = {name: code for code, name in _TYPES.items()}
+_NAMES = {  # in the order of their codes
+    "interleave": tuple(INTERLEAVE),
+    "swizzle": ("none", "32B", "64B", "128B"),
+    "l2_promotion": tuple(L2_PROMOTION),
+    "oob_fill": tuple(OOB_FILL),
+}
 
 
 def _counted(noun: str) -> Callable[[int], str]:
     return lambda value: counted(value, noun)
 
 
-def _coded(names: Iterable[str]) -> Callable[[int], str]:
-    known = tuple(names)
-    return lambda code: known[code] if code < len(known) else f"no such code {code}"
+def _coded(names: Sequence[str]) -> Callable[[int], str]:
+    return lambda code: names[code] if code < len(names) else f"no such code {code}"
 
 
 # fmt: off
-_COMMON = (
+_OPTIONS = (
     #         name            first bit  last bit
-    WordField("address",      0,         56,      says=hex),
     WordField("im2col",       64,        64,      says=_coded(("tiled", "im2col"))),
     WordField("rank",         64 + 4,    64 + 6,  first=1, says=_counted("dimension")),
-    WordField("data_type",    64 + 7,    64 + 10, says=_coded(_TYPE_NAMES[:_TF32_CODE])),
-    WordField("interleave",   64 + 11,   64 + 12, says=_coded(INTERLEAVE)),
-    WordField("swizzle",      64 + 13,   64 + 14, says=_coded(("none", "32B", "64B", "128B"))),
-    WordField("oob_fill",     64 + 15,   64 + 15, says=_coded(OOB_FILL)),
+    WordField("data_type",    64 + 7,    64 + 10, says=_coded([_TYPES[code, 0] for code in range(11)])),
+    WordField("interleave",   64 + 11,   64 + 12, says=_coded(_NAMES["interleave"])),
+    WordField("swizzle",      64 + 13,   64 + 14, says=_coded(_NAMES["swizzle"])),
+    WordField("oob_fill",     64 + 15,   64 + 15, says=_coded(_NAMES["oob_fill"])),
     WordField("tf32",         64 + 16,   64 + 16, says=_coded(("as it is", "rounded to tf32"))),
-    WordField("l2_promotion", 64 + 17,   64 + 18, says=_coded(L2_PROMOTION)),
-    WordField("box_bytes",    8 * 64,    9 * 64 - 1, says=_counted("byte")),
+    WordField("l2_promotion", 64 + 17,   64 + 18, says=_coded(_NAMES["l2_promotion"])),
     WordField("repeat_bytes", 9 * 64,    10 * 64 - 1,
               says=lambda value: f"{value} bytes until the swizzle repeats" if value != 16 else "16: no swizzle"),
+)
+_NUMBERS = (
+    WordField("address",      0,         56,         says=hex),
+    WordField("box_bytes",    8 * 64,    9 * 64 - 1, says=_counted("byte")),
+)
+_COLUMN = (
+    WordField("channels_per_pixel", 6 * 64 + 56, 6 * 64 + 63, first=1, says=_counted("channel")),
+    WordField("pixels_per_column",  7 * 64 + 32, 7 * 64 + 41, first=1, says=_counted("pixel")),
 )
 # fmt: on
 
 
-def _field(name: str, low: int, width_bits: int, **more: Any) -> WordField:
-    return WordField(name, low, low + width_bits - 1, **more)
-
-
-def _of_dimension(i: int) -> tuple[WordField, ...]:
-    """The fields of dimension i that both kinds of map have."""
-    return (
-        _field(f"dims[{i}]", 4 * 64 + 32 * i, 32, first=1, says=_counted("element")),
-        _field(f"element_strides[{i}]", 6 * 64 + 32 + 3 * i, 3, first=1),
-    )
-
-
-def _of_stride(i: int) -> tuple[WordField, ...]:
-    """A stride is kept in units of 16 bytes: 32 bits here, its upper four bits in word 3."""
-    return (
-        _field(
-            f"strides_bytes[{i}]", 64 + 32 + 32 * i, 32, unit=16,
-            says=lambda value: f"{value // 16} x 16 bytes = {value} bytes",
-        ),
-        _field(
-            f"strides_bytes[{i}] high", 3 * 64 + 32 + 4 * i, 4, unit=1 << 36,
-            says=lambda value: f"{value >> 36} x 2^36 bytes",
-        ),
-    )  # fmt: skip
-
-
-def _of_box(i: int) -> WordField:
-    return _field(f"box[{i}]", 6 * 64 + 56 + 8 * i, 8, first=1, says=_counted("element"))
-
-
-def _of_corner(name: str, start: int, bits: int, i: int) -> WordField:
-    return _field(f"{name}[{i}]", 7 * 64 + start + bits * i, bits, signed=True)
-
-
-_COLUMN = (
-    _field("channels_per_pixel", 6 * 64 + 56, 8, first=1, says=_counted("channel")),
-    _field("pixels_per_column", 7 * 64 + 32, 10, first=1, says=_counted("pixel")),
-)
-_CORNERS = (("lower_corner", 0), ("upper_corner", 16))
+def _entries(name: str, count: int, low: int, width_bits: int, **more: Any) -> Iterable[WordField]:
+    """The fields of a sequence, side by side; {} in `name` is the place of an entry."""
+    for place in range(count):
+        start = low + place * width_bits
+        yield WordField(name.format(place), start, start + width_bits - 1, **more)
 
 
 def _format(is_im2col: bool, rank: int) -> WordFormat:
-    """The fields of a map of this kind and rank."""
-    shape = [each for i in range(min(rank, LARGEST_RANK)) for each in _of_dimension(i)]
-    shape += [each for i in range(min(rank, LARGEST_RANK) - 1) for each in _of_stride(i)]
+    """The fields of a map of this kind and rank; bytes that are no map may claim any rank."""
+    rank = min(rank, LARGEST_RANK)
+    elements = _counted("element")
+    # A stride is kept in units of 16 bytes: 32 bits in words 1 to 3, its upper four bits behind them.
+    low_stride = {"unit": 16, "says": lambda value: f"{value // 16} x 16 bytes = {value} bytes"}
+    high_stride = {"unit": 1 << 36, "says": lambda value: f"{value >> 36} x 2^36 bytes"}
+    shape = [
+        *_entries("dims[{}]", rank, 4 * 64, 32, first=1, says=elements),
+        *_entries("element_strides[{}]", rank, 6 * 64 + 32, 3, first=1),
+        *_entries("strides_bytes[{}]", rank - 1, 64 + 32, 32, **low_stride),
+        *_entries("strides_bytes[{}] high", rank - 1, 3 * 64 + 32, 4, **high_stride),
+    ]
     if is_im2col:
-        bits = CORNER_BITS[min(max(rank, 3), LARGEST_RANK)]  # bytes that are no map may claim any rank
-        spatial = range(max(0, min(3, rank - 2)))
-        shape += [_of_corner(name, start, bits, i) for name, start in _CORNERS for i in spatial]
+        bits = CORNER_BITS[max(rank, 3)]
+        shape += _entries("lower_corner[{}]", rank - 2, 7 * 64, bits, signed=True)
+        shape += _entries("upper_corner[{}]", rank - 2, 7 * 64 + 16, bits, signed=True)
         shape += _COLUMN
     else:
-        shape += [_of_box(i) for i in range(min(rank, LARGEST_RANK))]
-    return WordFormat("tensor map", DESCRIPTOR_BYTES * 8, (*_COMMON, *shape))
+        shape += _entries("box[{}]", rank, 6 * 64 + 56, 8, first=1, says=elements)
+    return WordFormat("tensor map", DESCRIPTOR_BYTES * 8, (*_OPTIONS, *_NUMBERS, *shape))
 
 
 FORMATS = {(is_im2col, rank): _format(is_im2col, rank) for is_im2col in (False, True) for rank in range(1, 9)}
-# What encoding needs of each field.
+# What encoding needs of the fields behind the options.
 _PACKING = {
-    key: tuple((field.low, field.unit, field.first, field.mask) for field in form.fields)
+    key: tuple((field.low, field.unit, field.first, field.mask) for field in form.fields[len(_OPTIONS) :])
     for key, form in FORMATS.items()
 }
-# The names of the entries of each sequence.
-_ENTRIES = {
-    name: tuple(f"{name}[{i}]" for i in range(LARGEST_RANK))
-    for name in ("dims", "element_strides", "strides_bytes", "box", "lower_corner", "upper_corner")
-} | {"strides high": tuple(f"strides_bytes[{i}] high" for i in range(LARGEST_RANK))}
 
 encode_measured = map_rule(
-    "encode-measured", "encode() writes what was measured: sm_90 maps, tiled and im2col.", source=H200,
-    subjects=("encoding",), architectures=("sm_90",), passing=MATRIX, failing=MATRIX | {"arch": "sm_100"},
-)  # fmt: skip
+    "encode-measured",
+    "encode() writes what was measured: sm_90 maps, tiled and im2col.",
+    source=H200,
+    subjects=("encoding",),
+    architectures=("sm_90",),
+    passing=MATRIX,
+    failing=MATRIX | {"arch": "sm_100"},
+)
 
 
 def encoded(a: Any) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if a.arch.name != "sm_90" or a.subject == "wide":
-        raise TensorMapError([encode_measured.violation(
-            "arch", f"a {a.kind} for {a.arch.name}",
-            "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
-            "Let the driver of that card encode it.",
-        )])  # fmt: skip
-    word = 0
-    for (low, unit, first, mask), value in zip(_PACKING[a.subject == "im2col", len(a.dims)], _values(a), strict=True):
-        word |= (value - first) // unit << low & mask
+        limit = "the descriptor's bits were measured on sm_90 for tiled and im2col maps"
+        fix = "Let the driver of that card encode it."
+        raise TensorMapError([encode_measured.violation("arch", f"a {a.kind} for {a.arch.name}", limit, fix)])
+    key = a.subject == "im2col", len(a.dims)
+    word = _option_bits(*key, a.data_type.name, a.interleave.name, a.swizzle.name, a.oob_fill.name, a.l2_promotion.name)
+    # The low and the high field of a stride take their own bits of it.
+    numbers = [a.address, a.box_bytes, *a.dims, *a.element_strides, *a.strides_bytes, *a.strides_bytes]
+    numbers += [*a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column] if key[0] else a.box
+    for (low, unit, first, mask), number in zip(_PACKING[key], numbers, strict=True):
+        word |= (number - first) // unit << low & mask
     return word.to_bytes(DESCRIPTOR_BYTES, "little")
 
 
-def _values(a: Any) -> list[int]:
-    """The value of every field of a map, in the order of its format."""
-    code = a.data_type.ptx_code
-    is_tf32 = code >= _TF32_CODE
-    values = [
-        a.address, a.subject == "im2col", len(a.dims), code - _TF32_STEP if is_tf32 else code, a.interleave.driver_code,
-        a.swizzle.driver_code, a.oob_fill.driver_code, is_tf32, a.l2_promotion.driver_code, a.box_bytes,
-        a.swizzle.repeat_bytes if a.swizzle.bits else 16,
-    ]  # fmt: skip
-    for pair in zip(a.dims, a.element_strides, strict=True):
-        values += pair
-    for stride in a.strides_bytes:  # its low and its high field take their own bits of it
-        values += (stride, stride)
-    if a.subject == "tiled":
-        return [*values, *a.box]
-    return [*values, *a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column]
+@cache  # a few thousand combinations at most
+def _option_bits(
+    is_im2col: bool, rank: int, data_type: str, interleave: str, swizzle: str, oob_fill: str, l2_promotion: str
+) -> int:
+    """The bits that maps with the same options share."""
+    code, tf32 = _TYPE_CODES[data_type]
+    values = {
+        "im2col": is_im2col,
+        "rank": rank,
+        "data_type": code,
+        "tf32": tf32,
+        "interleave": _NAMES["interleave"].index(interleave),
+        "swizzle": _NAMES["swizzle"].index(swizzle),
+        "oob_fill": _NAMES["oob_fill"].index(oob_fill),
+        "l2_promotion": _NAMES["l2_promotion"].index(l2_promotion),
+        "repeat_bytes": SWIZZLE[swizzle].repeat_bytes if SWIZZLE[swizzle].bits else 16,
+    }
+    return sum(field.place(values[field.name]) for field in _OPTIONS)
 
 
 def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
     """The arguments of the map whose fields hold these values; None for a code that stands for nothing."""
     rank = min(values["rank"], LARGEST_RANK)
-    code = values["data_type"] + (_TF32_STEP if values["tf32"] else 0)
-    by_code = {row.ptx_code: row.name for row in DATA_TYPE.values() if row.ptx_code is not None}
-    arguments: dict[str, Any] = {
-        "data_type": by_code.get(code) if (code >= _TF32_CODE) == bool(values["tf32"]) else None,
-        "interleave": _row_name(INTERLEAVE, values["interleave"]),
-        "swizzle": _row_name(SWIZZLE, values["swizzle"]),
-        "l2_promotion": _row_name(L2_PROMOTION, values["l2_promotion"]),
-        "oob_fill": _row_name(OOB_FILL, values["oob_fill"]),
+    shape = tuple(values.values())[len(_OPTIONS) + len(_NUMBERS) :]
+    low, high, rest = 2 * rank, 3 * rank - 1, 4 * rank - 2
+    arguments: dict[str, Any] = {"data_type": _TYPES.get((values["data_type"], values["tf32"]))}
+    arguments |= {name: dict(enumerate(names)).get(values[name]) for name, names in _NAMES.items()}
+    arguments |= {
         "address": values["address"],
-        "dims": tuple(values[name] for name in _ENTRIES["dims"][:rank]),
-        "element_strides": tuple(values[name] for name in _ENTRIES["element_strides"][:rank]),
-        "strides_bytes": tuple(
-            values[low] + values[high]
-            for low, high in zip(_ENTRIES["strides_bytes"][: rank - 1], _ENTRIES["strides high"], strict=False)
-        ),
+        "dims": shape[:rank],
+        "element_strides": shape[rank:low],
+        "strides_bytes": tuple(map(add, shape[low:high], shape[high:rest])),
     }
     if not values["im2col"]:
-        return arguments | {"box": tuple(values[name] for name in _ENTRIES["box"][:rank])}
-    corners = {name: tuple(values[entry] for entry in _ENTRIES[name] if entry in values) for name, _ in _CORNERS}
-    return arguments | corners | {name: values[name] for name in ("channels_per_pixel", "pixels_per_column")}
-
-
-def _row_name(table: Mapping[str, Any], code: int) -> str | None:
-    return next((name for name, row in table.items() if row.driver_code == code), None)
+        return arguments | {"box": shape[rest:]}
+    corner = (len(shape) + rest) // 2 - 1  # channels and pixels stand behind the corners
+    arguments |= {"lower_corner": shape[rest:corner], "upper_corner": shape[corner:-2]}
+    return arguments | dict(zip(("channels_per_pixel", "pixels_per_column"), shape[-2:], strict=True))
 
 
 def format_of(bits: int) -> WordFormat:

@@ -105,6 +105,8 @@ class TensorMap(AnyMap):
     @property
     def visited_elements(self) -> tuple[int, ...]:
         """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
+        if max(self.element_strides) == 1 and not self.interleave.slice_bytes:
+            return self.box
         visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
         if self.interleave.slice_bytes:
             visited[-2] = 1

@@ -16,14 +16,15 @@ from tilescope.tensor_map.tiled import TensorMap
 
 def _exceeds_block(a: AnyMap) -> bool:
     """Whether a copy needs more shared memory than a block has; an interleaved box has at least three dimensions."""
-    most = a.arch.smem_per_block_bytes
-    return bool(most > 0 and not (a.interleave.slice_bytes and a.rank < 3) and a.rows * a.pitch_bytes > most)
+    if min(a.element_strides) < 1 or (a.interleave.slice_bytes and a.rank < 3):
+        return False
+    return 0 < a.arch.smem_per_block_bytes < a.rows * a.pitch_bytes
 
 
 @checked(
     "smem-capacity",
     "The shared memory of one copy fits the largest that a block can have.",
-    lambda a: min(a.element_strides) >= 1 and _exceeds_block(a),
+    _exceeds_block,
     severity="warning",
     source="CUDA programming guide, compute capabilities; the driver's own check can miss it",
     basis="documented",
