@@ -1,25 +1,28 @@
 """The kernels of the package compile, and there is one for every instruction of the tables; neither needs a card."""
 
 import re
+from importlib.resources import files
 
 import pytest
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.gpu.compiling import compiled, kernel_files, source
+from tilescope.gpu.isolation import compiled, source
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.suites.copies import OPERATIONS
-from tilescope.gpu.suites.products import opcodes
+from tilescope.gpu.suites.registers import FORMS
+from tilescope.gpu.suites.tensor_cores import opcodes
 from tilescope.mma.instruction import INSTRUCTIONS
 from tilescope.smem.op import SMEM_OP
 
+KERNEL_FILES = sorted(path.stem for path in (files("tilescope.gpu") / "kernels").glob("*.cu"))
 TARGETS = [
     "sm_90a",
     *(pytest.param(f"{name}a", marks=pytest.mark.slow) for name in ("sm_100", "sm_103", "sm_110", "sm_120")),
 ]
 
 
-@pytest.mark.parametrize("name", kernel_files())
+@pytest.mark.parametrize("name", KERNEL_FILES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_kernel_compiles(name, target):
     code = compiled(name, target)
@@ -28,24 +31,33 @@ def test_every_kernel_compiles(name, target):
         return  # an empty file for an architecture without it
     declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)?(\w+)\(", source(name))
     kernels = [kernel for kernel in declared if kernel != "NAME"]
+    if name == "tensor_cores":
+        kernels = [
+            opcode.replace(".", "_") for opcode, parts in opcodes().items() if "sm_90" in target or not parts.is_wgmma
+        ]
     assert [kernel for kernel in kernels if kernel.encode() not in code] == []
 
 
 def test_every_suite_names_files_that_exist():
-    assert {name for suite in SUITE_NAMES for name in suite_named(suite).kernels} <= set(kernel_files())
+    assert {name for suite in SUITE_NAMES for name in suite_named(suite).kernels} <= set(KERNEL_FILES)
 
 
-def test_the_kernels_multiply_with_every_instruction_of_the_card():
+def test_products_are_drawn_of_every_instruction_of_the_card():
     """Each row of the table with each of its types and accumulators, whatever B's type and the operation on bits are."""
     hopper = Arch.named("sm_90")
-    written = {tuple(re.search(r"(wgmma|mma)\.\S*?(m\d+)n\d+(k\d+)\.(?:\w{3}\.\w{3}\.)?(\w+)\.(\w+)\.", opcode).groups())
-               for opcode in opcodes()}  # fmt: skip
+    written = {
+        (parts.name.partition(".")[0], f"m{parts.mnk[0]}", f"k{parts.mnk[2]}", parts.types["D"], parts.types["A"])
+        for parts in opcodes().values()
+    }
     wanted = {
         (row.family, f"m{row.m}", f"k{row.k}", DataType.named(accumulator).ptx, DataType.named(name).ptx)
-        for row in INSTRUCTIONS if hopper.has(row.feature)
-        for name in row.types for accumulator in row.accumulators
-    }  # fmt: skip
+        for row in INSTRUCTIONS
+        if hopper.has(row.feature)
+        for name in row.types
+        for accumulator in row.accumulators
+    }
     assert written == wanted
+    assert len(opcodes()) == 134
 
 
 def test_the_kernels_number_operations_as_the_suites_do():
@@ -57,3 +69,5 @@ def test_the_kernels_number_operations_as_the_suites_do():
         name = list(SMEM_OP)[int(number)]
         assert name.startswith(f"{direction}{matrix}.{count}" if matrix else f"{direction}.b")
         assert name.endswith(".trans") == bool(transpose)
+    forms = re.findall(r'DO\((\d+), \d, "([\w.]+)"( PACKED)?', source("tensor_memory"))
+    assert [(int(number), form + "packed" * bool(packed)) for number, form, packed in forms] == list(enumerate(FORMS))

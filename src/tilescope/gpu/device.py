@@ -112,9 +112,7 @@ class Device:
         return blob
 
     def upload(self, array: Any) -> int:
-        """The address of a copy of a host array, held until `free`; an array on the card (DLPack) stays where it is."""
-        if not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__"):
-            return _device_pointer(array)
+        """The address of a copy of an array, held until `free`."""
         host = np.ascontiguousarray(array)
         pointer = self.allocate(host.nbytes)
         _value(self._driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
@@ -216,15 +214,6 @@ def _driver_version() -> str:
         if version := re.search(r"\d+(\.\d+)+", text):
             return version[0]
     return "unknown"
-
-
-def _device_pointer(array: Any) -> int:
-    from cuda.core.utils import StridedMemoryView
-
-    view = StridedMemoryView.from_dlpack(array, stream_ptr=-1)
-    if not view.is_device_accessible:
-        raise DeviceError("This array lies in memory that the card does not see; copy it to the card.")
-    return int(view.ptr)
 
 
 def read_map(data: Mapping[str, Any]) -> TensorMap | Im2colMap:

@@ -21,12 +21,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from importlib.resources import files
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, Self
 
 from tilescope.errors import DeviceError
-from tilescope.gpu.compiling import compiled
 from tilescope.gpu.suite import Case, Outcome
 
 START_SECONDS = 120.0  # a first context on a busy machine is slow
@@ -158,6 +158,19 @@ def card_in_children() -> Iterator[CardInChildren]:
     """The card of this machine; DeviceError where there is none."""
     with tempfile.TemporaryDirectory() as folder:
         yield CardInChildren(Path(folder))
+
+
+def source(name: str) -> str:
+    """The text that is compiled for a file of kernels: what all share, then its own."""
+    folder = files("tilescope.gpu") / "kernels"
+    return "".join((folder / file).read_text("utf-8") for file in ("prologue.cuh", f"{name}.cu"))
+
+
+def compiled(name: str, target: str) -> bytes:
+    """The cubin of a file of kernels for a target such as "sm_90a"; NVRTC needs no GPU."""
+    from cuda.core import Program, ProgramOptions
+
+    return bytes(Program(source(name), "c++", ProgramOptions(arch=target)).compile("cubin").code)
 
 
 def _environment() -> dict[str, str]:

@@ -9,7 +9,7 @@ from tilescope.gpu.suite import Suite
 
 # suite: the module here that holds it, as a constant of that name
 _MODULE = {
-    "encode": "encoding",
+    "encode": "maps",
     "loads": "copies",
     "im2col": "copies",
     "multicast": "copies",
@@ -21,11 +21,11 @@ _MODULE = {
     "scatter4": "copies",
     "faults": "faulting",
     "mbarriers": "barriers",
-    "wgmma": "operands",
-    "tcgen05": "operands",
-    "tensor_memory": "tensor_memory",
-    "fragments": "products",
-    "ldmatrix": "matrices",
+    "wgmma": "tensor_cores",
+    "tcgen05": "tensor_cores",
+    "tensor_memory": "registers",
+    "fragments": "tensor_cores",
+    "ldmatrix": "registers",
     "banks": "wavefronts",
     "emitted": "emitting",
 }

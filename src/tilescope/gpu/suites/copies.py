@@ -20,8 +20,7 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.gpu.device import Device, read_map
-from tilescope.gpu.samples import Bytes, pool
-from tilescope.gpu.suite import UNTOUCHED, Array, Case, Pieces, Suite, memory_lines
+from tilescope.gpu.suite import UNTOUCHED, Array, Bytes, Case, Pieces, Suite, memory_lines, pool
 from tilescope.gpu.suites.maps import (
     IMAGE_BYTES,
     TENSOR_BYTES,
