@@ -36,6 +36,7 @@ ORDER = (
     "symptoms",
     "view",
     "gpu",
+    "inputs",
     "web",
     "cli",
     "__main__",

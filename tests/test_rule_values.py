@@ -32,7 +32,6 @@ PENDING = {
     "no-equivalent",
     "notation-text",
     "out-array",
-    "page-limit",
     "pair-cluster",
     "problem-file",
     "scale-id",

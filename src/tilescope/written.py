@@ -9,6 +9,9 @@ import re
 
 from tilescope.errors import shortened
 
+LARGEST_EXTENT = 1 << 32
+SMEM_ADDRESS_END = 1 << 32
+
 
 def number(text: str) -> int:
     """An integer as people write it: 1024, 0x400, 0b1000, 1_024.
@@ -49,3 +52,41 @@ def pair(text: str) -> tuple[int, int]:
         count = "is one number" if len(found) == 1 else f"has {len(found)} numbers"
         raise ValueError(f"{shortened(text, 40)!r} {count}", "two, such as 5,8")
     return found[0], found[1]
+
+
+def extents(text: str, count: int | None = None) -> tuple[int, ...]:
+    """Extents as people write a shape: 128x64, 4096x4096x4096.
+
+    >>> extents("128x64"), extents("4096 x 4096 x 64")
+    ((128, 64), (4096, 4096, 64))
+    """
+    try:
+        sizes = numbers(re.sub("[xX*]", ",", text))  # never hexadecimal: 0x64 has no rows
+    except ValueError:
+        sizes = ()
+    if len(sizes) < 2 or min(sizes) < 0:
+        raise ValueError(f"{shortened(text, 40)!r} is not a shape", "128x64")
+    if max(sizes) > LARGEST_EXTENT:
+        raise ValueError(f"{shortened(text, 40)!r} is too large", "extents of at most 2^32")
+    if count not in (None, len(sizes)):
+        example = "64x64" if count == 2 else "4096x4096x4096"
+        raise ValueError(f"{shortened(text, 40)!r} has {len(sizes)} extents", f"{count}, such as {example}")
+    return sizes
+
+
+def tile(text: str) -> tuple[int, ...]:
+    """The two extents of a tile: 128x64."""
+    return extents(text, 2)
+
+
+def product(text: str) -> tuple[int, ...]:
+    """The three extents of a matrix product: 4096x4096x4096."""
+    return extents(text, 3)
+
+
+def smem_address(text: str) -> int:
+    """A byte address of shared memory, which has 32 bits."""
+    address = number(text)
+    if not 0 <= address < SMEM_ADDRESS_END:
+        raise ValueError(f"{shortened(text, 40)!r} is no shared address", "one from 0 to 0xffffffff")
+    return address

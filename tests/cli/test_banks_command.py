@@ -119,7 +119,7 @@ def test_a_padding_meant_in_elements_is_told_that_it_is_bytes(arguments, said, c
         (["64x64", "bf16", "--pattern", "ldmatrx.x4"], "unknown-name"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--swizzle", "129B"], "unknown-name: swizzle 129B"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "4"], "lane-alignment"),
-        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "-4"], "negative"),
+        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "-4"], "at least 0"),
         (["2048x2048", "bf16", "--pattern", "ldmatrix.x4", "--fix"], "tile-size"),
         (["999999x999999", "bf16", "--pattern", "ldmatrix.x4", "--fix"], "address-window: "),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--fix", "--max-padding", "1" + "0" * 30], "argument-range: "),

@@ -160,7 +160,7 @@ def test_the_extras_are_those_of_the_package():
 
 
 def test_a_command_decides_its_status(monkeypatch, capsys):
-    monkeypatch.setitem(COMMANDS, "refuse", ("swizzle:refuse", "Says no."))
+    monkeypatch.setitem(COMMANDS, "refuse", ("swizzle", "Says no."))
     monkeypatch.setattr(swizzle, "refuse", click.command()(lambda: 1), raising=False)
     assert run(["refuse"]) == 1
     assert capsys.readouterr().err == ""

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from tilescope.cli import run
-from tilescope.value import Value
+from tilescope.notation import NOTATION, parse_layout
+from tilescope.value import EXTRA, Value
 
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 
@@ -57,7 +58,6 @@ def test_no_equivalent_is_the_answer_no(capsys):
         (["(8,64)", "--to", "cute"], "a layout is both"),
         (["(8,64):(64,1)", "--to", "cute"], "--bits"),
         ([ATOM, "--to", "cutlass"], "cutlass"),
-        ([ATOM], "--to"),
         (["128B", "--bits", "16", "--shape", "8", "--to", "cute"], "write 128x64"),
         (["128B", "--bits", "17", "--to", "cute"], "element_bits = 17"),
     ],
@@ -67,6 +67,22 @@ def test_what_is_not_understood_ends_with_status_2(arguments, reason, capsys):
     printed = capsys.readouterr()
     assert reason in printed.err
     assert printed.out == ""
+
+
+def test_without_a_notation_all_are_listed_with_their_texts_or_reasons(capsys):
+    text = "Layout((16, 128), 16, padding_bytes=16)"
+    assert run(["convert", text, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert Value.from_dict(printed) == parse_layout(text)
+    said = printed[EXTRA]["notations"]
+    assert set(said) == set(NOTATION)
+    for notation in NOTATION:
+        status = run(["convert", text, "--to", notation])
+        assert capsys.readouterr().out.splitlines()[0] == said[notation].splitlines()[0]
+        assert (status == 1) == said[notation].startswith("no-equivalent")
+    assert run(["convert", text]) == 0
+    listed = capsys.readouterr().out
+    assert [notation for notation in NOTATION if f"\n{notation} " not in listed] == []
 
 
 @pytest.mark.parametrize("notation", ["triton", "gluon"])

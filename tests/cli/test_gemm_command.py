@@ -86,11 +86,11 @@ def test_a_refusal_is_json_under_json(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["64x64", "bf16"], "2 extents; a product has three: MxNxK."),
+        (["64x64", "bf16"], "2 extents; write 3, such as 4096x4096x4096."),
         (["64x64x64", "bf17"], "unknown-name: data type bf17"),
         (["64x64x64", "bf16", "--a-major", "Q"], "unknown-name: majorness Q"),
         (["64x64x64", "bf16", "--consumer", "magic"], "unknown-name"),
-        (["64x64x64", "bf16", "--tile", "64x64"], "argument-range"),
+        (["64x64x64", "bf16", "--tile", "64x64"], "2 extents; write 3"),
     ],
 )
 def test_input_not_understood_ends_with_status_2(arguments, said, capsys):

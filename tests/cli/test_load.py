@@ -202,7 +202,7 @@ REFUSED = {
     "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
     "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs --npy"),
     "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
-    "no lines": ([*MAP, "--lines", "0"], "at least 1"),
+    "no lines": ([*MAP, "--lines", "0"], "0 is not in the range x>=1"),
 }
 
 

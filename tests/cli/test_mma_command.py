@@ -91,7 +91,7 @@ def test_writes_svg(arguments, tmp_path, capsys):
     ("arguments", "said"),
     [
         (["layout", "128", "bf16"], "write 128x64"),
-        (["layout", "128x64x2", "bf16"], "2 integers"),
+        (["layout", "128x64x2", "bf16"], "3 extents; write 2"),
         (["layout", "60x64", "bf16"], "Use 64 x 64"),
         (["layout", "64x64", "bf61"], "data type"),
         (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),

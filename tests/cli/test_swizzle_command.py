@@ -84,7 +84,7 @@ def test_a_shared_address_has_32_bits(capsys):
         ["load", "--type", "u8", "--dims", "64", "--box", "64"],
     ):
         assert run([*command, "--smem-address", "0x100000000"]) == 2
-        assert "0x100000000 is beyond shared memory, whose addresses have 32 bits." in capsys.readouterr().err
+        assert "'0x100000000' is no shared address; write one from 0 to 0xffffffff." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", ["129B", "", "xor:9,4,3", "xor:1,2", "\x00", "é" * 300])

@@ -306,7 +306,7 @@ def _sample(page):
     ],
 )  # fmt: skip
 def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client, monkeypatch, query, sentence):
-    monkeypatch.setattr("tilescope.web.pages.pipeline.simulate", None)
+    monkeypatch.setattr("tilescope.web.pages.planning.simulate", None)
     answer = client.get("/pipeline", params=query)
     assert answer.status_code == 422
     assert sentence in answer.text

@@ -26,29 +26,29 @@ from tilescope import __version__
 from tilescope.cli.exit_status import explained
 from tilescope.errors import nearest_name
 
-# command: (module and function, what the list of commands says)
+# command: (its module, what the list of commands says)
 COMMANDS = {
-    "plan": ("plan:plan", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
-    "gemm": ("gemm:gemm", "Plan the operands, stages and epilogue of a GEMM."),
-    "sweep": ("sweep:sweep", "Plan many problems, and print them as a table."),
-    "pipeline": ("pipeline:pipeline", "Prove a pipeline of barriers and roles, or say why it hangs."),
-    "check": ("check:check", "Say why a tensor map is refused, or what it does."),
-    "encode": ("encode:encode", "Print the 128 bytes of a tensor map."),
-    "decode": ("decode:decode", "Explain a tensor map or a descriptor word, field by field."),
-    "diff": ("diff:diff", "Compare two tensor maps field by field."),
-    "load": ("load:load", "Show what one TMA copy does, byte for byte."),
-    "identify": ("identify:identify", "Find a tile in a dump of memory, and say which layout it has."),
-    "conv": ("conv:conv", "Make the im2col map of a convolution, forward or backward."),
-    "swizzle": ("swizzle:swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
-    "banks": ("banks:banks", "Count shared-memory wavefronts; find conflict-free layouts."),
-    "mma": ("mma:mma", "Draw tensor-core operands, fragments and descriptors."),
-    "draw": ("draw:draw", "Draw any layout or thread-value layout, in any notation."),
-    "convert": ("convert:convert", "Write a layout in another notation, every address compared."),
-    "watch": ("watch:watch", "Run a program; explain each tensor map that the driver refuses."),
-    "serve": ("serve:serve", "Open the explorer in a browser, or export a page of it."),
-    "verify": ("verify:verify", "Hold tilescope's answers against the GPU of this machine."),
-    "bench": ("bench:bench", "Measure how fast the GPU of this machine moves tiles."),
-    "explain": ("explain:explain", "Explain a term, a rule, a field, a mode, a type."),
+    "plan": ("planning", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
+    "gemm": ("planning", "Plan the operands, stages and epilogue of a GEMM."),
+    "sweep": ("planning", "Plan many problems, and print them as a table."),
+    "pipeline": ("planning", "Prove a pipeline of barriers and roles, or say why it hangs."),
+    "check": ("maps", "Say why a tensor map is refused, or what it does."),
+    "encode": ("maps", "Print the 128 bytes of a tensor map."),
+    "decode": ("mma", "Explain a tensor map or a descriptor word, field by field."),
+    "diff": ("maps", "Compare two tensor maps field by field."),
+    "load": ("copies", "Show what one TMA copy does, byte for byte."),
+    "identify": ("copies", "Find a tile in a dump of memory, and say which layout it has."),
+    "conv": ("maps", "Make the im2col map of a convolution, forward or backward."),
+    "swizzle": ("swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
+    "banks": ("layouts", "Count shared-memory wavefronts; find conflict-free layouts."),
+    "mma": ("mma", "Draw tensor-core operands, fragments and descriptors."),
+    "draw": ("layouts", "Draw any layout or thread-value layout, in any notation."),
+    "convert": ("layouts", "Write a layout in another notation, every address compared."),
+    "watch": ("watch", "Run a program; explain each tensor map that the driver refuses."),
+    "serve": ("serve", "Open the explorer in a browser, or export a page of it."),
+    "verify": ("on_card", "Hold tilescope's answers against the GPU of this machine."),
+    "bench": ("on_card", "Measure how fast the GPU of this machine moves tiles."),
+    "explain": ("explain", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
 
@@ -62,8 +62,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, function = COMMANDS[cmd_name][0].split(":")
-        command: click.Command = getattr(import_module(f"tilescope.cli.{module}"), function)
+        command: click.Command = getattr(import_module(f"tilescope.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
         return command
 
     def resolve_command(

@@ -1,4 +1,4 @@
-"""Where a tensor map comes from: a file, stdin, or text on the command line; as bytes, JSON or a pasted dump.
+"""Where a tensor map comes from: options, a file, stdin, or text on the command line; as bytes, JSON or a pasted dump.
 
 tilescope check SOURCE --box 64,8        options replace what SOURCE says
 tilescope encode --type bf16 --dims …    or say it all
@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tilescope.cli.map_options import JsonFile
+from tilescope.cli.options import INPUT_FILE as EXISTING_FILE
+from tilescope.cli.options import Command, options
 from tilescope.errors import RuleError, TensorMapError, shortened
+from tilescope.inputs.maps import MAP, WIDTHS
 from tilescope.rule import rule
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.source import WHOLE_BYTES, MapSource
@@ -49,68 +53,92 @@ INPUT_SIZE = rule(
 )
 
 
-def described(words: tuple[str, ...], asked: MapArguments | None) -> MapSource:
+def map_options(command: Command) -> Command:
+    """Give a command SOURCE, as `source`, and the options of a map, as `asked`: None if nobody gives one.
+
+    `described(source, asked)` is the map that they describe together, sound or not.
+    """
+
+    @wraps(command)
+    def with_map(*, words: tuple[str, ...], from_json: str | None, **said: Any) -> Any:
+        if words and from_json is not None:
+            raise click.UsageError("SOURCE and --from-json both give a map; give one of them.")
+        arguments = {row.name: value for row in MAP if (value := said.pop(row.name)) is not None}
+        if "mode" in arguments:
+            for width, row in WIDTHS.items():
+                corner = arguments.pop(row.name.replace("width", "corner"), None)
+                arguments |= {} if corner is None else {width: corner[0] if len(corner) == 1 else corner}
+        source = words if from_json is None else read_source((from_json,), as_json=True)
+        return command(source=source, asked=MapArguments.of(arguments) if arguments else None, **said)
+
+    json_option = click.option("--from-json", type=EXISTING_FILE, metavar="FILE", help="SOURCE as JSON; - is stdin.")
+    return click.argument("words", nargs=-1, metavar="[SOURCE]...")(options(*MAP)(json_option(with_map)))
+
+
+def described(source: tuple[str, ...] | MapSource, asked: MapArguments | None = None) -> MapSource:
     """The map that SOURCE gives, with the options' arguments in place of its own; without both, what stdin gives."""
-    if not words and asked is None:
-        if sys.stdin.isatty():
-            raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
-        words = (STDIN,)
-    if not words:
-        assert asked is not None
+    if not source and asked is not None:
         return _complete((asked.completed(),))
-    given = read_source(words)
-    if given.blob is not None and asked is not None:
+    if not source and sys.stdin.isatty():
+        raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
+    maps = source if isinstance(source, MapSource) else read_source(source or (STDIN,))
+    if maps.blob is None:
+        return _complete(maps.asked if asked is None else tuple(asked.completed(base) for base in maps.asked))
+    if asked is not None:
         raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
-    if given.blob is not None:
-        return given
-    return _complete(given.asked if asked is None else tuple(asked.completed(each) for each in given.asked))
+    return maps
 
 
 def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
     """These arguments, or everything they lack; strides follow from the rest."""
-    lacking = [violation for each in asked for violation in each.misnamed()]
-    if not lacking or any(not each.misnamed() for each in asked):  # of several maps, a report says what one lacks
+    lacking = [arguments.misnamed() for arguments in asked]
+    if not all(lacking):  # of several maps, a report says what one lacks
         return MapSource(None, asked)
-    raise TensorMapError([each for each in lacking if each.argument != "strides_bytes"] or lacking)
+    violations = [violation for missing in lacking for violation in missing]
+    raise TensorMapError([missing for missing in violations if missing.argument != "strides_bytes"] or violations)
 
 
-def read_source(words: tuple[str, ...]) -> MapSource:
+def read_source(words: tuple[str, ...], *, as_json: bool = False) -> MapSource:
     """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
+    file_name = _file_name(words[0]) if len(words) == 1 else None
+    if file_name is not None:
+        return _read_file(*file_name, as_json=as_json)
     try:
-        if _is_given_by_name(words):
-            return _read_file(words[0], is_json=isinstance(words, JsonFile))
-        content = " ".join(words).encode("utf-8", errors="replace")
-        return MapSource.from_json(content) if isinstance(words, JsonFile) else MapSource.read(content)
+        return MapSource.read(" ".join(words).encode("utf-8", errors="replace"))
     except RuleError:
-        if not _is_given_by_name(words):
-            _refuse_names(words)
+        _refuse_names(words)
         raise
 
 
-def _read_file(name: str, *, is_json: bool) -> MapSource:
-    line = _LINE_OF_FILE.fullmatch(name) if not _is_file(name) else None
-    if line is not None:
-        content = _line(line[1], int(line[2]))
-        _refuse_empty(content, f"line {line[2]} of {line[1]}")
-        return MapSource.from_json(content) if is_json else MapSource.read(content)
+def _file_name(word: str) -> tuple[str, int | None] | None:
+    """The file that a word names ("-" is stdin), and the line that it asks for, as maps.jsonl:3 does."""
+    line = _LINE_OF_FILE.fullmatch(word)
+    for name, number in ((word, None), *([(line[1], int(line[2]))] if line and line[1] != STDIN else [])):
+        try:
+            if name == STDIN or (Path(name).exists() and not Path(name).is_dir()):
+                return name, number
+        except (OSError, ValueError):  # a text that no file could be called
+            continue
+    return None
+
+
+def _read_file(name: str, line: int | None, *, as_json: bool) -> MapSource:
     with click.open_file(name, "rb") as file:
-        content = file.read(WHOLE_BYTES + 1)
-        _refuse_empty(content, "stdin" if name == STDIN else name)
-        if len(content) <= WHOLE_BYTES:
-            return MapSource.from_json(content) if is_json else MapSource.read(content)
+        if line is not None:
+            content = next((text for number, text in enumerate(file, 1) if number == line), b"")
+        else:
+            content = file.read(WHOLE_BYTES + 1)
+        if not content.strip():
+            which = "stdin" if name == STDIN else name if line is None else f"line {line} of {name}"
+            raise INPUT_EMPTY.error(
+                "source", f"{which} is empty", "a map as bytes, words, JSON or a dump",
+                "Write one there: tilescope encode … --out FILE makes its bytes.",
+            )  # fmt: skip
+        if line is not None or len(content) <= WHOLE_BYTES:
+            return MapSource.from_json(content) if as_json else MapSource.read(content)
         if b"\n" not in content:
             raise _too_large(name, WHOLE_BYTES)
         return MapSource.read_log(content, file)
-
-
-def _refuse_empty(content: bytes, which: str) -> None:
-    if not content.strip():
-        raise INPUT_EMPTY.error(
-            "source",
-            f"{which} is empty",
-            "a map as bytes, words, JSON or a dump",
-            "Write one there: tilescope encode … --out FILE makes its bytes.",
-        )
 
 
 def read_input(source: str, most_bytes: int = WHOLE_BYTES) -> bytes:
@@ -130,47 +158,14 @@ def _too_large(source: str, most_bytes: int) -> RuleError:
     )  # fmt: skip
 
 
-def _line(path: str, number: int) -> bytes:
-    """A line of a file, counted from 1; nothing where it has fewer."""
-    with click.open_file(path, "rb") as file:
-        return next((line for count, line in enumerate(file, 1) if count == number), b"")
-
-
-def _is_given_by_name(words: tuple[str, ...]) -> bool:
-    """Whether the words are "-", the path of something that can be read, or a line of a file, as in maps.jsonl:3."""
-    if len(words) != 1:
-        return False
-    line = _LINE_OF_FILE.fullmatch(words[0])
-    return _is_file(words[0]) or (line is not None and line[1] != STDIN and _is_file(line[1]))
-
-
-def _is_file(word: str) -> bool:
-    """Whether it is "-" or the path of a file, a pipe, a device."""
-    try:
-        return word == STDIN or (Path(word).exists() and not Path(word).is_dir())
-    except (OSError, ValueError):  # a text that no file could be called
-        return False
-
-
 def _refuse_names(words: tuple[str, ...]) -> None:
     """Say of words that show no map why they name none."""
-    limit = "SOURCE is one file, - for stdin, or a map as text"
-    for word in words:
-        if word == STDIN or (len(words) > 1 and _is_given_by_name((word,))):
-            raise INPUT_FILE.error(
-                "source",
-                f"{len(words)} sources",
-                limit,
-                f"Use one of them, such as {shortened(words[0])}.",
-                sources=len(words),
-            )
-    name = shortened(" ".join(words))
-    if len(words) == 1 and 0 < len(name) < 80 and Path(words[0]).is_dir():
+    limit, name = "SOURCE is one file, - for stdin, or a map as text", shortened(" ".join(words))
+    if len(words) > 1 and any(map(_file_name, words)):
+        fix = f"Use one of them, such as {shortened(words[0])}."
+        raise INPUT_FILE.error("source", f"{len(words)} sources", limit, fix, sources=len(words))
+    if 0 < len(name) < 80 and Path(name).is_dir():
         raise INPUT_FILE.error("source", f"{name} is a directory", limit, f"Use a file, such as {name}/map.json.")
     if _NAME.fullmatch(" ".join(words)):
-        raise INPUT_FILE.error(
-            "source",
-            f"no such file: {name}",
-            limit,
-            "Check the path, or give the map as options: --type bf16 --dims 4096,4096 --box 64,128.",
-        )
+        fix = "Check the path, or give the map as options: --type bf16 --dims 4096,4096 --box 64,128."
+        raise INPUT_FILE.error("source", f"no such file: {name}", limit, fix)

@@ -1,51 +1,32 @@
-"""`tilescope mma`: operands in shared memory, fragments in registers, descriptors of a K loop."""
+"""`tilescope mma`: operands in shared memory, fragments in registers, descriptors; `tilescope decode`: any number."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from tilescope.cli.map_options import map_options
-from tilescope.cli.map_source import described
-from tilescope.cli.options import (
-    address,
-    extents,
-    given,
-    number,
-    numbers,
-    output_options,
-    pair,
-    rows_and_columns,
-    smem_address_option,
-)
+from tilescope.cli.map_source import described, map_options, read_source
+from tilescope.cli.options import options, output_options, reading
 from tilescope.cli.output import Output
+from tilescope.data_type import DataType
 from tilescope.errors import RuleError
+from tilescope.inputs import Input, flag
+from tilescope.inputs.shared import SMEM_ADDRESS
+from tilescope.inputs.tiles import DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
+from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
-from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_layout import tmem_layout
-from tilescope.tensor_map.arguments import MapArguments
-
-_LAYOUT_OPTIONS = (
-    click.option("--major", default="K", metavar="K|MN", help="Which dimension is contiguous. [default: K]"),
-    click.option("--swizzle", default="128B", metavar="MODE", help="none, 32B, 64B, 128B, 128B_ATOM_32B. [default: 128B]"),
-    click.option(
-        "--atom-order", default="column", metavar="ORDER",
-        help="column: atoms along the strided dimension follow each other; row: along the contiguous. [default: column]",
-    ),
-    smem_address_option(),
-)  # fmt: skip
-
-
-def _layout_options(command: Any) -> Any:
-    for option in reversed(_LAYOUT_OPTIONS):
-        command = option(command)
-    return command
+from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.paste import pasted_descriptor
+from tilescope.view.mbarrier_view import barrier_readings
+from tilescope.written import number, numbers, pair, tile
 
 
 @click.group(invoke_without_command=True)
@@ -57,157 +38,122 @@ def mma(context: click.Context) -> None:
 
 
 @mma.command(short_help="Draw an operand as it lies in shared memory.")
-@click.argument("tile", type=extents)
-@click.argument("data_type", metavar="TYPE")
-@_layout_options
-@click.option("--element", type=pair, metavar="MN,K", help="Mark this element, and draw the atom that holds it.")
-@output_options
+@options(*OPERAND, replace(ELEMENT, hint="mn,k; the atom that holds it is drawn."))
+@output_options()
 def layout(
-    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int,
-    element: Any, output: Output,
-) -> None:  # fmt: skip
+    tile: Any, data_type: str, output: Output, smem_address: int = 0, element: Any = None,
+    atom_order: Any = "column", **said: Any,
+) -> int:  # fmt: skip
     """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
-    found = canonical_layout(major, swizzle, data_type).tile(tile, atom_order=atom_order, start=start)
-    extra = {} if element is None else {"element": list(element), "address": hex(found.address(*element))}
-    output.show(found, extra=extra, element=element)
+    canonical = canonical_layout(data_type=data_type, **said)
+    operand = canonical.tile(tile, atom_order=atom_order, start=smem_address)
+    extra = {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
+    return output.show(operand, extra=extra, element=element)
 
 
 @mma.command(short_help="Draw which thread holds which element.")
-@click.argument("instruction")
-@click.option("--operand", metavar="A|B|C|D", help="Needed for mma and wgmma.")
-@click.option("--type", "data_type", metavar="TYPE", help="The operand's own type, such as bf16, or f32 for D.")
-@click.option("--lane", type=number, metavar="N", help="Mark this thread, and list all that it holds.")
-@click.option("--element", type=pair, metavar="ROW,COLUMN", help="Mark the thread that holds this element.")
-@output_options
-def fragment(
-    instruction: str, operand: Any, data_type: str | None, lane: int | None, element: Any, output: Output
-) -> None:
+@options(*FRAGMENT, Input("element", "--element", "Mark the thread that holds this element", "row,column.", pair))
+@output_options()
+def fragment(instruction: str, output: Output, lane: int | None = None, element: Any = None, **said: Any) -> int:
     """Draw which thread holds which element, and what each thread holds.
 
     INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
     """
-    found = fragment_of(instruction, operand=operand, data_type=data_type)
-    extra: dict[str, Any] = {"inverse": str(found.inverse)}
+    held = fragment_of(instruction, **said)
+    extra: dict[str, Any] = {"inverse": str(held.inverse)}
     if lane is not None:
-        extra |= {"lane": lane, "holds": [list(coord) for coord in found.held_by(lane)]}
-        extra["matrices"] = [found.matrix_of(lane, value) for value in range(found.values)]
+        extra |= {"lane": lane, "holds": [list(coord) for coord in held.held_by(lane)]}
+        extra["matrices"] = [held.matrix_of(lane, value) for value in range(held.values)]
     if element is not None:
-        holder, value = found.holder(*element)
+        holder, value = held.holder(*element)
         extra |= {"element": list(element), "holder": {"thread": holder, "value": value}}
-    output.show(found, extra=extra, lane=lane, element=element)
+    return output.show(held, extra=extra, lane=lane, element=element)
 
 
 @mma.command(short_help="Draw a matrix in tensor memory (Blackwell).")
-@click.option(
-    "--m", type=number, required=True, metavar="M", help="Rows of the instruction; with --cta-group 2 of both blocks."
+@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 of both blocks.")
+@options(
+    Input("n", "--n", "Columns of the accumulator D", read=number),
+    Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
+    Input("cta_group", "--cta-group", "Blocks that multiply together", read=number, unsaid="1"),
+    Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
+    Input("sparse", "--sparse", "The .sp instruction", read=flag),
+    Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
+    Input("data_type", "--type", "The matrix's own type", unsaid="f32 for D, bf16 for A"),
+    Input("address", "--address", "Address of its first cell", "lane << 16 | column.", number, "0"),
+    Input("element", "--element", "Say where this element lies", "row,column.", pair),
 )
-@click.option("--n", type=number, metavar="N", help="Columns of the accumulator D.")
-@click.option(
-    "--k", type=number, metavar="K", help="Instead of --n: A, or with --metadata its metadata, of K elements along k."
-)
-@click.option(
-    "--cta-group", type=number, default="1", metavar="1|2", help="Blocks that multiply together. [default: 1]"
-)
-@click.option("--ws", is_flag=True, help="The .ws instruction (M 32, 64, 128).")
-@click.option("--sparse", is_flag=True, help="The .sp instruction.")
-@click.option("--metadata", is_flag=True, help="With --k: where the metadata of a sparse A lies.")
-@click.option("--type", "data_type", metavar="TYPE", help="The matrix's own type. [default: f32 for D, bf16 for A]")
-@click.option("--address", type=number, default="0", metavar="WORD", help="Address of its first cell. [default: 0]")
-@click.option("--element", type=pair, metavar="ROW,COLUMN", help="Say where this element lies.")
-@output_options
+@output_options()
 def tmem(
-    m: int, n: int | None, k: int | None, cta_group: int, ws: bool, sparse: bool, metadata: bool, data_type: str | None,
-    address: int, element: Any, output: Output,
-) -> None:  # fmt: skip
+    m: int, metadata: bool, output: Output, n: int | None = None, k: int | None = None, element: Any = None, **said: Any
+) -> int:
     """Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters."""
     if (n is None) == (k is None) or (metadata and k is None):
         raise click.UsageError("Give --n for the accumulator D, or --k for A (and --metadata for its metadata).")
     operand: Any = "D" if k is None else "metadata" if metadata else "A"
-    extent = n if k is None else k
-    found = tmem_layout(
-        (m, extent or 0),
-        operand=operand,
-        data_type=data_type,
-        cta_group=cta_group,
-        ws=ws,
-        sparse=sparse,
-        address=address,
-    )
-    extra = {} if element is None else {"element": list(element), "place": found.place(*element)._asdict()}
-    output.show(found, extra=extra, element=element)
+    matrix = tmem_layout((m, n or k or 0), operand=operand, **said)
+    extra = {} if element is None else {"element": list(element), "place": matrix.place(*element)._asdict()}
+    return output.show(matrix, extra=extra, element=element)
 
 
 @mma.command(short_help="Draw the scale factors of a block-scaled matrix.")
-@click.argument("shape", type=rows_and_columns)
+@click.argument("shape", type=reading(tile))
 @click.argument("kind", metavar="KIND")
-@click.option("--element", type=pair, metavar="ROW,K", help="Say where the scale of this element lies.")
-@output_options
-def scales(shape: Any, kind: str, element: Any, output: Output) -> None:
+@options(Input("element", "--element", "Say where the scale of this element lies", "row,k.", pair))
+@output_options()
+def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
     """Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4) lie."""
     rows, k = shape
-    found = scale_layout(rows, k, kind)
+    factors = scale_layout(rows, k, kind)
     extra = {}
     if element is not None:
-        row, block = element[0], element[1] // found.format.block
-        extra = {"element": list(element), "block": block, "offset": int(found.offset(row, block))}
-    output.show(found, extra=extra, element=element)
+        row, block = element[0], element[1] // factors.format.block
+        extra = {"element": list(element), "block": block, "offset": int(factors.offset(row, block))}
+    return output.show(factors, extra=extra, element=element)
 
 
 @mma.command(short_help="Build tcgen05's instruction descriptor.")
 @click.argument("kind", metavar="KIND")
-@click.argument("shape", type=rows_and_columns, metavar="MxN")
-@click.option("--a-type", metavar="TYPE", help="Type of A. [default: the kind's, where it has one alone]")
-@click.option("--b-type", metavar="TYPE", help="[default: as A]")
-@click.option("--d-type", metavar="TYPE", help="Accumulator: f16, f32 or s32. [default: the widest]")
-@click.option("--a-major", metavar="K|MN", help="[default: K]")
-@click.option("--b-major", metavar="K|MN", help="[default: K]")
-@click.option("--negate-a", is_flag=True, help="Multiply by -A.")
-@click.option("--negate-b", is_flag=True, help="Multiply by -B.")
-@click.option("--saturate", is_flag=True, help="Kind i8: sums saturate.")
-@click.option("--sparse", is_flag=True, help="A is sparse (.sp).")
-@click.option(
-    "--selector", "sparsity_selector", type=number, metavar="0-3", help="Selector of the metadata. [default: 0]"
+@click.argument("shape", type=reading(tile), metavar="MxN")
+@options(
+    Input("a_type", "--a-type", "Type of A", unsaid="the kind's, if it has only one"),
+    Input("b_type", "--b-type", "Type of B", unsaid="as A"),
+    Input("d_type", "--d-type", "Type of the accumulator", "f16, f32 or s32.", unsaid="the widest"),
+    Input("a_major", "--a-major", "Contiguous in A", unsaid="K", choices=("K", "MN")),
+    Input("b_major", "--b-major", "Contiguous in B", unsaid="K", choices=("K", "MN")),
+    Input("negate_a", "--negate-a", "Multiply by -A", read=flag),
+    Input("negate_b", "--negate-b", "Multiply by -B", read=flag),
+    Input("saturate", "--saturate", "Sums of kind i8 saturate", read=flag),
+    Input("sparse", "--sparse", "A is sparse (.sp)", read=flag),
+    Input("sparsity_selector", "--selector", "Selector of the metadata", "0 to 3.", number, "0"),
+    Input("max_shift", "--max-shift", "Largest shift of B under .ws", "0, 8, 16 or 32.", number, "0"),
+    Input("scale_type", "--scale-type", "Type of the scale factors", "ue8m0 or ue4m3."),
+    Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", number, "0"),
+    Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", number, "0"),
+    Input("k", "--k", "K of one step", "96 for mxf4nvf4's wide one.", number, "the kind's"),
 )
-@click.option("--max-shift", type=number, metavar="N", help="Of .ws: 0, 8, 16 or 32. [default: 0]")
-@click.option("--scale-type", metavar="TYPE", help="Block-scaled kinds: ue8m0 or ue4m3.")
-@click.option("--a-scale-id", type=number, metavar="0-3", help="First byte of A's scale factors. [default: 0]")
-@click.option("--b-scale-id", type=number, metavar="0-3", help="First byte of B's scale factors. [default: 0]")
-@click.option("--k", type=number, metavar="K", help="96 for mxf4nvf4's wide step. [default: the kind's]")
-@output_options
-def instruction(kind: str, shape: tuple[int, int], output: Output, **options: Any) -> None:
+@output_options()
+def instruction(kind: str, shape: tuple[int, int], output: Output, **said: Any) -> int:
     """Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and M x N.
 
     \b
     tilescope mma instruction f16 128x256 --a-type bf16
     tilescope mma instruction mxf4nvf4 256x256 --scale-type ue4m3
     """  # noqa: D301  \b keeps the lines below it apart
-    found = InstructionDescriptor(kind, *shape, **given(options))
-    output.show(found, extra={"word": hex(found.encode()), "forms": list(found.forms)})
-
-
-_DESCRIBED_BY: dict[str, Any] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
+    descriptor = InstructionDescriptor(kind, *shape, **said)
+    return output.show(descriptor, extra={"word": hex(descriptor.encode()), "forms": list(descriptor.forms)})
 
 
 @mma.command(short_help="List the descriptors of a K loop.")
-@click.argument("tile", type=extents)
-@click.argument("data_type", metavar="TYPE")
-@_layout_options
-@click.option("--operand", default="A", metavar="A|B", help="A is read in blocks of rows, B in one n. [default: A]")
-@click.option(
-    "--for", "reader", type=click.Choice(list(_DESCRIBED_BY)), default="wgmma", help="Who reads. [default: wgmma]"
-)
-@output_options
-def descriptors(
-    tile: Any, data_type: str, major: Any, swizzle: Any, atom_order: Any, start: int, operand: Any, reader: str,
-    output: Output,
-) -> None:  # fmt: skip
+@options(*DESCRIPTORS)
+@output_options()
+def descriptors(tile: Any, data_type: str, output: Output, reader: str | None = None, **said: Any) -> int:
     """List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
-    loop = _DESCRIBED_BY[reader](
-        tile, data_type, major=major, swizzle=swizzle, atom_order=atom_order, operand=operand, smem_address=start
-    )
+    loop = loop_of(reader)(tile, data_type, **said)
     words = [[hex(step.encode()) for step in steps] for steps in loop]
     findings = [finding.to_dict() for finding in loop.findings]
-    output.show(loop, extra={"descriptors": words, "explanation": list(loop.explanation), "findings": findings})
+    extra = {"descriptors": words, "explanation": list(loop.explanation), "findings": findings}
+    return output.show(loop, extra=extra)
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
@@ -221,31 +167,31 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
 
 
 @mma.command(short_help="Say whether a descriptor reads what TMA wrote.")
-@click.argument("word", type=number)
-@click.argument("source", nargs=-1)
+@click.argument("word", type=reading(number))
 @map_options
-@click.option("--smem-address", type=address, default="0", metavar="A", help="Shared address of the tile. [default: 0]")
+@options(
+    SMEM_ADDRESS,
+    Input("major", "--major", "How the instruction reads the tile", unsaid="K", choices=("K", "MN")),
+    Input("tile_major", "--tile-major", "Innermost dimension of the map", unsaid="as --major", choices=("K", "MN")),
+    Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="all, up to 256"),
+    Input("k", "--k", "k that the instruction reads", read=number, unsaid="32 bytes"),
+    Input("origin", "--origin", "The first element that it reads", "mn,k.", pair, "0,0"),
+    Input("data_type_read", "--read-as", "Element type that the tensor core reads", unsaid="the map's"),
+)
 @click.option(
-    "--copy",
-    "copies",
-    type=placed_copy,
-    multiple=True,
-    metavar="COORDS@OFFSET",
+    "--copy", "copies", type=reading(placed_copy), multiple=True, metavar="COORDS@OFFSET",
     help="A copy that brings the tile, such as 64,0@8192; may be repeated. [default: one, to its start]",
-)
-@click.option("--major", metavar="K|MN", help="How the instruction reads it. [default: K]")
-@click.option("--tile-major", metavar="K|MN", help="The dimension that is innermost in the map. [default: as --major]")
-@click.option("--rows", type=number, metavar="N", help="mn that the instruction reads. [default: all, up to 256]")
-@click.option("--k", type=number, metavar="N", help="k that the instruction reads. [default: 32 bytes]")
-@click.option(
-    "--origin", type=pair, default="0,0", metavar="MN,K", help="The first element that it reads. [default: 0,0]"
-)
-@click.option("--read-as", metavar="TYPE", help="Element type that the tensor core reads, if the map has another.")
-@output_options
+)  # fmt: skip
+@output_options()
 def check(
-    word: int, source: tuple[str, ...], asked: MapArguments | None, smem_address: int, copies: Any, major: Any,
-    tile_major: Any, rows: int | None, k: int | None, origin: Any, read_as: str | None, output: Output,
-) -> int:  # fmt: skip
+    word: int,
+    source: Any,
+    copies: Any,
+    output: Output,
+    asked: Any = None,
+    data_type_read: str | None = None,
+    **said: Any,
+) -> int:
     """Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
 
     \b
@@ -256,13 +202,69 @@ def check(
     The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
     """  # noqa: D301  \b keeps the lines below it apart
     tensor_map = described(source, asked).tensor_map()
-    readings = descriptor_readings(word).readings
-    sound = [reading.descriptor for reading in readings if reading.major is not None and reading.sound]
+    readings = [reading for reading in descriptor_readings(word).readings if reading.major is not None]
+    sound = [reading.descriptor for reading in readings if reading.sound]
     if not sound:
-        raise RuleError(each.violations[0] for each in readings if each.major is not None)
-    found = compatible(
-        tensor_map, sound[0], major=major, tile_major=tile_major, rows=rows, k=k, origin=origin,
-        smem_address=smem_address, copies=copies or None, data_type=read_as,
-    )  # fmt: skip
-    output.show(found)
-    return 0 if found.agrees else 1
+        raise RuleError(reading.violations[0] for reading in readings)
+    agreement = compatible(tensor_map, sound[0], copies=copies or None, data_type=data_type_read, **said)
+    return output.show(agreement, ok=agreement.agrees)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True)
+@options(*WORD[1:], Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="64"))
+@click.option("--addresses", is_flag=True, help="List the address of every 16 bytes that one instruction reads.")
+@output_options()
+def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | None = None, **said: Any) -> int:
+    """Explain WORDS: a tensor map, any descriptor number of a tensor core, or an mbarrier, field by field.
+
+    A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
+    0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
+
+    \b
+    tilescope decode map.bin
+    tilescope decode - < words-from-cuda-gdb.txt
+    tilescope decode 0x4000004000010040 --major K --type bf16
+    tilescope decode 0x08200490
+    tilescope decode 0x000003f0001ffffe
+
+    A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's instruction
+    descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an operand are not in its word; the
+    instruction has them, so say them with --major and --type. Exit status 1: the bytes or bits are no descriptor.
+    """  # noqa: D301  \b keeps the lines below it apart
+    if rows is not None and rows < 1:
+        raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
+    word = pasted_word(words[0]) if len(words) == 1 else None
+    if word is not None:
+        return _show_word(word, output, addresses=addresses, rows=rows, **said)
+    try:
+        source = read_source(words)
+    except RuleError as error:  # what is neither a tensor map nor a descriptor word is told of both
+        raise RuleError(
+            replace(violation, limit=f"one integer of at most 64 bits, or {violation.limit}")
+            if violation.rule == pasted_descriptor.name
+            else violation
+            for violation in error.violations
+        ) from None
+    inspection = inspect_tensor_map(source.tensor_map().encode() if source.blob is None else source.blob)
+    return output.show(inspection, ok=inspection.tensor_map is not None)
+
+
+def _show_word(
+    word: int, output: Output, *, addresses: bool, rows: int | None, data_type: str | None = None, **said: Any
+) -> int:
+    """Draw what a number could be, with the bytes it reads if `addresses` are asked for."""
+    width: Any = {} if data_type is None else {"element_bits": DataType.named(data_type).smem_bits}
+    readings = descriptor_readings(word, **said, **width)
+    operand = next((reading for reading in readings.possible if reading.major is not None), None)
+    extra: dict[str, Any] = {}
+    if addresses and operand is not None:
+        bits: Any = operand.element_bits
+        asked = {"k": K_STEP_BYTES * 8 // bits, "element_bits": bits} | ({} if rows is None else {"rows": rows})
+        read = operand.descriptor.addresses(operand.major, **asked)
+        extra = {"addresses": [[hex(address) for address in line] for line in read.tolist()]}
+        rows = len(read)
+    barriers = barrier_readings(word)
+    extra |= {name.replace(" ", "_"): barrier.to_dict() for name, barrier in barriers.items()}
+    shown = rows if addresses else None
+    return output.show(readings, extra=extra, ok=bool(readings.possible or barriers), rows=shown)

@@ -1,4 +1,4 @@
-"""What a command prints: the drawing of a value, or the value as JSON."""
+"""What a command prints: the drawing of a value, or the value as JSON; bars for work that takes long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ from tilescope import view
 from tilescope.value import EXTRA
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from tilescope.value import Value
     from tilescope.view.drawing import Drawing
 
@@ -32,32 +36,30 @@ class Output:
     out_path: Path | None = None  # the bytes that a command makes: a map, an array
 
     def show(
-        self, value: Value, drawing: Drawing | None = None, extra: dict[str, Any] | None = None, **options: Any
-    ) -> None:
-        """Print `value` as JSON or drawn, and write its SVG where one was asked for.
+        self, value: Value, drawing: Drawing | None = None, *, ok: bool = True, extra: Any = None, **options: Any
+    ) -> int:
+        """Print `value` as JSON or drawn, write its SVG if one was asked for, and give the status: 1 if not `ok`.
 
-        `options` go to the drawing function of its kind; a value drawn otherwise brings its `drawing`.
+        `options` that are not None go to the drawing function of its kind; a value drawn otherwise brings its `drawing`.
         `extra` stands beside the value's own plain data in JSON, under a key that `Value.from_dict` passes over.
         """
+        status = 0 if ok else 1
         if self.as_json:
             click.echo(json.dumps(value.to_dict() | ({EXTRA: extra} if extra else {}), indent=2))
             if self.svg_path is None:
-                return
-        drawn = drawing or view.draw(value, **options)
+                return status
+        drawn = drawing or view.draw(value, **{name: option for name, option in options.items() if option is not None})
         if self.svg_path is not None and drawn is None:
             raise view.DRAWING.error("--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
         if not self.as_json and STDOUT not in (self.svg_path, self.out_path):
             click.echo(repr(value)) if drawn is None else print_drawing(drawn)
         if self.svg_path is not None and drawn is not None:
-            _write(drawn.svg().encode(), self.svg_path)
-
-    def write(self, content: bytes, saying: str = "") -> None:
-        """Write the bytes that a command makes to --out, where it was given; `saying` goes to stderr with its name."""
-        if self.out_path is not None:
-            _write(content, self.out_path, saying)
+            write_to(self.svg_path, drawn.svg().encode())
+        return status
 
 
-def _write(content: bytes, path: Path, saying: str = "") -> None:
+def write_to(path: Path, content: bytes, saying: str = "") -> None:
+    """Write what a command makes to a file or stdout; `saying` goes to stderr behind the file's name."""
     if path == STDOUT:
         click.echo(content, nl=False)
     else:
@@ -84,3 +86,23 @@ def wants_colour() -> bool:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A function that shows (name, done, in all) as bars; None where nobody would see them."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done)
+
+        yield show

@@ -330,7 +330,9 @@ class CanonicalLayout(Value):
         )
 
 
-def canonical_layout(major: Major, swizzle: SwizzleName | Swizzle, data_type: Any) -> CanonicalLayout:
+def canonical_layout(
+    major: Major = "K", swizzle: SwizzleName | Swizzle = "128B", data_type: Any = "bf16"
+) -> CanonicalLayout:
     """The layout that a tensor core reads for elements of `data_type`; the value knows its atom and makes tiles.
 
     >>> canonical_layout("MN", "64B", "bf16").atom

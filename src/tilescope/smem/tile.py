@@ -97,12 +97,12 @@ def cured_report(accesses: Access | Iterable[Access], layout: Layout, cure: Layo
 
 
 def layout_as_written(
-    tile: tuple[int, int], bits: int, swizzle: Swizzle | str, pad: int | None, atom: tuple[int, int] | None,
-    atom_order: AtomOrder, start: int,
+    tile: tuple[int, int], bits: int, swizzle: Swizzle | str = "none", pad: int | None = None,
+    atom: tuple[int, int] | None = None, atom_order: AtomOrder = "column", start: int = 0,
 ) -> Layout:  # fmt: skip
     """The layout of a tile under a swizzle; where neither padding nor atom is said, rows of one span as TMA writes them.
 
-    >>> layout_as_written((64, 128), 16, "128B", None, None, "column", 0).atom
+    >>> layout_as_written((64, 128), 16, "128B").atom
     (64, 64)
     """
     mode, row_bytes = Swizzle.named(swizzle), tile[1] * bits // 8

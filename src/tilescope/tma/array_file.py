@@ -19,6 +19,10 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, counted, shortened
 from tilescope.rule import rule
+from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.array import array_box, metadata
 
 LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search
 _MAGIC = b"\x93NUMPY"
@@ -102,6 +106,28 @@ def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str |
         found, values["type_bits"] = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * size}", bits
         fix = f"Use a type of {8 * size} bits, such as --type u{8 * size}."
     raise NPY_TYPE.error("--type", found, limit, fix, **values)
+
+
+def map_of_array(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) -> AnyMap:
+    """The map of an array from a file: its type, dims and strides, with the arguments `asked` in their place."""
+    arguments = {} if asked is None else dict(asked.given)
+    tiled = asked is not None and asked.map_class is TensorMap
+    if asked is None or (tiled and "box" not in arguments):
+        fix = f"Add --box {','.join(str(min(extent, 64)) for extent in array.shape[::-1])}, for example."
+        raise array_box.error("--box", "no box", "--npy needs --box, innermost first: the extents of one copy", fix)
+    array = with_named_elements(array, path, arguments.get("data_type"))
+    if tiled and "dims" not in arguments:
+        box = arguments.pop("box")
+        if len(box) != array.ndim:
+            raise array_box.error(
+                "--box", f"--box {','.join(map(str, box))} has {counted(len(box), 'entry', 'entries')} and {path} {array.ndim} axes",
+                "one entry for each axis, innermost first",
+                f"Use {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
+            )  # fmt: skip
+        return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | arguments))
+    own = metadata(array)
+    known = {"data_type": own.data_type, "dims": own.shape[::-1], "strides_bytes": own.strides_bytes[-2::-1]}
+    return asked.completed(MapArguments(asked.map_class, known)).tensor_map()
 
 
 def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:

@@ -310,7 +310,7 @@ class Trace(Value):
 
 def trace(
     tensor_map: AnyMap,
-    coords: Sequence[int],
+    coords: Sequence[int] | None = None,
     *,
     offsets: Sequence[int] = (),
     smem_address: int = 0,
@@ -318,8 +318,8 @@ def trace(
 ) -> Trace:
     """Where every byte of a copy comes from and goes to, and what it counts.
 
-    `operation` is "load", "store" (reductions too), "gather4" or "scatter4"; those two take the column and four
-    rows as `coords`.
+    The box starts at `coords`, or at the tensor's first element. `operation` is "load", "store" (reductions too),
+    "gather4" or "scatter4"; those two take the column and four rows as `coords`.
 
     >>> import tilescope as ts
     >>> a = ts.TensorMap("u8", (20, 4), (32,), (32, 2))
@@ -327,7 +327,8 @@ def trace(
     >>> stored.written_bytes, stored.overrun_bytes  # 20 bytes of each row, rounded up to 32
     (64, 24)
     """
-    return Trace(tensor_map, coords, offsets, smem_address, operation)  # type: ignore[arg-type]
+    corner = (0,) * tensor_map.rank if coords is None else coords
+    return Trace(tensor_map, corner, offsets, smem_address, operation)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=32)

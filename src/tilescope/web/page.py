@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.inputs import in_words
 from tilescope.rule import rule
 from tilescope.value import EXTRA, Value
 from tilescope.view.drawing import Drawing
 from tilescope.web.call import Call
-from tilescope.web.field import Field, arguments, written_argument
+from tilescope.web.field import Field, arguments
 
 PAGE_QUERY = rule(
     "page-query",
@@ -107,9 +108,16 @@ class Page:
     sentence: str  # what it shows
     forms: Mapping[str, tuple[Field, ...]]
     answer: Callable[[str, dict[str, Any]], Answer]
-    choice: Field | None = None
+    chooser: tuple[str, str] | None = None  # name and label of the field that selects a form
     pasted: str = ""  # what its paste box takes; empty: it has none
     redirect: Callable[[Mapping[str, str]], dict[str, str] | None] = lambda _: None
+
+    @property
+    def choice(self) -> Field | None:
+        """The field that selects a form; None for a page with one."""
+        if self.chooser is None:
+            return None
+        return Field(self.chooser[0], label=self.chooser[1], choices=tuple(self.forms), default=next(iter(self.forms)))
 
     def filled(self, query: Mapping[str, str]) -> Form:
         """The form that a query fills; a name that no field has is refused."""
@@ -161,7 +169,7 @@ class Form:
         change = violation.change
         if not change or any(name not in self.written for name in change):
             return None
-        return self.path(**{name: written_argument(value) for name, value in change.items()})
+        return self.path(**{name: in_words(value) for name, value in change.items()})
 
 
 def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

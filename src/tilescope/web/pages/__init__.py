@@ -4,12 +4,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tilescope.errors import RuleError, shortened, unknown_name
 from tilescope.web.page import PAGE_QUERY, Form, Page, query_of
-from tilescope.web.pages import banks, layout, load, pipeline, plan, swizzle, symptoms, tensor_core, tensor_map
+from tilescope.web.pages import symptoms, tensor_core
+from tilescope.web.pages.layouts import BANKS_PAGE, LAYOUT_PAGE, SWIZZLE_PAGE
+from tilescope.web.pages.maps import COPY_PAGE, MAP_PAGE
+from tilescope.web.pages.planning import PIPELINE_PAGE, PLAN_PAGE
 
-PAGES: dict[str, Page] = {
-    module.PAGE.name: module.PAGE
-    for module in (plan, tensor_map, load, swizzle, layout, banks, tensor_core, pipeline, symptoms)
-}
+_MENU = (
+    PLAN_PAGE, MAP_PAGE, COPY_PAGE, SWIZZLE_PAGE, LAYOUT_PAGE, BANKS_PAGE, tensor_core.PAGE, PIPELINE_PAGE, symptoms.PAGE,
+)  # fmt: skip
+PAGES: dict[str, Page] = {page.name: page for page in _MENU}
 
 
 def form_at(url: str) -> Form:

@@ -1,0 +1,185 @@
+"""`tilescope draw`, `convert`: a layout in any notation; `tilescope banks`: what access patterns cost on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tilescope.cli.options import options, output_options, reading
+from tilescope.cli.output import STDOUT, Output
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError
+from tilescope.inputs import Input
+from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT, ELEMENT, LAYOUT_TEXT
+from tilescope.layout import Modes
+from tilescope.notation import (
+    NOTATION,
+    Conversion,
+    NoEquivalent,
+    convert_layout,
+    parse_layout,
+    parse_layout_or_modes,
+    parse_modes,
+)
+from tilescope.smem.access import Access
+from tilescope.smem.search import find_layouts
+from tilescope.smem.tile import cured_report, layout_as_written, require_aligned_rows, tile_report
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Table
+from tilescope.written import number
+from tilescope.written import tile as written_tile
+
+_BESIDE = [replace(row, name="start") if row.name == "smem_address" else row for row in LAYOUT_TEXT]
+_MAX_PADDING = Input("max_padding_bytes", "--max-padding", "Widest padding to try, in bytes", read=number, unsaid="128")
+_OTHER = next(row for row in DRAWN_LAYOUT if row.name == "other")
+
+
+@click.command()
+@click.argument("text")
+@options(replace(ELEMENT, label="Say where this element lies"), _OTHER, *_BESIDE)
+@output_options()
+def draw(text: str, output: Output, element: Any = None, other: str | None = None, **beside: Any) -> int:
+    """Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
+
+    \b
+    tilescope draw "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
+    tilescope draw "CU_TENSOR_MAP_SWIZZLE_64B" --bits 16 --shape 64x32
+    tilescope draw "((32,4),4):((16,4),1)" --bits 8
+    tilescope draw "((4,8),(2,2)):((32,1),(16,8))" --shape 16x8
+    tilescope draw "(64,64):(64,1)" --bits 16 --other "(64,64):(72,1)"
+
+    TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
+    thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
+    """  # noqa: D301  \b keeps the lines below it apart
+    layout = parse_layout_or_modes(text, **beside)
+    if isinstance(layout, Modes):
+        return output.show(layout, shape=beside.get("shape"))
+    return output.show(layout, element=element, other=None if other is None else parse_layout(other, **beside))
+
+
+@click.command()
+@click.argument("text")
+@click.option(
+    "--to", "notation", type=click.Choice(list(NOTATION)), metavar="NOTATION",
+    help=f"The notation of the answer: {', '.join(NOTATION)}. [default: all]",
+)  # fmt: skip
+@options(*_BESIDE)
+@click.option("--draw", "picture", is_flag=True, help="Draw both layouts side by side.")
+@output_options()
+def convert(text: str, picture: bool, output: Output, notation: str | None = None, **beside: Any) -> int:
+    """Translate the layout TEXT into another notation, or into all, and prove it: all addresses are compared.
+
+    TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
+    atom's name (GMMA::Layout_K_SW128_Atom<half_t>), a Triton encoding (#ttg.nvmma_shared<{…}>), Mosaic's transforms,
+    CU_TENSOR_MAP_SWIZZLE_128B, PTX's .swizzle_mode and .swizzle_atomicity, or Layout((64, 64), 16, swizzle="128B").
+
+    Exit status 1, with the reason: there is no such text for this layout.
+    """
+    if notation is None:
+        return _show_all_notations(text, output, **beside)
+    conversion = _conversion(text, notation, **beside)
+    if isinstance(conversion, NoEquivalent):
+        Output(as_json=True).show(conversion) if output.as_json else click.echo(str(conversion))
+        if picture and not output.as_json:
+            click.echo()
+            output.show(parse_layout(text, **beside))
+        return 1
+    if not output.as_json and output.svg_path != STDOUT:
+        click.echo(f"{conversion.result}\n")  # whole, on a line of its own, however narrow the terminal
+    return output.show(conversion, picture=picture or output.svg_path is not None)
+
+
+def _conversion(text: str, notation: str, **beside: Any) -> Conversion | NoEquivalent:
+    try:
+        return convert_layout(text, notation, **beside)
+    except RuleError as refused:
+        if any(violation.rule != "no-equivalent" for violation in refused.violations):
+            raise
+        return NoEquivalent(refused.violations)
+
+
+def _show_all_notations(text: str, output: Output, **beside: Any) -> int:
+    """The layout in every notation that has a text for it, and why the others have none."""
+    texts = {notation: str(_conversion(text, notation, **beside)) for notation in NOTATION}
+    layout = parse_layout(text, **beside)
+    drawing = Drawing(f"{text.strip()} in every notation", (Table(tuple(texts.items()), ("notation", "text")),))
+    return output.show(layout, drawing, extra={"notations": texts})
+
+
+@click.command()
+@click.argument("tile", type=reading(written_tile), required=False)
+@click.argument("data_type", metavar="[TYPE]", required=False)
+@click.option("--pattern", "patterns", multiple=True, metavar="P", help="An access; may be repeated.")
+@options(
+    Input("text", "--layout", "The layout in any notation", "in place of tile and type."),
+    Input("tv", "--tv", "An access", "(thread, value) → index of the layout, as CuTe writes it."),
+    Input("op", "--op", "What --tv loads or stores with", unsaid="the widest load"),
+    *BANK_TILE,
+    *_BESIDE,
+    _MAX_PADDING,
+)
+@click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
+@output_options()
+def banks(
+    patterns: tuple[str, ...], fix: bool, output: Output, tile: Any = None, data_type: str | None = None,
+    text: str | None = None, tv: str | None = None, **said: Any,
+) -> int:  # fmt: skip
+    """Count the shared-memory wavefronts of patterns on a TILE such as 64x64 (rows x columns) of TYPE such as bf16.
+
+    \b
+    A pattern is one of
+      "st.b128 rows", "ld.b32 columns"   lanes beside or below each other
+      "ld.b32 lanes 8x4"                 lanes as 8 rows x 4 pieces of 4 bytes
+      transpose                          single elements, column by column
+      ldmatrix.x4, ldmatrix.x2.trans     a walk over the tile
+      stmatrix.x4                        an epilogue
+      "mma.m16n8k16 A bf16"              registers loaded straight from the tile
+                                         (A.trans: MN-major)
+      "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile
+
+    \b
+    tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
+    tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
+    tilescope banks --pattern "ld.b32: lane * 33 * 4"
+    tilescope banks --layout "(64,64):(72,1)" --bits 16 --pattern ldmatrix.x4
+    tilescope banks --layout "(32,32):(32,1)" --bits 32 --tv "(32,32):(1,32)"
+
+    Exit status 1: --fix found no layout without conflicts.
+    """  # noqa: D301  \b keeps the lines below it apart
+    if not patterns and tv is None:
+        raise click.UsageError("say what is accessed: --pattern P, or --tv TEXT of a --layout.")
+    if text is not None and tile is not None:
+        raise click.UsageError("--layout takes the place of the tile: give one of them.")
+    if text is None and tv is not None:
+        raise click.UsageError("--tv is a thread-value layout of a tile: give the tile as --layout TEXT.")
+    if fix and (tv is not None or (tile is None and text is None)):
+        raise click.UsageError("--fix needs a tile, such as 64x64 bf16, or a --layout, and patterns alone.")
+    if tile is None and text is None:
+        return output.show(tile_report([Access.named(pattern) for pattern in patterns]))
+    if text is not None:
+        layout = parse_layout(text, **_of(_BESIDE, said))
+    elif data_type is None:
+        raise click.UsageError("a tile needs the type of its elements, such as 64x64 bf16.")
+    else:
+        layout = layout_as_written(tile, DataType.named(data_type).smem_bits, **_of((*BANK_TILE, *_BESIDE[-1:]), said))
+    tile, bits = layout.as_rows().shape, layout.element_bits
+    accesses = [Access.named(pattern, tile, bits) for pattern in patterns]
+    accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, said.get("op"))]
+    try:
+        report = tile_report(accesses, layout)
+    except RuleError:
+        require_aligned_rows(accesses, layout, said.get("pad", 0))
+        raise
+    if not fix:
+        return output.show(report)
+    search = find_layouts(accesses, tile=tile, element_bits=bits, **_of((_MAX_PADDING,), said))
+    cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
+    extra = {"search": search.to_dict()}
+    return output.show(report, extra=extra, ok=search.conflict_free, search=search, cured=cured)
+
+
+def _of(inputs: Iterable[Input], said: Mapping[str, Any]) -> dict[str, Any]:
+    return {row.name: said[row.name] for row in inputs if row.name in said}

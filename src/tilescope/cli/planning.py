@@ -1,0 +1,180 @@
+"""`tilescope plan`, `gemm`, `sweep`, `pipeline`: what to do with a tile, with a product, with many; and why it hangs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilescope.cli.map_source import STDIN, read_input
+from tilescope.cli.options import INPUT_FILE, listed, options, output_file, output_options, reading
+from tilescope.cli.output import STDOUT, Output, progress_bars, write_to
+from tilescope.errors import PlanError, by
+from tilescope.inputs import Input, flag
+from tilescope.inputs.plans import GEMM, PIPELINE, PLAN
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.simulation import MAX_STATES, simulate
+from tilescope.planner import Unplanned, plan_gemm
+from tilescope.planner import plan as find_plans
+from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.problem_file import combinations, read_problems
+from tilescope.planner.sweeping import sweep as swept
+from tilescope.written import extents, number
+
+_WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
+_EMIT = Input("emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton or python.")
+_SOURCE_FILE = click.option("-o", "path", type=output_file, metavar="FILE", help="With --emit: write it to FILE.")
+_BLOCK = Input("block", "--block", "The block whose timeline is drawn", read=number, unsaid="that of the mistake, or 0")
+_MAX_STATES = Input("max_states", "--max-states", "States to search at most", read=number, unsaid=str(MAX_STATES))
+_DESCRIBE = Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag)
+_LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")
+_SWEPT = tuple(
+    replace(row, option=row.option or {"tile": "--tile", "data_type": "--type"}[row.name], read=listed(row.read))
+    for row in PLAN
+    if row.name in _LISTED
+)
+
+
+@click.command()
+@options(*PLAN, _WHY, _EMIT)
+@_SOURCE_FILE
+@output_options()
+def plan(
+    tile: Any, data_type: str, why: bool, output: Output, emit: str | None = None, path: Path = STDOUT, **said: Any
+) -> int:
+    """Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
+
+    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
+    """
+    try:
+        report = find_plans(tile, data_type, **said)
+    except PlanError as error:
+        return output.show(Unplanned(f"{by(tile)} {data_type}", error.violations), ok=False)
+    if emit is not None:
+        return _print_source(report.best, emit, path)
+    facts = {"best": report.best.kernel_facts()} if report.candidates else {}
+    return output.show(report, extra=facts, ok=bool(report.candidates), why=why)
+
+
+@click.command()
+@options(*GEMM, _WHY, _EMIT)
+@_SOURCE_FILE
+@output_options()
+def gemm(
+    shape: Any, data_type: str, why: bool, output: Output, emit: str | None = None, path: Path = STDOUT, **said: Any
+) -> int:
+    """Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16.
+
+    Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
+    """
+    try:
+        m, n, k = shape
+        product = plan_gemm(m, n, k, data_type, **said)
+    except PlanError as error:
+        return output.show(Unplanned(f"GEMM {by(shape)} {data_type}", error.violations), ok=False)
+    if emit is not None:
+        return _print_source(product, emit, path)
+    return output.show(product, extra=product.kernel_facts(), why=why)
+
+
+def _print_source(plan: Any, target: Any, path: Path) -> int:
+    from tilescope.emitter import emit
+
+    write_to(path, emit(plan, target).encode())
+    return 0
+
+
+@click.command()
+@click.argument("file", required=False, type=INPUT_FILE)
+@options(*_SWEPT)
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that plan.")
+@output_options()
+def sweep(workers: int, output: Output, file: str | None = None, **lists: Any) -> int:
+    """Plan many problems and print a table: every combination of the options, or those of FILE.
+
+    Every option takes one value, or several with commas. FILE is JSON (a list of objects), TOML ([[problem]]) or CSV (a
+    line of names first), with the arguments of `tilescope plan`; - is stdin.
+
+    \b
+    tilescope sweep --tile 64x64,128x64,128x128 --type bf16,e4m3 --major K,MN
+    tilescope sweep problems.csv --json
+
+    Exit status 1: no problem has a plan.
+    """  # noqa: D301  \b keeps the lines below it apart
+    if (file is None) == (not lists):
+        raise click.UsageError(
+            "give a FILE of problems, or options such as --tile 64x64,128x64 --type bf16, and not both."
+        )
+    if file is None and not {"tile", "data_type"} <= set(lists):
+        raise click.UsageError("a problem needs --tile and --type.")
+    problems = list(combinations(lists)) if file is None else read_problems(read_input(file))
+    with progress_bars() as show, ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        table = swept(_counted(problems, show), executor=pool)
+    return output.show(table, ok=bool(table.planned))
+
+
+def _counted(problems: list[Any], show: Any) -> Iterator[Any]:
+    """The problems, each shown on the bar when its turn comes."""
+    for count, problem in enumerate(problems, 1):
+        if show is not None:
+            show("problems", count, len(problems))
+        yield problem
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="FILE | TILE… TYPE")
+@options(*PIPELINE, _BLOCK, _MAX_STATES, _DESCRIBE)
+@output_options()
+def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int | None = None, **said: Any) -> int:
+    """Run a pipeline in every order: proven, or the mistake and the shortest way into it.
+
+    FILE describes barriers, slots and roles as JSON or TOML (see docs/pipelines.md); - is stdin. Or tiles are planned:
+
+    \b
+    tilescope pipeline kernel.toml
+    tilescope pipeline 128x64 bf16 --stages 4
+    tilescope pipeline 128x64 256x64 bf16 --stages 3 --consumers 2 --cluster 2x1
+    tilescope pipeline 4096x4096x4096 bf16
+
+    Exit status 1: a mistake, or undecided.
+    """  # noqa: D301  \b keeps the lines below it apart
+    searched = {"max_states": said.pop("max_states")} if "max_states" in said else {}
+    described = _from_file(words[0]) if len(words) == 1 else _planned(words, **said)
+    if describe:
+        click.echo(json.dumps(described.to_dict(), indent=2))
+        return 0
+    if block is not None and not 0 <= block < described.blocks:
+        raise click.BadParameter(f"{block}; the cluster has blocks 0 to {described.blocks - 1}.", param_hint="--block")
+    simulation = simulate(described, **searched)
+    return output.show(simulation, ok=simulation.verdict == "proven", block=block)
+
+
+def _from_file(name: str) -> Pipeline:
+    if name != STDIN and not Path(name).exists():
+        raise click.BadParameter(
+            f"there is no file {name!r}; a planned pipeline is a tile and a type: 128x64 bf16.", param_hint="FILE"
+        )
+    return Pipeline.from_text(read_input(name), "stdin" if name == STDIN else Path(name).name)
+
+
+def _planned(words: tuple[str, ...], *, no_multicast: bool, **said: Any) -> Pipeline:
+    *tiles, data_type = words
+    shapes = [reading(extents)(tile) for tile in tiles]
+    problem = {name: said.pop(name) for name in ("arch", "consumer", "copy", "direction") if name in said}
+    planned: Any
+    if len(shapes) == 1 and len(shapes[0]) == 3:
+        if problem.keys() & {"copy", "direction"}:
+            raise click.UsageError(
+                "--copy and --direction are for tiles; a GEMM is loaded by TMA, and stores its result."
+            )
+        m, n, k = shapes[0]
+        planned = plan_gemm(m, n, k, data_type, **problem)
+    else:
+        planned = [find_plans(shape, data_type, **problem).best for shape in shapes]
+    return plan_pipeline(planned, multicast=not no_multicast, **said)

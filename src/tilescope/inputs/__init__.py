@@ -1,0 +1,110 @@
+"""What people may say to a question: one table, from which a command has its options and a page its fields.
+
+Input("major", "--major", "Contiguous", unsaid="K", choices=("K", "MN"))
+
+tilescope plan 128x64 bf16 --major MN     --help: "Contiguous. [default: K]"
+/plan?major=MN                            a field with the label "Contiguous"
+plan((128, 64), "bf16", major="MN")       what the library is told, and nothing if nobody says it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tilescope import written
+
+Reader: TypeAlias = Callable[[str], Any]  # a ValueError has two arguments: what is wrong, and what to write instead
+
+
+def text(said: str) -> str:
+    """The text as it stands, without blanks at its ends."""
+    return said.strip()
+
+
+def flag(said: str) -> bool:
+    """A box of a page that is ticked, or an option that stands alone."""
+    if said not in ("", "yes"):
+        raise ValueError(f"{said[:40]!r} is no tick", "yes, or nothing")
+    return said == "yes"
+
+
+# reader: how --help writes a value, and what a refusal calls it
+READERS: dict[Reader, tuple[str, str]] = {
+    text: ("", "text"),
+    flag: ("", "ticked or empty"),
+    written.number: ("N", "a number"),
+    written.numbers: ("N,…", "numbers"),
+    written.pair: ("N,N", "two numbers"),
+    written.extents: ("NxN", "a shape"),
+    written.tile: ("NxN", "two numbers"),
+    written.product: ("MxNxK", "three numbers"),
+    written.smem_address: ("A", "an address of shared memory"),
+}
+_LONGEST_METAVAR = 22  # characters; what is longer stands on a line of its own
+_SHAPES = (written.extents, written.tile, written.product)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input of a question: the argument of the library, the option of the command, the field of the page."""
+
+    name: str  # of the argument, and in the address of a page
+    option: str = ""  # of the command, its other spellings behind it; empty: its place among the words says what it is
+    label: str = ""
+    hint: str = ""
+    read: Reader = text
+    unsaid: str = ""  # what the library takes if nobody says it
+    choices: tuple[str, ...] = ()
+    is_open: bool = False  # whether other names than the choices are taken
+    is_long: bool = False  # whether it is a text of several lines
+
+    @property
+    def metavar(self) -> str:
+        """How --help writes the value: N,… for numbers, K|MN for a few names, TYPE,… for several names."""
+        name = (self.option or self.name).split()[0].strip("-").rpartition("_")[2].upper()
+        if self.read is not text:
+            return READERS[self.read][0] if self.read in READERS else f"{name},…"
+        choices = "" if self.is_open else "|".join(self.choices)
+        return choices if 0 < len(choices) <= _LONGEST_METAVAR else name
+
+    @property
+    def help(self) -> str:
+        """What --help says."""
+        default = f" [default: {self.unsaid}]" if self.unsaid else ""
+        return (f"{self.label}: {self.hint}" if self.hint else f"{self.label}.") + default
+
+    def words(self, value: Any) -> list[str]:
+        """The words of a command that say `value`; none where it is what the library takes anyway.
+
+        >>> Input("smem_address", "--smem-address", read=written.smem_address, unsaid="0x0").words(1024)
+        ['--smem-address', '0x400']
+        """
+        if value is None or value is False:
+            return []
+        said = hex(value) if self.read is written.smem_address or self.name == "address" else in_words(value)
+        said = said.replace(",", "x") if self.read in _SHAPES else said
+        option = self.option.split()[:1]
+        if not option or value is True:
+            return option or [said]
+        if said in ("", self.unsaid):
+            return []
+        return [f"{option[0]}={said}"] if said.startswith("-") else [option[0], said]
+
+
+def command_words(inputs: Iterable[Input], values: Mapping[str, Any]) -> list[str]:
+    """The words of a command that say these values: first those that have no option, then the options."""
+    ordered = sorted(inputs, key=lambda row: bool(row.option))
+    return [word for row in ordered for word in row.words(values.get(row.name))]
+
+
+def in_words(value: Any) -> str:
+    """A value as people write it: (64, 8) is "64,8".
+
+    >>> in_words((64, 8)), in_words("128B"), in_words(None)
+    ('64,8', '128B', '')
+    """
+    if value is None:
+        return ""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))

@@ -1,0 +1,77 @@
+"""The inputs of questions about plans, products and pipelines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilescope.arch import ARCH
+from tilescope.card import CARD
+from tilescope.inputs import Input, flag
+from tilescope.inputs.tiles import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
+from tilescope.mma.consumer import CONSUMER
+from tilescope.planner.problem import COPIES
+from tilescope.swizzle import SWIZZLE
+from tilescope.written import extents, number, numbers, product, tile
+
+ARCHITECTURE = Input("arch", "--arch", "Architecture", unsaid="the card's, or sm_90", choices=tuple(ARCH))
+CARD_INPUT = Input(
+    "card",
+    "--card",
+    "Card",
+    "whose rates weigh the plans.",
+    unsaid="the architecture's",
+    choices=tuple(CARD),
+    is_open=True,
+)
+CONSUMER_INPUT = Input(
+    "consumer", "--consumer", "Read by", unsaid="the best tensor core", choices=tuple(CONSUMER), is_open=True
+)
+COPIED_BY = Input("copy", "--copy", "Copied by", unsaid="TMA where there is one", choices=COPIES)
+DIRECTION = Input("direction", "--direction", "Direction", unsaid="load", choices=("load", "store"))
+STAGES = Input("stages", "--stages", "Stages", read=number)
+
+PLAN = (
+    TILE,
+    ELEMENT_TYPE,
+    MAJOR,
+    replace(CONSUMER_INPUT, hint='also a pattern such as "ld.b128 columns".'),
+    ARCHITECTURE,
+    CARD_INPUT,
+    Input("swizzle", "--swizzle", "Swizzle", unsaid="the best", choices=tuple(SWIZZLE), is_open=True),
+    replace(ATOM_ORDER, hint="", unsaid="the best"),
+    Input("operand", "--operand", "Operand", unsaid="whichever", choices=("A", "B")),
+    replace(STAGES, unsaid="1"),
+    COPIED_BY,
+    DIRECTION,
+    Input("traffic", "--traffic", "Traffic", unsaid="dense", choices=("dense", "sparse")),
+    Input("fold", "--fold", "Also maps of rank 3 and 4", read=flag),
+    Input("global_shape", "--global-shape", "Whole matrix", "mn x k.", tile, "the tile"),
+    Input("strides_bytes", "--strides-bytes", "Strides in bytes", "from row to row of the matrix.", numbers, "dense"),
+)
+GEMM = (
+    Input("shape", "", "Product", "m x n x k, in elements.", product),
+    ELEMENT_TYPE,
+    ARCHITECTURE,
+    CARD_INPUT,
+    CONSUMER_INPUT,
+    Input("tile", "--tile", "Tile", "this one instead of the best.", product),
+    replace(STAGES, unsaid="as many as fit and help"),
+    Input("a_major", "--a-major", "Contiguous in A", unsaid="K", choices=MAJOR.choices),
+    Input("b_major", "--b-major", "Contiguous in B", unsaid="K", choices=MAJOR.choices),
+    Input("output_type", "--output-type", "Type of C", unsaid="TYPE; s32 for b1"),
+    Input("sms", "--sms", "Multiprocessors", "to plan for.", number, "the card's"),
+)
+PIPELINE = (
+    replace(STAGES, unsaid="those of the plan"),
+    Input("consumers", "--consumers", "Consumers", "warpgroups.", number, "1; a GEMM of 128 rows or more: 2"),
+    Input("steps", "--steps", "K steps", read=number, unsaid="4 x stages + 2"),
+    Input("cluster", "--cluster", "Cluster", "blocks, x by y.", extents, "1x1"),
+    Input("arrivals", "--arrivals", "A consumer arrives", "once for each of these.",
+          unsaid="warpgroup; threads that read: warp", choices=("warpgroup", "warp", "thread")),
+    Input("no_multicast", "--no-multicast", "Every block loads its own tiles", read=flag),
+    Input("cta_group", "--cta-group", "Blocks that multiply together", "2: pairs, with tcgen05.", number, "1"),
+    ARCHITECTURE,
+    CONSUMER_INPUT,
+    COPIED_BY,
+    DIRECTION,
+)  # fmt: skip

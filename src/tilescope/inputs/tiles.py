@@ -1,0 +1,82 @@
+"""The inputs of questions about tiles in shared memory and in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tilescope.inputs import Input
+from tilescope.inputs.shared import START, TYPE
+from tilescope.layout import ATOM_ORDERS, MAJORS
+from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
+from tilescope.reading import known_name
+from tilescope.swizzle import SWIZZLE
+from tilescope.written import number, pair, tile
+
+_LOOPS: dict[str, Callable[..., Any]] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
+
+TILE = Input("tile", "", "Tile", "mn x k, in elements.", tile)
+ELEMENT_TYPE = replace(TYPE, option="")
+MAJOR = Input("major", "--major", "Contiguous dimension", unsaid="K", choices=MAJORS)
+ELEMENT = Input("element", "--element", "Mark element", "mn,k.", pair)
+ATOM_ORDER = Input(
+    "atom_order", "--atom-order", "Atom order",
+    "column: atoms along the strided dimension follow each other.", unsaid="column", choices=ATOM_ORDERS,
+)  # fmt: skip
+
+# What the text of a layout may leave unsaid.
+LAYOUT_TEXT = (
+    Input("element_bits", "--bits", "Bits of an element", "where the text does not say.", number),
+    Input("shape", "--shape", "Tile", "mn x k, where the text does not say.", tile),
+    replace(MAJOR, hint="where the text does not say."),
+    Input(
+        "unit", "--unit", "Unit of the swizzle", "in CuTe's Python form.", unsaid="bytes", choices=("bytes", "elements")
+    ),
+    START,
+)
+DRAWN_LAYOUT = (
+    Input("text", "", "Layout", "CuTe, Triton, Gluon, Mosaic, PTX, the driver's names, Layout(…).", is_long=True),
+    Input("other", "--other", "Compare with", "a second layout of the same tile.", is_long=True),
+    *LAYOUT_TEXT,
+)
+BANK_TILE = (
+    Input(
+        "swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", unsaid="none", choices=tuple(SWIZZLE), is_open=True
+    ),
+    Input("pad", "--pad", "Padding in bytes", "after each row of an atom.", number, "rows as TMA writes them"),
+    Input("atom", "--atom", "Atom", "stored whole, rows x columns.", tile),
+    ATOM_ORDER,
+)
+OPERAND = (
+    TILE,
+    ELEMENT_TYPE,
+    MAJOR,
+    Input("swizzle", "--swizzle", "Swizzle", unsaid="128B", choices=("none", "32B", "64B", "128B", "128B_ATOM_32B")),
+    ATOM_ORDER,
+    START,
+)
+DESCRIPTORS = (
+    *OPERAND,
+    Input(
+        "operand", "--operand", "Operand", "A is read in blocks of rows, B in one n.", unsaid="A", choices=("A", "B")
+    ),
+    Input("reader", "--for", "Read by", unsaid=next(iter(_LOOPS)), choices=tuple(_LOOPS)),
+)
+FRAGMENT = (
+    Input("instruction", "", "Instruction", choices=(
+        "mma.m16n8k16", "mma.m16n8k8", "wgmma.m64n128k16", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4"), is_open=True),
+    Input("operand", "--operand", "Operand", "of mma and wgmma.", choices=("A", "B", "C", "D")),
+    replace(TYPE, hint="the operand's own, such as f32 for D."),
+    Input("lane", "--lane", "Mark thread", read=number),
+)  # fmt: skip
+WORD = (
+    Input("word", "", "Word", "a number from a debugger.", number),
+    MAJOR,
+    replace(TYPE, unsaid="bf16"),
+)
+
+
+def loop_of(reader: str | None = None) -> Callable[..., Any]:
+    """The function that lists the descriptors with which a tensor core reads a tile."""
+    return _LOOPS[known_name("reader", reader or next(iter(_LOOPS)), tuple(_LOOPS))]

@@ -1,0 +1,168 @@
+"""The pages of swizzle modes, of layouts in any notation, and of the banks that accesses to them meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tilescope.data_type import DataType
+from tilescope.inputs import Input, command_words
+from tilescope.inputs.shared import MODE, START, TYPE
+from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT
+from tilescope.layout import Layout, Modes
+from tilescope.notation import parse_layout, parse_layout_or_modes, parse_modes
+from tilescope.smem.access import Access
+from tilescope.smem.search import find_layouts
+from tilescope.smem.tile import cured_report, tile_report
+from tilescope.swizzle import Swizzle
+from tilescope.view.layout_view import draw_difference, whole_layout
+from tilescope.view.swizzle_view import logical_grid
+from tilescope.web.call import Call
+from tilescope.web.field import form, limited
+from tilescope.web.page import Answer, Page, Step, drawn
+from tilescope.written import tile as written_tile
+
+MOST_ELEMENTS = 1 << 15
+_MOST_COMPARED = 1 << 14
+_MOST_THREADS = 32  # that a walk visits
+
+
+def swizzle_answer(_: str, asked: dict[str, Any]) -> Answer:
+    """The mode's pattern from the address on; the walk visits every piece in the order in which a program counts."""
+    call = Call(Swizzle.named, (asked["mode"],), name="swizzle")
+    swizzle, start = call.run(), asked.get("address", 0)
+    cells = [cell for row in logical_grid(swizzle, start).rows for cell in row.cells]
+    steps = tuple(Step(cell.link, cell.title) for cell in cells)
+    command = ("swizzle", *command_words(MODE, asked))
+    return Answer(call, command, swizzle, drawn(swizzle, address=start), steps=steps)
+
+
+def _parsing(asked: dict[str, Any], name: str, text: str = "text") -> Call:
+    """The call that reads a field's text as a layout, with what the other fields say beside it."""
+    beside: dict[str, Any] = {key: asked[key] for key in ("element_bits", "shape", "major", "unit") if key in asked}
+    beside |= {"start": asked["smem_address"]} if "smem_address" in asked else {}
+    return Call(parse_layout, (asked[text],), beside, name)
+
+
+def layout_answer(_: str, asked: dict[str, Any]) -> Answer:
+    """A layout both ways; with another, where the two differ; threads and values where nothing says the bits."""
+    call = _parsing(asked, "layout")
+    layout = parse_layout_or_modes(asked["text"], **call.options)
+    command = ("draw", *command_words(DRAWN_LAYOUT, asked))
+    if isinstance(layout, Modes):
+        limited("threads and values", "text", layout.size, MOST_ELEMENTS, "Draw a part of it.")
+        call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
+        threads = range(min(_MOST_THREADS, layout.parts[0].size))
+        steps = tuple(Step(f"T{thread}", f"thread {thread}") for thread in threads)
+        return Answer(call, command, layout, drawn(layout, shape=asked.get("shape")), steps=steps)
+    limited("elements", "text", layout.elements, MOST_ELEMENTS, "Draw a part of it.")
+    if "other" not in asked:
+        return Answer(call, command, layout, whole_layout(layout))
+    compared = _parsing(asked, "other", "other")
+    other = compared.run()
+    limited("elements", "other", max(layout.elements, other.elements), _MOST_COMPARED, "Compare a part of them.")
+    first = layout.first_difference(other)
+    return Answer(
+        call, command, layout, draw_difference(layout, other),
+        extra={"other": other.to_dict(), "first_difference": None if first is None else list(first)},
+        then=Call(Layout.first_difference, (compared,), name="", receiver=call),
+    )  # fmt: skip
+
+
+def banks_answer(chosen: str, asked: dict[str, Any]) -> Answer:
+    """The cost of the patterns as things are, and on the best layout that the search knows."""
+    patterns = [asked[name] for name in ("pattern", "other") if asked.get(name)]
+    said = [word for pattern in patterns for word in ("--pattern", pattern)]
+    if chosen == "lanes":
+        call = Call(tile_report, ([Call(Access.named, (pattern,), name="") for pattern in patterns],), name="report")
+        report = call.run()
+        return Answer(call, ("banks", *said), report, drawn(report))
+    layout = _tile_layout(asked) if chosen == "tile" else _parsing(asked, "layout")
+    placed = layout.run()
+    limited("elements", "tile", placed.elements, MOST_ELEMENTS, "Use a smaller tile.")
+    tile, bits = placed.as_rows().shape, placed.element_bits
+    accesses = [Call(Access.named, (pattern, tile, bits), name="") for pattern in patterns]
+    call, ran = Call(tile_report, (accesses, layout), name="report"), [access.run() for access in accesses]
+    report, search = tile_report(ran, placed), find_layouts(ran, tile=tile, element_bits=bits)
+    cured = cured_report(ran, placed, search.best.layout) if report.excess > search.best.excess else None
+    command = ("banks", *command_words(_TILE if chosen == "tile" else _TEXT, asked), *said, "--fix")
+    drawing = drawn(report, search=search, cured=cured)
+    return Answer(call, command, report, drawing, extra={"search": search.to_dict()})
+
+
+def _tile_layout(asked: dict[str, Any]) -> Call:
+    """The layout of a tile that fields describe."""
+    rows, columns = asked["tile"]
+    limited("elements", "tile", rows * columns, MOST_ELEMENTS, "Use a smaller tile.")
+    names = {
+        "swizzle": "swizzle",
+        "padding_bytes": "pad",
+        "atom_order": "atom_order",
+        "start": "smem_address",
+        "atom": "atom",
+    }
+    options = {name: asked[field] for name, field in names.items() if field in asked}
+    return Call(Layout, (asked["tile"], DataType.named(asked["data_type"]).smem_bits), options, "layout")
+
+
+_SAMPLES = (
+    "Sw<3,4,3> o smem_ptr[16b](unset) o (_16,_64):(_64,_1)", "GMMA::Layout_K_SW128_Atom<half_t>",
+    "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>",
+    "(TileTransform((8, 64)), SwizzleTransform(128))", 'Layout((64, 64), 16, swizzle="128B")', "((4,8),(2,2)):((32,1),(16,8))",
+)  # fmt: skip
+_ACCESSES = (
+    "transpose", "st.b128 rows", "ld.b32 columns", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4", "mma.m16n8k16 A bf16",
+)  # fmt: skip
+_PATTERNS = (
+    Input("pattern", "", "Pattern", "an access of one warp, or a walk over the tile.", choices=_ACCESSES, is_open=True),
+    Input("other", "", "And", "a second pattern on the same tile.", choices=_ACCESSES, is_open=True),
+)
+_TILE = (
+    Input("tile", "", "Tile", "rows x columns, in elements.", written_tile),
+    replace(TYPE, option=""),
+    *BANK_TILE,
+    START,
+)
+_TEXT = (
+    replace(DRAWN_LAYOUT[0], option="--layout", hint="in any notation that the layout page reads."),
+    *(row for row in DRAWN_LAYOUT if row.name == "element_bits"),
+)
+_LANES = Input("pattern", "", "Addresses", "an access, a colon, an expression of lane.")
+
+SWIZZLE_PAGE = Page(
+    "swizzle",
+    "Swizzle",
+    "Where each 16-byte chunk of a line lies in shared memory, under a mode of the hardware or any XOR.",
+    {"": form(MODE, mode="128B", address="0x0")},
+    swizzle_answer,
+)
+LAYOUT_PAGE = Page(
+    "layout",
+    "Layout",
+    "Any layout of shared memory or of threads, as CuTe, Triton, Mosaic or tilescope write it.",
+    {
+        "": form(
+            (replace(DRAWN_LAYOUT[0], choices=_SAMPLES, is_open=True), *DRAWN_LAYOUT[1:]),
+            text=_SAMPLES[0], major="", unit="", smem_address="0x0",
+        )
+    },
+    layout_answer,
+)  # fmt: skip
+BANKS_PAGE = Page(
+    "banks",
+    "Banks",
+    "How many wavefronts a warp's accesses take, which lanes wait for each other, and a layout that cures it.",
+    {
+        "tile": form(
+            (*_TILE[:2], *_PATTERNS, *_TILE[2:]), tile="32x32", data_type="f32", pattern="transpose", other="st.b32 rows",
+            swizzle="none", pad="0", smem_address="0x0",
+        ),
+        "layout": form(
+            (*_TEXT, *_PATTERNS), text="Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)",
+            pattern="ldmatrix.x4",
+        ),
+        "lanes": form((_LANES,), pattern="ld.b32: lane * 33 * 4"),
+    },
+    banks_answer,
+    ("given", "Accessed is"),
+)  # fmt: skip

@@ -1,0 +1,196 @@
+"""The pages of plans and of pipelines: ranked plans with their code; a timeline with its mistake marked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from tilescope.emitter.emission import TARGETS, emit
+from tilescope.errors import RuleError
+from tilescope.inputs import Input, command_words, in_words
+from tilescope.inputs.plans import GEMM, PIPELINE, PLAN
+from tilescope.inputs.tiles import ELEMENT_TYPE, TILE
+from tilescope.mma.consumer import CONSUMER
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.parts import Loop
+from tilescope.pipeline.parts import Step as PipelineStep
+from tilescope.pipeline.program import Program, agent_names, loop_values
+from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.planner import plan, plan_gemm
+from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.plans import Plan
+from tilescope.planner.search import PlanReport
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Paragraph, Part
+from tilescope.web.call import Call
+from tilescope.web.field import PAGE_LIMIT, Field, form, limited
+from tilescope.web.page import Answer, Code, Lead, Page, address, command_line, drawn
+from tilescope.written import tile as written_tile
+
+MOST_ELEMENTS = 1 << 17
+_MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted
+MOST_ROLES = 48  # in all blocks
+MOST_STATES = 200
+_STDIN = "stdin"  # how the command names what it reads there
+_TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
+# Steps of all roles, loops run. One run proves two tiles or a GEMM; else other orders may have to be tried.
+# A product for tcgen05 takes longest to plan.
+_MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, "tcgen05": 3000, _TEXT: 1000}
+_planned_gemm = lru_cache(maxsize=16)(plan_gemm)  # the next change of a field plans the same product
+_PROBLEM = ("arch", "consumer", "copy", "direction")  # what the planner is told; the rest is the pipeline's
+
+
+def plan_answer(_: str, asked: dict[str, Any]) -> Answer:
+    """Every candidate, ranked, with the reasons of those that were refused."""
+    mn, k = asked["tile"]
+    most = MOST_ELEMENTS if asked.get("consumer", "") in ("", *CONSUMER) else _MOST_COUNTED
+    limited("elements", "tile", mn * k, most, "Plan a smaller tile.")
+    options = {row.name: asked[row.name] for row in PLAN if row.option and row.name in asked}
+    call = Call(plan, (asked["tile"], asked["data_type"]), options, "report")
+    report: PlanReport = call.run()
+    command = ("plan", *command_words(PLAN, asked))
+    drawing = drawn(report, why=True)
+    code, sentences = _code(call, report, asked["target"], command)
+    return Answer(
+        call, (*command, "--why"), report, Drawing(drawing.title, (*drawing.parts, *sentences)),
+        extra={} if code is None else {"source": code.source}, code=code,
+        leads={"The plan": _leads(report.best)} if report.candidates else {},
+    )  # fmt: skip
+
+
+def _leads(best: Plan) -> tuple[Lead, ...]:
+    """The pages on which the plan goes on: one of its copies, its descriptors, its stages."""
+    problem = best.problem
+    said = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
+    leads = []
+    if best.boxes is not None and problem.direction == "load":
+        tensor_map = best.tensor_map(0)
+        copied = {
+            name: in_words(getattr(tensor_map, name))
+            for name in ("data_type", "dims", "strides_bytes", "box", "swizzle")
+        }
+        leads.append(Lead(address("load", copied | {"coords": in_words(best.copies[0].coords)}), "See its first copy"))
+    if problem.reads_by_descriptor:
+        layout = {"major": problem.major, "swizzle": best.swizzle.name, "atom_order": best.atom_order}
+        operand = {"operand": problem.operand or "A", "reader": str(problem.consumer)}
+        leads.append(Lead(address("tensor-core", said | layout | operand), "See its descriptors"))
+    if problem.reads_by_descriptor and problem.direction == "load":
+        planned = {"arch": problem.arch.name, "stages": str(max(2, problem.stages))}
+        leads.append(Lead(address("pipeline", said | planned), "Run its stages"))
+    return tuple(leads)
+
+
+def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...]) -> tuple[Code | None, list[Part]]:
+    """The best plan as source text, or the sentences that say why there is none."""
+    if target == "none" or not report.candidates:
+        return None, []
+    written = Call(emit, (replace(call, name="", attribute="best"), target), name="source")
+    try:
+        source = emit(report.best, target)  # type: ignore[arg-type]
+    except RuleError as error:
+        return None, [Paragraph(f"No {target} code: {violation}") for violation in error.violations]
+    title = f"The best plan as {_TARGET_NAMES[target]}"
+    return Code(title, source, written, command_line((*command, "--emit", target))), []
+
+
+def pipeline_answer(chosen: str, asked: dict[str, Any]) -> Answer:
+    """The verdict on a pipeline, its timeline, and the way into the mistake."""
+    described: Any
+    if chosen == _TEXT:
+        pipeline = Pipeline.from_text(asked["text"].encode("utf-8", errors="replace"), _STDIN)
+        described, command = pipeline.to_dict(), ["-"]  # the command reads the same text from its input
+    else:
+        described = _planning(chosen, asked)
+        pipeline, command = described.run(), command_words(PIPELINE_PAGE.forms[chosen], asked)
+    in_tmem = any(slot.space == "tmem" for slot in pipeline.slots)
+    alone = chosen == _TILES and "other" not in asked
+    _require_small(pipeline, _MOST_STEPS[_TEXT if alone else "tcgen05" if in_tmem and chosen == _GEMM else chosen])
+    simulation: Simulation = simulate(pipeline, max_states=MOST_STATES)
+    drawing = drawn(simulation)
+    repeated = [] if simulation.mistake is None else [Paragraph(simulation.sentence)]  # the page lists mistakes itself
+    return Answer(
+        Call(simulate, (described,), {"max_states": MOST_STATES}, "simulation"),
+        ("pipeline", *command, "--max-states", str(MOST_STATES)), simulation,
+        Drawing(drawing.title, tuple(part for part in drawing.parts if part not in repeated)),
+        violations=(*simulation.violations, *(warning.violation("warning") for warning in simulation.warnings)),
+    )  # fmt: skip
+
+
+def _planning(chosen: str, asked: dict[str, Any]) -> Call:
+    """The call that plans the pipeline of one tile, of two that share a stage, or of a GEMM."""
+    problem = {name: asked[name] for name in _PROBLEM if name in asked}
+    options = {row.name: asked[row.name] for row in PIPELINE if row.name in asked and row.name not in _PROBLEM}
+    options["multicast"] = not options.pop("no_multicast", False)
+    if chosen == _GEMM:
+        gemm = Call(_planned_gemm, (*asked["shape"], asked["data_type"]), problem, "gemm")
+        return Call(plan_pipeline, (gemm,), options, "pipeline")
+    tiles = [asked[name] for name in ("tile", "other") if name in asked]
+    for mn, k in tiles:
+        limited("elements", "tile", mn * k, MOST_ELEMENTS, "Plan a smaller tile.")
+    plans = [
+        Call(plan, (tile, asked["data_type"]), problem, name, attribute="best")
+        for name, tile in zip("ab", tiles, strict=False)
+    ]
+    return Call(plan_pipeline, (plans,), options, "pipeline")
+
+
+def _require_small(pipeline: Pipeline, most: int) -> None:
+    """Refuse more roles or steps than a page can run, before any is run."""
+    agents = Program(pipeline).agents
+    limited("roles in all blocks", "roles", len(agents), MOST_ROLES, "Describe fewer consumers or blocks.")
+    done = 0
+    for agent in agents:
+        done += _steps_run(agent.role.steps, agent_names(pipeline, agent), most - done)
+        if done > most:
+            fix = "Describe fewer rounds or blocks, or a smaller k; the command line takes more."
+            raise PAGE_LIMIT.error("steps", f"more than {most} steps", f"a page takes at most {most}", fix, most=most)
+
+
+def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], most: int) -> int:
+    """How many steps a role runs, a round of a loop counted as one more; counting ends beyond `most`."""
+    done = 0
+    for step in steps:
+        if not isinstance(step, Loop):
+            done += 1
+            continue
+        for value in loop_values(step, names):
+            if done > most:
+                return done
+            done += 1 + _steps_run(step.steps, {**names, step.counter: value}, most - done)
+    return done
+
+
+_TARGET_NAMES = {
+    "cuda": "a CUDA program", "ptx": "PTX", "cute": "CuTe C++", "triton": "Triton (Gluon)", "python": "a Python script",
+}  # fmt: skip
+_TARGET = Input("target", "", "Code to copy", "of the best plan, below the drawing.", choices=("none", *TARGETS))
+_OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", written_tile)
+_GEMM_ROWS = (*GEMM[:2], *(row for row in PIPELINE if row.name not in ("steps", "copy", "direction")))
+_SAMPLE = (files("tilescope.web") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
+
+PLAN_PAGE = Page(
+    "plan",
+    "Plan",
+    "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons, and code to copy.",
+    {"": form((*PLAN, _TARGET), tile="128x64", data_type="bf16", target="cuda")},
+    plan_answer,
+)
+PIPELINE_PAGE = Page(
+    "pipeline",
+    "Pipeline",
+    "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake marked.",
+    {
+        _TILES: form((TILE, _OTHER, ELEMENT_TYPE, *PIPELINE), tile="128x64", data_type="bf16", stages="4"),
+        _GEMM: form(_GEMM_ROWS, shape="4096x4096x4096", data_type="bf16"),
+        _TEXT: (
+            Field(
+                "text", label="Description", default=_SAMPLE, is_long=True,
+                hint="barriers, slots and roles as TOML or JSON; the command reads it from its input.",
+            ),
+        ),
+    },
+    pipeline_answer,
+    ("given", "Described by"),
+)  # fmt: skip
