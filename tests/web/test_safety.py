@@ -81,7 +81,7 @@ def test_a_query_that_is_too_long_is_refused_before_it_is_read(client):
         ("/swizzle?mode=128B&mode=64B", "page-query"),
         ("/swizzle?mood=128B", "unknown-name"),
         ("/swizzle?address=twelve", "argument-type"),
-        ("/swizzle?address=-1", "page-limit"),
+        ("/swizzle?address=-1", "argument-type"),
         ("/tensor-map?kind=flat", "unknown-name"),
         ("/load?data_type=u8&dims=16,256,256&box=16,256,56&coords=0,0,0", "page-limit"),
         ("/plan?tile=100000x100000", "page-limit"),

@@ -32,7 +32,7 @@ def reading(read: Reader) -> Reader:
 
 def listed(read: Reader) -> Reader:
     """A reader of several values with commas between them: bf16,e4m3."""
-    return lambda text: tuple(read(piece.strip()) for piece in text.split(",") if piece.strip())
+    return lambda text: tuple(read(piece.strip()) for piece in text.split(","))
 
 
 def options(*inputs: Input) -> Callable[[Command], Command]:

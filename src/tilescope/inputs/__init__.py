@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilescope import written
+from tilescope.errors import shortened
 
 Reader: TypeAlias = Callable[[str], Any]  # a ValueError has two arguments: what is wrong, and what to write instead
 
@@ -26,7 +27,7 @@ def text(said: str) -> str:
 def flag(said: str) -> bool:
     """A box of a page that is ticked, or an option that stands alone."""
     if said not in ("", "yes"):
-        raise ValueError(f"{said[:40]!r} is no tick", "yes, or nothing")
+        raise ValueError(f"{shortened(said, 80)!r} is no tick", "yes, or nothing")
     return said == "yes"
 
 

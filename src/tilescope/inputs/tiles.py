@@ -66,8 +66,8 @@ DESCRIPTORS = (
 FRAGMENT = (
     Input("instruction", "", "Instruction", choices=(
         "mma.m16n8k16", "mma.m16n8k8", "wgmma.m64n128k16", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4"), is_open=True),
-    Input("operand", "--operand", "Operand", "of mma and wgmma.", choices=("A", "B", "C", "D")),
-    replace(TYPE, hint="the operand's own, such as f32 for D."),
+    Input("operand", "--operand", "Operand", "of mma and wgmma.", unsaid="none", choices=("A", "B", "C", "D")),
+    replace(TYPE, hint="the operand's own, such as f32 for D.", unsaid="none"),
     Input("lane", "--lane", "Mark thread", read=number),
 )  # fmt: skip
 WORD = (

@@ -42,6 +42,11 @@ class Field(Input):
         return "choice" if self.choices and not self.is_open else "line"
 
     @property
+    def has_no_choice(self) -> bool:
+        """Whether a list of names may stay without one."""
+        return not self.default or (bool(self.unsaid) and self.unsaid not in self.choices)
+
+    @property
     def note(self) -> str:
         """What stands below it."""
         empty = f"Empty: {self.unsaid}." if self.unsaid and not self.default else ""
@@ -52,7 +57,7 @@ class Field(Input):
         most = MOST_LONG_CHARACTERS if self.is_long else MOST_CHARACTERS
         fix = f"Use at most {most} characters; the command line takes more."
         limited("characters", self.name, len(written), most, fix)
-        if not written.strip() and (self.option or not self.default):
+        if not written.strip() and (self.unsaid or not self.default):
             return None
         if self.control == "choice" and written not in self.choices:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
