@@ -11,7 +11,6 @@ from tilescope.inputs.tiles import DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
 from tilescope.mma.readings import descriptor_readings
 from tilescope.view.drawing import Drawing
 from tilescope.view.k_steps import k_step_grid, step_link
