@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from tilescope.emitter.cute_text import cute_facts
 from tilescope.emitter.gemm_program import gemm_facts
-from tilescope.emitter.gluon_text import gluon_facts
-from tilescope.emitter.ptx_text import ptx_facts
-from tilescope.emitter.source import rendered
-from tilescope.emitter.tile_program import refused, tile_facts
+from tilescope.emitter.source import EMIT, rendered
+from tilescope.emitter.texts import cute_facts, gluon_facts, ptx_facts
+from tilescope.emitter.tile_program import tile_facts
 from tilescope.errors import RuleError, argument_type
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
 
 Target = Literal["cuda", "ptx", "cute", "triton", "python"]
-TARGETS: tuple[Target, ...] = ("cuda", "ptx", "cute", "triton", "python")
+TARGETS: tuple[Target, ...] = get_args(Target)
 
 _TEXTS = {
     "ptx": ("ptx.jinja", ptx_facts),
@@ -39,20 +37,18 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     known_name("target", target, TARGETS)
     if not isinstance(plan, Plan | GemmPlan):
         raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
-    facts = gemm_facts(plan) if isinstance(plan, GemmPlan) else tile_facts(plan)
-    if target in _TEXTS:
-        if isinstance(plan, GemmPlan):
-            raise refused(
-                "target", f"{target} of a GEMM", f"{target} shows one tile", "Emit it for the plans a, b or epilogue."
-            )
-        template, more = _TEXTS[target]
-        return rendered(template, facts | more(plan, facts))
-    program = "gemm" if isinstance(plan, GemmPlan) else plan.problem.direction
+    if isinstance(plan, GemmPlan):
+        if target in _TEXTS:
+            fix = "Emit it for the plans a, b or epilogue."
+            raise EMIT.error("target", f"{target} of a GEMM", f"{target} shows one tile", fix)
+        facts, program, script = gemm_facts(plan), "gemm", "gemm"
+    else:
+        facts, program, script = tile_facts(plan), plan.problem.direction, "tile"
+        if target in _TEXTS:
+            template, more = _TEXTS[target]
+            return rendered(template, facts | more(plan, facts))
     source = rendered(f"{program}.cu.jinja", facts)
-    if target == "cuda":
-        return source
-    script = "gemm" if isinstance(plan, GemmPlan) else "tile"
-    return rendered(f"{script}.py.jinja", facts | _python_facts(facts, source))
+    return source if target == "cuda" else rendered(f"{script}.py.jinja", facts | _python_facts(plan, facts, source))
 
 
 def device_half(source: str) -> str:
@@ -64,18 +60,19 @@ def device_half(source: str) -> str:
     return source.partition("#ifndef __CUDACC_RTC__")[0].rstrip()
 
 
-def _python_facts(facts: dict[str, Any], source: str) -> dict[str, Any]:
+def _python_facts(plan: Plan | GemmPlan, facts: dict[str, Any], source: str) -> dict[str, Any]:
     """What the Python script says in numpy's words."""
-    element, bits = f"uint{facts['element_bits']}", facts.get("data", {"bits": "h"})["bits"]
-    output_bits = facts.get("output_bits", 8)
-    return {
-        "kernel": device_half(source),
-        "numpy_sample": re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", bits),
-        "element_numpy": element,
+    element = f"uint{(plan if isinstance(plan, GemmPlan) else plan.problem).data_type.bits}"
+    said = {"kernel": device_half(source), "element_numpy": element}
+    if isinstance(plan, GemmPlan):
+        bits = plan.output_type.bits
+        return said | {
+            "output_numpy": f"uint{bits}",
+            "output_fill": hex(int("EE" * (bits // 8), 16)),
+            "maps": {row["name"]: row.get("map") for row in facts["operands"]},
+        }
+    return said | {
+        "numpy_sample": re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", facts.get("data", {"bits": "h"})["bits"]),
         "result_numpy": {"float": "float32", "int": "int32"}.get(facts.get("result_type", ""), element),
-        "output_numpy": f"uint{output_bits}",
-        "output_fill": hex(int("EE" * (output_bits // 8), 16)),
-        "maps": {row["name"]: row.get("map") for row in facts["operands"]}
-        if "operands" in facts
-        else {"tile": facts["map"]},
+        "maps": {"tile": facts["map"]},
     }

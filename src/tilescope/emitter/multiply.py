@@ -7,9 +7,12 @@ and zeros are exact. Test data are bit patterns of numbers of moderate size, mad
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, Literal
 
 from tilescope.data_type import DataType
+from tilescope.emitter.source import EMIT
+
+K_STEP_BYTES = 32  # of k that one instruction takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +20,37 @@ class Multiplied:
     """A type that tensor cores multiply."""
 
     name: str  # PTX's
-    accumulator: str  # PTX's
+    accumulator: Literal["f32", "s32"]
     one: str
     exponent_bits: int  # 0: an integer
     mantissa_bits: int
     sample: str  # bits of test data, from h
     integer: str = ""  # the C type of an integer's value
 
-    c_accumulator: ClassVar[dict[str, str]] = {"f32": "float", "s32": "int"}
-    constraints: ClassVar[dict[str, str]] = {"f32": "f", "s32": "r"}
-
     @property
     def bias(self) -> int:
         """What the exponent's bits count from."""
         return (1 << self.exponent_bits) // 2 - 1
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """The C type of a sum, and its register in inline assembly."""
+        c_type, constraint = {"f32": ("float", "f"), "s32": ("int", "r")}[self.accumulator]
+        return {"accumulator": c_type, "constraint": constraint}
+
+    def wgmma(self, n: int, k_step: int, majors: tuple[str, str]) -> dict[str, Any]:
+        """The instruction for n columns, with the majorness of A and B."""
+        flags = "".join(f", {int(major == 'MN')}" for major in majors) if self.name in ("bf16", "f16") else ""
+        return {
+            "wgmma": f"m64n{n}k{k_step}.{self.accumulator}.{self.name}.{self.name}",
+            "wgmma_registers": n // 2,
+            "wgmma_flags": f", 1, 1{flags}" if self.exponent_bits else "",
+            "uses": {"wgmma"},
+        }
+
+    def mma(self, k_step: int) -> str:
+        """The instruction of a warp."""
+        return f"m16n8k{k_step}.row.col.{self.accumulator}.{self.name}.{self.name}.{self.accumulator}"
 
 
 # fmt: off
@@ -47,13 +67,16 @@ MULTIPLIED = {row.name: row for row in (
 # fmt: on
 
 
-def multiplied(data_type: DataType) -> Multiplied | None:
-    """The row of a type; None where no emitted instruction multiplies it.
+def multiplied(data_type: DataType, user: str, fix: str) -> Multiplied:
+    """The row of a type that `user` multiplies, refused where no emitted instruction does.
 
-    >>> multiplied(DataType.named("bf16")).one, multiplied(DataType.named("f64"))
-    ('0x3F80', None)
+    >>> multiplied(DataType.named("bf16"), "a GEMM", "Use bf16.").one
+    '0x3F80'
     """
-    return MULTIPLIED.get(data_type.ptx)
+    if data_type.ptx not in MULTIPLIED:
+        limit = f"tensor cores multiply {', '.join(MULTIPLIED)} in emitted programs"
+        raise EMIT.error("data_type", f"{data_type.name} for {user}", limit, fix)
+    return MULTIPLIED[data_type.ptx]
 
 
 def _by_ptx(instruction: str, constraint: str) -> str:

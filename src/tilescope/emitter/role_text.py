@@ -10,15 +10,13 @@ open, how a tile is copied, multiplied or written, comes from the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.parts import Loop, Role, Step
-
-_REFERRED = ("wait", "tail", "expect", "arrive", "release", "copy")  # steps whose target has a stage
+from tilescope.pipeline.parts import OPERATIONS, Loop, Role, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +35,13 @@ def role_named(pipeline: Pipeline, name: str) -> Role:
     return next(role for role in pipeline.roles if role.name == name)
 
 
-def barrier_init(pipeline: Pipeline, notes: dict[str, str]) -> str:
-    """What one thread does before the block meets: barriers initialised with their counts, and fenced."""
-    lines: list[str] = []
-    for step in role_named(pipeline, "producer").steps:
-        if isinstance(step, Loop) or step.op == "sync":
-            break
-        if step.op == "init":
-            counts = {barrier.name: barrier.count for barrier in pipeline.barriers}
-            made = [(f"mbarrier_init({name} + 8 * stage, {counts[name]});", notes[name]) for name in step.target]
-            width = max(len(line) for line, _ in made)
-            lines += ["for (int stage = 0; stage < STAGES; ++stage) {"]
-            lines += [*(f"  {line:{width}}  // {note}" for line, note in made), "}"]
-        elif step.target == "mbarrier_init":
-            lines.append('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
-    return indented(lines, 4)
-
-
 def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
-    """What a role does behind the meeting of the block, as lines of C."""
+    """What a role does behind the meeting of the block, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
-    met = 1 + max(
-        (number for number, step in enumerate(role.steps) if isinstance(step, Step) and step.op == "sync"), default=-1
+    met = max(
+        (place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op == "sync"), default=0
     )
-    return indented(_Printer(role, work).block(role.steps[met:], ""), indent)
-
-
-def indented(lines: Iterable[str], indent: int) -> str:
-    """Lines moved to the right; #pragma stays at the margin."""
+    lines = _Printer(role, work).block(role.steps[met:], "")
     return "\n".join(line if line.startswith("#") else " " * indent + line for line in lines)
 
 
@@ -72,26 +49,27 @@ def group_text(pipeline: Pipeline, group: str) -> str:
     """The steps of the consumer that close a group of wgmma and wait for it."""
     consumer = role_named(pipeline, "consumer")
     printer = _Printer(consumer, Work({}))
-    steps = [step for step in consumer.all_steps() if step.target == group]
-    return " ".join(line for step in steps for line in printer.step(step, ""))
+    return " ".join(line for step in consumer.all_steps() if step.target == group for line in printer.step(step, ""))
 
 
 def expected_bytes(pipeline: Pipeline) -> int:
     """Bytes that the full barrier expects for one stage."""
-    return next(
-        int(step.arguments["bytes"]) for step in role_named(pipeline, "producer").all_steps() if step.op == "expect"
-    )
+    return int(_first(pipeline, "producer", "expect").arguments["bytes"])
 
 
 def waited_parity(pipeline: Pipeline, name: str) -> str:
     """The parity with which a role waits for a stage, as an expression of the counter i."""
-    return next(str(step.arguments["parity"]) for step in role_named(pipeline, name).all_steps() if step.op == "wait")
+    return str(_first(pipeline, name, "wait").arguments["parity"])
 
 
 def start_parity(pipeline: Pipeline, name: str) -> int:
     """The parity of a role's first wait."""
     names = {**pipeline.constants, "i": 0}
     return Expression.read("parity", waited_parity(pipeline, name), names).value(names)
+
+
+def _first(pipeline: Pipeline, role: str, op: str) -> Step:
+    return next(step for step in role_named(pipeline, role).all_steps() if step.op == op)
 
 
 class _Printer:
@@ -102,98 +80,77 @@ class _Printer:
 
     def block(self, steps: Sequence[Step | Loop], slot: str) -> Iterator[str]:
         """Steps one after another; neighbours that one thread does share its condition."""
-        held: list[str] = []
-        condition = ""
-        for number, each in enumerate(steps):
-            if isinstance(each, Loop):
-                yield from self.loop(each)
+        printed = (step for step in steps if isinstance(step, Loop) or step.target not in self.work.inside)
+        for condition, group in groupby(printed, self._condition):
+            lines = [line for step in group for line in self.step(step, slot)]
+            if not condition:
+                yield from lines
                 continue
-            if isinstance(each, Step) and each.target in self.work.inside:
-                continue
-            lines, wanted = self.step(each, slot), self._condition(each)
-            held, condition = [*held, *lines], wanted
-            following = steps[number + 1] if number + 1 < len(steps) else None
-            if wanted and isinstance(following, Step) and self._condition(following) == wanted:
-                continue
-            yield from _guarded(condition, held)
-            held = []
+            if "% 32" in condition:
+                yield "__syncwarp();"
+            if len(lines) == 1:
+                yield f"if ({condition}) {lines[0]}"
+            else:
+                yield from (f"if ({condition}) {{", *(f"  {line}" for line in lines), "}")
 
     def loop(self, loop: Loop) -> Iterator[str]:
         """A loop with the pipeline's own bounds; `slot` is the stage that its first step names."""
-        start, counter = str(loop.start), loop.counter
+        start, counter, slot = str(loop.start), loop.counter, _slot(loop)
         end = str(loop.count) if start == "0" else f"{start} + {loop.count}"
         yield "#pragma unroll" + ("" if counter in self.work.unrolled else " 1")
         yield f"for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{"
-        slot = _slot(loop)
-        body = [f"const int slot = {slot};"] if slot else []
-        body += self.work.opening.get(counter, [])
-        for line in (*body, *self.block(loop.steps, slot)):
+        opening = [f"const int slot = {slot};"] if slot else []
+        for line in (*opening, *self.work.opening.get(counter, []), *self.block(loop.steps, slot)):
             yield line if line.startswith("#") else f"  {line}"
         yield "}"
 
-    def step(self, step: Step, slot: str) -> list[str]:
+    def step(self, step: Step | Loop, slot: str) -> list[str]:
         """The lines of one step."""
-        arguments: dict[str, Any] = dict(step.arguments)
-        name = step.target if isinstance(step.target, str) else ""
-        at = ""
-        if step.op in _REFERRED:
+        if isinstance(step, Loop):
+            return list(self.loop(step))
+        name, at, arguments = step.target if isinstance(step.target, str) else "", "", step.arguments
+        if OPERATIONS[step.op].target in ("barrier", "slot"):
             name, index = reference(step.op, step.target)
             at = f"{name} + 8 * slot" if index == slot else f"{name} + 8 * ({index})"
-        note = self.work.notes.get(f"{step.op} {name}".strip(), "")
-        comment = f"  // {note}" if note else ""
-        match step.op, name:
-            case (("wait" | "tail"), _):
-                return [f"mbarrier_wait({at}, {arguments['parity']});{comment}"]
-            case "expect", _:
-                return [f"mbarrier_arrive_expect({at}, {arguments['bytes']});{comment}"]
-            case (("arrive" | "release"), _):
-                return [f"mbarrier_arrive({at});{comment}"]
-            case "commit", _:
-                return [f"{name}_commit();{comment}"]
-            case "wait_group", _:
-                read = "_read" if arguments.get("read") else ""
-                return [f"{name}_wait{read}<{arguments.get('pending', 0)}>();{comment}"]
-            case "fence", "proxy.async":
-                return [f"fence_proxy_async();{comment}"]
-            case "sync", _:
+        match step.op:
+            case "wait" | "tail":
+                call = f"mbarrier_wait({at}, {arguments['parity']})"
+            case "expect":
+                call = f"mbarrier_arrive_expect({at}, {arguments['bytes']})"
+            case "arrive" | "release":
+                call = f"mbarrier_arrive({at})"
+            case "commit":
+                call = f"{name}_commit()"
+            case "wait_group":
+                call = f"{name}_wait{'_read' if arguments.get('read') else ''}<{arguments.get('pending', 0)}>()"
+            case "fence":
+                call = "fence_proxy_async()"
+            case "sync":
                 threads = arguments.get("threads", 0)
-                return [f"bar_sync<{step.target}, {threads}>();{comment}" if threads else f"__syncthreads();{comment}"]
-        key = f"{step.op} {name}".strip()
-        return self.work.lines[key if key in self.work.lines else step.op]
+                call = f"bar_sync<{step.target}, {threads}>()" if threads else "__syncthreads()"
+            case _:
+                return self.work.lines.get(f"{step.op} {name}") or self.work.lines[step.op]
+        note = self.work.notes.get(f"{step.op} {name}", "")
+        return [f"{call};  // {note}" if note else f"{call};"]
 
-    def _condition(self, step: Step) -> str:
+    def _condition(self, step: Step | Loop) -> str:
         """Which thread does the step; empty: all of the role."""
-        first = "threadIdx.x == 0"
+        if isinstance(step, Loop):
+            return ""
         if step.op == "store" or step.target == "bulk":  # bulk groups belong to the thread that stores
-            return first
+            return "threadIdx.x == 0"
         when = [] if step.when is None else [str(step.when)]
         if step.op in ("arrive", "release"):
-            every = self.role.threads // int(step.arguments.get("count", 1))
-            when += [f"threadIdx.x % {every} == 0"] if every > 1 else []
+            threads = self.role.threads // int(step.arguments.get("count", 1))
+            when += [f"threadIdx.x % {threads} == 0"] if threads > 1 else []
         return " && ".join(when)
 
 
 def _slot(loop: Loop) -> str:
     """The stage that the first of several steps names, where it moves with the loop."""
-    if len(loop.steps) < 2 or any(isinstance(each, Loop) for each in loop.steps):
+    steps = [step for step in loop.steps if isinstance(step, Step)]
+    named = [target for step in steps for target in step.targets if "[" in str(target)]
+    if len(loop.steps) < 2 or len(steps) < len(loop.steps) or not named:
         return ""
-    targets = [step.target for step in loop.steps if isinstance(step, Step)]
-    named = [
-        name for target in targets for name in (target if isinstance(target, tuple) else (target,)) if "[" in str(name)
-    ]
-    index = reference("step", named[0])[1] if named else ""
+    index = reference("step", named[0])[1]
     return index if loop.counter in index else ""
-
-
-def _guarded(condition: str, lines: list[str]) -> Iterator[str]:
-    if not condition:
-        yield from lines
-        return
-    if "% 32" in condition:
-        yield "__syncwarp();"
-    if len(lines) == 1:
-        yield f"if ({condition}) {lines[0]}"
-        return
-    yield f"if ({condition}) {{"
-    yield from (f"  {line}" for line in lines)
-    yield "}"

@@ -6,8 +6,18 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tilescope.rule import rule
+
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+EMIT = rule(
+    "emit",
+    "Programs are emitted for wgmma, ldmatrix and threads, and for types that these multiply or move.",
+    source="tilescope's templates",
+    passing='ts.emit(ts.plan((64, 64), "bf16").best, "ptx")',
+    failing='ts.emit(ts.plan((128, 64), "bf16", arch="sm_100").best, "ptx")',
+)
 
 
 @cache
@@ -28,26 +38,13 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  source code, not HTML
     )
-    environment.filters["registers"] = _registers
-    environment.filters["results"] = _results
+    environment.filters["core_name"] = _core_name
     return environment
 
 
-def _registers(count: int) -> list[str]:
-    """Operands %0, %1, … of inline assembly, a line for every 16."""
-    lines = batched([f"%{number}" for number in range(count)], 16)
-    return [", ".join(line) + ("," if 16 * index < count else "") for index, line in enumerate(lines, 1)]
-
-
-def _results(count: int, constraint: str) -> str:
-    """The output operands of `count` registers d[…], six on a line."""
-    lines = batched([f'"+{constraint}"(d[{number}])' for number in range(count)], 6)
-    return ",\n        ".join(map(", ".join, lines))
-
-
-def batched(items: list[str], length: int) -> list[list[str]]:
-    """The items in lists of `length`, the last perhaps shorter."""
-    return [items[first : first + length] for first in range(0, len(items), length)]
+def _core_name(name: str, prefix: str) -> str:
+    """A row's name as cuda.core spells it: NONE, SWIZZLE_128B."""
+    return f"{prefix}_{name}" if name[:1].isdigit() else name.upper()
 
 
 def rendered(template: str, facts: dict[str, Any]) -> str:
