@@ -1,4 +1,4 @@
-"""What each GPU architecture has: shared memory, and which instructions of the tile's path exist.
+"""What a GPU architecture has: shared memory, and which instructions of the tile's path exist.
 
 A feature is written as the target that has it, since plain, family and exact targets differ:
 

@@ -88,7 +88,7 @@ class WordField:
         if not isinstance(value, int) or isinstance(value, bool):
             return [argument_type(self.name, value, "an integer", f"Use {self.first:#x}, for example.")]
         if not 0 <= value <= self.limit:
-            found, fix = printed_hex(value), f"Stay between 0 and {self.limit:#x}."
+            found, fix = printed_hex(value), f"Use {min(max(value, 0), self.limit) // self.unit * self.unit:#x}."
         elif value % self.unit:
             below, above = value // self.unit * self.unit, ceil_div(value, self.unit) * self.unit
             found, fix = f"{value:#x}", f"Use {below:#x} or {above:#x}."
@@ -141,11 +141,8 @@ class WordFormat:
         if 0 <= word < 1 << self.bits:
             return []
         limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
-        return [
-            DESCRIPTOR_WORD.violation(
-                "word", printed_hex(word), limit, f"Use its low {self.bits} bits: {word & (1 << self.bits) - 1:#x}."
-            )
-        ]
+        fix = f"Use its low {self.bits} bits: {word & (1 << self.bits) - 1:#x}."
+        return [DESCRIPTOR_WORD.violation("word", printed_hex(word), limit, fix, word=word)]
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:
         """The bits that are set in `word` although no field covers them.
@@ -159,11 +156,14 @@ class WordFormat:
         """Every field of the word in the order of its bits, in words: those of `meanings`, else its own."""
         return tuple(
             DescriptorField(
-                each.name, each.low, each.width_bits, (word & each.mask) >> each.low,
-                each.says(each.extract(word)) if meanings is None else meanings[each.name],
+                field.name,
+                field.low,
+                field.width_bits,
+                (word & field.mask) >> field.low,
+                field.says(field.extract(word)) if meanings is None else meanings[field.name],
             )
-            for each in sorted(self.fields, key=lambda each: each.low)
-        )  # fmt: skip
+            for field in sorted(self.fields, key=lambda field: field.low)
+        )
 
     @cached_property
     def covered(self) -> int:
@@ -172,7 +172,7 @@ class WordFormat:
 
     @cached_property
     def _rows(self) -> tuple[tuple[str, int, int, int, int, int], ...]:
-        """What `encode` and `decode` need of each field; the last is the sign of a signed number."""
+        """What `encode` and `decode` need of every field; the last is the sign of a signed number."""
         return tuple(
             (field.name, field.low, field.unit, field.first, field.mask, field.signed << field.width_bits - 1)
             for field in self.fields

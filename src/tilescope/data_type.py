@@ -1,4 +1,4 @@
-"""Element types: how many bits, what each tool calls them, and as what TMA moves them.
+"""Element types: how many bits, what tools call them, and as what TMA moves them.
 
 TMA knows sixteen types. Everything else travels as one of them:
 
@@ -48,7 +48,7 @@ ARRAY_TYPE = rule(
 )  # fmt: skip
 BLOCK_SCALED = rule(
     "block-scaled-type",
-    "nvfp4, mxfp4, mxfp6 and mxfp8 are two tensors each: elements, and a scale factor for every block of 16 or 32 of them.",
+    "nvfp4, mxfp4, mxfp6 and mxfp8 are two tensors: elements, and a scale factor for every block of 16 or 32 of them.",
     source="OCP Microscaling Formats (MX) Specification; PTX ISA, tcgen05.mma with block scaling",
     passing='ts.TensorMap("e2m1", (128, 64), (64,), (128, 8), arch="sm_100")',
     failing='ts.TensorMap("nvfp4", (128, 64), (64,), (128, 8), arch="sm_100")',
@@ -184,11 +184,11 @@ def _block_scaled(name: object) -> RuleError | None:
     )  # fmt: skip
 
 
-def _from_array_type(given: object) -> DataType | None:
-    if type(given).__module__ == "torch":
-        return _BY_NAME.get(str(given).removeprefix("torch."))
+def _from_array_type(dtype_like: object) -> DataType | None:
+    if type(dtype_like).__module__ == "torch":
+        return _BY_NAME.get(str(dtype_like).removeprefix("torch."))
     try:
-        dtype = np.dtype(given)  # type: ignore[call-overload]
+        dtype = np.dtype(dtype_like)  # type: ignore[call-overload]
     except (TypeError, ValueError):
         return None
     if dtype.str.startswith(">"):
@@ -196,7 +196,7 @@ def _from_array_type(given: object) -> DataType | None:
             "data_type", f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian",
             f'Use array.astype("<{dtype.str[1:]}"), or array.view("u1") to move the bytes as they are.',
         )  # fmt: skip
-    return None if given is None else _BY_NAME.get(dtype.name)
+    return None if dtype_like is None else _BY_NAME.get(dtype.name)
 
 
 # fmt: off

@@ -1,4 +1,4 @@
-"""The rule book: what tilescope demands, who says so, and an example on each side of the limit.
+"""The rule book: what tilescope demands, who says so, and an example on either side of the limit.
 
 A row stands beside the check that refuses by it, in whatever module that is:
 

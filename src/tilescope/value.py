@@ -31,7 +31,7 @@ _DEFINING_MODULES = (
     "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
-_REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that each field of a repr may take, until all take 400
+_REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400
 _ENTRIES_SHOWN = 4  # of a long sequence
 
 
@@ -99,7 +99,7 @@ class Value:
             return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
         chosen = _kind_called(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
-            known = sorted(name for name, each in Value._kinds.items() if issubclass(each, cls))
+            known = sorted(name for name, known in Value._kinds.items() if issubclass(known, cls))
             raise RuleError([unknown_name("kind", "kind", kind, known)])
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
@@ -114,7 +114,7 @@ class Value:
             if parameter.default is parameter.empty and parameter.name not in data
         ]:
             raise missing_fields(chosen.kind, missing)
-        return chosen(**{name: _revived(data[name], each) for name, each in known_fields.items() if name in data})
+        return chosen(**{name: _revived(data[name], known_fields[name]) for name in data if name != "kind"})
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -133,7 +133,7 @@ class Value:
         ]  # fmt: skip
         whole = ""
         for budget in _REPR_BUDGETS:
-            parts = (f"{each.name}={_cut(getattr(self, each.name), each, budget)}" for each in shown)
+            parts = (f"{field.name}={_cut(getattr(self, field.name), field, budget)}" for field in shown)
             whole = f"{type(self).__name__}({', '.join(parts)})"
             if len(whole) <= _REPR_BUDGETS[0]:
                 break

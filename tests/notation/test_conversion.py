@@ -103,7 +103,7 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
         ("Layout((8, 64), 16, swizzle='xor:3,3,3')", "driver", "TMA knows"),
         ("Layout((8, 64), 16, swizzle='xor:3,3,3')", "ptx", "TMA knows"),
         ("Layout((8, 64), 16, swizzle='128B', start=0x80)", "triton", "buffers start on the pattern, every 1024 bytes"),
-        ("Layout((8, 64), 16, swizzle='128B', start=0x80)", "mosaic", "buffers start every 1024 bytes"),
+        ("Layout((8, 64), 16, swizzle='128B', start=0x80)", "mosaic", "buffers start on the pattern, every 1024 bytes"),
         ("Layout((8, 64), 16, swizzle='128B', start=0x80)", "cute-atom", "no address"),
         ("Layout((8, 16), 64, swizzle='xor:1,2,3')", "cute-elements", "moves whole elements"),
         ("Layout((8, 2), 64, swizzle='128B', start=0x84)", "cute-python", "offsets count elements"),

@@ -372,9 +372,9 @@ def test_any_text_is_found_or_refused(text):
 @pytest.mark.parametrize(
     ("triple", "says"),
     [
-        ((2, 4, 1), "Use a shift of at least 2"),
-        ((2, 4, 0), "Use a shift of at least 2"),
-        ((3, 4, -2), "or at most -3"),
+        ((2, 4, 1), "Use shift = 2."),
+        ((2, 4, 0), "Use shift = 2."),
+        ((3, 4, -2), "Use shift = -3."),
         ((-1, 4, 3), "Use xor:3,4,3, for example: bits >= 0"),
         ((1, -1, 3), "Use xor:3,4,3, for example: bits >= 0"),
         ((1, 29, 3), "uses address bits 29 to 32"),

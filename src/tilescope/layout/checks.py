@@ -60,24 +60,24 @@ def checked_tiling(
     padding = attempted(problems, 0, integer, "padding_bytes", padding_bytes, 0)
     row_elements = oriented(major, *whole)[1]
     if row_elements * bits % 8:
-        problems.append(ROW_BYTES.violation(
-            "atom", f"a row of {counted(row_elements, 'element')} of {bits} bits", "rows are whole bytes",
-            f"Use rows of {ceil_div(row_elements, 8) * 8} elements.", row_elements=row_elements, bits=bits,
-        ))  # fmt: skip
+        found = f"a row of {counted(row_elements, 'element')} of {bits} bits"
+        limit, fix = "rows are whole bytes", f"Use rows of {ceil_div(row_elements, 8) * 8} elements."
+        problems.append(ROW_BYTES.violation("atom", found, limit, fix, row_elements=row_elements, bits=bits))
     if tile[0] % whole[0] or tile[1] % whole[1]:
         enough = tuple(ceil_div(extent, step) * step for extent, step in zip(tile, whole, strict=True))
-        problems.append(TILE_ATOMS.violation(
-            "shape", f"{by(tile)} elements in atoms of {by(whole)}", "a tile is a whole number of atoms",
-            f"Use {by(enough)}.", {"shape": enough}, shape=tile, atom=whole,
-        ))  # fmt: skip
+        found, limit = f"{by(tile)} elements in atoms of {by(whole)}", "a tile is a whole number of atoms"
+        change = {"shape": enough}
+        problems.append(
+            TILE_ATOMS.violation("shape", found, limit, f"Use {by(enough)}.", change, shape=tile, atom=whole)
+        )
     if not problems:
         tiling = Tiling(oriented(major, *tile), bits, oriented(major, *whole), order, padding)
         if address + tiling.size_bytes <= WINDOW_BYTES:
             return tiling, address
-        problems.append(ADDRESS_WINDOW.violation(
-            "shape", f"{printed(tiling.size_bytes)} bytes from {printed_hex(address)}", "shared addresses have 32 bits",
-            "Use the tile of one block, such as (128, 64).", size_bytes=tiling.size_bytes, start=address,
-        ))  # fmt: skip
+        size = tiling.size_bytes
+        found, limit = f"{printed(size)} bytes from {printed_hex(address)}", "shared addresses have 32 bits"
+        fix = "Use the tile of one block, such as (128, 64)."
+        problems.append(ADDRESS_WINDOW.violation("shape", found, limit, fix, size_bytes=size, start=address))
     raise RuleError(problems)
 
 
@@ -89,16 +89,15 @@ def checked_modes(modes: Any, element_bits: Any, unit_bits: Any, start: Any) -> 
     nested = modes if isinstance(modes, Modes) else as_modes(modes)
     rank = len(nested.parts)
     if rank > MAX_RANK:
-        limit, fix = f"a layout has at most {MAX_RANK}", "Group the last of them: (a, b, (c, d), ...)."
+        limit, fix = f"a layout has at most {MAX_RANK}", "Use (a, b, c, d, (e, f)): join the last of them in one index."
         problems.append(SHAPE_STRIDE.violation("modes", f"{rank} indices", limit, fix, rank=rank))
     if min(stride for _, stride in nested.pairs) < 0:
-        fix = "Start at the lowest address, with strides of at least 0."
-        problems.append(SHAPE_STRIDE.violation("modes", str(nested), "strides of a layout are at least 0", fix))
+        limit, fix = "strides of a layout are at least 0", "Start at the lowest address, with strides of at least 0."
+        problems.append(SHAPE_STRIDE.violation("modes", str(nested), limit, fix, stride=nested.stride))
     elif nested.cosize > POINTER_BYTES:
-        problems.append(ADDRESS_WINDOW.violation(
-            "modes", f"elements up to {printed(nested.cosize)} apart", "addresses lie below 2^48",
-            "Use strides below 2^32.", cosize=nested.cosize,
-        ))  # fmt: skip
+        found, limit = f"elements up to {printed(nested.cosize)} apart", "addresses lie below 2^48"
+        fix = "Use strides below 2^32."
+        problems.append(ADDRESS_WINDOW.violation("modes", found, limit, fix, cosize=nested.cosize))
     raise_all(problems)
     return nested.scaled(unit) or nested
 
@@ -137,5 +136,5 @@ def checked_indices(layout: Layout, coord: tuple[Any, ...]) -> tuple[Any, ...]:
 def _outside(layout: Layout, found: str) -> RuleError:
     names, shape = layout.names, layout.shape
     limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
-    last = f"The last element is {tuple(extent - 1 for extent in shape)}."
-    return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, shape=shape)
+    last = f"Use indices up to {tuple(extent - 1 for extent in shape)}."
+    return ARGUMENT_RANGE.error(", ".join(names), found, limit, last, shape=shape, index=found)

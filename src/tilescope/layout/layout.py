@@ -64,15 +64,15 @@ class Layout(Value):
     True
     """
 
-    shape: tuple[int, ...]  # extent of each index in elements
+    shape: tuple[int, ...]  # extents of the indices in elements
     element_bits: int
     atom: tuple[int, int] | None  # mn x k elements that are stored whole; None: the modes are no grid of atoms
     atom_order: AtomOrder | None
-    padding_bytes: int | None  # after each row of an atom
+    padding_bytes: int | None  # after every row of an atom
     major: Major | None  # the contiguous index of two; None: neither is, or there are more
     swizzle: Swizzle = row_field(Swizzle.named)
     start: int = hex_field()  # absolute shared address of the first logical byte
-    nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for each index
+    nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for an index
     tiling: Tiling | None = field(init=False, repr=False)  # the grid of atoms in rows and columns; None: there is none
 
     unit_bits: ClassVar[int] = 8  # what an address counts
@@ -145,7 +145,7 @@ class Layout(Value):
 
     @cached_property
     def pairs(self) -> tuple[Pairs, ...]:
-        """(extent, stride in bits) of each index, the fewest."""
+        """(extent, stride in bits) of every index, the fewest."""
         if self.nesting is not None:
             return tuple(coalesced(*part.pairs) for part in self.nesting.parts)
         assert self.tiling is not None
@@ -317,10 +317,9 @@ class Layout(Value):
     def _grid(self) -> tuple[Any, ...]:
         """Indices of all elements, which broadcast to the tile's shape."""
         if self.elements > MAX_ELEMENTS:
-            raise LAYOUT_SIZE.error(
-                "layout", f"{self.elements} elements", f"an address map lists at most {MAX_ELEMENTS}",
-                "Use the tile of one block.", elements=self.elements, limit=MAX_ELEMENTS,
-            )  # fmt: skip
+            found, limit = f"{self.elements} elements", f"an address map lists at most {MAX_ELEMENTS}"
+            fix = "Use the tile of one block, such as (128, 64)."
+            raise LAYOUT_SIZE.error("layout", found, limit, fix, elements=self.elements, limit=MAX_ELEMENTS)
         return np.ix_(*map(np.arange, self.shape))
 
     def bit_offsets(self) -> Addresses:

@@ -22,8 +22,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import by, printed
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.errors import RuleError, argument_type, by, ceil_div, printed
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes
@@ -39,7 +39,7 @@ SHAPE_STRIDE = rule(
 )
 TILE_TO_SHAPE = rule(
     "tile-to-shape",
-    "A tile made of a block is a whole number of blocks along each of its indices.",
+    "A tile made of a block is a whole number of blocks along every index.",
     source="CuTe, tile_to_shape",
     passing='ts.parse_layout("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_16,_128>{})")',
     failing='ts.parse_layout("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_12,_128>{})")',
@@ -126,11 +126,12 @@ class Modes(Value):
         pairs = _paired(self.shape, self.stride)
         object.__setattr__(self, "pairs", tuple(pairs))
         if not pairs:
-            raise SHAPE_STRIDE.error(
-                "shape, stride", f"{_shown(self.shape)}:{_shown(self.stride)}",
+            found, limit = (
+                str(self),
                 "shape and stride are integers or tuples of such nested alike; extents are at least 1",
-                "Use one stride for every extent, as in (8,(4,2)):(4,(1,32)).",
-            )  # fmt: skip
+            )
+            fix = "Use one stride for every extent, as in (8,(4,2)):(4,(1,32))."
+            raise SHAPE_STRIDE.error("shape, stride", found, limit, fix, shape=self.shape, stride=self.stride)
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[int, int]]) -> Modes:
@@ -144,7 +145,7 @@ class Modes(Value):
 
     @classmethod
     def joined(cls, *parts: Modes) -> Modes:
-        """One layout with an index for each part, nested as the parts are.
+        """One layout with one index for a part, nested as the parts are.
 
         >>> str(Modes.joined(Modes(8, 4), Modes((4, 2), (1, 32))))
         '(8,(4,2)):(4,(1,32))'
@@ -153,7 +154,7 @@ class Modes(Value):
 
     @property
     def parts(self) -> tuple[Modes, ...]:
-        """The modes of the outermost level, each a layout of its own.
+        """The modes of the outermost level, as layouts of their own.
 
         >>> [str(part) for part in Modes((8, (4, 2)), (4, (1, 32))).parts]
         ['8:4', '(4,2):(1,32)']
@@ -197,14 +198,8 @@ class Modes(Value):
         parts = self.parts
         if len(coord) != len(parts):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            raise ARGUMENT_RANGE.error(
-                "coord",
-                found,
-                limit,
-                f"Use {len(parts)}: one index per mode.",
-                indices=len(coord),
-                modes=len(parts),
-            )
+            fix = f"Use {len(parts)}: one index per mode."
+            raise ARGUMENT_RANGE.error("coord", found, limit, fix, indices=len(coord), modes=len(parts))
         return summed(tuple(part.pairs for part in parts), coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -224,7 +219,7 @@ class Modes(Value):
         return Modes.of_pairs(coalesced(*self.pairs))
 
     def by_index(self) -> Modes:
-        """The same function with the fewest modes for each index: equal for equal functions of a shape.
+        """The same function with the fewest modes for an index: equal for equal functions of a shape.
 
         >>> str(Modes(((8, 2), (64, 1)), ((64, 512), (1, 0))).by_index())
         '(16,64):(64,1)'
@@ -273,7 +268,9 @@ class Modes(Value):
                 if not extent or (missing % extent and extent % missing):
                     limit = "every extent is a product of the modes in their order"
                     fix = f"Cut the extents {by(extent for extent, _ in self.pairs)} in their order."
-                    raise SHAPE_STRIDE.error("extents", f"{extents} of {self}", limit, fix)
+                    raise SHAPE_STRIDE.error(
+                        "extents", f"{extents} of {self}", limit, fix, extents=extents, modes=str(self)
+                    )
                 taken = min(extent, missing)
                 part.append((taken, stride))
                 if extent > taken:
@@ -289,11 +286,11 @@ class Modes(Value):
         """
         blocks = [*self.parts, *[Modes(1, 0)] * (len(shape) - len(self.parts))]
         if len(blocks) != len(shape) or any(extent % part.size for extent, part in zip(shape, blocks, strict=True)):
-            found, block = f"a tile of {by(shape)}", by(part.size for part in blocks)
-            limit = "tile_to_shape takes whole blocks, with an extent for each index"
-            raise TILE_TO_SHAPE.error(
-                "shape", f"{found} from blocks of {block}", limit, f"Use multiples of {block}.", shape=shape
-            )
+            block = tuple(part.size for part in blocks)
+            found = f"a tile of {by(shape)} from blocks of {by(block)}"
+            limit = "tile_to_shape takes whole blocks, with one extent for every index"
+            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, block, strict=False))
+            raise TILE_TO_SHAPE.error("shape", found, limit, f"Use {by(whole)}.", shape=shape, block=block)
         step, repeats = self.cosize, {}
         for index in sorted(range(len(shape)), key=lambda index: order[index]):
             count = shape[index] // blocks[index].size
@@ -315,8 +312,8 @@ def as_modes(modes: Any) -> Modes:
     (8,64):(64,1)
     """
     if not isinstance(modes, tuple) or len(modes) != 2:
-        raise ARGUMENT_TYPE.error(
-            "modes", printed(modes), "a pair: shape, stride", "Use ((8, 64), (64, 1)), for example."
+        raise RuleError(
+            [argument_type("modes", modes, "a pair: shape, stride", "Use ((8, 64), (64, 1)), for example.")]
         )
     return Modes(*modes)
 

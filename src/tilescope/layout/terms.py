@@ -62,7 +62,7 @@ class AddressTerms(Value):
 
     @classmethod
     def of(cls, pairs: tuple[Pairs, ...], names: tuple[str, ...], swizzle: Swizzle) -> AddressTerms:
-        """From the strides of each index in bits."""
+        """From the strides of the indices in bits."""
         terms: list[Term] = []
         for name, index in zip(names, pairs, strict=True):
             divisor, of_index = 1, []

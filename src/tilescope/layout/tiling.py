@@ -1,6 +1,6 @@
 """A tile as rows and columns, its contiguous index left to right: how it is drawn, and how threads read it.
 
-Most tiles are a grid of equal atoms. An atom is stored whole; atoms follow each other down a column or along a row:
+Most tiles are a grid of equal atoms. An atom is stored whole; atoms lie one after the other, down a column or along a row:
 
     tile of 2 x 2 atoms        order "column"          order "row"
     ┌────┬────┐
@@ -89,7 +89,7 @@ class Tiling(NamedTuple):
     element_bits: int
     atom: tuple[int, int]  # rows, columns of what is stored whole
     atom_order: AtomOrder
-    padding_bytes: int  # after each row of an atom
+    padding_bytes: int  # after every row of an atom
 
     @property
     def pitch_bytes(self) -> int:
@@ -178,13 +178,14 @@ class Rows:
         """The tile as a grid of atoms; RuleError where it is none."""
         if self.atoms is None:
             found = f"rows {self.pairs[0]}, columns {self.pairs[1]}, (extent, stride in bits)"
-            limit = "rows of one pitch in equal atoms that follow each other by column or by row"
-            raise LAYOUT_ATOMS.error("layout", found, limit, "Use a tile such as Layout((64, 64), 16, atom=(8, 64)).")
+            limit = "rows of one pitch in equal atoms, one after the other by column or by row"
+            fix = "Use a tile such as Layout((64, 64), 16, atom=(8, 64))."
+            raise LAYOUT_ATOMS.error("layout", found, limit, fix, rows=self.pairs[0], columns=self.pairs[1])
         return self.atoms
 
     @property
     def run_elements(self) -> int:
-        """Elements of a row that lie beside each other before the swizzle."""
+        """Elements of a row that are neighbours before the swizzle."""
         extent, stride = self.pairs[1][0]
         return extent if stride == self.element_bits else 1
 

@@ -38,7 +38,7 @@ class Notation:
     spell: Callable[[Layout], tuple[str, ...]] = field(repr=False, compare=False)
 
 
-_BOXES = "boxes one span wide: rows follow each other, and boxes follow each other column by column"
+_BOXES = "boxes one span wide: row after row, and box after box, column by column"
 _ENCODINGS = (
     "nvmma_shared stores spans of 32, 64 or 128 bytes column by column; swizzled_shared stores whole unpadded rows of a "
     "power of two with an XOR of row bits"
@@ -197,16 +197,19 @@ def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
     if not isinstance(layout, Layout):
         raise RuleError([argument_type("layout", layout, "a Layout", "Use parse_layout first.")])
     found, limit = repr(layout), row.expresses
+    values: dict[str, Any] = {"layout": repr(layout)}
     for text in row.spell(layout):
         try:
             again = parse_layout(text, **{name: getattr(layout, name) for name in _unsaid(text, row)})
         except RuleError as refused:
-            found, limit = f"{layout!r} as {text}: {refused.violations[0].found}", refused.violations[0].limit
+            reason = refused.violations[0]
+            found, limit, values = f"{layout!r} as {text}: {reason.found}", reason.limit, values | dict(reason.values)
             continue
         if (difference := layout.first_difference(again)) is None:
             return text, row
         found, limit = f"{layout!r}: element {difference} would lie elsewhere in {text}", row.expresses
-    raise no_equivalent(found, limit, "Spell it as cute.")
+        values |= {"element": difference, "text": text}
+    raise no_equivalent(found, limit, "Spell it as cute.", **values)
 
 
 def _unsaid(text: str, row: Notation) -> tuple[str, ...]:

@@ -220,15 +220,17 @@ def _layout(found: _Pieces, hints: Hints) -> Layout:
         raise refusal("a swizzled pointer read in elements", "a pointer is swizzled in bytes", "Leave unit out.")
     swizzle = _swizzle_of_bytes(found.triple or (0, 4, 3), hints.unit or found.unit or "elements", element_bits)
     if found.has_pointer and found.unit == "elements" and found.start % swizzle.repeat_bytes:
+        repeat = swizzle.repeat_bytes
         raise refusal(
             f"a swizzle of the index behind a pointer to {found.start:#x}",
-            f"an address map swizzles addresses: the pointer lies on the pattern, every {swizzle.repeat_bytes} bytes",
-            f"Align the buffer to {swizzle.repeat_bytes} bytes.",
+            f"an address map swizzles addresses: the pointer lies on the pattern, every {repeat} bytes",
+            f"Use a pointer to {found.start // repeat * repeat:#x}.",
+            start=found.start,
+            repeat_bytes=repeat,
         )
     if found.offset * element_bits % 8:
-        raise refusal(
-            f"offset {found.offset} of {element_bits}-bit elements", "offsets are whole bytes", "Use offset 0."
-        )
+        shown = f"offset {found.offset} of {element_bits}-bit elements"
+        raise refusal(shown, "offsets are whole bytes", "Use offset 0.", offset=found.offset, element_bits=element_bits)
     start = found.start + found.offset * element_bits // 8
     layout = Layout.from_modes(found.modes, element_bits, swizzle=swizzle, start=start)
     hints.agrees_with(layout, "the layout")
@@ -331,20 +333,20 @@ def _colon_depth(scan: Scanner) -> int:
 def _swizzle_of_bytes(triple: tuple[int, int, int], unit: Unit, element_bits: int) -> Swizzle:
     """The swizzle on byte addresses that these numbers mean."""
     bits, base, shift = triple
+    written = f"Swizzle<{bits},{base},{shift}>"
     if max(bits, base, abs(shift)) > 64:
-        raise refusal(f"Swizzle<{bits},{base},{shift}>", "an address has 64 bits", "Use Swizzle<3,4,3>, for example.")
+        fix = "Use Swizzle<3,4,3>, for example."
+        raise refusal(written, "an address has 64 bits", fix, bits=bits, base=base, shift=shift)
     if bits == 0:
         return SWIZZLE["none"]
     if unit == "bytes":
         return xor_swizzle(bits, base, shift)
     if element_bits & (element_bits - 1):
-        raise refusal(
-            f"a swizzle counting elements of {element_bits} bits", "a power of two of bits", 'Use unit="bytes".'
-        )
+        found, limit = f"a swizzle counting elements of {element_bits} bits", "a power of two of bits"
+        raise refusal(found, limit, 'Use unit="bytes".', element_bits=element_bits)
     base_bytes = base + element_bits.bit_length() - 4
     if base_bytes < 0:
-        raise refusal(
-            f"Swizzle<{bits},{base},{shift}> of {element_bits}-bit elements", "pieces that move are whole bytes",
-            f"Use a base of at least {4 - element_bits.bit_length()}.",
-        )  # fmt: skip
+        found, least = f"{written} of {element_bits}-bit elements", 4 - element_bits.bit_length()
+        limit, fix = "pieces that move are whole bytes", f"Use Swizzle<{bits},{least},{shift}>."
+        raise refusal(found, limit, fix, bits=bits, base=base, shift=shift, element_bits=element_bits)
     return xor_swizzle(bits, base_bytes, shift)

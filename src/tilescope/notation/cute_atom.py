@@ -2,8 +2,8 @@
 
 GMMA::Layout_K_SW128_Atom<half_t>                8 x 64 elements, k contiguous, swizzle 128B
 UMMA::Layout_MN_SW128_32B_Atom<tfloat32_t>       32 x 4 elements, mn contiguous, 32-byte pieces (Blackwell)
-tile_to_shape(GMMA::Layout_K_SW64_Atom<half_t>{}, Shape<_64,_128>{})          atoms down each column first
-tile_to_shape(GMMA::Layout_K_SW64_Atom<half_t>{}, Shape<_64,_128>{}, Step<_2,_1>{})     along each row first
+tile_to_shape(GMMA::Layout_K_SW64_Atom<half_t>{}, Shape<_64,_128>{})          atoms down a column first
+tile_to_shape(GMMA::Layout_K_SW64_Atom<half_t>{}, Shape<_64,_128>{}, Step<_2,_1>{})     along a row first
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def read(scan: Scanner, hints: Hints, is_cut: bool = False) -> Layout:
     if shape is None:
         return piece
     if order is not None and sorted(order) != list(range(1, len(shape) + 1)):
-        raise refusal(f"the order {order}", f"every number from 1 to {len(shape)} once", "Use Step<_1,_2>.")
+        steps = ",".join(f"_{place}" for place in range(1, len(shape) + 1))
+        limit = f"every number from 1 to {len(shape)} once"
+        raise refusal(f"the order {order}", limit, f"Use Step<{steps}>.", order=order)
     modes = strides_of(piece).repeated(shape, order or tuple(range(1, len(shape) + 1)))
     return Layout.from_modes(modes, piece.element_bits, swizzle=piece.swizzle, start=hints.start)
 
@@ -107,14 +109,14 @@ def _read_atom(scan: Scanner, hints: Hints) -> Layout:
             major = last_name(scan.name())
         scan.expect(">")
     if major not in ("K", "MN"):
-        raise refusal(f"the major {major}", "K or MN", "Write Layout_K_… or Layout_MN_….")
+        raise refusal(f"the major {major}", "K or MN", f"Write Layout_K_{kind}_Atom.")
     scan.accept("{", "}")
     return _existing(major, kind, hints.bits(bits, "the atom"))
 
 
 def _existing(major: str, kind: str, element_bits: int) -> Layout:
     if missing := _missing(major, kind, element_bits):
-        raise refusal(*missing, f"Use Layout_{major}_SW128_Atom of 8, 16 or 32 bits.")
+        raise refusal(*missing, f"Use Layout_{major}_SW128_Atom<uint16_t>.", element_bits=element_bits)
     return atom("K" if major == "K" else "MN", kind, element_bits)
 
 
@@ -143,18 +145,18 @@ def spell(layout: Layout) -> tuple[str, ...]:
         raise no_equivalent(
             f"swizzle {layout.swizzle}, {layout.modes} at {layout.start:#x}",
             "the atoms have swizzle none, 32B, 64B, 128B or 128B_ATOM_32B, two indices, one of them contiguous, "
-            "and no address", "Spell it as cute.",
+            "and no address", "Spell it as cute.", start=layout.start,
         )  # fmt: skip
     if missing := _missing(major, kind, layout.element_bits):
-        raise no_equivalent(*missing, "Spell it as cute.")
+        raise no_equivalent(*missing, "Spell it as cute.", element_bits=layout.element_bits)
     space = "UMMA" if kind == "SW128_32B" else "GMMA"
     piece = atom(major, kind, layout.element_bits)
     spelled = f"{space}::Layout_{major}_{kind}_Atom<uint{layout.element_bits}_t>"
     if piece == layout:
         return (spelled,)
     if any(extent % step for extent, step in zip(layout.shape, piece.shape, strict=True)):
-        found = f"{layout.modes} of {layout.element_bits} bits"
-        raise no_equivalent(found, f"a tile of {space} atoms of {by(piece.shape)} elements", "Spell it as cute.")
+        found, limit = f"a tile of {by(layout.shape)}", f"a tile of {space} atoms of {by(piece.shape)} elements"
+        raise no_equivalent(found, limit, "Spell it as cute.", shape=layout.shape, atom=piece.shape)
     tile = f"tile_to_shape({spelled}{{}}, Shape<{','.join(f'_{extent}' for extent in layout.shape)}>{{}}"
     return f"{tile})", f"{tile}, Step<_2,_1>{{}})"
 

@@ -51,32 +51,31 @@ def _static(layout: Layout) -> str:
 
 def _triple(swizzle: Swizzle, lower: int) -> str:
     if swizzle.flip_bytes:
-        raise no_equivalent(
-            f"swizzle {swizzle}", "CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves",
-            "Use 128B_ATOM_32B, the same without the flip.",
-        )  # fmt: skip
+        limit = "CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves"
+        raise no_equivalent(f"swizzle {swizzle}", limit, "Use 128B_ATOM_32B, the same without the flip.")
     return f"{swizzle.bits},{swizzle.base - lower},{swizzle.shift}"
 
 
 def _unit_shift(element_bits: int, swizzle: Swizzle) -> int:
     """How many places lower the same bits lie in an index of elements than in a byte address."""
     if element_bits & (element_bits - 1):
-        raise no_equivalent(
-            f"{element_bits}-bit elements", "an index counts powers of two of bits", "Spell it as cute."
-        )
+        limit = "an index counts powers of two of bits"
+        raise no_equivalent(f"{element_bits}-bit elements", limit, "Spell it as cute.", element_bits=element_bits)
     lower = element_bits.bit_length() - 4
     if swizzle.bits and swizzle.base < lower:
         raise no_equivalent(
             f"swizzle {swizzle} moves pieces of {swizzle.atom_bytes} bytes within elements of {element_bits} bits",
-            "an index swizzle moves whole elements", "Spell it as cute, which swizzles the pointer.",
-        )  # fmt: skip
+            "an index swizzle moves whole elements",
+            "Spell it as cute, which swizzles the pointer.",
+            atom_bytes=swizzle.atom_bytes,
+            element_bits=element_bits,
+        )
     return lower
 
 
 def _start_elements(layout: Layout) -> int:
     if layout.start * 8 % layout.element_bits:
-        raise no_equivalent(
-            f"start {layout.start:#x} of {layout.element_bits}-bit elements", "offsets count elements",
-            f"Use a start that is a multiple of {layout.element_bits // 8}.",
-        )  # fmt: skip
+        bits, step = layout.element_bits, layout.element_bits // 8
+        found, fix = f"start {layout.start:#x} of {bits}-bit elements", f"Use start {layout.start // step * step:#x}."
+        raise no_equivalent(found, "offsets count elements", fix, start=layout.start, element_bits=bits)
     return layout.start * 8 // layout.element_bits

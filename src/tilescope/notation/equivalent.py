@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilescope.errors import RuleError
 from tilescope.layout import Layout, Modes, Rows
+from tilescope.notation.text import refusal
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -15,9 +18,9 @@ NO_EQUIVALENT = rule(
 )  # fmt: skip
 
 
-def no_equivalent(found: str, limit: str, fix: str) -> RuleError:
+def no_equivalent(found: str, limit: str, fix: str, **values: Any) -> RuleError:
     """The error for a layout that a notation cannot say."""
-    return NO_EQUIVALENT.error("layout", found, limit, fix)
+    return NO_EQUIVALENT.error("layout", found, limit, fix, **values)
 
 
 def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
@@ -30,10 +33,23 @@ def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
     return swizzle.hardware_mode or swizzle
 
 
+def on_pattern(start: int, swizzle: Swizzle) -> int:
+    """The start of a buffer whose swizzle counts from its first byte: where the pattern of addresses starts."""
+    repeat = swizzle.repeat_bytes
+    if start % repeat:
+        limit = f"buffers start on the pattern, every {repeat} bytes"
+        raise refusal(
+            f"start {start:#x}", limit, f"Use {start // repeat * repeat:#x}.", start=start, repeat_bytes=repeat
+        )
+    return start
+
+
 def strides_of(layout: Layout) -> Modes:
     """The modes with strides in elements."""
     if layout.modes is None:
-        raise no_equivalent(f"{layout!r}", "strides count whole elements", "Pad by whole elements.")
+        raise no_equivalent(
+            f"{layout!r}", "strides count whole elements", "Use a padding that is a multiple of the element."
+        )
     return layout.modes
 
 
@@ -46,10 +62,11 @@ def pair_of(layout: Layout) -> tuple[int, int]:
     if len(layout.shape) == 2:
         return layout.shape[0], layout.shape[1]
     stage = layout.stage()
-    fix = "tilescope draw shows it; CuTe alone has a text for it."
+    fix = "Spell it as cute."
     if stage is not None:
         fix = f"One stage of it is a tile: {stage.modes}."
-    raise no_equivalent(f"{layout.modes or layout!r} has {len(layout.shape)} indices", "a tile has two, mn and k", fix)
+    found = f"{layout.modes or layout!r} has {len(layout.shape)} indices"
+    raise no_equivalent(found, "a tile has two, mn and k", fix, rank=len(layout.shape))
 
 
 def tile_of(layout: Layout) -> Rows:
@@ -57,10 +74,8 @@ def tile_of(layout: Layout) -> Rows:
     pair_of(layout)
     if layout.major is None:
         limit = "in a tile mn or k is contiguous"
-        raise no_equivalent(f"{layout.modes} has no index of stride 1", limit, "Write the tile as it lies in memory.")
+        raise no_equivalent(f"{layout.modes} has no index of stride 1", limit, "Spell it as cute.")
     if layout.atom is None:
-        raise no_equivalent(
-            f"{layout.modes or layout!r}", "a tile is a grid of equal atoms that follow each other by column or by row",
-            "tilescope draw shows it; CuTe alone has a text for it.",
-        )  # fmt: skip
+        limit = "a tile is a grid of equal atoms, one after the other by column or by row"
+        raise no_equivalent(f"{layout.modes or layout!r}", limit, "Spell it as cute.")
     return layout.as_rows()

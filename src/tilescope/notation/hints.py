@@ -70,7 +70,8 @@ class Hints:
         shape = said or self.shape or ()
         if len(shape) != rank:
             limit = f"{where} has {counted(rank, 'index', 'indices')}"
-            raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, f"Give {rank} extents.")
+            example = (64,) * rank
+            raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, f"Use {by(example)}.", shape=shape)
         self._agree("shape", said, self.shape, where)
         return shape
 

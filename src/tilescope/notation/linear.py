@@ -1,11 +1,11 @@
-"""Layouts that give, for each bit of an offset, the index it leads to: Triton's linear layouts.
+"""Layouts that say to which index every bit of an offset leads: Triton's linear layouts.
 
     offset bit   0      1      2      3      4      5             4 x 16 elements
     basis      [0,1]  [0,2]  [0,4]  [0,8]  [1,4]  [2,8]
 
 The offset is the XOR of its bits, so the index is the XOR of their bases. A basis of one index bit is a stride; one that
 holds an index bit of a lower offset bit too (here 4 and 8) is a swizzle: bits 4 and 5 of the offset change bits 2 and 3.
-Where all such bases reach equally far down and follow each other, they are one XOR of the address. A basis of zeros is a
+Where all such bases follow one another and reach equally far down, they are one XOR of the address. A basis of zeros is a
 gap: no element lies there.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from tilescope.layout import Layout, Modes
-from tilescope.notation.equivalent import xor_swizzle
+from tilescope.notation.equivalent import on_pattern, xor_swizzle
 from tilescope.notation.text import refusal
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -34,7 +34,7 @@ LINEAR_BASES = rule(
 
 
 class Padding(NamedTuple):
-    """So many elements of padding after every interval."""
+    """Elements of padding after every interval."""
 
     interval: int
     elements: int
@@ -64,7 +64,7 @@ def extents_of(bases: Sequence[Basis]) -> tuple[int, ...]:
 def layout_of(
     bases: Sequence[Basis], element_bits: int, *, padding: Sequence[Padding] = (), buffers: int = 1, start: int = 0
 ) -> Layout:
-    """The layout with these bases, innermost offset bit first; `buffers` of it follow each other, as its first index.
+    """The layout with these bases, innermost offset bit first; `buffers` of it, one after the other, are its first index.
 
     >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[Padding(4, 2)]).modes)
     '(2,4):(6,1)'
@@ -72,23 +72,22 @@ def layout_of(
     places, shift, sources = _places(bases)
     swizzle = _swizzle(sources, shift, element_bits, len(bases))
     if sources and padding:
-        _refuse(bases, sources[0], "with padding, every basis is one index bit", "Drop the padding or the swizzle.")
+        _refuse(bases, sources[0], "with padding, every basis is one index bit", "Remove the intervals.")
     strides = [_padded(1 << bit, padding) for bit in range(len(bases) + 1)]
     parts = [Modes(buffers, strides[-1])] if buffers > 1 else []
     for index, extent in enumerate(extents_of(bases)):
         index_bits = [(index, 1 << bit) for bit in range(extent.bit_length() - 1)]
-        if missing := [each for each in index_bits if each not in places]:
-            raise LINEAR_BASES.error(
-                "text", f"no basis leads to {missing[0][1]} of index {index}", f"index {index} reaches {extent}",
-                "Give a basis for every index bit.",
-            )  # fmt: skip
-        parts.append(Modes.of_pairs((2, strides[places[each]]) for each in index_bits))
+        if missing := [step for _, step in index_bits if (index, step) not in places]:
+            basis = [missing[0] if place == index else 0 for place in range(len(bases[0]))]
+            found, limit = f"no basis leads to {missing[0]} of index {index}", f"index {index} reaches {extent}"
+            raise LINEAR_BASES.error("text", found, limit, f"Add the basis {basis}.", step=missing[0], index=index)
+        parts.append(Modes.of_pairs((2, strides[places[bit]]) for bit in index_bits))
     modes = Modes.joined(*parts).by_index()
-    return Layout.from_modes(modes, element_bits, swizzle=swizzle, start=_aligned(start, swizzle))
+    return Layout.from_modes(modes, element_bits, swizzle=swizzle, start=on_pattern(start, swizzle))
 
 
 def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, list[int]]:
-    """The offset bit of each index bit, how far down the XOR reaches, and the offset bits that change others."""
+    """The offset bit of every index bit, how far down the XOR reaches, and the offset bits that change others."""
     places: dict[tuple[int, int], int] = {}
     sources: list[int] = []
     shift = 0
@@ -96,8 +95,8 @@ def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, li
         index_bits = [
             (index, 1 << bit) for index, part in enumerate(basis) for bit in range(_MAX_BITS) if part >> bit & 1
         ]
-        own = [each for each in index_bits if each not in places]
-        lower = [places[each] for each in index_bits if each in places]
+        own = [bit for bit in index_bits if bit not in places]
+        lower = [places[bit] for bit in index_bits if bit in places]
         if not index_bits:
             continue
         if len(own) != 1 or len(lower) > 1:
@@ -105,10 +104,8 @@ def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, li
             _refuse(bases, place, limit, "A swizzle of more than one XOR has no address map here.")
         if lower:
             if sources and (place - lower[0] != shift or place != sources[-1] + 1):
-                limit = (
-                    f"offset bits {sources[0]} to {sources[-1]} change the bits {shift} below, and it does not follow"
-                )
-                _refuse(bases, place, limit, f"One XOR changes bit {place - shift} here.")
+                limit = f"offset bits {sources[0]} to {sources[-1]} change the bits {shift} below them, and this one does not"
+                _refuse(bases, place, limit, f"Use a basis that changes bit {place - shift}.")
             shift = place - lower[0]
             sources.append(place)
         places[own[0]] = place
@@ -122,7 +119,9 @@ def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int
     base = sources[0] - shift + element_bits.bit_length() - 4
     if element_bits & (element_bits - 1) or base < 0:
         limit, fix = "the pieces that a swizzle moves are whole bytes", f"Use vec = {max(1, 8 // element_bits)}."
-        raise refusal(f"pieces of {1 << (sources[0] - shift)} elements of {element_bits} bits", limit, fix)
+        vec = 1 << (sources[0] - shift)
+        found = f"pieces of {vec} elements of {element_bits} bits"
+        raise refusal(found, limit, fix, vec=vec, element_bits=element_bits)
     if sources[-1] == offset_bits - 1:
         for bits in range(len(sources), shift + 1):
             mode = xor_swizzle(bits, base, shift).hardware_mode
@@ -135,15 +134,6 @@ def _padded(offset: int, padding: Sequence[Padding]) -> int:
     return offset + sum(offset // interval * elements for interval, elements in padding)
 
 
-def _aligned(start: int, swizzle: Swizzle) -> int:
-    if start % swizzle.repeat_bytes:
-        raise refusal(
-            f"start {start:#x}", f"Triton's buffers start on the pattern, every {swizzle.repeat_bytes} bytes",
-            f"Use {start // swizzle.repeat_bytes * swizzle.repeat_bytes:#x}.",
-        )  # fmt: skip
-    return start
-
-
 def _refuse(bases: Sequence[Basis], place: int, limit: str, fix: str) -> NoReturn:
-    values = {"offset_bit": place, "basis": list(bases[place])}
-    raise LINEAR_BASES.error("text", f"basis {list(bases[place])} of offset bit {place}", limit, fix, **values)
+    basis = list(bases[place])
+    raise LINEAR_BASES.error("text", f"basis {basis} of offset bit {place}", limit, fix, offset_bit=place, basis=basis)

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tilescope.layout import Layout, Modes
-from tilescope.notation.equivalent import no_equivalent, tile_of
+from tilescope.notation.equivalent import no_equivalent, on_pattern, tile_of
 from tilescope.notation.hints import Hints
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE
@@ -49,14 +49,15 @@ def read(text: str, hints: Hints) -> Layout:
             dims = _transposed(dims, argument) if name == "TransposeTransform" else _tiled(dims, argument)
     row_bits = dims[-1][1] * bits
     if swizzle.span_bytes is not None and row_bits != swizzle.span_bytes * 8:
-        raise refusal(
-            f"SwizzleTransform({swizzle.span_bytes}) of rows of {row_bits / 8:g} bytes",
+        span, row_bytes = swizzle.span_bytes, row_bits / 8
+        found = f"SwizzleTransform({span}) of rows of {row_bytes:g} bytes"
+        limit, fix = (
             "the innermost extent is as many bytes as the swizzle spans",
-            f"Tile by {swizzle.span_bytes * 8 // bits} elements.",
+            f"Tile by {span * 8 // bits} elements.",
         )
-    if hints.start % swizzle.repeat_bytes:
-        raise refusal(f"start {hints.start:#x}", f"buffers start every {swizzle.repeat_bytes} bytes", "Use start 0.")
-    layout = Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=hints.start)
+        raise refusal(found, limit, fix, span_bytes=span, row_bytes=row_bytes)
+    start = on_pattern(hints.start, swizzle)
+    layout = Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=start)
     hints.major_or(layout.major, "the order of the transforms")
     return layout
 
@@ -73,7 +74,7 @@ def spell(layout: Layout) -> tuple[str]:
     tile = tile_of(layout).tiling
     if tile.padding_bytes:
         found = f"{tile.padding_bytes} bytes of padding a row"
-        raise no_equivalent(found, "tiles lie without gaps", "Use padding_bytes = 0.")
+        raise no_equivalent(found, "tiles lie without gaps", "Use padding_bytes = 0.", padding_bytes=tile.padding_bytes)
     transforms = ["TransposeTransform((1, 0))"] if layout.major == "MN" else []
     high, wide = tile.grid
     rows, columns = tile.atom
@@ -139,7 +140,7 @@ def _read_width(scan: Scanner) -> int:
     name = last_name(scan.peek().spelling)
     width = _MODES[name] if name in _MODES and scan.take() else scan.integer()
     if width not in _SWIZZLES:
-        raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use 128.")
+        raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use 128.", width_bytes=width)
     return width
 
 
@@ -151,10 +152,9 @@ def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
     if len(tiling) > len(dims) or any(
         step < 1 or extent % step for (_, extent, _), step in zip(dims[-len(tiling) :], tiling, strict=True)
     ):
-        raise refusal(
-            f"a tiling of {tiling} over {tuple(extent for _, extent, _ in dims)}", "whole tiles",
-            "Use (8, 64), or other divisors.",
-        )  # fmt: skip
+        extents = tuple(extent for _, extent, _ in dims)
+        found, fix = f"a tiling of {tiling} over {extents}", f"Use {extents[-2:]}, one tile."
+        raise refusal(found, "whole tiles", fix, tiling=tiling, extents=extents)
     kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=True))
     outer = [(index, extent // step, weight * step) for (index, extent, weight), step in split]
     inner = [(index, step, weight) for (index, _, weight), step in split]
@@ -163,15 +163,13 @@ def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
 
 def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
     if sorted(permutation) != list(range(len(dims))):
-        raise refusal(
-            f"the permutation {permutation}", f"every number from 0 to {len(dims) - 1} once",
-            f"Use {tuple(range(len(dims)))}.",
-        )  # fmt: skip
+        limit, fix = f"every number from 0 to {len(dims) - 1} once", f"Use {tuple(range(len(dims)))}."
+        raise refusal(f"the permutation {permutation}", limit, fix, permutation=permutation)
     return [dims[place] for place in permutation]
 
 
 def _strides(dims: Dims, rank: int) -> Modes:
-    """Row-major storage of `dims`, gathered by the index each of them came from."""
+    """Row-major storage of `dims`, gathered by the index that they came from."""
     strides = [prod(extent for _, extent, _ in dims[place + 1 :]) for place in range(len(dims))]
     parts: list[Modes] = []
     for source in range(rank):

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import re
 
+from tilescope.errors import ceil_div
 from tilescope.layout import Layout, oriented
 from tilescope.notation.equivalent import no_equivalent, tile_of
 from tilescope.notation.hints import Hints
 from tilescope.notation.text import refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
+from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES
 
 DRIVER_PREFIX = "CU_TENSOR_MAP_SWIZZLE_"
-_PTX_MODES = {0: "none", 1: "32B", 2: "64B", 3: "128B", 4: "96B"}
-_PTX_ATOMS = {0: "16B", 1: "32B", 2: "32B+8B-flip", 3: "64B"}
 _PTX_FIELD = re.compile(
     r"\.?swizzle_(mode|atomicity)(?:\.\S+)?\s*[=:,]?\s*(?:\[\w+\]\s*,)?\s*\.?([0-9A-Za-z+\-]+)\s*[,;]?\s*"
 )
@@ -45,11 +45,9 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     while place < len(text):
         found = _PTX_FIELD.match(text, place)
         if found is None or found[1] in fields:
-            raise refusal(
-                f"{text[place : place + 40]!r} at place {place}",
-                ".swizzle_mode and .swizzle_atomicity with their values",
-                'Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".',
-            )
+            limit = ".swizzle_mode and .swizzle_atomicity with their values"
+            fix = 'Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".'
+            raise refusal(f"{text[place : place + 40]!r} at place {place}", limit, fix, place=place)
         fields[found[1]] = int(found[2]) if found[2].isdigit() and len(found[2]) < 5 else found[2]
         place = found.end()
     if "mode" not in fields:
@@ -77,31 +75,35 @@ def spell_ptx(layout: Layout) -> tuple[str]:
     """
     swizzle = _tensor_map_swizzle(layout)
     if swizzle.ptx_mode is None:
-        raise no_equivalent(f"swizzle {swizzle}", "PTX has no mode for it", "Keep it in software: spell it as cute.")
-    text = f".swizzle_mode = {_PTX_MODES[swizzle.ptx_mode]}"
+        raise no_equivalent(f"swizzle {swizzle}", "PTX has no mode for it", "Spell it as cute: software can do it.")
+    text = f".swizzle_mode = {PTX_MODES[swizzle.ptx_mode]}"
     if swizzle.ptx_atomicity is not None:
-        text += f", .swizzle_atomicity = {_PTX_ATOMS[swizzle.ptx_atomicity]}"
+        text += f", .swizzle_atomicity = {PTX_ATOMICITIES[swizzle.ptx_atomicity]}"
     return (text,)
 
 
 def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
-    """A tile in boxes one span wide, each a column of rows after the other; without a swizzle, one box."""
+    """A tile in boxes one span wide, one column of rows after the other; without a swizzle, one box."""
     bits = hints.bits(None, where)
     major = hints.major_or(None, where)
     said = None
     if swizzle.span_bytes is not None:
         if swizzle.span_bytes * 8 % bits:
-            raise refusal(f"{bits}-bit elements", f"whole ones in {swizzle.span_bytes} bytes", "Use 8 bits.")
+            limit = f"whole ones in {swizzle.span_bytes} bytes"
+            raise refusal(f"{bits}-bit elements", limit, "Use element_bits = 8.", element_bits=bits)
         span = swizzle.span_bytes * 8 // bits
         said = oriented(major, 8, span)
     shape = hints.pair(said if hints.shape is None else None, where)
     rows, columns = oriented(major, *shape)
     if columns * bits % (CHUNK_BYTES * 8) or (said is not None and columns % span):
         span_bytes = CHUNK_BYTES if swizzle.span_bytes is None else swizzle.span_bytes
+        step = span_bytes * 8 // bits
         raise refusal(
             f"rows of {columns} elements of {bits} bits",
             f"with swizzle {swizzle} TMA stores rows in multiples of {span_bytes} bytes",
-            f"Use a multiple of {span_bytes * 8 // bits} elements.",
+            f"Use {ceil_div(columns, step) * step}, a multiple of {step} elements.",
+            columns=columns,
+            element_bits=bits,
         )
     atom = oriented(major, rows, columns if said is None else span)
     return Layout(shape, bits, atom=atom, major=major, swizzle=swizzle, start=hints.start)

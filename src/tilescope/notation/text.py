@@ -60,9 +60,9 @@ class Token(NamedTuple):
     place: int
 
 
-def refusal(found: str, limit: str, fix: str) -> RuleError:
+def refusal(found: str, limit: str, fix: str, **values: Any) -> RuleError:
     """The error for a text that no notation explains."""
-    return NOTATION_TEXT.error("text", found, limit, fix)
+    return NOTATION_TEXT.error("text", found, limit, fix, **values)
 
 
 def checked_text(text: Any) -> str:
@@ -71,14 +71,14 @@ def checked_text(text: Any) -> str:
         raise RuleError([argument_type("text", text, "a text", 'Use "(8,64):(64,1)", for example.')])
     if len(text) > CHARACTERS:
         limit = f"one layout, at most {CHARACTERS} characters"
-        raise refusal(f"{len(text)} characters", limit, "Read one layout at a time.")
+        raise refusal(f"{len(text)} characters", limit, "Read one layout at a time.", characters=len(text))
     line = re.sub(r"[ \t\r\n]+", " ", text.replace("∘", " o ")).strip(" ")
     if not line:
         fix = 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
         raise refusal("an empty text", "the text of a layout", fix)
     if strange := re.search("[^ -~]", line):
         found = f"character {strange[0]!r} at place {strange.start()} of {_shown(line)}"
-        raise refusal(found, "notations are written in plain ASCII", f"Remove {strange[0]!r}.")
+        raise refusal(found, "notations are written in plain ASCII", f"Remove {strange[0]!r}.", place=strange.start())
     return line
 
 
@@ -139,7 +139,8 @@ class Scanner:
         ]
         if strange := next((token for token in self._tokens if token.kind == "strange"), None):
             found = f"{strange.spelling!r} at place {strange.place} of {_shown(text)}"
-            raise refusal(found, "names, integers and the usual brackets", f"Remove {strange.spelling!r}.")
+            limit, fix = "names, integers and the usual brackets", f"Remove {strange.spelling!r}."
+            raise refusal(found, limit, fix, place=strange.place)
         self._tokens += [Token("end", "", len(text))] * 3  # as far as anybody looks ahead
 
     def peek(self, ahead: int = 0) -> Token:
@@ -174,11 +175,9 @@ class Scanner:
     def refuse(self, expected: str, fix: str | None = None) -> NoReturn:
         """Give up at the next token."""
         token = self.peek()
-        found = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
-        raise refusal(
-            f"{found} at place {token.place} of {_shown(self.text)}", f"expected {expected}",
-            fix or f"Write {expected} there.",
-        )  # fmt: skip
+        word = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
+        found = f"{word} at place {token.place} of {_shown(self.text)}"
+        raise refusal(found, f"expected {expected}", fix or f"Write {expected} there.", place=token.place)
 
     def finished(self) -> None:
         """Refuse what is left over; a closing "{}" or ";" of source code may stay."""
@@ -256,7 +255,10 @@ class Scanner:
             opening = self._opened_tuple()
             if opening is not None:
                 if len(open_tuples) == NESTING:
-                    self.refuse(f"at most {NESTING} parentheses within each other", "Flatten the layout.")
+                    self.refuse(
+                        f"at most {NESTING} parentheses inside one another",
+                        "Write (8,(4,2)) instead of ((8),((4),(2))).",
+                    )
                 open_tuples.append((_CLOSING[opening], []))
                 continue
             member = self.integer()

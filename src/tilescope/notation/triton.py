@@ -8,7 +8,7 @@
         what TMA and the tensor core know: spans of 128 bytes, one box of at most 256 rows after another.
 
     #ttg.padded_shared<[256:+8] {order = [1, 0], shape = [16, 256]}>         8 elements of padding after every 256
-    #ttg.shared_linear<{offset = [[0, 1], [1, 0]]}, alignment = 16>          the index of each bit of an offset
+    #ttg.shared_linear<{offset = [[0, 1], [1, 0]]}, alignment = 16>          the index of every bit of an offset
 
 All of them are linear layouts (linear.py). The first two do not say the tile's shape; a buffer's type does, and names its
 encoding, whose line stands at the top of the file. One more extent than the encoding has counts buffers:
@@ -109,7 +109,8 @@ def _stored(found: Encoding, hints: Hints) -> Layout:
     element = fields.get("elementBitWidth")
     if said_bits is not None and element is not None and said_bits != element and not fields.get("fp4Padded"):
         limit, fix = "both agree", f"Use elementBitWidth = {said_bits}."
-        raise refusal(f"elementBitWidth = {element} of {said_bits}-bit elements", limit, fix)
+        shown = f"elementBitWidth = {element} of {said_bits}-bit elements"
+        raise refusal(shown, limit, fix, elementBitWidth=element, element_bits=said_bits)
     bits = hints.bits(said_bits if element is None else element, kind)
     rank, buffers = _rank(fields), 1
     if extents is not None and len(extents) == rank + 1:
@@ -120,7 +121,8 @@ def _stored(found: Encoding, hints: Hints) -> Layout:
     shape = hints.tile_shape(extents, kind, rank)
     if any(not is_power(extent) or extent > MAX_EXTENT for extent in shape):
         powers = by(min(1 << (extent - 1).bit_length(), MAX_EXTENT) for extent in shape)
-        raise refusal(f"a tile of {by(shape)}", "Triton's tiles are powers of two, at most 2^20", f"Use {powers}.")
+        limit = "Triton's tiles are powers of two, at most 2^20"
+        raise refusal(f"a tile of {by(shape)}", limit, f"Use {powers}.", shape=shape)
     block = shape if is_smallest and kind != "padded_shared" else _block_shape(fields, shape)
     bases, padding = _BASES[kind](fields, block, bits)
     return layout_of(bases, bits, padding=padding, buffers=buffers, start=hints.start)
@@ -158,7 +160,8 @@ def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, .
         not is_power(part) or extent % part for extent, part in zip(shape, splits, strict=True)
     ):
         found = f"a tile of {by(shape)} split by {by(splits)}"
-        raise refusal(found, "every block of a cluster has an equal part", "Use CTASplitNum = [1, 1].")
+        limit, fix = "every block of a cluster has an equal part", f"Use CTASplitNum = {[1] * len(shape)}."
+        raise refusal(found, limit, fix, shape=shape, splits=splits)
     return tuple(extent // part for extent, part in zip(shape, splits, strict=True))
 
 
@@ -177,10 +180,10 @@ def _nvmma(fields: dict[str, Any], bits: int) -> tuple[bool, int]:
     """Whether the tile is transposed, and how many elements a span holds."""
     width, transposed, padded = (fields.get(key, False) for key in ("swizzlingByteWidth", "transposed", "fp4Padded"))
     if padded and (width != 128 or bits != 8):
-        limit = "8 bytes of 4-bit values, then 8 of padding: 128 bytes, and elements of 8 bits, each two values"
-        raise refusal(
-            f"fp4Padded = true, swizzlingByteWidth = {width}, elementBitWidth = {bits}", limit, "Use 128 and 8."
-        )
+        limit = "8 bytes of 4-bit values, then 8 of padding: 128 bytes, and elements of 8 bits, two values in one"
+        found = f"fp4Padded = true, swizzlingByteWidth = {width}, elementBitWidth = {bits}"
+        fix = "Use swizzlingByteWidth = 128, elementBitWidth = 8."
+        raise refusal(found, limit, fix, swizzlingByteWidth=width, elementBitWidth=bits)
     if width == 0 and transposed:
         raise refusal(
             "swizzlingByteWidth = 0 with transposed = true",
@@ -188,6 +191,7 @@ def _nvmma(fields: dict[str, Any], bits: int) -> tuple[bool, int]:
             "(triton-lang/triton#10453) stores the transposed tile",
             "For 3.8 and before say transposed = false; for 3.9 give swizzled_shared with vec = 1, perPhase = 1, "
             "maxPhase = 1, order = [0, 1].",
+            swizzlingByteWidth=0,
         )
     return transposed, width * 8 // bits // (2 if padded else 1)
 
@@ -197,15 +201,15 @@ def _nvmma_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> t
     rank, width = len(shape), fields["swizzlingByteWidth"]
     if transposed and rank != 2:
         limit = "Triton 3.9 scatters the rows of such a tile; of two indices it stores them in order"
-        raise refusal(
-            f"transposed = true of {rank} indices", limit, "Give the shared_linear that to_linear_layout prints."
-        )
+        fix = "Use the shared_linear that to_linear_layout prints."
+        raise refusal(f"transposed = true of {rank} indices", limit, fix, rank=rank)
     inner = 0 if transposed else rank - 1
     outer = [index for index in reversed(range(rank)) if index != inner]  # the fastest first
     rows = prod(min(shape[index], BOX_ROWS) for index in outer)
     if width and (rows < _CORE_ROWS or shape[inner] < span):
         found = f"a tile of {rows} rows of {shape[inner]} elements"
-        raise refusal(found, f"at least 8 rows of {span}", f"Use {max(8, rows)} rows of {max(span, shape[inner])}.")
+        fix = f"Use {max(8, rows)} rows of {max(span, shape[inner])}."
+        raise refusal(found, f"at least 8 rows of {span}", fix, rows=rows, columns=shape[inner])
     box = [min(extent, BOX_ROWS) for extent in shape]
     box[inner] = span or box[inner]
     bases = unit_bases(rank, inner, box[inner])
@@ -225,7 +229,8 @@ def _linear_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tup
     blocks = fields.get("block") or []
     if shape not in (extents_of(bases), extents_of([*bases, *blocks]) if blocks else ()):
         limit = f"its bases reach {by(extents_of(bases))}"
-        raise refusal(f"a tile of {by(shape)} in shared_linear", limit, "Leave the shape out.")
+        fix = f"Use shape = {extents_of(bases)}, or leave it out."
+        raise refusal(f"a tile of {by(shape)} in shared_linear", limit, fix, shape=shape)
     return bases, []
 
 

@@ -17,7 +17,7 @@ from tilescope.errors import shortened
 from tilescope.notation.text import Scanner, closing_place, last_name, refusal, require_known, type_bits
 
 _CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
-# The fields of each encoding, in the order of Gluon's arguments.
+# The fields of an encoding, in the order of Gluon's arguments.
 FIELDS = {
     "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
     "nvmma_shared": ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded"),
@@ -73,7 +73,7 @@ def read_encoding(text: str) -> Encoding:
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
     buffers = dict.fromkeys(_buffers(text, defined))
     if not buffers:
-        shared = {name: each for name, each in defined.items() if _kind(each) in FIELDS}
+        shared = {name: text for name, text in defined.items() if _kind(text) in FIELDS}
         found = _ATTRIBUTE.search(text)
         if not defined and found is not None:
             return _parsed(_attribute(text, found.start()), None, None)
@@ -81,10 +81,13 @@ def read_encoding(text: str) -> Encoding:
             return _parsed(next(iter(defined.values())), None, None)
         buffers = dict.fromkeys((fromkey, None, None) for fromkey in dict.fromkeys(shared.values()))
     whole = max(buffers, key=lambda buffer: len(buffer[1] or ()))
-    if any(each[::2] != whole[::2] or (each[1] or ()) != (whole[1] or ())[-len(each[1] or ()) :] for each in buffers):
+    kinds = {(encoding, bits) for encoding, _, bits in buffers}
+    views = [extents or () for _, extents, _ in buffers]
+    if len(kinds) > 1 or any(view != (whole[1] or ())[-len(view) :] for view in views):
         shown = "; ".join(f"{'x'.join(map(str, extents or ()))} {encoding}".strip() for encoding, extents, _ in buffers)
         several = f"{len(buffers)} encodings: {shortened(shown, 300)}"
-        raise refusal(several, "one layout at a time; views of a buffer are one with it", "Leave the others out.")
+        limit = "one layout at a time; views of a buffer are one with it"
+        raise refusal(several, limit, "Leave the others out.", encodings=len(buffers))
     return _parsed(*whole)
 
 
@@ -96,16 +99,12 @@ def _buffers(text: str, defined: dict[str, str]) -> list[tuple[str, tuple[int, .
         parts = _BUFFER.match(inside)
         if parts is None or "?" in parts[1]:
             limit = "extents, type and encoding, such as 64x64xf16, #shared"
-            raise refusal(
-                f"the buffer {shortened(inside, 60)}", limit,
-                "Put numbers: a size that only the running kernel knows has none.",
-            )  # fmt: skip
+            fix = "Put numbers: a size that only the running kernel knows has none."
+            raise refusal(f"the buffer {shortened(inside, 60)}", limit, fix)
         encoding = _attribute(inside, parts.start(3)) if "." in parts[3] else defined.get(parts[3])
         if encoding is None:
-            raise refusal(
-                f"{parts[3]} is not defined", "the line that defines an encoding",
-                f"Add it: {parts[3]} = #ttg.nvmma_shared<{{…}}>.",
-            )  # fmt: skip
+            fix = f"Add it: {parts[3]} = #ttg.nvmma_shared<{{…}}>."
+            raise refusal(f"{parts[3]} is not defined", "the line that defines an encoding", fix)
         if "tensor_memory" not in encoding:
             buffers.append((encoding, tuple(map(int, parts[1].split("x")[:-1])), type_bits(parts[2])))
     return buffers
@@ -129,10 +128,8 @@ def _parsed(attribute: str, extents: tuple[int, ...] | None, bits: int | None) -
         where = (
             "in tensor memory" if "tensor_memory" in kind else "unknown here" if "shared" in kind else "in registers"
         )
-        raise refusal(
-            f"the encoding {kind}, {where}", f"known in shared memory: {', '.join(FIELDS)}",
-            "Paste the encoding of a shared buffer.",
-        )  # fmt: skip
+        limit = f"known in shared memory: {', '.join(FIELDS)}"
+        raise refusal(f"the encoding {kind}, {where}", limit, "Paste the encoding of a shared buffer.")
     scan = Scanner(attribute)
     scan.name()
     fields: dict[str, Any] = {}
@@ -162,13 +159,12 @@ def _check(kind: str, fields: dict[str, Any]) -> None:
     """Refuse a field that is missing, or that holds what it cannot."""
     for key in _REQUIRED[kind]:
         if key not in fields:
-            raise refusal(
-                f"{kind} without {key}", f"it has {', '.join(_REQUIRED[kind])}", f"Add {key} = {_VALUES[key][2]}."
-            )
+            limit = f"it has {', '.join(_REQUIRED[kind])}"
+            raise refusal(f"{kind} without {key}", limit, f"Add {key} = {_VALUES[key][2]}.")
     for key, value in fields.items():
         fits, limit, example = _VALUES[key]
         if value != [] and not fits(value):
-            raise refusal(f"{key} = {shortened(str(value))}", limit, f"Use {key} = {example}.")
+            raise refusal(f"{key} = {shortened(str(value))}", limit, f"Use {key} = {example}.", **{key: value})
 
 
 def is_power(number: Any) -> bool:
@@ -194,9 +190,9 @@ def _are_intervals(value: Any) -> bool:
 
 _POWER = (is_power, "a power of two", "8")
 _FLAG = (lambda value: isinstance(value, bool), "true or false", "false")
-_BASES = (_are_bases, "a list of bases of equally many numbers, one for each bit", "[[0, 1], [1, 0]]")
+_BASES = (_are_bases, "a list of bases of equally many numbers, one for every bit", "[[0, 1], [1, 0]]")
 _NUMBERS = (_are_numbers, "a list of integers", "[1, 1]")
-# What each field may hold, in words, and an example.
+# What a field may hold, in words, and an example.
 _VALUES: dict[str, tuple[Callable[[Any], bool], str, str]] = {
     "vec": _POWER,
     "perPhase": _POWER,

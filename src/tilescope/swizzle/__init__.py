@@ -1,4 +1,4 @@
-"""Where a swizzle puts each 16-byte chunk of a 128-byte line of shared memory.
+"""Where a swizzle puts the 16-byte chunks of a 128-byte line of shared memory.
 
 `mode` has the table of modes and the address map, `spelling` how CuTe and PTX write a mode; `permutation` copies
 whole buffers, and `streaming` is the compiled loop for large ones.

@@ -1,8 +1,8 @@
-"""Where a swizzle puts each 16-byte chunk of a 128-byte line of shared memory.
+"""Where a swizzle puts the 16-byte chunks of a 128-byte line of shared memory.
 
 Shared memory has 32 banks of 4 bytes: one line is 128 bytes, eight chunks of 16 bytes. Rows of a tile
-that lie below each other start in the same bank, so reading a column of chunks would serialise. A
-swizzle moves the chunks of each line by an XOR with the line's number, and the columns fan out:
+that lie one below the other start in the same bank, so reading a column of chunks would serialise. A
+swizzle moves the chunks of a line by an XOR with the line's number, and the columns fan out:
 
     128B mode, cell = source chunk          bits of the byte address
 
@@ -121,21 +121,15 @@ class Swizzle(Row):
         bits, base, shift = integer("bits", bits), integer("base", base), integer("shift", shift)
         top = base + abs(shift) + bits - 1
         if bits < 0 or base < 0 or top >= _ADDRESS_BITS:
-            raise XOR_SWIZZLE.error(
-                "bits, base, shift",
-                f"xor:{printed(bits)},{printed(base)},{printed(shift)} uses address bits {printed(base)} to {printed(top)}",
-                f"bits 0 to {_ADDRESS_BITS - 1} of an address exist",
-                f"Use xor:3,4,3, for example: bits >= 0, base >= 0, base + |shift| + bits <= {_ADDRESS_BITS}.",
-                bits=bits, base=base, shift=shift,
-            )  # fmt: skip
+            written = ",".join(map(printed, (bits, base, shift)))
+            found = f"xor:{written} uses address bits {printed(base)} to {printed(top)}"
+            limit = f"bits 0 to {_ADDRESS_BITS - 1} of an address exist"
+            fix = f"Use xor:3,4,3, for example: bits >= 0, base >= 0, base + |shift| + bits <= {_ADDRESS_BITS}."
+            raise XOR_SWIZZLE.error("bits, base, shift", found, limit, fix, bits=bits, base=base, shift=shift, top=top)
         if abs(shift) < bits:
-            raise XOR_SWIZZLE.error(
-                "shift",
-                f"shift = {shift} with bits = {bits}",
-                "the changed bits must not overlap the bits that change them, or the map is not its own inverse",
-                f"Use a shift of at least {bits} or at most {-bits}.",
-                bits=bits, shift=shift,
-            )  # fmt: skip
+            limit = "the changed bits must not overlap the bits that change them, or the map is not its own inverse"
+            fix = f"Use shift = {-bits if shift < 0 else bits}."
+            raise XOR_SWIZZLE.error("shift", f"shift = {shift} with bits = {bits}", limit, fix, bits=bits, shift=shift)
         codes = (None, None, None, None, None, None)
         return cls(f"xor:{bits},{base},{shift}", None, bits, base, shift, 0, *codes, "documented")
 
@@ -184,7 +178,7 @@ class Swizzle(Row):
 
     @property
     def block_bytes(self) -> int:
-        """The map permutes each aligned block of this many bytes within itself.
+        """The map permutes every aligned block of this many bytes within itself.
 
         >>> [SWIZZLE[name].block_bytes for name in ("none", "32B", "64B", "128B", "128B_ATOM_64B")]
         [1, 32, 64, 128, 128]
@@ -295,7 +289,7 @@ class Swizzle(Row):
         return (self.apply(start + chunk * CHUNK_BYTES) - start) // CHUNK_BYTES
 
     def pattern(self) -> tuple[tuple[int, ...], ...]:
-        """The source chunk found at each place: one tuple of 8 per line of the period.
+        """The source chunk at every place: one tuple of 8 per line of the period.
 
         >>> Swizzle.named("32B").pattern()
         ((0, 1, 2, 3, 4, 5, 6, 7), (1, 0, 3, 2, 5, 4, 7, 6))

@@ -3,10 +3,10 @@
 The map moves *pieces* (16 bytes, or less), and after a *group* of them its order starts again:
 
     source   │ a b c d │ e f g h │ …
-    order      1 0 3 2   1 0 3 2         which piece of the group each place takes
+    order      1 0 3 2   1 0 3 2         which piece of the group a place takes
     target   │ b a d c │ f e h g │ …     np.take of every row of the (groups, pieces) array
 
-np.take brings each line of the target into the cache before it writes there. In a buffer that is larger
+np.take brings every line of the target into the cache before it writes there. In a buffer that is larger
 than the cache this costs more than the permutation; `streaming` writes past it, where numba is installed.
 """
 
@@ -58,7 +58,7 @@ OUT_ARRAY = rule(
 SWIZZLE_CLOSURE = rule(
     "swizzle-closure",
     "A buffer is swizzled in place only where the swizzle sends none of its bytes outside it.",
-    source="the blocks that each mode permutes within themselves",
+    source="the blocks that a mode permutes within themselves",
     basis="measured",
     passing='ts.Swizzle.named("128B").swizzle(bytes(128))',
     failing='ts.Swizzle.named("128B").swizzle(bytes(120))',
@@ -66,7 +66,7 @@ SWIZZLE_CLOSURE = rule(
 
 
 def permuted(mode: Swizzle, data: Any, address: Any, *, out: Any, threads: Any) -> Any:
-    """The bytes of `data`, which lies at `address`, each at the place that the mode gives it.
+    """The bytes of `data`, which lies at `address`, at the places that the mode gives them.
 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
     """
@@ -100,21 +100,21 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
 
 
 def _out_problems(out: Any, length_bytes: int) -> list[Violation]:
-    problem = None
+    out_bytes = out.nbytes if isinstance(out, np.ndarray) else None
     if not isinstance(out, np.ndarray):
-        problem = f"a {type(out).__name__}"
+        found = f"a {type(out).__name__}"
     elif out.dtype.hasobject:
-        problem = "an array of objects"
+        found = "an array of objects"
     elif not out.flags.c_contiguous:
-        problem = "an array that is not C-contiguous"
+        found = "an array that is not C-contiguous"
     elif not out.flags.writeable:
-        problem = "a read-only array"
-    elif out.nbytes != length_bytes:
-        problem = f"an array of {out.nbytes} bytes"
-    if problem is None:
+        found = "a read-only array"
+    elif out_bytes != length_bytes:
+        found = f"an array of {out_bytes} bytes"
+    else:
         return []
-    limit = f"a writeable C-contiguous array of {length_bytes} bytes"
-    return [OUT_ARRAY.violation("out", problem, limit, f"Use np.empty({length_bytes}, np.uint8).")]
+    limit, fix = f"a writeable C-contiguous array of {length_bytes} bytes", f"Use np.empty({length_bytes}, np.uint8)."
+    return [OUT_ARRAY.violation("out", found, limit, fix, out_bytes=out_bytes, bytes=length_bytes)]
 
 
 def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Violation]:
@@ -123,13 +123,14 @@ def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Vi
     if address % block == 0 and end % block == 0:
         return []
     found = f"{length_bytes} bytes from address {address:#x}"
+    values = {"address": address, "bytes": length_bytes, "block_bytes": block}
     leaving = _first_leaving(mode, address, end)
     if leaving is not None:
-        found += f": logical byte {leaving:#x} would leave to {mode.apply(leaving):#x}"
+        values |= {"logical": leaving, "physical": mode.apply(leaving)}
+        found += f": logical byte {leaving:#x} would leave to {values['physical']:#x}"
     start, stop = address // block * block, ceil_div(end, block) * block
     limit = f"swizzle {mode.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
-    values = {"address": address, "bytes": length_bytes, "block_bytes": block}
     return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, **values)]
 
 
@@ -173,7 +174,7 @@ def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """One permutation under way; each method fills the target from offset `begin` up to `end`."""
+    """One permutation under way; a method fills the target from offset `begin` up to `end`."""
 
     mode: Swizzle
     address: int
@@ -216,7 +217,7 @@ class _Copy:
 
 
 def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
-    """For each piece from `address` on, how far from there the piece lies that belongs in its place."""
+    """Offsets from `address` of the pieces that belong in the places from there on, place by place."""
     places = np.arange(address, address + length_bytes, mode.piece_bytes)
     offsets: npt.NDArray[np.intp] = (mode.apply(places) - address).astype(np.intp)
     return offsets
@@ -224,14 +225,14 @@ def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.i
 
 @lru_cache(maxsize=64)
 def _group_order(mode: Swizzle, address: int, group_bytes: int) -> np.ndarray[Any, Any]:
-    """Which piece each place of a group takes, where groups keep their pieces."""
+    """Which piece a place of a group takes, where groups keep their pieces."""
     return read_only(_offsets(mode, address, group_bytes) // mode.piece_bytes)
 
 
 def in_shares(
     work: Callable[[int, int], object], begin: int, end: int, unit: int, threads: int, unit_bytes: int | None = None
 ) -> None:
-    """Run `work` on [begin, end), cut into one share of whole units for each thread that is worth starting.
+    """Run `work` on [begin, end), cut into one share of whole units for every thread that is worth starting.
 
     A unit moves as many bytes as it is long, or `unit_bytes`.
     """

@@ -22,8 +22,9 @@ PTX_SWIZZLE_PAIR = rule(
     passing='ts.Swizzle.from_ptx("128B", "32B")',
     failing='ts.Swizzle.from_ptx("64B", "32B")',
 )
-_PTX_MODE = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "96B": 4}
-_PTX_ATOMICITY = {"16B": 0, "32B": 1, "32B+8B-flip": 2, "64B": 3}
+# In the order of their numbers.
+PTX_MODES = ("none", "32B", "64B", "128B", "96B")
+PTX_ATOMICITIES = ("16B", "32B", "32B+8B-flip", "64B")
 PtxPair = tuple[int | None, int | None]  # .swizzle_mode, .swizzle_atomicity; None: the mode has no atomicity
 
 
@@ -46,21 +47,23 @@ def written_triple(text: str) -> tuple[int, int, int] | None:
 
 def ptx_pair(mode: int | str, atomicity: int | str | None, known: tuple[PtxPair, ...]) -> PtxPair:
     """The pair of `known` that these numbers or spellings are; RuleError where PTX has no such pair."""
-    wanted = _code(_PTX_MODE, mode), 0 if atomicity is None else _code(_PTX_ATOMICITY, atomicity)
+    wanted = _code(PTX_MODES, mode), 0 if atomicity is None else _code(PTX_ATOMICITIES, atomicity)
     for pair in known:
         if (pair[0], pair[1] or 0) == wanted:
             return pair
-    modes, atoms = ({code: name for name, code in codes.items()} for codes in (_PTX_MODE, _PTX_ATOMICITY))
-    valid = ", ".join(modes[one or 0] + (" alone" if atom is None else f" with {atoms[atom]}") for one, atom in known)
+    valid = ", ".join(
+        PTX_MODES[one or 0] + (" alone" if atom is None else f" with {PTX_ATOMICITIES[atom]}") for one, atom in known
+    )
     raise PTX_SWIZZLE_PAIR.error(
         "mode, atomicity",
         f"swizzle mode {printed(mode)} with atomicity {printed(atomicity)}",
         f"PTX's table of valid combinations has {valid}",
         "Use 128B with 32B, or leave the atomicity out: only the 128B mode has a choice of atoms.",
-    )  # fmt: skip
+        mode=mode,
+        atomicity=atomicity,
+    )
 
 
-def _code(codes: dict[str, int], spelling: object) -> int:
-    """The number of a spelling; a number stays itself; -1 for what is neither."""
-    code = codes.get(spelling) if isinstance(spelling, str) else plain_int(spelling)
-    return -1 if code is None else code
+def _code(names: tuple[str, ...], spelling: object) -> int | None:
+    """The number of a spelling; a number stays itself; None for what is neither."""
+    return names.index(spelling) if isinstance(spelling, str) and spelling in names else plain_int(spelling)

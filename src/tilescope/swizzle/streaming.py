@@ -1,6 +1,6 @@
 """The permutation of large buffers, compiled by numba (the extra `fast`).
 
-A store into the cache first reads the line that it is about to overwrite: three transfers for each byte
+A store into the cache first reads the line that it is about to overwrite: three transfers for every byte
 copied, not two. A *non-temporal* store of a whole line goes past the cache. And the processor fetches
 ahead better when it reads several pages in turn, so four are copied side by side:
 
@@ -41,7 +41,7 @@ def _line_store(typing: Any, target: Any, first: Any, second: Any, third: Any, f
         while len(parts) > 1:  # two by two, until one vector of eight words is left
             places = list(range(2 * parts[0].type.count))
             joined = ir.Constant(ir.VectorType(index, len(places)), places)
-            parts = [builder.shuffle_vector(*parts[each : each + 2], joined) for each in range(0, len(parts), 2)]
+            parts = [builder.shuffle_vector(*parts[pair : pair + 2], joined) for pair in range(0, len(parts), 2)]
         pointer = builder.inttoptr(line, ir.VectorType(word, LINE_BYTES // 8).as_pointer())
         store = builder.store(parts[0], pointer, align=LINE_BYTES)
         store.set_metadata("nontemporal", builder.module.add_metadata([index(1)]))
@@ -65,7 +65,7 @@ fence: Any = intrinsic(_full_fence)
 
 
 def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes: int) -> None:
-    """Copy whole blocks between two addresses; `order` has the offset in the source of each piece of a group.
+    """Copy whole blocks between two addresses; `order` has the offset in the source of every piece of a group.
 
     The target is aligned to a line, and a page is a whole number of groups. An offset may be negative, or
     reach past the group: the caller knows that the memory is there.
