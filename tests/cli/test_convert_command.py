@@ -16,13 +16,13 @@ def test_prints_the_answer_first_then_what_was_compared(capsys):
         "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
     )
     assert "512 addresses of both texts, all equal" in printed
-    assert "The given text" not in printed
+    assert "As written" not in printed
 
 
 def test_draws_both_layouts_on_request(capsys, tmp_path):
     assert run(["convert", ATOM, "--to", "mosaic", "--draw"]) == 0
     printed = capsys.readouterr().out
-    assert "The given text" in printed
+    assert "As written" in printed
     assert "Read again from mosaic" in printed
     assert run(["convert", ATOM, "--to", "mosaic", "--svg", str(tmp_path / "both.svg")]) == 0
     assert (tmp_path / "both.svg").read_text("utf-8").count("Read again from mosaic") == 1

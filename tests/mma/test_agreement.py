@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import Tcgen05Descriptor, TensorMap, WgmmaDescriptor, compatible, tcgen05_descriptors, wgmma_descriptors
 from tilescope.mma.written import written_addresses
-from tilescope.view.agreement_view import draw_agreement
+from tilescope.view.descriptor_view import draw_agreement
 
 MODES = ("none", "32B", "64B", "128B")
 SPAN = {"none": 16, "32B": 32, "64B": 64, "128B": 128, "128B_ATOM_32B": 128}

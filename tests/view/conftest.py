@@ -27,7 +27,7 @@ from tilescope.mma.scale_lanes import scale_lanes
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Table
+from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.ruler import BitField, BitRuler
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -172,7 +172,7 @@ def sample_drawings():
         samples[f"swizzle {name}"] = view.draw(Swizzle.named(name))
     samples |= tensor_core_drawings() | gemm_drawings()
     samples["descriptors"] = Drawing("Descriptors", (descriptor(), instruction()))
-    words = Paragraph("Words beside a grid & <others>, which wrap to a column of their own and go on for a while.")
+    words = "Words beside a grid & <others>, which wrap to a column of their own and go on for a while."
     samples["banks"] = Drawing("Banks", (legend, Beside((banks(), words)), table))
     long = Legend(tuple(Entry(f"lanes {lane}, {lane + 8}, {lane + 16}", lane, sample=str(lane)) for lane in range(8)))
     samples["addresses"] = Drawing("Addresses", (addresses(), long))

@@ -6,7 +6,7 @@ import tilescope as ts
 from tilescope.planner import Unplanned
 from tilescope.view import draw, text
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Paragraph, Table
+from tilescope.view.parts import Beside, Table
 
 DRAWN = """\
 GEMM 512 x 512 x 512 bfloat16, by wgmma on sm_90
@@ -131,7 +131,7 @@ def test_the_ranking_and_the_refused_are_whole_with_why():
     short, whole = parts_of(gemm), parts_of(gemm, why=True)
     assert len(table(short, "Tiles, best first").rows) == 8
     assert table(short, "Tiles, best first").notes == ("… 10 more; `--why` lists them.",)
-    assert short[-1] == Paragraph("4 tiles refused, 2 of which would rank before this one; `--why` names the reasons.")
+    assert short[-1] == "4 tiles refused, 2 of which would rank before this one; `--why` names the reasons."
     ranking = table(whole, "Tiles, best first")
     assert [(row[1], row[-1]) for row in ranking.rows] == [
         (" x ".join(map(str, each.tile)), each.behind_in) for each in gemm.ranked

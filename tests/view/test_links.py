@@ -11,10 +11,9 @@ from tilescope.tensor_map import Im2colMap, TensorMap, inspect_tensor_map
 from tilescope.tma import trace
 from tilescope.tma.walk import row_coords
 from tilescope.view import draw
-from tilescope.view.byte_grid import byte_grid
-from tilescope.view.k_steps import k_step_grid, step_link
+from tilescope.view.descriptor_view import k_step_grid, step_link
 from tilescope.view.parts import Beside
-from tilescope.view.ruler import BitRuler
+from tilescope.view.ruler import BitRuler, byte_grid
 
 
 def grids(drawing):

@@ -11,16 +11,16 @@ from tilescope.view import draw, svg, text
 DRAWN = """\
 The same layout in cute
 
-The given text   Read again from cute
-k mn  0  8       k mn  0  8
-0     0  1       0     0  1
-1     2  3       1     2  3
-2     4  5       2     4  5
-3     6  7       3     6  7
-4     9  8       4     9  8
-5    11 10       5    11 10
-6    13 12       6    13 12
-7    15 14       7    15 14
+As written    Read again from cute
+k mn  0  8    k mn  0  8
+0     0  1    0     0  1
+1     2  3    1     2  3
+2     4  5    2     4  5
+3     6  7    3     6  7
+4     9  8    4     9  8
+5    11 10    5    11 10
+6    13 12    6    13 12
+7    15 14    7    15 14
 
 A cell is 8 elements of the tile (16 bytes); its number is the 16-byte place
 that holds it, counted from shared address 0. One colour, one chunk of the

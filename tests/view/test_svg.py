@@ -11,8 +11,8 @@ import pytest
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Paragraph
-from tilescope.view.svg_grid import grid_block, grid_width
+from tilescope.view.parts import Beside
+from tilescope.view.svg_document import grid_block, grid_width
 
 SMALLEST_TEXT = 11  # pixels
 
@@ -37,7 +37,7 @@ def overlapping(boxes):
 
 
 def test_the_sweep_finds_texts_that_overlap(read_svg):
-    source = Drawing("x", (Paragraph("some words"),)).svg().replace('<text y="14">', '<text y="-24">')
+    source = Drawing("x", ("some words",)).svg().replace('<text y="14">', '<text y="-24">')
     assert [(one.text, other.text) for one, other in overlapping(read_svg(source).texts)] == [("x", "some words")]
 
 
@@ -117,7 +117,7 @@ def test_the_style_touches_nothing_else_on_a_page(sample):
 def test_foreign_text_is_escaped(read_svg):
     nasty = 'a<b & "c" \x00\x1b ]]> \u2028'
     grid = Grid(nasty, (Tier.of(nasty, [nasty]),), (Row((nasty,), (Cell(nasty, 1, title=nasty),)),), (nasty,), (nasty,))
-    page = read_svg(Drawing(nasty, (grid, Paragraph(nasty))).svg())
+    page = read_svg(Drawing(nasty, (grid, nasty)).svg())
     assert page.rows[-1][-1].title.startswith('a<b & "c" \ufffd\ufffd ]]>')
 
 

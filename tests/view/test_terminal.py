@@ -7,7 +7,7 @@ import pytest
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import CHUNK_COLOURS, ROLES
-from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Table, words
+from tilescope.view.parts import Beside, Entry, Legend, Table, words
 from tilescope.view.ruler import BitField, BitRuler
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -66,7 +66,7 @@ def test_groups_start_where_the_headers_of_the_first_tier_do():
 
 def test_parts_stand_side_by_side_while_they_fit():
     one = Grid("One", (), (Row(("a",), (Cell("1"), Cell("2"))), Row(("b",), (Cell("3"), Cell("4!")))))
-    pair = Beside((one, one, Paragraph("and words below them")))
+    pair = Beside((one, one, "and words below them"))
     assert (
         printed(pair, width=30)
         == """
@@ -183,18 +183,19 @@ def test_no_line_is_wider_than_the_terminal_but_where_it_cannot_be_broken(sample
         assert max(map(len, sample.text(width).splitlines())) <= width
 
 
-def test_colour_changes_nothing_but_colour(sample):
-    coloured = sample.text(100, colour=True)
-    assert [line.rstrip() for line in ESCAPE.sub("", coloured).splitlines()] == sample.text(100).splitlines()
-
-
-def test_rich_prints_the_same_lines(sample):
+def coloured(drawing, width):
+    """What a terminal of many colours gets."""
     from rich.console import Console
 
-    console = Console(width=100, color_system=None, force_terminal=True, highlight=False)
+    console = Console(width=width, color_system="truecolor", force_terminal=True, highlight=False)
     with console.capture() as captured:
-        console.print(sample)
-    assert [line.rstrip() for line in captured.get().splitlines()] == sample.text(100).splitlines()
+        console.print(drawing)
+    return captured.get()
+
+
+def test_colour_changes_nothing_but_colour(sample):
+    said = ESCAPE.sub("", coloured(sample, 100))
+    assert [line.rstrip() for line in said.splitlines()] == sample.text(100).splitlines()
 
 
 def test_rich_knows_every_style_of_the_palette():
@@ -209,7 +210,7 @@ def test_rich_knows_every_style_of_the_palette():
 
 def test_cells_have_their_colours_and_collisions_are_red():
     cells = (Cell("0", 0), Cell("9", 9), Cell("x", "fill"), Cell("c", 2, "collision"))
-    line = Drawing("", (Grid("", (), (Row((), cells),)),)).text(colour=True).splitlines()[-1]
+    line = coloured(Drawing("", (Grid("", (), (Row((), cells),)),)), 80).splitlines()[-1]
 
     def escape(colour):
         ink, fill = (";".join(str(int(rgb[at : at + 2], 16)) for at in (1, 3, 5)) for rgb in (colour.ink, colour.fill))

@@ -7,6 +7,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import view
+from tilescope.tma.place import place_of
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Legend
 
@@ -235,3 +236,16 @@ def test_bytes_that_a_store_overruns_are_not_dropped():
 def test_every_rank_can_be_drawn(rank, interleave):
     a = ts.TensorMap("u16", (8,) * rank, (128,) * (rank - 1), (8, *[2] * (rank - 1)), interleave=interleave)
     assert "Shared memory" in view.text(ts.trace(a, (0,) * rank))
+
+
+def test_what_is_asked_for_is_marked_on_both_sides():
+    a = ts.TensorMap("bf16", (64, 16), (128,), (64, 8), swizzle="128B")
+    trace = ts.trace(a, (0, 8), smem_address=0x480)
+    place = place_of(trace, 3, 9)
+    tensor, shared = grids(trace, places=(place,))
+    for grid in (tensor, shared):
+        (marked,) = [cell for row in grid.rows for cell in row.cells if cell.mark]
+        assert (marked.text, marked.mark) == ("3.1", "focus")
+    (line, chunk) = divmod(place.address - 0x480, 128)
+    assert shared.rows[line].cells[chunk // 16].mark == "focus"
+    assert "3.1*  what was asked for" in view.text(trace, places=(place,))

@@ -8,7 +8,7 @@ from tilescope.cli import topics
 from tilescope.cli.options import completing, output_options
 from tilescope.cli.output import Output
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Table
+from tilescope.view.parts import Table
 
 
 @click.command()
@@ -31,5 +31,5 @@ def explain(topic: tuple[str, ...], output: Output) -> None:
         output.show(found)
         return
     facts = (Table(found.facts),) if found.facts else ()
-    see = (Paragraph(f"See also: {', '.join(found.see)}."),) if found.see else ()
-    output.show(found, Drawing(found.name, (Paragraph(found.meaning), *facts, *see)))
+    see = (f"See also: {', '.join(found.see)}.",) if found.see else ()
+    output.show(found, Drawing(found.name, (found.meaning, *facts, *see)))

@@ -22,7 +22,7 @@ from tilescope.symptoms.glossary import TERMS, Term
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
-from tilescope.view.swizzle_facts import facts, rule_sentence, used_by
+from tilescope.view.swizzle_view import facts, rule_sentence, used_by
 
 LONGEST_TEXT = 8_000  # characters that are read
 LONGEST_QUESTION = 400  # characters of a question about a term

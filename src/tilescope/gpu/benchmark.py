@@ -25,7 +25,7 @@ from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Part, Table
 
 SAVED_TOPICS = rule(
     "bench-save", "A card is saved from the topics loads and stores.", source="tilescope bench --save-card"
@@ -273,11 +273,11 @@ def draw_benchmark(benchmark: Benchmark) -> Drawing:
             ("predicted rate within 10 % of the measured", f"{order.predicted_good} of {order.predicted} candidates"),
         )
         parts.append(Table(scores, title="the planner's order against the measured one"))
-        parts += [Paragraph(f"Missed: {miss}.") for miss in order.misses[:_MISSES_SHOWN]]
+        parts += [f"Missed: {miss}." for miss in order.misses[:_MISSES_SHOWN]]
         if (more := len(order.misses) - _MISSES_SHOWN) > 0:
-            parts.append(Paragraph(f"And {more} more; --json has all of them."))
+            parts.append(f"And {more} more; --json has all of them.")
     if benchmark.saved is not None:
-        parts.append(Paragraph(f"Saved as a card: {benchmark.saved}."))
+        parts.append(f"Saved as a card: {benchmark.saved}.")
     clocks = f"{benchmark.clock_mhz} MHz at most, memory {benchmark.memory_clock_mhz} MHz"
     where = f"{benchmark.card}, {benchmark.sms} SMs, {clocks}, driver {benchmark.driver}"
     return Drawing(f"{where}, CUDA {benchmark.cuda}, {benchmark.date}", tuple(parts))

@@ -22,7 +22,7 @@ from tilescope.gpu.suite import Case, Outcome, Suite
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Part, Table
 
 Progress = Callable[[str, int, int], None]  # suite, cases done, cases in all
 
@@ -133,10 +133,10 @@ def draw_verification(verification: Verification) -> Drawing:
         for suite in verification.suites
     )
     headings = ("suite", "cases", "equal", "seconds", "first difference")
-    parts: list[Part] = [Table(rows, headings, align="lrrrl"), Paragraph(_conclusion(verification))]
+    parts: list[Part] = [Table(rows, headings, align="lrrrl"), _conclusion(verification)]
     if verification.left_out:
         names = ", ".join(verification.left_out)
-        parts.append(Paragraph(f"Left out: {verification.arch} does not have what {names} needs."))
+        parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
     where = f"{verification.card}, driver {verification.driver}, CUDA {verification.cuda}, {verification.date}"
     how = "a capture of" if verification.replayed else "on"
     return Drawing(f"tilescope held against the hardware, {how} {where}, seed {verification.seed}", tuple(parts))

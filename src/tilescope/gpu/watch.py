@@ -47,8 +47,7 @@ from tilescope.gpu.watch_text import (
 from tilescope.gpu.watch_verdict import Verdict, judged
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
-from tilescope.view.spans import plain_line
-from tilescope.view.terminal import lines_of
+from tilescope.view.terminal import lines_of, plain_line
 
 INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"

@@ -18,7 +18,7 @@ from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.repair import repaired
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Part, Table
 from tilescope.view.tensor_map_view import findings
 
 LIMITS = (
@@ -84,11 +84,11 @@ def explained(verdict: Verdict, process: str) -> Drawing:
     """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers."""
     call = verdict.call
     returned = f"{call.function.name} in {process} returned {verdict.result_name}"
-    title, parts = f"Refused: {returned}", [Paragraph(verdict.reason)] if verdict.reason else []
+    title, parts = f"Refused: {returned}", [verdict.reason] if verdict.reason else []
     if verdict.state == "disagreement":
         title = f"DISAGREEMENT between the driver and the rules: {returned}"
         report = "One of the two is wrong: please report it with these arguments and the driver's version."
-        parts.append(Paragraph(report))
+        parts.append(report)
     tables = findings(verdict.report.violations), Table(_rows(call), title="The arguments")
     return Drawing(title, (*parts, *tables[0], tables[1], *_called_by(call), *_accepted_instead(verdict)))
 
@@ -142,11 +142,11 @@ def summarised(summary: WatchSummary) -> Drawing:
         )
         parts.append(Table(rows, ("times", "refused", "map", "called by", "rules"), align="rr"))
     elif not summary.processes:
-        parts.append(Paragraph("No process of this program initialised CUDA, or none that could be watched."))
+        parts.append("No process of this program initialised CUDA, or none that could be watched.")
     if summary.lost:
         lost = f"{summary.lost} calls came too fast to be recorded, {summary.lost_refused} of them refused"
-        parts.append(Paragraph(f"{lost}; they are not counted."))
-    parts += [Paragraph(f"A process ran unwatched: {reason}") for reason in summary.unwatched]
+        parts.append(f"{lost}; they are not counted.")
+    parts += [f"A process ran unwatched: {reason}" for reason in summary.unwatched]
     refused, disagreements = (sum(getattr(row, name) for row in summary.maps) for name in ("refused", "disagreements"))
     processes = counted(summary.processes, "process", "processes")
     title = f"{counted(summary.times, 'call')} in {processes}, {refused} refused"

@@ -25,15 +25,15 @@ DRAWING = rule(
     failing='ts.Card.named("H200").svg()',
 )
 _DRAWN_BY = {
-    "agreement": "agreement_view:draw_agreement",
+    "agreement": "descriptor_view:draw_agreement",
     "bank_report": "banks_view:draw_bank_report",
     "canonical_layout": "operand_view:draw_canonical_layout",
-    "conversion": "notation_view:draw_conversion",
-    "convolution": "convolution_view:draw_convolution",
-    "diagnosis": "symptom_view:draw_diagnosis",
+    "conversion": "layout_view:draw_conversion",
+    "convolution": "tensor_map_view:draw_convolution",
+    "diagnosis": "rule_view:draw_diagnosis",
     "fragment": "fragment_view:draw_fragment",
     "gemm_plan": "gemm_view:draw_gemm_plan",
-    "identification": "identification_view:draw_identification",
+    "identification": "trace_view:draw_identification",
     "im2col_map": "tensor_map_view:draw_map",
     "im2col_wide_map": "tensor_map_view:draw_map",
     "inspection": "descriptor_view:draw_inspection",
@@ -41,16 +41,16 @@ _DRAWN_BY = {
     "layout": "layout_view:draw_layout",
     "layout_search": "banks_view:draw_layout_search",
     "map_report": "tensor_map_view:draw_map_report",
-    "mbarrier": "mbarrier_view:draw_mbarrier",
-    "modes": "notation_view:draw_modes",
+    "mbarrier": "descriptor_view:draw_mbarrier",
+    "modes": "layout_view:draw_modes",
     "pipeline": "pipeline_view:draw_pipeline",
     "plan": "plan_view:draw_plan",
     "plan_report": "plan_view:draw_plan_report",
     "rule": "rule_view:draw_rule",
-    "scale_lanes": "scale_view:draw_scale_lanes",
-    "scale_layout": "scale_view:draw_scale_layout",
+    "scale_lanes": "tmem_view:draw_scale_lanes",
+    "scale_layout": "tmem_view:draw_scale_layout",
     "simulation": "pipeline_view:draw_simulation",
-    "sweep": "sweep_view:draw_sweep",
+    "sweep": "plan_view:draw_sweep",
     "swizzle": "swizzle_view:draw_swizzle",
     "tcgen05_descriptor": "descriptor_view:draw_operand_descriptor",
     "tcgen05_loop": "descriptor_view:draw_descriptor_loop",
@@ -72,7 +72,7 @@ _DRAWN_BY = {
 
 
 def draw(value: Value, **options: Any) -> Drawing | None:
-    """The drawing of a value, or None where its kind has none; `options` go to the drawing function.
+    """The drawing of a value, or None if its kind has none; `options` go to the drawing function.
 
     >>> from tilescope.swizzle import Swizzle
     >>> draw(Swizzle.named("128B"), address=0x480).title
@@ -86,13 +86,13 @@ def draw(value: Value, **options: Any) -> Drawing | None:
     return drawn
 
 
-def text(value: Value, *, width: int = 80, colour: bool = False, **options: Any) -> str:
-    """The value drawn with characters; its `repr` where its kind has no drawing."""
+def text(value: Value, *, width: int = 80, **options: Any) -> str:
+    """The value drawn with characters; its `repr` if its kind has no drawing."""
     drawn = draw(value, **options)
-    return repr(value) if drawn is None else drawn.text(width, colour=colour)
+    return repr(value) if drawn is None else drawn.text(width)
 
 
 def svg(value: Value, **options: Any) -> str | None:
-    """The value as a standalone SVG document, or None where its kind has no drawing."""
+    """The value as a standalone SVG document, or None if its kind has no drawing."""
     drawn = draw(value, **options)
     return None if drawn is None else drawn.svg()

@@ -1,30 +1,38 @@
-"""The drawing of tensor-core descriptors: a word as a bit ruler, the bytes it reads, the words of a K loop."""
+"""The drawings of words: descriptors and mbarriers as bit rulers, the bytes that a K loop reads, whether copies agree with it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from itertools import pairwise
+
+import numpy as np
 
 from tilescope.bits import Inspection
-from tilescope.errors import Violation
+from tilescope.errors import RuleError
+from tilescope.layout import Layout, Major
+from tilescope.mma.agreement import Agreement
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
 from tilescope.mma.readings import WordReadings, inspect_descriptor
 from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
+from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.mbarrier_view import barrier_readings, reading_parts
-from tilescope.view.memory_grid import chunk_bytes
-from tilescope.view.parts import Beside, Paragraph, Part, Table
+from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, memory_grid
+from tilescope.view.parts import Beside, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.tensor_map_view import findings, in_words, map_title
+from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
 _MOST_STEPS = 64  # descriptors listed of a loop
+_MOST_LINES = 256  # of shared memory
+_PATTERN_LINES = 8
+_STALE = (
+    "The state of a live barrier is not in memory: plain loads, atomics and bulk stores show stale bytes. "
+    "mbarrier.inval writes it back; the token of mbarrier.arrive holds it from bit 32 on."
+)
 _SHOWN_NAME = {  # of fields that are not shown by their own names
     "start_address": "start", "leading_bytes": "leading", "stride_bytes": "stride", "base_offset": "base offset",
     "leading_is_address": "leading mode", "m": "M", "n": "N", "k": "K", "a_type": "A type", "b_type": "B type", "d_type": "D type",
@@ -41,7 +49,7 @@ def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
     >>> draw_operand_descriptor(descriptor).title
     'wgmma descriptor 0x4000004000010040'
     """
-    return draw_inspection(inspect_descriptor(descriptor.encode(), instruction=descriptor.form.instruction))
+    return draw_inspection(_inspected(descriptor, "K", 16))
 
 
 def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
@@ -56,69 +64,56 @@ def draw_tmem_address(address: TmemAddress) -> Drawing:
 
 def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
     """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
-    if word.bits == DESCRIPTOR_BYTES * 8:
-        wrong = {violation.argument for violation in word.violations if violation.severity == "error"}
-        title, said = (
-            "Not a tensor map",
-            "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say.",
-        )
-        if word.tensor_map is not None:
-            title, said = map_title(word.tensor_map), in_words(word.tensor_map)
-        return Drawing(title, (Paragraph(said), *findings(word.violations), word_ruler(word, "The descriptor", wrong)))
-    return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", tuple(_word_parts(word, rows)))
+    if word.bits < DESCRIPTOR_BYTES * 8:
+        return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", _word_parts(word, rows))
+    wrong = {violation.argument for violation in word.violations if violation.severity == "error"}
+    title = "Not a tensor map"
+    said = "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say."
+    if word.tensor_map is not None:
+        title, said = map_title(word.tensor_map), in_words(word.tensor_map)
+    return Drawing(title, [said, *findings(word.violations), word_ruler(word, "The descriptor", wrong)])
 
 
-def draw_word_readings(found: WordReadings, rows: int | None = None) -> Drawing:
+def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawing:
     """What a number could be: every kind with its verdict, and the fields of those that it can be; mbarriers too.
 
     >>> from tilescope.mma.readings import descriptor_readings
     >>> draw_word_readings(descriptor_readings(0x4000404000010040)).title
     '0x4000404000010040: a tcgen05 descriptor'
     """
-    possible, barriers = found.possible, barrier_readings(found.word)
-    if barriers and not possible:
-        title = " or ".join(f"an {name}" for name in barriers)
-    elif len(possible) == 1:
-        title = f"a {possible[0].name}" + "".join(f", or an {name}" for name in barriers)
+    possible, barriers = readings.possible, barrier_readings(readings.word)
+    if len(possible) > 1:
+        noun = "word" if any(isinstance(word.described, TmemAddress) for word in possible) else "descriptor"
+        title = f"could be {len(possible)} kinds of {noun}"
     else:
-        noun = "word" if any(isinstance(each.described, TmemAddress) for each in possible) else "descriptor"
-        title = f"could be {len(possible)} kinds of {noun}" if possible else "no descriptor"
-    verdicts = Table(
-        tuple((each.name, "yes" if each.sound else "no", _verdict(each)) for each in found.readings)
-        + tuple((name, "yes", each.state) for name, each in barriers.items()),
-        ("read as", "", "what it says, or why it is none"),
-    )
-    parts: list[Part] = [verdicts]
-    for reading in possible or (() if barriers else found.readings[:1]):
-        if len(possible) + len(barriers) > 1:
-            parts.append(Paragraph(f"As a {reading.name}:"))
-        parts += _word_parts(reading, rows)
-    parts += reading_parts(found.word, barriers)
-    return Drawing(f"{found.word:#x}: {title}", tuple(parts))
+        kinds = [*(f"a {word.name}" for word in possible), *(f"an {name}" for name in barriers)]
+        title = ", or ".join(kinds) if possible else " or ".join(kinds) or "no descriptor"
+    verdicts = [(word.name, "yes" if word.sound else "no", _verdict(word)) for word in readings.readings]
+    verdicts += [(name, "yes", barrier.state) for name, barrier in barriers.items()]
+    parts: list[Part] = [Table(verdicts, ("read as", "", "what it says, or why it is none"))]
+    for word in possible or (() if barriers else readings.readings[:1]):
+        parts += [f"As a {word.name}:"] if len(possible) + len(barriers) > 1 else []
+        parts += _word_parts(word, rows)
+    for name, barrier in barriers.items():
+        parts += [f"As an {name}:", *_barrier_parts(barrier, readings.word)]
+    return Drawing(f"{readings.word:#x}: {title}", parts)
 
 
-def _verdict(reading: Inspection) -> str:
-    return str(reading.descriptor) if reading.sound else f"{reading.violations[0].found}; {reading.violations[0].limit}"
+def _verdict(word: Inspection) -> str:
+    return str(word.descriptor) if word.sound else f"{word.violations[0].found}; {word.violations[0].limit}"
 
 
 def _word_parts(word: Inspection, rows: int | None) -> list[Part]:
-    parts: list[Part] = []
+    said = ""
     if not word.sound:
-        parts.append(Paragraph(f"Not a {word.name}. As one, it would say:"))
+        said = f"Not a {word.name}. As one, it would say:"
     elif word.major is not None:
         said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
-        parts.append(Paragraph(said))
     elif isinstance(word.described, TmemAddress):
         said = f"{word.descriptor}. One 32-bit cell of a lane; tcgen05.ld and st add their own lanes and columns to it."
-        parts.append(Paragraph(said))
     elif word.descriptor is not None:
-        parts.append(Paragraph(f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."))
-    parts.append(word_ruler(word))
-    if word.violations:
-        parts.append(_findings(word.violations))
-    if rows is not None and word.major is not None and word.descriptor is not None:
-        parts += _addresses(word.descriptor, word, rows)
-    return parts
+        said = f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."
+    return [said, word_ruler(word), severities(word.violations), *([] if rows is None else _addresses(word, rows))]
 
 
 def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
@@ -126,14 +121,14 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     tile, layout = loop.layout, loop.canonical
     mn, k = tile.shape
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
-    sentence = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
-    instruction = loop.described.form.instruction
-    first = inspect_descriptor(
-        loop[0][0].encode(), major=layout.major, element_bits=layout.element_bits, instruction=instruction
-    )
-    warned = (_findings(loop.findings),) if loop.findings else ()
-    ruler = word_ruler(first, "The first descriptor")
-    return Drawing(title, (Paragraph(sentence), *warned, Table(loop.facts), ruler, _steps(loop)))
+    said = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
+    ruler = word_ruler(_inspected(loop[0][0], layout.major, layout.element_bits), "The first descriptor")
+    return Drawing(title, [said, severities(loop.findings), Table(loop.facts), ruler, _steps(loop)])
+
+
+def _inspected(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
+    instruction = descriptor.form.instruction
+    return inspect_descriptor(descriptor.encode(), major=major, element_bits=element_bits, instruction=instruction)
 
 
 def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -> BitRuler:
@@ -150,15 +145,14 @@ def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -
     name, meaning = ("unknown", "part of no field") if is_map else ("reserved", "must be 0")
     for first, last in _runs(word.unknown_bits):
         fields.append(BitField(first, last, name, "set", meaning, "collision", "collision"))
-    if is_map:
-        return BitRuler(title, tuple(fields), bits=word.bits, notes=("Bits without a name are zero.",))
-    names = {field.name for field in word.fields}
     note = "Unnamed bits are 0."
-    if word.major is not None:
+    if is_map:
+        note = "Bits without a name are zero."
+    elif word.major is not None:
         note = "Start, leading and stride are stored divided by 16; unnamed bits are 0."
-    elif "m" in names:
+    elif any(field.name == "m" for field in word.fields):
         note = "N is stored divided by 8, M by 16 or 128; unnamed bits are 0."
-    return BitRuler(title, tuple(fields), bits=word.bits, row_bits=word.bits, notes=(note,))
+    return BitRuler(title, tuple(fields), word.bits, min(word.bits, WORD_BITS), (note,))
 
 
 def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
@@ -172,51 +166,177 @@ def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _findings(findings: tuple[Violation, ...]) -> Table:
-    rows = tuple((finding.severity, f"{finding.found}; {finding.limit}. {finding.fix}") for finding in findings)
-    return Table(rows, title="What to look at")
+def _addresses(word: Inspection, rows: int) -> list[Part]:
+    """Where one instruction reads `rows` rows, chunk by chunk; nothing for words that are no operand's."""
+    if word.major is None or word.element_bits is None or word.descriptor is None:
+        return []
+    layout, bits = word.descriptor.layout(word.major, word.element_bits), word.element_bits
+    k, per_chunk = K_STEP_BYTES * 8 // bits, CHUNK_BYTES * 8 // bits
+    read = word.descriptor.addresses(word.major, rows, k, bits)
+    names, drawn = (("mn", "k"), read) if word.major == "K" else (("k", "mn"), read.T)
 
+    def cell(row: int, column: int) -> Cell:
+        address = int(drawn[row, column])
+        return Cell(f"{address:#06x}", address % SMEM_LINE_BYTES // CHUNK_BYTES, title=chunk_bytes(address))
 
-def _addresses(descriptor: OperandDescriptor, word: Inspection, rows: int) -> list[Part]:
-    assert word.major is not None
-    assert word.element_bits is not None  # an operand's word
-    layout, bits = descriptor.layout(word.major, word.element_bits), word.element_bits
-    k = K_STEP_BYTES * 8 // bits
-    addresses = descriptor.addresses(word.major, rows, k, bits)
-    per_chunk = CHUNK_BYTES * 8 // bits
-    drawn = addresses if layout.major == "K" else addresses.T
-    chunk_addresses = drawn[:, ::per_chunk].tolist()
-    names = ("mn", "k") if layout.major == "K" else ("k", "mn")
-    headers = tuple(
-        Header(f"{first}-{first + per_chunk - 1}", short=str(first)) for first in range(0, drawn.shape[1], per_chunk)
-    )
-    grids = []
-    for first in range(0, len(chunk_addresses), _ROWS_BESIDE):
-        lines = []
-        for number, places in enumerate(chunk_addresses[first : first + _ROWS_BESIDE], first):
-            cells = tuple(_address_cell(place) for place in places)
-            lines.append(Row((str(number),), cells, ruled=number % layout.atom_rows == 0 and number > first))
-        grids.append(Grid("", (Tier(names[1], headers),), tuple(lines), (names[0],)))
+    lines = range(drawn.shape[0])
+    columns = {first: Header.of_numbers(first, per_chunk) for first in range(0, drawn.shape[1], per_chunk)}
+    grids = [
+        Grid.of("", names, lines[first : first + _ROWS_BESIDE], columns, cell, rule_every=layout.atom_rows)
+        for first in lines[::_ROWS_BESIDE]
+    ]
     said = (
         f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
     )
-    return [Paragraph(said), Beside(tuple(grids)) if len(grids) > 1 else grids[0]]
-
-
-def _address_cell(address: int) -> Cell:
-    return Cell(f"{address:#06x}", address % SMEM_LINE_BYTES // CHUNK_BYTES, title=chunk_bytes(address))
+    return [said, Beside(tuple(grids))]
 
 
 def _steps(loop: DescriptorLoop) -> Table:
     rows = []
     for block, descriptors in enumerate(loop):
-        starts = [each.start_address for each in descriptors]
-        advances = ["", *(f"+{after - before}" for before, after in pairwise(starts))]
-        for step, (descriptor, advance) in enumerate(zip(descriptors, advances, strict=True)):
-            first_mn, first_k = block * loop.block_mn, step * loop.k_per_step
-            spans = f"{first_mn}-{first_mn + loop.block_mn - 1}", f"{first_k}-{first_k + loop.k_per_step - 1}"
-            rows.append((*spans, f"{descriptor.start_address:#x}", advance, f"{descriptor.encode():#018x}"))
-    notes = (f"The first {_MOST_STEPS} of {len(rows)}.",) if len(rows) > _MOST_STEPS else ()
+        before = None
+        for step, descriptor in enumerate(descriptors):
+            spans = extent(block * loop.block_mn, loop.block_mn), extent(step * loop.k_per_step, loop.k_per_step)
+            start = descriptor.start_address
+            rows.append(
+                (*spans, hex(start), "" if before is None else f"+{start - before}", f"{descriptor.encode():#018x}")
+            )
+            before = start
     headings = ("mn", "k", "start", "k step", "descriptor")
-    return Table(tuple(rows[:_MOST_STEPS]), headings, title="Every block of mn and K step", align="rrrrl", notes=notes)
+    return Table(rows, headings, "Every block of mn and K step", "rrrrl", most=_MOST_STEPS, noun="descriptors")
+
+
+def step_link(block: int, step: int) -> str:
+    """The word that links all chunks of one instruction's read.
+
+    >>> step_link(0, 3)
+    'mn0-k3'
+    """
+    return f"mn{block}-k{step}"
+
+
+def k_step_grid(loop: DescriptorLoop) -> Grid:
+    """Which bytes each K step reads: shared memory from the operand's first line on, a cell for a 16-byte chunk.
+
+        bank       0-3  4-7  8-11 …
+        0x0000      0    0    1       a cell says the K step, in its colour; the swizzle spreads a step over all banks
+        0x0080      0    0    1
+        0x0100      1    1    0
+
+    >>> from tilescope.mma.instruction_loops import wgmma_descriptors
+    >>> grid = k_step_grid(wgmma_descriptors((64, 64), "bf16", swizzle="128B"))
+    >>> [cell.text for cell in grid.rows[2].cells]
+    ['1', '1', '0', '0', '3', '3', '2', '2']
+    """
+    addresses = loop.addresses()
+    chunks, elements = np.unique(addresses.ravel() // CHUNK_BYTES, return_index=True)
+    first_element = dict(zip((chunks * CHUNK_BYTES).tolist(), elements.tolist(), strict=True))
+
+    def cell(address: int) -> Cell:
+        if address not in first_element:
+            return Cell("", "unused", title=f"{chunk_bytes(address)}: no K step reads them")
+        mn, k = divmod(first_element[address], addresses.shape[1])
+        block, step = mn // loop.block_mn, k // loop.k_per_step
+        title = f"{chunk_bytes(address)}: from mn {mn}, k {k}; read by K step {step} of block {block}"
+        return Cell(str(step), step, title=title, link=step_link(block, step))
+
+    title, note = "Which K step reads each chunk", "A cell is a 16-byte chunk and says which K step reads it."
+    low, end = int(addresses.min()), int(addresses.max()) + 1
+    return memory_grid(title, low, end, cell, most=_MOST_LINES, period=_PATTERN_LINES, notes=(note,))
+
+
+def draw_agreement(agreement: Agreement) -> Drawing:
+    """Whether copies and descriptor agree: the verdict, the first difference, and the descriptor beside the one that fits.
+
+    Fields that are wrong are marked.
+
+    >>> from tilescope.mma.agreement import compatible
+    >>> from tilescope.mma.descriptor import WgmmaDescriptor
+    >>> from tilescope.tensor_map import TensorMap
+    >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
+    >>> draw_agreement(compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=512, swizzle="128B"))).title
+    'The descriptor reads something else: stride-bytes'
+    """
+    said, facts = agreement.sentence, _agreement_facts(agreement)
+    if isinstance(agreement.descriptor, Layout):
+        verdict = f"The layout is another: {agreement.cause}"
+        return Drawing("The layout has the tile where it lies" if agreement.agrees else verdict, [said, facts])
+    word = _inspected(agreement.descriptor, agreement.major, agreement.element_bits)
+    if agreement.agrees:
+        return Drawing("Copies and descriptor agree", [said, word_ruler(word, "The descriptor"), facts])
+    wrong, right_ruler = [], None
+    if isinstance(agreement.correction, OperandDescriptor) and agreement.correction_major is not None:
+        right = _inspected(agreement.correction, agreement.correction_major, agreement.element_bits)
+        pairs = zip(word.fields, right.fields, strict=True)
+        wrong = [one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored]
+        right_ruler = word_ruler(right, f"What reads these copies: {right.word:#018x}") if wrong else None
+    ruler = word_ruler(word, f"The descriptor: {word.word:#018x}", wrong)
+    return Drawing(f"The descriptor reads something else: {agreement.cause}", [said, facts, ruler, right_ruler])
+
+
+def _agreement_facts(agreement: Agreement) -> Table:
+    mn, k = agreement.shape
+    rows = {"compared": f"{mn} x {k} elements (mn x k), read as {agreement.major}-major"}
+    first = agreement.difference
+    if first is not None:
+        written = "by no copy" if first.written_address is None else f"at {first.written_address:#x}"
+        rows |= {
+            "differing": f"{agreement.differing} of {mn * k}",
+            "first": f"(mn {first.mn}, k {first.k}): written {written}, read at {first.read_address:#x}",
+            "lies there": "nothing of the tile" if first.found is None else "(mn {}, k {})".format(*first.found),
+            "cause": str(agreement.cause),
+        }
+    return Table(rows | {"basis": agreement.basis})
+
+
+def draw_mbarrier(barrier: Mbarrier) -> Drawing:
+    """The barrier's state in words, and its 64 bits.
+
+    >>> draw_mbarrier(Mbarrier(1)).title
+    'mbarrier 0x7ffff800001ffffe'
+    """
+    word = barrier.encode()
+    return Drawing(f"mbarrier {word:#018x}", _barrier_parts(barrier, word))
+
+
+def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
+    """What a word says as an mbarrier and as the token of an arrival, if a kernel can have met it.
+
+    >>> [*barrier_readings(0x000003F0001FFFFE)], [*barrier_readings(0x4000004000010040)]
+    (['mbarrier'], [])
+    """
+    readings: dict[str, Mbarrier | MbarrierToken] = {}
+    for name, decode in (("mbarrier", Mbarrier.decode), ("mbarrier token", Mbarrier.decode_token)):
+        try:
+            barrier: Mbarrier | MbarrierToken = decode(word)
+        except RuleError:
+            continue
+        if barrier.plausible:
+            readings[name] = barrier
+    return readings
+
+
+def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> list[Part]:
+    rows: list[tuple[int, int, str, str, int | None]] = [
+        (63, 63, "phase", "parity of the running phase", 0),
+        (43, 62, "- pending", f"arrivals missing: {barrier.pending}", 1),
+    ]
+    if isinstance(barrier, Mbarrier):
+        rows += [
+            (21, 41, "- bytes", f"bytes missing: {barrier.tx_bytes}", 4),
+            (1, 20, "- expected", f"arrivals that end a phase: {barrier.count}", 5),
+        ]
+    else:
+        known = f"bytes missing: {barrier.tx_bytes_lowest} to {barrier.tx_bytes_highest}"
+        rows += [
+            (32, 41, "- bytes, upper", known, 4),
+            (0, 31, "no state", "the lower half of a token is not the state", None),
+        ]
+    fields = []
+    for low, high, name, meaning, colour in rows:
+        raw = word >> low & (1 << high + 1 - low) - 1
+        value = str(raw) if low == high else hex(raw)
+        fields.append(BitField(low, high, name, value, meaning, "unused" if colour is None else colour))
+    ruler = BitRuler("", tuple(fields), notes=("Counts are stored negated; unnamed bits are 0.",))
+    return [f"It is in {barrier.state}. {_STALE}", ruler]

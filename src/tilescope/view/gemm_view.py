@@ -2,206 +2,176 @@
 
 from __future__ import annotations
 
-from tilescope.errors import by, counted
-from tilescope.planner.gemm_plan import GemmPlan, SmemRegion
-from tilescope.planner.gemm_tiles import RankedTile, tile_grid
+from tilescope.errors import by, ceil_div, counted
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.gemm_tiles import tile_grid
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier
-from tilescope.view.parts import Beside, Paragraph, Part, Table
+from tilescope.view.grid import Cell, Grid, Tier
+from tilescope.view.parts import Beside, Part, Table
+from tilescope.view.plan_view import bands
 
 _SHOWN_TILES = 8  # of the ranking, without `why`
-_MOST_BANDS = 16  # of rows, drawn
 _REGION_NAMES = {"a": "A", "b": "B", "epilogue": "slice of C"}
 _COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
 
 
 def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
-    m, n, k = gemm.shape
-    consumer = gemm.a.problem.consumer
+    grids = [_operand_grid("A", gemm.a), _operand_grid("B", gemm.b), *_result_grids(gemm)]
     parts: list[Part] = [
         _facts(gemm),
-        *_maps(gemm),
+        _maps(gemm),
         _reading(gemm),
-        Beside((_operand_grid("A", gemm.a), _operand_grid("B", gemm.b), *_result_grids(gemm))),
+        Beside(tuple(grids)),
         _smem_grid(gemm),
         Table.numbered(gemm.reasons, "Why"),
     ]
     if gemm.others:
-        parts.append(_ranking(gemm.ranked if why else gemm.ranked[:_SHOWN_TILES], len(gemm.ranked)))
-    if gemm.refused:
-        parts.append(_refusals(gemm, why=why))
-    return Drawing(f"GEMM {m} x {n} x {k} {gemm.data_type.name}, by {consumer} on {gemm.arch.name}", tuple(parts))
+        parts.append(_ranking(gemm, why=why))
+    if gemm.refused and why:
+        rows = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
+        parts.append(Table(rows, title="Refused"))
+    elif gemm.refused:
+        leading = sum(tile.would_lead for tile in gemm.refused)
+        better = f", {leading} of which would rank before this one" if leading else ""
+        parts.append(f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
+    title = f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}"
+    return Drawing(title, parts)
 
 
 def _facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
-    steps = -(-gemm.shape[2] // gemm.tile[2])
+    steps = ceil_div(gemm.shape[2], gemm.tile[2])
     moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
     tiles = f"{down} x {across} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
         tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
-    rows = [
-        ("tile", f"{by(gemm.tile)} (m x n x k)"),
-        ("tiles of C", f"{tiles}; {counted(steps, 'k tile')} each"),
-        ("floor", _floor(gemm)),
-        ("stages", f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes, {gemm.in_flight_bytes} bytes in flight"),
-        ("mbarrier expects", f"{moved} bytes a stage")
-        if gemm.a.boxes is not None
-        else ("a stage", f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group"),
-        ("shared memory", f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes, aligned to {gemm.smem_alignment_bytes}"),
-    ]  # fmt: skip
-    return Table(tuple(rows), title="The plan")
+    floor = f"not known: no card of {gemm.arch.name} is"
+    if gemm.card is not None and gemm.floor_us is not None:
+        term = gemm.ranked[0].terms[0]
+        floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
+    stage = f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
+    by_threads = gemm.a.boxes is None
+    facts = {
+        "tile": f"{by(gemm.tile)} (m x n x k)",
+        "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
+        "floor": floor,
+        "stages": f"{stage}, {gemm.in_flight_bytes} bytes in flight",
+        "mbarrier expects": "" if by_threads else f"{moved} bytes a stage",
+        "a stage": f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group" if by_threads else "",
+        "shared memory": f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes, aligned to {gemm.smem_alignment_bytes}",
+    }
+    return Table(facts, title="The plan")
 
 
-def _floor(gemm: GemmPlan) -> str:
-    if gemm.card is None or gemm.floor_us is None:
-        return f"not known: no card of {gemm.arch.name} is"
-    term = gemm.ranked[0].terms[0]
-    return f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
-
-
-def _maps(gemm: GemmPlan) -> list[Table]:
+def _maps(gemm: GemmPlan) -> Table:
     """The tensor maps of A, B and C; threads need none."""
     rows = []
-    for name, plan in (("A", gemm.a), ("B", gemm.b), ("C", gemm.epilogue)):
+    for name, plan, copied in (("A", gemm.a, "stage"), ("B", gemm.b, "stage"), ("C", gemm.epilogue, "tile")):
         if plan is not None and plan.boxes is not None:
             made = plan.tensor_map(0)
-            copies = (
-                f"{plan.tma_instructions * (gemm.slices if name == 'C' else 1)} a {'tile' if name == 'C' else 'stage'}"
-            )
-            rows.append((
-                name, made.data_type.name, by(made.dims), ", ".join(map(str, made.strides_bytes)), by(made.box),
-                made.swizzle.name, copies,
-            ))  # fmt: skip
+            copies = f"{plan.tma_instructions * (gemm.slices if name == 'C' else 1)} a {copied}"
+            strides = ", ".join(map(str, made.strides_bytes))
+            rows.append((name, made.data_type.name, by(made.dims), strides, by(made.box), made.swizzle.name, copies))
     headings = ("", "type", "dims", "stride bytes", "box", "swizzle", "copies")
     note = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}. A and B are loaded, C is stored."
-    return [Table(tuple(rows), headings, title="Tensor maps", align="lllrl", notes=(note,))] if rows else []
+    return Table(rows, headings, "Tensor maps", "lllrl", [note])
 
 
 def _reading(gemm: GemmPlan) -> Table:
     """How the tensor core reads A and B: by descriptor, or by the addresses that lanes give to ldmatrix."""
     starts = gemm.smem_offsets()
+    operands = {"A": gemm.a, "B": gemm.b}
+    rows: list[tuple[object, ...]] = []
     if not gemm.a.problem.reads_by_descriptor:
-        rows = tuple(
-            (name, f"({', '.join(plan.problem.extent_names)})", _address(plan))
-            for name, plan in (("A", gemm.a), ("B", gemm.b))
-        )
-        return Table(rows, ("", "element", "a, and the shared address"), title="Read by ldmatrix")
-    found = []
-    for name, plan in (("A", gemm.a), ("B", gemm.b)):
+        for name, plan in operands.items():
+            names = plan.problem.extent_names
+            address = (
+                f"`{plan.layout.terms(*names).logical_c}`, `{plan.swizzle.c_expression}`"  # before, after the swizzle
+            )
+            rows.append((name, f"({', '.join(names)})", address))
+        return Table(rows, ("", "element", "a, and the shared address"), "Read by ldmatrix")
+    for name, plan in operands.items():
         loop = plan.descriptors(starts[name.lower()][0])
         first = loop[0][0]
-        advance = ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or "-"
-        found.append((
-            name, f"`{first.encode():#018x}`", str(first.leading_bytes), str(first.stride_bytes), str(len(loop[0])), advance,
-            f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}",
-        ))  # fmt: skip
+        advance = ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or None
+        blocks = f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}"
+        word, offsets = f"`{first.encode():#018x}`", (first.leading_bytes, first.stride_bytes)
+        rows.append((name, word, *offsets, len(loop[0]), advance, blocks))
     headings = ("", "first of stage 0", "leading", "stride", "K steps", "each adds", "blocks")
-    return Table(tuple(found), headings, title="Descriptors (bytes)", align="llrrrrl")
-
-
-def _address(plan: Plan) -> str:
-    """C for the address of an element before the swizzle, and after it; a line may end between them."""
-    return f"`{plan.layout.terms(*plan.problem.extent_names).logical_c}`, `{plan.swizzle.c_expression}`"
+    return Table(rows, headings, "Descriptors (bytes)", "llrrrrl")
 
 
 def _operand_grid(name: str, plan: Plan) -> Grid:
     """Which copy brings what of an operand; without TMA, where its columns of atoms start in shared memory."""
-    rows, columns = plan.problem.row_names
-    title = f"{name}, {plan.problem.rows} {rows} x {plan.problem.columns} {columns}"
+    problem, names = plan.problem, plan.problem.row_names
+    title = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}"
     if plan.boxes is None:
         tile = plan.layout.as_rows()
         width = tile.tiling.atom[1]
-        offsets = [tile.logical(0, column) for column in range(0, plan.problem.columns, width)]
-        cells = [[Cell(f"+{offset:#x}", _COLOURS[name]) for offset in offsets]]
-        return _cut(f"{title}: where it lies", cells, width, plan.problem.rows, (rows, columns))
-    width, height = plan.boxes.box
-    number = {copy.coords: place for place, copy in enumerate(plan.copies)}
-    cells = [
-        [_copy_cell(number[column, row], name) for column in range(0, plan.problem.columns, width)]
-        for row in range(0, plan.problem.rows, height)
-    ]
-    return _cut(f"{title}: copies", cells, width, height, (rows, columns))
+        cells = [Cell(f"+{tile.logical(0, column):#x}", _COLOURS[name]) for column in range(0, problem.columns, width)]
+        return bands(f"{title}: where it lies", names, [cells], (width, problem.rows), problem.rows)
+    cells_of_copies = _copies(plan, (problem.rows, problem.columns), name)
+    return bands(f"{title}: copies", names, cells_of_copies, plan.boxes.box, problem.rows)
 
 
 def _result_grids(gemm: GemmPlan) -> list[Grid]:
     """The tile of C: slices that take turns in shared memory, each cut into boxes."""
-    plan = gemm.epilogue
-    if plan is None or plan.boxes is None:
+    if gemm.epilogue is None or gemm.epilogue.boxes is None:
         return []
-    width, height = plan.boxes.box
-    in_slice = plan.problem.columns
+    m, n, _ = gemm.tile
+    cells = _copies(gemm.epilogue, (m, n), "slice of C")
+    return [bands(f"C, {m} m x {n} n: stores", ("m", "n"), cells, gemm.epilogue.boxes.box, m)]
+
+
+def _copies(plan: Plan, shape: tuple[int, int], region: str) -> list[list[Cell]]:
+    """The number of the copy of every box of a matrix, which may be several tiles of the plan wide."""
+    assert plan.boxes is not None
+    (width, height), tile_columns = plan.boxes.box, plan.problem.columns
     number = {copy.coords: place for place, copy in enumerate(plan.copies)}
-    cells = [
-        [
-            _copy_cell(column // in_slice * len(plan.copies) + number[column % in_slice, row], "slice of C")
-            for column in range(0, gemm.tile[1], width)
-        ]
-        for row in range(0, gemm.tile[0], height)
-    ]
-    return [_cut(f"C, {gemm.tile[0]} m x {gemm.tile[1]} n: stores", cells, width, height, ("m", "n"))]
 
+    def cell(row: int, column: int) -> Cell:
+        turn, inside = divmod(column, tile_columns)
+        copy = turn * len(plan.copies) + number[inside, row]
+        return Cell(str(copy), _COLOURS[region], title=f"copy {copy}")
 
-def _copy_cell(number: int, region: str) -> Cell:
-    return Cell(str(number), _COLOURS[region], title=f"copy {number}")
-
-
-def _cut(title: str, cells: list[list[Cell]], width: int, height: int, names: tuple[str, str]) -> Grid:
-    """A tile cut into parts of `height` rows and `width` columns; `names` are those of a row and of a column."""
-    shown = cells[:_MOST_BANDS]
-    rows = tuple(Row((f"{band * height}-{(band + 1) * height - 1}",), tuple(parts)) for band, parts in enumerate(shown))
-    notes = (f"… {len(cells) - len(shown)} more bands of rows",) if len(cells) > len(shown) else ()
-    tier = Tier.of(names[1], [place * width for place in range(len(cells[0]))])
-    return Grid(title, (tier,), rows, (names[0],), notes)
+    return [[cell(row, column) for column in range(0, shape[1], width)] for row in range(0, shape[0], height)]
 
 
 def _smem_grid(gemm: GemmPlan) -> Grid:
     """Where each stage of each region starts, a column for each region in the order of addresses."""
-    columns: list[tuple[str, SmemRegion, tuple[int, ...]]] = []
+    starts: dict[str, tuple[int, ...]] = {}
+    sizes: dict[str, int] = {}
     for region in gemm.smem_regions():
+        cut = {_REGION_NAMES.get(region.name, ""): region.starts}
         if region.name == "barriers":
-            columns += [("full", region, region.starts[: gemm.stages]), ("empty", region, region.starts[gemm.stages :])]
-        else:
-            columns.append((_REGION_NAMES[region.name], region, region.starts))
-    rows = []
-    for stage in range(gemm.stages):
-        cells = [
-            Cell(f"{starts[stage]:#x}", _COLOURS[name], title=f"{name}: {region.piece_bytes} bytes at {starts[stage]}")
-            if stage < len(starts)
-            else Cell("", "unused", title=f"one {name} for all stages")
-            for name, region, starts in columns
-        ]
-        rows.append(Row((str(stage),), tuple(cells)))
-    tiers = (
-        Tier.of("region", [name for name, _, _ in columns]),
-        Tier.of("bytes", [region.piece_bytes for _, region, _ in columns]),
-    )
-    free = gemm.budget_bytes - gemm.smem_bytes
-    note = f"Ends at {gemm.smem_bytes:#x}: {free} bytes stay free."
-    return Grid("Shared memory: starts of the stages", tiers, tuple(rows), ("stage",), (note,))
+            cut = {"full": region.starts[: gemm.stages], "empty": region.starts[gemm.stages :]}
+        starts |= cut
+        sizes |= dict.fromkeys(cut, region.piece_bytes)
+
+    def cell(stage: int, name: str) -> Cell:
+        if stage >= len(starts[name]):
+            return Cell("", "unused", title=f"one {name} for all stages")
+        at = starts[name][stage]
+        return Cell(f"{at:#x}", _COLOURS[name], title=f"{name}: {sizes[name]} bytes at {at}")
+
+    note = f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free."
+    title, outer = "Shared memory: starts of the stages", (Tier.of("region", starts),)
+    return Grid.of(title, ("stage", "bytes"), range(gemm.stages), sizes, cell, outer=outer, notes=[note])
 
 
-def _ranking(shown: tuple[RankedTile, ...], count: int) -> Table:
+def _ranking(gemm: GemmPlan, *, why: bool) -> Table:
     headings = ("", "tile", "tiles", "rounds", "stages", "floor", "busiest SM", "behind in")
-    rows = tuple(
-        (
-            str(place), by(each.tile), str(each.tiles), str(each.rounds or "-"), str(each.stages),
-            "-" if each.floor_us is None else in_us(each.floor_us),
-            in_mb(each.busiest_bytes), each.behind_in,
+    shown = gemm.ranked if why else gemm.ranked[:_SHOWN_TILES]
+    rows = []
+    for place, tile in enumerate(shown, 1):
+        floor = None if tile.floor_us is None else in_us(tile.floor_us)
+        busiest = in_mb(tile.busiest_bytes)
+        rows.append(
+            (place, by(tile.tile), tile.tiles, tile.rounds or None, tile.stages, floor, busiest, tile.behind_in)
         )
-        for place, each in enumerate(shown, 1)
-    )  # fmt: skip
-    notes = (f"… {count - len(shown)} more; `--why` lists them.",) if count > len(shown) else ()
-    return Table(rows, headings, title="Tiles, best first", align="rlrrrrrl", notes=notes)
-
-
-def _refusals(gemm: GemmPlan, *, why: bool) -> Part:
-    if not why:
-        leading = sum(each.would_lead for each in gemm.refused)
-        better = f", {leading} of which would rank before this one" if leading else ""
-        return Paragraph(f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
-    rows = tuple((by(each.tile), "; ".join(map(str, each.violations))) for each in gemm.refused)
-    return Table(rows, title="Refused")
+    more = len(gemm.ranked) - len(shown)
+    notes = [f"… {more} more; `--why` lists them."] if more else []
+    return Table(rows, headings, "Tiles, best first", "rlrrrrrl", notes)

@@ -5,17 +5,18 @@
        0  0x00         0  1  2  3  4  5  6  7      a row: two labels, eight cells
        1  0x80         1  0  3  2  5  4  7  6
 
-A grid says what is where, not how it looks: `terminal` prints it, `svg` draws it.
+A grid says what is where, not how it looks: `terminal` prints it, `svg_document` draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple, TypeVar
 
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.palette import Mark, Tint
 
 BANK_BYTES = 4
@@ -30,8 +31,17 @@ def number_span(first: int, last: int, between: str = "-") -> str:
     return f"{first}{between}{last}" if last > first else str(first)
 
 
+def extent(first: int, length: int, between: str = "-") -> str:
+    """The `length` numbers from `first` on, in short.
+
+    >>> extent(8, 8), extent(7, 1)
+    ('8-15', '7')
+    """
+    return number_span(first, first + length - 1, between)
+
+
 def drawn_of(shown: Iterable[int], whole: Iterable[int], nouns: Iterable[str]) -> tuple[str, ...]:
-    """The note below a grid that is cut; none where all is drawn.
+    """The note below a grid that is cut; none if all is drawn.
 
     >>> drawn_of((16, 8), (64, 8), ("rows", "columns"))
     ('Drawn: 16 of 64 rows.',)
@@ -51,7 +61,7 @@ class Cell:
     """
 
     text: str = ""
-    colour: Tint | None = None
+    colour: Tint = None
     mark: Mark = ""
     title: str = ""
     span: int = 1  # columns it covers
@@ -60,11 +70,20 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands above `span` columns; a terminal prints `short` where it is given."""
+    """What stands above `span` columns; a terminal prints `short`, if there is one."""
 
     text: str
     span: int = 1
     short: str = ""
+
+    @classmethod
+    def of_numbers(cls, first: int, length: int) -> Header:
+        """The header over numbers, of which a terminal prints the first.
+
+        >>> Header.of_numbers(4, 4)
+        Header(text='4-7', span=1, short='4')
+        """
+        return cls(extent(first, length), short=str(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +100,7 @@ class Tier:
     @classmethod
     def of(cls, name: str, texts: Iterable[object], *, span: int = 1) -> Tier:
         """A tier of equally wide headers."""
-        return cls(name, tuple(Header(str(text), span) for text in texts))
-
-    @classmethod
-    def of_ranges(cls, name: str, count: int, length: int) -> Tier:
-        """A tier of `count` headers for `length` numbers each, of which a terminal prints the first.
-
-        >>> Tier.of_ranges("bank", 2, 4).headers
-        (Header(text='0-3', span=1, short='0'), Header(text='4-7', span=1, short='4'))
-        """
-        firsts = range(0, count * length, length)
-        return cls(name, tuple(Header(number_span(first, first + length - 1), short=str(first)) for first in firsts))
+        return cls(name, tuple(text if isinstance(text, Header) else Header(str(text), span) for text in texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,10 @@ class Row:
     labels: tuple[str, ...]
     cells: tuple[Cell, ...]
     ruled: bool = False
+
+
+Down = TypeVar("Down")
+Across = TypeVar("Across")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,42 @@ class Grid:
             assert len(row.labels) == len(self.rows[0].labels), (self.title, row.labels)
         assert not self.label_names or not self.rows or len(self.label_names) == len(self.rows[0].labels)
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        names: tuple[str, ...],
+        rows: Mapping[Down, str | tuple[str, ...]] | Iterable[Down],
+        columns: Mapping[Across, object] | Iterable[Across],
+        cell: Callable[[Down, Across], Cell],
+        *,
+        rule_every: int = 0,
+        outer: tuple[Tier, ...] = (),
+        notes: Iterable[str] = (),
+        most: tuple[int | None, int | None] = (None, None),
+        nouns: tuple[str, str] = ("rows", "columns"),
+    ) -> Grid:
+        """The grid of `cell(row, column)`; a mapping says what the labels and headers read, else they are the numbers.
+
+        `names` are those of a row's labels, then that of the columns. A rule stands above rows that are multiples of
+        `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and columns are drawn.
+
+        >>> grid = Grid.of("Sums", ("row", "k"), range(9), {0: "0-7", 8: "8-15"}, lambda a, b: Cell(str(a + b)), most=(2, None))
+        >>> [cell.text for cell in grid.rows[1].cells], grid.notes
+        (['1', '9'], ('Drawn: 2 of 9 rows.',))
+        """
+        down = rows if isinstance(rows, Mapping) else {row: str(row) for row in rows}
+        across = columns if isinstance(columns, Mapping) else {column: column for column in columns}
+        shown = [*across][: most[1]]
+        lines: list[Row] = []
+        for row, label in [*down.items()][: most[0]]:
+            ruled = bool(rule_every and lines and isinstance(row, int) and row % rule_every == 0)
+            labels = (label,) if isinstance(label, str) else label
+            lines.append(Row(labels, tuple(cell(row, column) for column in shown), ruled))
+        cut = drawn_of((len(lines), len(shown)), (len(down), len(across)), nouns)
+        tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown)))
+        return cls(title, tiers, tuple(lines), names[:-1], (*notes, *cut))
+
     @property
     def columns(self) -> int:
         """How many columns every row and tier covers."""
@@ -136,6 +185,57 @@ class Grid:
         return frozenset(start for start, _ in placed(self.tiers[0].headers)) - {0}
 
 
+def memory_grid(
+    title: str,
+    first: int,
+    end: int,
+    cell: Callable[[int], Cell],
+    *,
+    most: int | None = None,
+    period: int = 0,
+    numbered: bool = False,
+    notes: tuple[str, ...] = (),
+) -> Grid:
+    """Shared memory by its lines of 128 bytes: eight chunks of 16 bytes, each under the four banks that hold it.
+
+    The lines with bytes `first` to below `end`, at most `most` of them; `cell` draws the chunk at an address. A rule stands
+    above every line that starts a pattern of `period` lines; `numbered` adds the numbers of the chunks.
+
+    >>> grid = memory_grid("Two lines", 0x80, 0x110, lambda address: Cell(hex(address)))
+    >>> grid.rows[1].labels, grid.rows[1].cells[2].text
+    (('0x0100',), '0x120')
+    """
+    lines = range(first // SMEM_LINE_BYTES * SMEM_LINE_BYTES, end, SMEM_LINE_BYTES)
+    labels = {line: f"{line:#06x}" for line in lines}
+    chunks = range(0, SMEM_LINE_BYTES, CHUNK_BYTES)
+    banks = {byte: Header.of_numbers(byte // BANK_BYTES, CHUNK_BYTES // BANK_BYTES) for byte in chunks}
+    columns: Mapping[int, object] = {byte: byte // CHUNK_BYTES for byte in chunks} if numbered else banks
+    outer = (Tier.of("bank", banks.values()),) if numbered else ()
+    names, rule_every = ("byte", "chunk" if numbered else "bank"), period * SMEM_LINE_BYTES
+    return Grid.of(
+        title,
+        names,
+        labels,
+        columns,
+        lambda line, byte: cell(line + byte),
+        rule_every=rule_every,
+        outer=outer,
+        notes=notes,
+        most=(most, None),
+        nouns=("lines", "columns"),
+    )
+
+
+def chunk_bytes(address: int) -> str:
+    """The bytes and the banks of a chunk, for its tooltip.
+
+    >>> chunk_bytes(0x90)
+    'bytes 0x90 to 0x9f, banks 4-7'
+    """
+    banks = extent(address // BANK_BYTES % 32, CHUNK_BYTES // BANK_BYTES)
+    return f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {banks}"
+
+
 Spanning = TypeVar("Spanning", Cell, Header)
 
 
@@ -145,10 +245,7 @@ def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     >>> [start for start, _ in placed((Cell(span=4), Cell(span=2), Cell()))]
     [0, 4, 6]
     """
-    start = 0
-    for item in items:
-        yield start, item
-        start += item.span
+    return zip(accumulate((item.span for item in items), initial=0), items, strict=False)
 
 
 class Measure(NamedTuple):
@@ -159,7 +256,6 @@ class Measure(NamedTuple):
     header: Callable[[Header], float]
     least: float  # of a column
     gap: float  # before a group of columns
-    share: Callable[[float, int], float]  # what the first of some columns takes of a width that they lack
 
 
 class Columns(NamedTuple):
@@ -173,16 +269,14 @@ class Columns(NamedTuple):
     def of(cls, grid: Grid, measure: Measure) -> Columns:
         """All columns as wide as the widest text of one; those under a wider span share what it needs."""
         items = {(cell.span, start, measure.cell(cell)) for row in grid.rows for start, cell in placed(row.cells)}
-        items |= {
-            (each.span, start, measure.header(each)) for tier in grid.tiers for start, each in placed(tier.headers)
-        }
+        for tier in grid.tiers:
+            items |= {(header.span, start, measure.header(header)) for start, header in placed(tier.headers)}
         widest = max((needed for span, _, needed in items if span == 1), default=0)
-        widths = [max(widest, measure.least)] * grid.columns
+        widths = [ceil(max(widest, measure.least))] * grid.columns
         for span, start, needed in sorted(items):
             for column in range(start, start + span):
                 missing = needed - sum(widths[start : start + span])
-                widths[column] += measure.share(missing, start + span - column) if missing > 0 else 0
-        widths = [ceil(width) for width in widths]
+                widths[column] += max(0, ceil(missing / (start + span - column)))
         gaps = [measure.gap if column in grid.group_starts else 0 for column in range(grid.columns)]
         ends = list(accumulate(width + gap for width, gap in zip(widths, gaps, strict=True)))
         labelled = [row.labels for row in grid.rows] + ([grid.label_names] if grid.label_names else [])

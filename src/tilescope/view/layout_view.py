@@ -1,4 +1,4 @@
-"""The drawings of a tile in shared memory: its pieces, a whole layout both ways, two layouts side by side.
+"""The drawings of layouts: a tile in shared memory, whole or two of them side by side, two notations, threads and values.
 
 The tile                        Shared memory
 k      0  8 16 24 …             bank       0    4    8   12 …      a cell of the tile says its 16-byte place, a cell
@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import by, counted
-from tilescope.layout import Layout
+from tilescope.layout import Layout, Modes
 from tilescope.mma.canonical import CanonicalLayout
+from tilescope.notation import Conversion
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, Row, Tier, drawn_of, number_span
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, extent
 from tilescope.view.operand_view import Element, draw_operand
-from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Part, Table
+from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 LAYOUT_DIFFERENCE = rule(
     "layout-difference",
@@ -34,6 +35,7 @@ LAYOUT_DIFFERENCE = rule(
 _MOST = 16  # rows and columns of a tile, in pieces …
 _MOST_WHOLE = 128  # … and of one that is drawn whole; two of them have half the columns
 _MOST_HELD = 4096  # pieces of a drawing of shared memory
+_MOST_THREADS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +65,33 @@ class Pieces:
         return cls(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), row_name, column_name)
 
     @property
-    def key(self) -> Paragraph:
+    def key(self) -> str:
         """What a cell of the tile is, and says."""
         elements = "one element" if self.elements == 1 else f"{self.elements} elements"
-        return Paragraph(
+        return (
             f"A cell is {elements} of the tile ({self.bytes} bytes); its number is the {self.bytes}-byte place that holds it, "
             "counted from shared address 0. One colour, one chunk of the banks."
         )
 
     def where(self, row: int, first: int) -> str:
         """The elements of a piece, such as "mn 1, k 8 to 15"."""
-        return f"{self.row_name} {row}, {self.column_name} {number_span(first, first + self.elements - 1, ' to ')}"
+        return f"{self.row_name} {row}, {self.column_name} {extent(first, self.elements, ' to ')}"
 
     def grid(
         self, title: str, rows: int = _MOST, columns: int = _MOST, marked: npt.NDArray[np.bool_] | None = None
     ) -> Grid:
         """The pieces of the tile, each with the place that holds it; `marked` ones are framed."""
-        shown = self.addresses[:rows, :columns]
-        firsts = [column * self.elements for column in range(shown.shape[1])]
 
         def cell(row: int, column: int) -> Cell:
-            address, first = int(shown[row, column]), firsts[column]
+            address, first = int(self.addresses[row, column]), column * self.elements
             said = f"{self.where(row, first)}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
-            mark = "collision" if marked is not None and marked[row, column] else ""
-            chunk = address // CHUNK_BYTES % CHUNKS_PER_LINE
-            return Cell(str(address // self.bytes), chunk, mark, said, link=f"{row},{first}")  # type: ignore[arg-type]
+            chunk, link = address // CHUNK_BYTES % CHUNKS_PER_LINE, f"{row},{first}"
+            mark = marked is not None and marked[row, column]
+            return Cell(str(address // self.bytes), chunk, "collision" if mark else "", said, link=link)
 
-        lines = tuple(
-            Row((str(row),), tuple(cell(row, column) for column in range(len(firsts)))) for row in range(len(shown))
-        )
-        notes = drawn_of(shown.shape, self.addresses.shape, ("rows", "columns"))
-        return Grid(title, (Tier.of(self.column_name, firsts),), lines, (self.row_name,), notes)
+        high, wide = self.addresses.shape
+        names, firsts = (self.row_name, self.column_name), {column: column * self.elements for column in range(wide)}
+        return Grid.of(title, names, range(high), firsts, cell, most=(rows, columns))
 
 
 def draw_layout(layout: Layout, element: Element | None = None, other: Layout | None = None) -> Drawing:
@@ -126,15 +124,15 @@ def whole_layout(layout: Layout) -> Drawing:
 
 
 def _drawing(layout: Layout, pieces: Pieces, grids: Part, element: Element | None = None) -> Drawing:
-    facts = [
-        ("strides", f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits"),
-        ("swizzle", str(layout.swizzle)),
-        ("size", f"{layout.size_bytes} bytes from {layout.start:#x}"),
-        ("address", f"`{layout.terms().c}`"),
-    ]
+    facts = {
+        "strides": f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits",
+        "swizzle": str(layout.swizzle),
+        "size": f"{layout.size_bytes} bytes from {layout.start:#x}",
+        "address": f"`{layout.terms().c}`",
+    }
     if element is not None:
-        facts.append((f"element {', '.join(map(str, element))}", f"address {layout.address(*element):#x}"))
-    return Drawing(f"A tile of {described(layout)}", (grids, pieces.key, Table(tuple(facts))))
+        facts[f"element {', '.join(map(str, element))}"] = f"address {layout.address(*element):#x}"
+    return Drawing(f"A tile of {described(layout)}", [grids, pieces.key, Table(facts)])
 
 
 def draw_difference(one: Layout, other: Layout) -> Drawing:
@@ -146,7 +144,11 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     if (one.shape, one.element_bits) != (other.shape, other.element_bits):
         found = f"{described(one)}, and {described(other)}"
         fix = f"Use a second tile of {by(one.shape)} elements of {one.element_bits} bits."
-        raise LAYOUT_DIFFERENCE.error("other", found, "two layouts of one tile and one width", fix)
+        raise LAYOUT_DIFFERENCE.error(
+            "other", found, "two layouts of one tile and one width", fix,
+            shape=one.shape, element_bits=one.element_bits,
+            other_shape=other.shape, other_element_bits=other.element_bits,
+        )  # fmt: skip
     arrays, names = (row_addresses(one), row_addresses(other)), None
     if one.major != other.major:  # both as mn x k
         arrays, names = ((one.addresses(), other.addresses()) if len(one.shape) == 2 else arrays), ("mn", "k")
@@ -155,19 +157,17 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     count = min(Pieces.of(layout, addresses, names).elements for layout, addresses in both)
     pieces = [Pieces.of(layout, addresses, names, count) for layout, addresses in both]
     marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
-    grids = Beside(tuple(
-        each.grid(title, _MOST_WHOLE, _MOST_WHOLE // 2, marked)
-        for title, each in zip(("The first", "The second"), pieces, strict=True)
-    ))  # fmt: skip
-    facts = [("the first", f"`{one!r}`"), ("the second", f"`{other!r}`")]
+    titled = zip(("The first", "The second"), pieces, strict=True)
+    grids = Beside(tuple(piece.grid(title, _MOST_WHOLE, _MOST_WHOLE // 2, marked) for title, piece in titled))
+    facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
     if first is None:
         title = "The layouts are the same: every element lies at one address in both"
-        return Drawing(title, (grids, pieces[0].key, Table(tuple(facts))))
+        return Drawing(title, [grids, pieces[0].key, Table(facts)])
     said = f"element {first}: at {one.address(*first):#x} in the first, at {other.address(*first):#x} in the second"
     legend = Legend((Entry("lies elsewhere in the other layout", 5, "collision", "5"),))
     title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements lie elsewhere"
-    return Drawing(title, (grids, legend, pieces[0].key, Table((("first difference", said), *facts))))
+    return Drawing(title, [grids, legend, pieces[0].key, Table({"first difference": said} | facts)])
 
 
 def _memory_grid(pieces: Pieces) -> Grid:
@@ -176,31 +176,25 @@ def _memory_grid(pieces: Pieces) -> Grid:
     for (row, column), address in np.ndenumerate(pieces.addresses):
         held.setdefault(int(address) // pieces.bytes, []).append((row, column * pieces.elements))
     width = max(1, min(SMEM_LINE_BYTES, 32 * pieces.bytes) // pieces.bytes)
-    numbers = sorted({place // width for place in held})
-    lines = tuple(
-        Row(
-            (f"{number * width * pieces.bytes:#06x}",),
-            tuple(_held_cell(pieces, number * width + place, held) for place in range(width)),
-        )
-        for number in numbers[:_MOST_WHOLE]
-    )
-    banks = [place * pieces.bytes // BANK_BYTES for place in range(width)]
-    spans = [number_span(bank, bank + max(1, pieces.bytes // BANK_BYTES) - 1) for bank in banks]
-    tier = Tier.of("bank" if width * pieces.bytes == SMEM_LINE_BYTES else "word", spans)
+    lines = sorted({place // width for place in held})
+
+    def cell(line: int, column: int) -> Cell:
+        place = line * width + column
+        inside, where = held.get(place, []), f"from byte {place * pieces.bytes:#x} on"
+        if not inside:
+            return Cell("", "gap", title=f"{where}: not of the tile")
+        row, first = inside[0]
+        several = f", and {counted(len(inside) - 1, 'other')}" if len(inside) > 1 else ""
+        link = " ".join(f"{row},{first}" for row, first in inside[:8])
+        return Cell(f"{row},{first}", row, title=f"{where}: {pieces.where(row, first)}{several}", link=link)
+
     note = f"A cell names the {pieces.row_name},{pieces.column_name} that its piece starts with."
-    cut = drawn_of((len(lines),), (len(numbers),), ("lines",))
-    return Grid("Shared memory", (tier,), lines, ("byte",), (note, *cut))
-
-
-def _held_cell(pieces: Pieces, place: int, all_held: dict[int, list[tuple[int, int]]]) -> Cell:
-    held = all_held.get(place, [])
-    where = f"from byte {place * pieces.bytes:#x} on"
-    if not held:
-        return Cell("", "gap", title=f"{where}: not of the tile")
-    row, first = held[0]
-    several = f", and {counted(len(held) - 1, 'other')}" if len(held) > 1 else ""
-    link = " ".join(f"{row},{first}" for row, first in held[:8])
-    return Cell(f"{row},{first}", row, title=f"{where}: {pieces.where(row, first)}{several}", link=link)
+    names = "byte", "bank" if width * pieces.bytes == SMEM_LINE_BYTES else "word"
+    labels = {line: f"{line * width * pieces.bytes:#06x}" for line in lines}
+    banks = max(1, pieces.bytes // BANK_BYTES)
+    columns = {place: extent(place * pieces.bytes // BANK_BYTES, banks) for place in range(width)}
+    most, nouns = (_MOST_WHOLE, None), ("lines", "columns")
+    return Grid.of("Shared memory", names, labels, columns, cell, notes=[note], most=most, nouns=nouns)
 
 
 def described(layout: Layout) -> str:
@@ -223,3 +217,74 @@ def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> b
     runs = addresses.reshape(rows, columns // count, count)
     expected = runs[:, :, :1] + np.arange(count) * element_bits // 8
     return bool((runs == expected).all() and (runs[:, :, 0] % (count * element_bits // 8) == 0).all())
+
+
+def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
+    """Both texts with what was compared; with `picture`, the tile as each of them lays it out.
+
+    >>> from tilescope.notation import convert_layout
+    >>> found = convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "mosaic")
+    >>> draw_conversion(found, picture=False).title
+    'The same layout in mosaic'
+    """
+    said = ", ".join(f"{name} = {value}" for name, value in conversion.beside.items() if name != "start" or value)
+    facts = {
+        "from": f"`{conversion.source}`",
+        "to": f"`{conversion.result}`",
+        "unsaid there": said or "nothing: the text says all",
+        "tile": described(conversion.layout),
+        "compared": f"{conversion.compared} addresses of both texts, all equal",
+    }
+    parts: list[Part] = [Table(facts)]
+    if picture:
+        pieces, again = Pieces.of(conversion.layout), Pieces.of(conversion.read_again())
+        grids = pieces.grid("As written"), again.grid(f"Read again from {conversion.notation}")
+        parts = [Beside(grids), pieces.key, *parts]
+    return Drawing(f"The same layout in {conversion.notation}", parts)
+
+
+def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
+    """A thread-value layout: which index each thread holds, and with `shape`, which thread holds each element.
+
+    >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
+    'Thread-value layout of 32 threads x 2 values'
+    """
+    thread_modes, *value_modes = modes.parts
+    index = Modes.joined(thread_modes, Modes.joined(*value_modes or (Modes(1, 0),))).offsets()
+    grids = [_held_grid(index)] if shape is None else [_holder_grid(index, shape), _held_grid(index)]
+    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
+    return Drawing("Thread-value layout of {} threads x {} values".format(*index.shape), [Beside(tuple(grids)), facts])
+
+
+def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
+    """The index of the tile that each value of each thread is."""
+
+    def cell(thread: int, value: int) -> Cell:
+        at = index[thread, value]
+        title = f"thread {thread}, value {value}: index {at}"
+        return Cell(str(at), thread % 8, title=title, link=f"T{thread}V{value} T{thread}")
+
+    rows, columns = (
+        {at: f"{letter}{at}" for at in range(count)} for letter, count in zip("TV", index.shape, strict=True)
+    )
+    names, nouns, most = ("thread", "value"), ("threads", "values"), (_MOST_THREADS, _MOST)
+    return Grid.of("What each thread holds", names, rows, columns, cell, most=most, nouns=nouns)
+
+
+def _holder_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
+    """The thread and value that holds each element of the tile, whose first index runs fastest."""
+    holder: dict[int, list[tuple[int, int]]] = {}
+    for (thread, value), at in np.ndenumerate(index):
+        holder.setdefault(int(at), []).append((thread, value))
+
+    def cell(row: int, column: int) -> Cell:
+        held = holder.get(row + column * shape[0], [])
+        if not held:
+            return Cell("", "unused", title=f"({row}, {column}): nobody")
+        said = f"({row}, {column}): " + ", ".join(f"thread {t} value {v}" for t, v in held[:4])
+        thread, value = held[0]
+        link = " ".join([*(f"T{t}V{v}" for t, v in held[:4]), f"T{thread}"])
+        return Cell(f"T{thread} V{value}" + "+" * bool(held[1:]), thread % 8, title=said, link=link)
+
+    rows, columns = map(range, shape)
+    return Grid.of("Who holds each element", ("row", "column"), rows, columns, cell, most=(_MOST_THREADS, _MOST))

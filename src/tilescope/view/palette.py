@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Role = Literal["background", "title", "header", "muted", "code", "unused", "gap", "fill", "collision", "focus"]
-Tint = int | Role
+Tint = int | Role | None  # a number takes one of the eight; None is the background
 Mark = Literal["", "collision", "focus"]
 
 
@@ -80,7 +80,7 @@ def chunk_colour(number: int) -> Colour:
     return CHUNK_COLOURS[number % len(CHUNK_COLOURS)]
 
 
-def colour_of(tint: Tint | None) -> Colour:
+def colour_of(tint: Tint) -> Colour:
     """The colour a cell asks for: a number cycles through the eight, a role is looked up, None is background.
 
     >>> colour_of("collision").name, colour_of(9).name, colour_of(None).name

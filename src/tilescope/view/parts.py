@@ -1,13 +1,13 @@
-"""What stands around the grids of a drawing: paragraphs, tables, legends, and parts side by side.
+"""The parts of a drawing: grids, bit rulers, tables, legends, parts side by side, and sentences, which are strings.
 
-Text may hold code between backticks: an SVG sets it in a monospaced font, a terminal in colour. The
-backticks themselves are not printed.
+Strings may hold code between backticks: an SVG sets it in a monospaced font, a terminal in colour. The backticks
+themselves are not printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -16,33 +16,55 @@ from tilescope.view.palette import Mark, Tint
 from tilescope.view.ruler import BitRuler
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """Sentences, wrapped to the width at hand."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Table:
     """Rows of text; the last column wraps. Without headings it is a list of facts, the first column their names.
 
-    `align` has one letter a column, "l" or "r"; columns beyond it are left-aligned.
+    Rows hold whatever can be printed, "-" for None; a dictionary gives facts, of which empty ones are left out. `align` has
+    one letter a column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
+
+    >>> Table({"copies": 4, "note": ""}).rows
+    (('copies', '4'),)
+    >>> Table(([k] for k in range(9)), ["k"], most=2, noun="steps").notes
+    ('The first 2 of 9 steps.',)
     """
 
     rows: tuple[tuple[str, ...], ...]
-    headings: tuple[str, ...] = ()
-    title: str = ""
-    align: str = ""
-    notes: tuple[str, ...] = ()
+    headings: tuple[str, ...]
+    title: str
+    align: str
+    notes: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        assert len({len(row) for row in (*self.rows, self.headings) if row}) <= 1, (self.title, self.headings)
+    def __init__(
+        self,
+        rows: Mapping[str, object] | Iterable[Iterable[object]],
+        headings: Iterable[str] = (),
+        title: str = "",
+        align: str = "",
+        notes: Iterable[str] = (),
+        *,
+        most: int | None = None,
+        noun: str = "rows",
+    ) -> None:
+        if isinstance(rows, Mapping):
+            rows = [(name, said) for name, said in rows.items() if said != ""]
+        cells = tuple(tuple("-" if text is None else str(text) for text in row) for row in rows)
+        if most is not None and len(cells) > most:
+            notes = (*notes, f"The first {most} of {len(cells)} {noun}.")
+        object.__setattr__(self, "rows", cells[:most])
+        object.__setattr__(self, "headings", tuple(headings))
+        object.__setattr__(self, "title", title)
+        object.__setattr__(self, "align", align)
+        object.__setattr__(self, "notes", tuple(notes))
+        assert len({len(row) for row in (*self.rows, self.headings) if row}) <= 1, (title, self.headings)
 
     @classmethod
     def numbered(cls, sentences: Iterable[object], title: str) -> Table:
         """Sentences below each other, counted from 1."""
-        return cls(tuple((str(number), str(each)) for number, each in enumerate(sentences, 1)), title=title)
+        return cls(enumerate(sentences, 1), title=title)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
 
     @property
     def columns(self) -> int:
@@ -63,7 +85,7 @@ class Entry:
     """A line of a legend: a swatch and what it stands for."""
 
     text: str
-    colour: Tint | None = None
+    colour: Tint = None
     mark: Mark = ""
     sample: str = ""  # what the swatch itself says
 
@@ -83,8 +105,10 @@ class Beside:
     parts: tuple[Part, ...]
 
 
-Part: TypeAlias = Grid | BitRuler | Paragraph | Table | Legend | Beside
-Word: TypeAlias = tuple[tuple[str, bool], ...]  # pieces that stay together, each with whether it is code
+Part: TypeAlias = str | Grid | BitRuler | Table | Legend | Beside
+
+
+Word: TypeAlias = tuple[tuple[str, bool], ...]  # pieces that stay together, and whether a piece is code
 
 
 def words(text: str) -> list[Word]:
@@ -93,18 +117,17 @@ def words(text: str) -> list[Word]:
     >>> words("Use `a ^ b`, not (`f`).")[:2]
     [(('Use', False),), (('a ^ b', True), (',', False))]
     """
-    found: list[Word] = []
+    said: list[Word] = []
     glued = False
     for number, piece in enumerate(re.split("`([^`]*)`", text)):
         is_code = number % 2 == 1
-        pieces = [piece] if is_code else piece.split()
-        for position, word in enumerate(pieces):
-            if found and position == 0 and glued and not piece[:1].isspace():
-                found[-1] = (*found[-1], (word, is_code))
+        for position, word in enumerate([piece] if is_code else piece.split()):
+            if said and position == 0 and glued and not piece[:1].isspace():
+                said[-1] = (*said[-1], (word, is_code))
             else:
-                found.append(((word, is_code),))
+                said.append(((word, is_code),))
         glued = bool(piece) and not piece[-1].isspace()
-    return found
+    return said
 
 
 Item = TypeVar("Item")
@@ -123,11 +146,6 @@ def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> lis
         else:
             lines.append((wide, [item]))
     return lines
-
-
-def word_length(word: Word) -> int:
-    """Characters of a word, without its backticks."""
-    return sum(len(piece) for piece, _ in word)
 
 
 def plain(text: str) -> str:

@@ -1,62 +1,63 @@
-"""Plans drawn: the tile cut into boxes, the boxes in shared memory, the facts, the reasons, the ranking."""
+"""Plans drawn: the tile cut into boxes, the boxes in shared memory, the facts, the reasons, the ranking; a sweep of them."""
 
 from __future__ import annotations
 
-from tilescope.errors import counted
+from tilescope.errors import by, counted
 from tilescope.planner.plans import Plan, Unplanned
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport
+from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier
-from tilescope.view.memory_grid import memory_grid
-from tilescope.view.parts import Beside, Paragraph, Part, Table
+from tilescope.view.grid import Cell, Grid, memory_grid, number_span
+from tilescope.view.parts import Beside, Part, Table
 
 _SHOWN_LINES = 8
 _MOST_COPIES = 8  # listed one by one
 _MOST_BANDS = 16  # bands of rows drawn
 _MOST_STEPS = 8  # of a K loop written out
+_MOST_PROBLEMS = 500
+_MOST_REASONS = 20
 
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     """The best plan on one screen, the ranked table, and (with `why`) every refusal's reasons."""
     if not report.candidates:
-        mn, k = report.problem.tile
-        return Drawing(f"No plan for {mn} x {k} {report.problem.data_type.name}", (_refusals(report),))
-    best = report.best
-    plain = [candidate for candidate in report.candidates if not candidate.folded]
-    folded = [each for each in report.candidates if each.folded]
-    tallest = [each for each in plain if _has_the_tallest_boxes(each, plain)]
-    parts: list[Part] = [*_plan_parts(best), _ranking(report, tallest, "Plans, best first")]
-    if len(tallest) < len(plain):
-        shorter = len(plain) - len(tallest)
-        parts.append(Paragraph(f"{shorter} more with boxes half as tall: the same bytes, twice the copies."))
-    if folded:
-        parts.append(_ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"))
-    if report.refused:
-        parts.append(
-            _refusals(report)
-            if why
-            else Paragraph(f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons.")
-        )
-    return Drawing(_title(best), tuple(parts))
+        return Drawing(f"No plan for {by(report.problem.tile)} {report.problem.data_type.name}", [_refusals(report)])
+    plain = [plan for plan in report.candidates if not plan.folded]
+    folded = [plan for plan in report.candidates if plan.folded]
+    fewest: dict[object, int] = {}  # copies, by swizzle and order
+    for plan in plain:
+        key = plan.swizzle, plan.atom_order
+        fewest[key] = min(plan.tma_instructions, fewest.get(key, plan.tma_instructions))
+    tallest = [plan for plan in plain if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
+    shorter = len(plain) - len(tallest)
+    refused = f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons."
+    parts: list[Part] = [
+        *_plan_parts(report.best),
+        _ranking(report, tallest, "Plans, best first"),
+        f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
+        _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
+        _refusals(report) if why else refused if report.refused else "",
+    ]
+    return Drawing(_title(report.best), parts)
 
 
 def draw_unplanned(refused: Unplanned) -> Drawing:
     """What was asked, and why there is no plan for it."""
-    return Drawing(f"No plan for {refused.asked}", (Table.numbered(refused.violations, ""),))
+    return Drawing(f"No plan for {refused.asked}", [Table.numbered(refused.violations, "")])
 
 
 def draw_plan(plan: Plan) -> Drawing:
     """One plan: tile, boxes, shared memory, facts and reasons."""
-    return Drawing(_title(plan), tuple(_plan_parts(plan)))
+    return Drawing(_title(plan), _plan_parts(plan))
 
 
 def _title(plan: Plan) -> str:
-    mn, k = plan.problem.tile
-    consumer = plan.problem.consumer if isinstance(plan.problem.consumer, str) else plan.problem.consumer.name
-    verb = "stored by TMA" if plan.problem.direction == "store" else f"for {consumer}"
-    return f"{mn} x {k} {plan.problem.data_type.name}, {plan.problem.major}-major, {verb} on {plan.problem.arch.name}"
+    problem = plan.problem
+    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
+    verb = "stored by TMA" if problem.direction == "store" else f"for {consumer}"
+    return f"{by(problem.tile)} {problem.data_type.name}, {problem.major}-major, {verb} on {problem.arch.name}"
 
 
 def _plan_parts(plan: Plan) -> list[Part]:
@@ -64,84 +65,81 @@ def _plan_parts(plan: Plan) -> list[Part]:
 
 
 def _facts(plan: Plan) -> Table:
-    rows = [("swizzle", f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})")]
+    facts = {"swizzle": f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})"}
     if plan.boxes is None:
-        rows.append(("copy", f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"))
+        facts["copy"] = f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"
     else:
-        box = " x ".join(map(str, plan.boxes.box))
-        rows.append(("TMA", f"{plan.tma_instructions} x box {box} (innermost first), L2 promotion {plan.l2_promotion}"))
-        rows.append(("copies", _copies(plan)))
-    rows.append(_completion(plan))
-    rows.append(("shared memory", f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"))
-    names = plan.problem.extent_names
-    rows.append((f"({', '.join(names)}) at", f"`{plan.layout.terms(*names).c}`"))
-    if plan.problem.reads_by_descriptor:
-        rows += _descriptor_facts(plan)
-    rows += [(name, f"`{text}`" if text else "has no such layout") for name, text in plan.spellings.items()]
-    return Table(tuple(rows), title="The plan")
-
-
-def _completion(plan: Plan) -> tuple[str, str]:
+        box = f"{plan.tma_instructions} x box {by(plan.boxes.box)} (innermost first)"
+        copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MOST_COPIES]]
+        copies += [f"… ({len(plan.copies)} in all)"] if len(plan.copies) > _MOST_COPIES else []
+        facts |= {"TMA": f"{box}, L2 promotion {plan.l2_promotion}", "copies": ", ".join(copies)}
     completion = plan.completion
     if completion.expected_bytes is not None:
-        return "mbarrier expects", f"{completion.expected_bytes} bytes a tile"
-    return "completes by", f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
+        facts["mbarrier expects"] = f"{completion.expected_bytes} bytes a tile"
+    else:
+        facts["completes by"] = f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
+    names = plan.problem.extent_names
+    facts |= {
+        "shared memory": f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}",
+        f"({', '.join(names)}) at": f"`{plan.layout.terms(*names).c}`",
+        **(_descriptor_facts(plan) if plan.problem.reads_by_descriptor else {}),
+        **{name: f"`{text}`" if text else "has no such layout" for name, text in plan.spellings.items()},
+    }
+    return Table(facts, title="The plan")
 
 
-def _copies(plan: Plan) -> str:
-    listed = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MOST_COPIES]]
-    rest = f", … ({len(plan.copies)} in all)" if len(plan.copies) > _MOST_COPIES else ""
-    return ", ".join(listed) + rest
-
-
-def _descriptor_facts(plan: Plan) -> list[tuple[str, str]]:
+def _descriptor_facts(plan: Plan) -> dict[str, str]:
     loop = plan.descriptors()
     first = loop[0][0]
     advances = [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
-    steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}" + (f": start address {shown}" if shown else "")
+    offsets = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes"
     blocks = f"{counted(len(loop), 'block')} of {loop.block_mn}"
     if len(loop) > 1:
         blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
-    return [
-        ("descriptor", f"`{first.encode():#018x}` at address 0: leading {first.leading_bytes}, stride {first.stride_bytes} bytes"),
-        ("K loop", steps),
-        (f"along {plan.problem.extent_names[0]}", blocks),
-    ]  # fmt: skip
+    return {
+        "descriptor": f"`{first.encode():#018x}` at address 0: {offsets}",
+        "K loop": f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
+        + (f": start address {shown}" if shown else ""),
+        f"along {plan.problem.extent_names[0]}": blocks,
+    }
+
+
+def bands(title: str, names: tuple[str, str], cells: list[list[Cell]], box: tuple[int, ...], rows: int) -> Grid:
+    """A tile of `rows` rows cut into boxes of so many columns and rows; `names` are those of its rows and columns."""
+    width, height = box
+    labels = {band: number_span(band * height, min((band + 1) * height, rows) - 1) for band in range(len(cells))}
+    columns = {column: column * width for column in range(len(cells[0]))}
+    most, nouns = (_MOST_BANDS, None), ("bands of rows", "columns")
+    return Grid.of(title, names, labels, columns, lambda band, column: cells[band][column], most=most, nouns=nouns)
 
 
 def _tile_grid(plan: Plan) -> Grid:
     """Which copy brings which atoms: one cell for each column of atoms and band of rows."""
-    layout = plan.layout.as_rows().tiling
-    width = layout.atom[1]
-    across = layout.shape[1] // width
-    band = layout.atom[0] if layout.atom[0] < layout.shape[0] else min(layout.shape[0], 8)
-    if plan.boxes is not None and not plan.folded:
-        band = max(band, plan.boxes.box[1])
-    bands = -(-layout.shape[0] // band)
-    shown = min(bands, _MOST_BANDS)
-    rows = []
-    for place in range(shown):
-        cells = tuple(_tile_cell(plan, place * band, column * width) for column in range(across))
-        rows.append(Row((f"{place * band}-{min((place + 1) * band, layout.shape[0]) - 1}",), cells))
-    notes = (f"… {bands - shown} more bands of rows",) if bands > shown else ()
-    name = plan.problem.row_names[1]
-    verb = "takes" if plan.problem.direction == "store" else "brings"
-    tier = Tier.of(name, [column * width for column in range(across)])
-    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
-    return Grid(title, (tier,), tuple(rows), ("rows",), notes)
-
-
-def _tile_cell(plan: Plan, row: int, column: int) -> Cell:
     tile = plan.layout.as_rows()
-    offset = tile.logical(row, column) - tile.start
-    if plan.boxes is None:
-        return Cell(f"{offset:#x}", offset // tile.tiling.atom_bytes, title=f"starts at +{offset:#x}")
-    if plan.folded:
-        return Cell("0", 0, title=f"copy 0, atom at +{offset:#x}")
-    numbers = [number for number, copy in enumerate(plan.copies) if copy.smem_offset_bytes <= offset]
-    number = max(numbers, key=lambda each: plan.copies[each].smem_offset_bytes)
-    return Cell(str(number), number, title=f"copy {number} to +{plan.copies[number].smem_offset_bytes:#x}")
+    layout = tile.tiling
+    rows, width = layout.shape[0], layout.atom[1]
+    height = layout.atom[0] if layout.atom[0] < rows else min(rows, 8)
+    if plan.boxes is not None and not plan.folded:
+        height = max(height, plan.boxes.box[1])
+
+    def cell(row: int, column: int) -> Cell:
+        offset = tile.logical(row, column) - tile.start
+        if plan.boxes is None:
+            return Cell(f"{offset:#x}", offset // layout.atom_bytes, title=f"starts at +{offset:#x}")
+        if plan.folded:
+            return Cell("0", 0, title=f"copy 0, atom at +{offset:#x}")
+        start, number = max(
+            (copy.smem_offset_bytes, number)
+            for number, copy in enumerate(plan.copies)
+            if copy.smem_offset_bytes <= offset
+        )
+        return Cell(str(number), number, title=f"copy {number} to +{start:#x}")
+
+    cells = [[cell(row, column) for column in range(0, layout.shape[1], width)] for row in range(0, rows, height)]
+    verb = "takes" if plan.problem.direction == "store" else "brings"
+    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
+    return bands(title, ("rows", plan.problem.row_names[1]), cells, (width, height), rows)
 
 
 def _smem_grid(plan: Plan) -> Grid:
@@ -155,44 +153,84 @@ def _smem_grid(plan: Plan) -> Grid:
         row, chunk = divmod(number, plan.problem.row_bytes // CHUNK_BYTES)
         return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
 
-    end = len(order) * CHUNK_BYTES
-    return memory_grid("Shared memory: row.chunk of the tile", 0, end, cell, most=_SHOWN_LINES)
+    title = "Shared memory: row.chunk of the tile"
+    return memory_grid(title, 0, len(order) * CHUNK_BYTES, cell, most=_SHOWN_LINES)
+
+
+def _box(box: tuple[int, ...] | None) -> str | None:
+    return None if box is None else by(box).replace(" ", "")
+
+
+def _share(share: float | None) -> str | None:
+    return None if share is None else f"{share:.0%}"
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
     headings = ("swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
     rows = []
     for plan in plans:
-        costs = plan.costs
+        costs, copies = plan.costs, None if plan.box is None else plan.tma_instructions
         taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
-        rows.append((
-            plan.swizzle.name, plan.atom_order,
-            "-" if plan.box is None else "x".join(map(str, plan.box)), "-" if plan.box is None else str(plan.tma_instructions),
-            f"{plan.gmem_request_bytes} B", "-" if costs.bandwidth_share is None else f"{costs.bandwidth_share:.0%}",
-            "-" if taken is None else str(taken), decisive(plan, report.best) or "",
-        ))  # fmt: skip
-    return Table(tuple(rows), headings, title=title, align="lllrrrrl")
-
-
-def _has_the_tallest_boxes(plan: Plan, others: list[Plan]) -> bool:
-    """Whether no other plan with its swizzle and order takes fewer copies."""
-    return all(
-        other.tma_instructions >= plan.tma_instructions
-        for other in others
-        if (other.swizzle, other.atom_order) == (plan.swizzle, plan.atom_order)
-    )
+        request, share = f"{plan.gmem_request_bytes} B", _share(costs.bandwidth_share)
+        behind = decisive(plan, report.best) or ""
+        rows.append((plan.swizzle.name, plan.atom_order, _box(plan.box), copies, request, share, taken, behind))
+    return Table(rows, headings, title, "lllrrrrl")
 
 
 def _refusals(report: PlanReport) -> Table:
-    """Each reason with the candidates that it refuses: a swizzle alone where both orders are refused."""
+    """Each reason with the candidates that it refuses: a swizzle alone if both orders are refused."""
     by_reason: dict[str, dict[str, list[str]]] = {}
-    for each in report.refused:
-        reason = "; ".join(str(found) for found in each.violations)
-        name = each.swizzle.name + (" folded" if each.folded else "")
+    for candidate in report.refused:
+        reason = "; ".join(map(str, candidate.violations))
+        name = candidate.swizzle.name + (" folded" if candidate.folded else "")
         orders = by_reason.setdefault(reason, {}).setdefault(name, [])
-        orders += [each.atom_order] if each.atom_order not in orders else []
+        orders += [candidate.atom_order] if candidate.atom_order not in orders else []
     sentences = []
     for reason, orders_of in by_reason.items():
         names = [name if len(orders) > 1 else f"{name} {orders[0]}" for name, orders in orders_of.items()]
         sentences.append(f"{reason} Swizzles: {', '.join(names)}.")
     return Table.numbered(sentences, "Refused")
+
+
+def draw_sweep(sweep: Sweep) -> Drawing:
+    """A line for each problem with its best plan in numbers, and why others have none.
+
+    What all problems have in common stands in the title.
+    """
+    asked = [_asked(row) for row in sweep.rows if row.problem is not None]
+    common = [words[0] for words in list(zip(*asked, strict=True))[1:] if len(set(words)) == 1]
+    rows = []
+    reasons: dict[str, list[str]] = {}
+    for row in sweep.rows:
+        tile, *others = _asked(row)
+        name = " ".join([tile, *(word for word in others if word not in common)])
+        plan: list[object] = ["no plan", *[""] * 5]
+        if row.has_plan:
+            share = _share(row.bandwidth_share)
+            plan = [
+                row.swizzle,
+                _box(row.box),
+                row.tma_instructions,
+                f"{row.gmem_request_bytes} B",
+                row.smem_bytes,
+                share,
+            ]
+        rows.append((name, *plan))
+        for violation in row.violations[:1]:
+            reasons.setdefault(str(violation), []).append(row.asked)
+    headings = ("problem", "swizzle", "box", "copies", "request", "smem", "bandwidth")
+    listed = [(names[0] + (f" and {len(names) - 1} more" if names[1:] else ""), why) for why, names in reasons.items()]
+    title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
+    parts = [
+        Table(rows, headings, align="lllrrrr", most=_MOST_PROBLEMS, noun="problems; --json has all"),
+        Table(listed[:_MOST_REASONS], ("problem", "why it has no plan"), title="Without a plan"),
+    ]
+    return Drawing(f"{title}: {', '.join(common)}" if common else title, parts)
+
+
+def _asked(row: SweepRow) -> tuple[str, ...]:
+    problem = row.problem
+    if problem is None:
+        return (row.asked,)
+    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
+    return by(problem.tile).replace(" ", ""), problem.data_type.ptx, problem.major, consumer, problem.arch.name

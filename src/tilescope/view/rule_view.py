@@ -1,4 +1,4 @@
-"""The drawing of a rule: its demand, where it holds, and its two examples with what tilescope says to them."""
+"""The drawings of `tilescope explain`: a rule with its two examples, and a diagnosis with the causes of what was seen."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from tilescope.errors import FAULTS, shortened
 from tilescope.rule import Example, Rule
+from tilescope.symptoms import Diagnosis
+from tilescope.symptoms.symptom import Symptom
 from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Table
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
@@ -17,49 +19,72 @@ _SEVERITY = {
     "note": "note: advice",
 }
 _SUBJECT = {"tiled": "tiled maps", "im2col": "im2col maps", "wide": "im2col-wide maps", "instruction": "copies"}
+_ALSO_SHOWN = 3
 
 
 def draw_rule(rule: Rule) -> Drawing:
-    """A rule as `tilescope explain` shows it.
+    """Its demand, where it holds, and its two examples with what tilescope says to them.
 
     >>> from tilescope.rule import RULES
-    >>> print(draw_rule(RULES["box-range"]).parts[0].text)
+    >>> print(draw_rule(RULES["box-range"]).parts[0])
     Every box extent is 1 to 256 elements.
     """
-    facts = [("severity", _SEVERITY[rule.severity])]
-    if rule.code is not None:
-        facts.append(("the chip answers", f"error {rule.code}, {FAULTS[rule.code].fault}"))
-    if rule.subjects:
-        facts.append(("speaks of", ", ".join(_SUBJECT.get(subject, subject) for subject in rule.subjects)))
-    if rule.architectures:
-        facts.append(("architectures", ", ".join(rule.architectures)))
-    facts.append(("basis", "measured on a card" if rule.basis == "measured" else "from the documents"))
-    facts.append(("source", rule.source))
-    parts: list[Part] = [Paragraph(rule.demand), Table(tuple(facts))]
+    facts = {
+        "severity": _SEVERITY[rule.severity],
+        "the chip answers": "" if rule.code is None else f"error {rule.code}, {FAULTS[rule.code].fault}",
+        "speaks of": ", ".join(_SUBJECT.get(subject, subject) for subject in rule.subjects),
+        "architectures": ", ".join(rule.architectures),
+        "basis": "measured on a card" if rule.basis == "measured" else "from the documents",
+        "source": rule.source,
+    }
+    examples: list[tuple[str, str]] = []
     if rule.passing is not None and rule.failing is not None:
-        said = [f"{each.found}; {each.limit}. {each.fix}" for each in demonstrated(rule, rule.failing)]
-        examples = (*_examples(rule.passing, rule.failing), *(("", each) for each in said))
-        parts.append(Table(examples, title="Examples"))
-    return Drawing(rule.name, tuple(parts))
+        violations = demonstrated(rule, rule.failing)
+        said = [f"{violation.found}; {violation.limit}. {violation.fix}" for violation in violations]
+        examples = [*_examples(rule.passing, rule.failing), *(("", sentence) for sentence in said)]
+    return Drawing(rule.name, [rule.demand, Table(facts), Table(examples, title="Examples")])
 
 
-def _examples(passing: Example, failing: Example) -> tuple[tuple[str, str], ...]:
+def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
     """The two examples: what they share, and what sets them apart."""
     if isinstance(passing, str) or isinstance(failing, str):
-        return ("keeps it", str(passing)), ("breaks it", str(failing))
-    keeps, breaks = _apart(passing, failing)
+        return [("keeps it", str(passing)), ("breaks it", str(failing))]
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
-    both = (("both", _shown(shared)),) if shared else ()
-    return *both, ("keeps it", keeps), ("breaks it", breaks)
-
-
-def _apart(passing: Mapping[str, Any], failing: Mapping[str, Any]) -> tuple[str, str]:
-    """The arguments in which two examples differ."""
-    names = [name for name in {**passing, **failing} if passing.get(name) != failing.get(name)]
-    return _shown({name: passing[name] for name in names if name in passing}), _shown(
-        {name: failing[name] for name in names if name in failing}
+    keeps, breaks = (
+        {name: value for name, value in one.items() if other.get(name) != value}
+        for one, other in ((passing, failing), (failing, passing))
     )
+    both = [("both", _shown(shared))] if shared else []
+    return [*both, ("keeps it", _shown(keeps)), ("breaks it", _shown(breaks))]
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"`{name}={shortened(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
+
+
+def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
+    """What was seen, its causes in order, how to tell them apart, and what tests each.
+
+    >>> from tilescope.symptoms import diagnose
+    >>> print(draw_diagnosis(diagnose("201")).text(width=72).splitlines()[0])
+    the encode call answers 201
+    """
+    if not diagnosis.symptoms:
+        return Drawing("Nothing known by these words", [_list_of("Is it one of these?", diagnosis.suggested)])
+    symptom, *others = diagnosis.symptoms
+    causes = []
+    for number, cause in enumerate(diagnosis.causes, 1):
+        facts = {
+            "what": cause.mechanism,
+            "how to tell": cause.tell,
+            "fix": cause.fix,
+            "test it": f"`{cause.command}`",
+            "basis": cause.basis,
+            "seen in": ", ".join(cause.threads),
+        }
+        causes.append(Table(facts, title=f"{number}. {cause.name}"))
+    return Drawing(symptom.name, [symptom.note, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))])
+
+
+def _list_of(title: str, symptoms: tuple[Symptom, ...]) -> Table:
+    return Table(([f'`tilescope explain "{symptom.name}"`'] for symptom in symptoms), title=title)

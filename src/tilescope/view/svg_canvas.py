@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tilescope.view.palette import CHUNK_COLOURS, ROLES
+from tilescope.view.palette import CHUNK_COLOURS, ROLES, Colour, Mark
 from tilescope.view.parts import Word, packed, words
 
 MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
@@ -74,6 +74,22 @@ def box(x: float, width: float, height: float, classes: str, title: str = "", y:
     return f"{shape}><title>{escaped(title)}</title></rect>" if title else shape + "/>"
 
 
+def framed_box(
+    colour: Colour, x: float, y: float, width: float, height: float, *, mark: Mark = "", title: str = "", link: str = ""
+) -> str:
+    """A box of a colour; that of a marked cell has a frame with a white line inside, so that it shows on every colour."""
+    shape = box(x, width, height, colour.name, title, y, link)
+    if not mark:
+        return shape
+    inner = box(x + 2.5, width - 5, height - 5, "halo", y=y + 2.5)
+    return shape + inner + box(x + 1, width - 2, height - 2, f"frame {mark}", y=y + 1)
+
+
+def ink_class(colour: Colour) -> str:
+    """The class of text on a colour; black, the ink of a cell, needs none."""
+    return {"#000000": "", "#ffffff": "w"}.get(colour.ink, f"on-{colour.name}")
+
+
 def line(left: float, right: float, y: float) -> str:
     """A thin level line."""
     return f'<path d="M{number(left)} {number(y)}h{number(right - left)}" class="line"/>'
@@ -108,27 +124,25 @@ def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Bl
     lines = packed(((_word_width(word, size, sans), word) for word in words(text)), width, size * sans / 2)
     widest = max((taken for taken, _ in lines), default=0.0)
     attribute = f' class="{classes}"' if classes else ""
-    shown = [
-        " ".join(
-            "".join(
-                f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece) for piece, is_code in word
-            )
-            for word in line
-        )
-        for _, line in lines
-    ]
-    body = "".join(f'<text y="{row * step + size + 1}"{attribute}>{line}</text>' for row, line in enumerate(shown))
+    body = "".join(
+        f'<text y="{row * step + size + 1}"{attribute}>{" ".join(map(_word_element, line))}</text>'
+        for row, (_, line) in enumerate(lines)
+    )
     return Block(widest, LINE_HEIGHT + (len(lines) - 1) * step if lines else 0, body)
 
 
-def _word_width(word: Word, size: float, sans: float = SANS_WIDTH) -> float:
+def _word_element(word: Word) -> str:
+    return "".join(f'<tspan class="m">{escaped(text)}</tspan>' if is_code else escaped(text) for text, is_code in word)
+
+
+def _word_width(word: Word, size: float, sans: float) -> float:
     return sum(len(piece) * size * (MONO_WIDTH if is_code else sans) for piece, is_code in word)
 
 
-def text_width(text: str, size: float = BODY) -> float:
+def text_width(text: str) -> float:
     """The most that text takes on one line; code between backticks is wider."""
-    found = words(text)
-    return sum(_word_width(word, size) for word in found) + max(0, len(found) - 1) * size * SANS_WIDTH / 2
+    widths = [_word_width(word, BODY, SANS_WIDTH) for word in words(text)]
+    return sum(widths) + max(0, len(widths) - 1) * BODY * SANS_WIDTH / 2
 
 
 def style_sheet() -> str:
@@ -144,9 +158,9 @@ def style_sheet() -> str:
         ".cells text{fill:#000000;pointer-events:none}.cells text.w{fill:#ffffff}",  # the tooltip is the cell's
     ]
     rules += [
-        f".cells .{each.name}{{fill:{f'url(#tilescope-{each.name})' if each.hatched else each.fill}}}"
-        f".cells text.on-{each.name}{{fill:{each.ink}}}"
-        for each in (*CHUNK_COLOURS, *ROLES.values())
+        f".cells .{colour.name}{{fill:{f'url(#tilescope-{colour.name})' if colour.hatched else colour.fill}}}"
+        f".cells text.on-{colour.name}{{fill:{colour.ink}}}"
+        for colour in (*CHUNK_COLOURS, *ROLES.values())
     ]
     rules += [  # after the surfaces: a frame bears the name of its mark, which is a colour's too
         ".cells .halo{fill:none;stroke:#ffffff;pointer-events:none}",

@@ -8,32 +8,51 @@ line 1 0 1 2 3 …      line 1 1 0 3 2 …      fan out over all banks on the ri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
+from tilescope.errors import counted
+from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
-from tilescope.view.parts import Beside, Paragraph, Table
-from tilescope.view.swizzle_facts import facts, rule_sentence
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent
+from tilescope.view.parts import Beside, Table
 
-_BANK_BYTES = 4
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
+_REMARKS = {
+    "none": "Rows follow each other at a pitch of their own length. The tensor core's layout without swizzle is "
+    "another one (core matrices): the two agree only for rows of 16 bytes.",
+    "96B": "Reached only through `tensormap.replace`. Whether rows lie 96 or 128 bytes apart is not documented.",
+    "128B_ATOM_32B": "On sm_120 not for loads to shared::cluster.",
+    "128B_ATOM_32B_FLIP_8B": "The manual says that alternate lines are flipped, not which: odd lines are a reading "
+    "of it. On sm_120 not for loads to shared::cluster. CuTe has no name for it.",
+    "128B_ATOM_64B": "CuTe maps `Swizzle<2,6,S>` to this mode; the PTX table, followed here, has one bit. On sm_120 not "
+    "for loads to shared::cluster.",
+}
+_PIECE = {16: ("Chunk", "c"), 32: ("Pair of chunks", "p = c / 2"), 64: ("Half", "h = c / 4")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(NamedTuple):
     """How a swizzle is cut into rows and pieces for the drawing."""
 
     row_bytes: int
     piece_bytes: int
-    row_step: int  # rows from one drawn row to the next: those between look the same
-    row_count: int
-    between_rows: bool  # pieces change rows instead of columns (negative shift)
-    cut: bool  # the pattern is larger than the drawing
+    row_step: int = 1  # rows from one drawn row to the next: those between look the same
+    row_count: int = 1
+    between_rows: bool = False  # pieces change rows instead of columns (negative shift)
+    cut: bool = False  # the pattern is larger than the drawing
 
-    @property
-    def columns(self) -> range:
-        return range(self.row_bytes // self.piece_bytes)
+    @classmethod
+    def of(cls, swizzle: Swizzle) -> _Frame:
+        if swizzle.bits == 0:
+            return cls(SMEM_LINE_BYTES, CHUNK_BYTES)
+        row, piece = SMEM_LINE_BYTES, swizzle.piece_bytes
+        if swizzle.shift < 0 or swizzle.block_bytes > SMEM_LINE_BYTES or piece < BANK_BYTES:
+            piece = swizzle.atom_bytes  # pieces leave their line or are smaller than a bank: rows of their own size
+            row = min(_MOST, 1 << swizzle.bits) * piece
+        upper_bit = swizzle.base + abs(swizzle.shift)  # of the two fields of the address, the one that numbers rows
+        step = max(1, (1 << upper_bit) // row)
+        rows = max(1, (1 << upper_bit + swizzle.bits) // (row * step))
+        return cls(row, piece, step, min(rows, _MOST), swizzle.shift < 0, max(rows, 1 << swizzle.bits) > _MOST)
 
     @property
     def is_line(self) -> bool:
@@ -47,8 +66,7 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     Chunk c of line l (128 bytes) lies at place c XOR (l mod 2).
     """
     swizzle.apply(address)  # refuses what is no address
-    frame = _frame(swizzle)
-    grids = [_grid(swizzle, address, frame, physical) for physical in (False, True)]
+    grids = [logical_grid(swizzle, address), _pattern(swizzle, address, physical=True)]
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
         grids.append(_box_rows(swizzle, swizzle.span_bytes, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES))
     title = f"Swizzle {swizzle.name}"
@@ -56,8 +74,7 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
         title += f" (the {swizzle.hardware_mode} mode)"
     if address:
         title += f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}"
-    known = Table(tuple(facts(swizzle, address).items()))
-    return Drawing(title, (Paragraph(rule_sentence(swizzle)), Beside(tuple(grids)), known))
+    return Drawing(title, [rule_sentence(swizzle), Beside(tuple(grids)), Table(facts(swizzle, address))])
 
 
 def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
@@ -66,50 +83,40 @@ def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
     >>> logical_grid(Swizzle.named("32B")).rows[1].cells[2].title
     'logical bytes 0xa0 to 0xaf: lie at 0xb0 to 0xbf'
     """
-    return _grid(swizzle, address, _frame(swizzle), physical=False)
+    return _pattern(swizzle, address, physical=False)
 
 
-def _frame(swizzle: Swizzle) -> _Frame:
-    if swizzle.bits == 0:
-        return _Frame(SMEM_LINE_BYTES, CHUNK_BYTES, 1, 1, between_rows=False, cut=False)
-    piece = swizzle.piece_bytes
-    row = SMEM_LINE_BYTES
-    if swizzle.shift < 0 or swizzle.block_bytes > SMEM_LINE_BYTES or piece < _BANK_BYTES:
-        piece = swizzle.atom_bytes  # pieces leave their line or are smaller than a bank: rows of their own size
-        row = min(_MOST, 1 << swizzle.bits) * piece
-    upper_bit = swizzle.base + abs(swizzle.shift)  # of the two fields of the address, the one that numbers rows
-    step = max(1, (1 << upper_bit) // row)
-    rows = max(1, (1 << upper_bit + swizzle.bits) // (row * step))
-    return _Frame(row, piece, step, min(rows, _MOST), swizzle.shift < 0, max(rows, 1 << swizzle.bits) > _MOST)
-
-
-def _grid(swizzle: Swizzle, address: int, frame: _Frame, physical: bool) -> Grid:
-    """The pattern as a program counts or as it lies in shared memory, whose cells say what they hold."""
+def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
+    """The pattern as a program counts it, or as it lies in shared memory, whose cells say what they hold."""
+    frame = _Frame.of(swizzle)
     unit = "line" if frame.is_line else "row"
-    first_row = address // frame.row_bytes
-    period_rows = max(1, swizzle.repeat_bytes // frame.row_bytes)
+    first = address // frame.row_bytes * frame.row_bytes
     aimed = swizzle.apply(address) if physical else address
-    rows = []
-    for number in range(first_row, first_row + frame.row_count * frame.row_step, frame.row_step):
-        start = number * frame.row_bytes
-        cells = [
-            _cell(swizzle, frame, place, physical) for place in range(start, start + frame.row_bytes, frame.piece_bytes)
-        ]
-        if address % frame.row_bytes and start <= aimed < start + frame.row_bytes:
-            marked = (aimed - start) // frame.piece_bytes
-            cells[marked] = replace(cells[marked], mark="focus")
-        ruled = number % period_rows == 0 and number > first_row and not frame.between_rows
-        rows.append(Row((str(number), f"{start:#06x}") if physical else (str(number),), tuple(cells), ruled))
-    if not physical:
-        return Grid("Logical: as a program counts", _tiers(frame), tuple(rows), (unit,))
+    aimed_piece = aimed // frame.piece_bytes * frame.piece_bytes
+
+    def cell(start: int, byte: int) -> Cell:
+        drawn = _cell(swizzle, frame, start + byte, physical)
+        asked = address % frame.row_bytes and start + byte == aimed_piece
+        return replace(drawn, mark="focus") if asked else drawn
+
     notes = {
         "L and H are the lower and upper 8 bytes of a chunk; odd lines exchange them.": swizzle.flip_bytes,
         f"A cell names the {unit} that its bytes come from; the column stays.": frame.between_rows,
         f"One row in {frame.row_step} is drawn: those between look the same.": frame.row_step > 1 and not frame.cut,
         f"The pattern is larger than this drawing, which shows {_MOST} columns and rows of it at most.": frame.cut,
     }
-    said = tuple(note for note, holds in notes.items() if holds)
-    return Grid("Physical: as it lies in shared memory", _tiers(frame), tuple(rows), (unit, "byte"), said)
+    name, columns, outer = _headers(frame)
+    step = frame.row_step * frame.row_bytes
+    starts = range(first, first + frame.row_count * step, step)
+    rule_every = 0 if frame.between_rows else max(frame.row_bytes, swizzle.repeat_bytes)
+    if not physical:
+        rows = {start: str(start // frame.row_bytes) for start in starts}
+        return Grid.of(
+            "Logical: as a program counts", (unit, name), rows, columns, cell, rule_every=rule_every, outer=outer
+        )
+    labels = {start: (str(start // frame.row_bytes), f"{start:#06x}") for start in starts}
+    title, said = "Physical: as it lies in shared memory", [note for note, holds in notes.items() if holds]
+    return Grid.of(title, (unit, "byte", name), labels, columns, cell, rule_every=rule_every, outer=outer, notes=said)
 
 
 def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
@@ -124,50 +131,178 @@ def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
     if not physical:
         title = f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}"
         return Cell(text, colour, title=title, link=f"{source:x}")
-    bank = place // _BANK_BYTES % 32
-    banks = number_span(bank, bank + frame.piece_bytes // _BANK_BYTES - 1)
+    banks = extent(place // BANK_BYTES % 32, frame.piece_bytes // BANK_BYTES)
     where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""
     title = f"bytes {place:#x} to {place + last:#x}{where}: hold logical bytes {other:#x} to {other + last:#x}"
     return Cell(text, colour, title=title, link=f"{source:x}")
 
 
-def _tiers(frame: _Frame) -> tuple[Tier, ...]:
-    piece = frame.piece_bytes
-    pieces = Tier.of(f"{piece} B" if piece < 1024 else f"{piece // 1024} KiB", frame.columns)
+def _headers(frame: _Frame) -> tuple[str, dict[int, object], tuple[Tier, ...]]:
+    """What the headers over the pieces are called and say, by the piece's first byte, and the tiers above them."""
+    piece, bytes_of_row = frame.piece_bytes, range(0, frame.row_bytes, frame.piece_bytes)
+    numbers: dict[int, object] = {byte: byte // piece for byte in bytes_of_row}
+    size = f"{piece} B" if piece < 1024 else f"{piece // 1024} KiB"
     if not frame.is_line:
-        return (pieces,)
-    banks = Tier.of_ranges("bank", len(frame.columns), piece // _BANK_BYTES)
+        return size, numbers, ()
+    banks: dict[int, object] = {
+        byte: Header.of_numbers(byte // BANK_BYTES, piece // BANK_BYTES) for byte in bytes_of_row
+    }
     if piece < CHUNK_BYTES:
-        return Tier.of("chunk", range(SMEM_LINE_BYTES // CHUNK_BYTES), span=CHUNK_BYTES // piece), banks
-    return banks, Tier.of("chunk", frame.columns) if piece == CHUNK_BYTES else pieces
+        return "bank", banks, (Tier.of("chunk", range(CHUNKS_PER_LINE), span=CHUNK_BYTES // piece),)
+    return "chunk" if piece == CHUNK_BYTES else size, numbers, (Tier.of("bank", banks.values()),)
 
 
 def _box_rows(swizzle: Swizzle, span_bytes: int, start: int) -> Grid:
     """The same pattern by rows of the box, several of which share a line."""
     rows_per_line, places = SMEM_LINE_BYTES // span_bytes, range(span_bytes // CHUNK_BYTES)
-    chunks = [
-        [swizzle.chunk_in_row(row, place, start) for place in places]
-        for row in range(swizzle.period_lines * rows_per_line)
-    ]
-    rows = []
-    for row, sources in enumerate(chunks):
-        at = range(start + row * span_bytes, start + (row + 1) * span_bytes, CHUNK_BYTES)
-        cells = tuple(
-            Cell(str(source), source, title=f"bytes {byte:#x} to {byte + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}",
-                 link=f"{at[source]:x}")
-            for byte, source in zip(at, sources, strict=True)
-        )  # fmt: skip
-        rows.append(Row((str(row), str(at[0] // SMEM_LINE_BYTES)), cells, ruled=row > 0 and row % rows_per_line == 0))
-    tiers = (Tier.of("byte", (place * CHUNK_BYTES for place in places)), Tier.of("chunk", places))
-    note = _trap(swizzle.period_lines, rows_per_line, swizzle.base_offset(start), chunks)
-    return Grid(f"The same by box rows of {span_bytes} bytes", tiers, tuple(rows), ("row", "line"), (note,))
+    rows = range(swizzle.period_lines * rows_per_line)
+    sources = [[swizzle.chunk_in_row(row, place, start) for place in places] for row in rows]
+
+    def cell(row: int, place: int) -> Cell:
+        source, first = sources[row][place], start + row * span_bytes
+        byte = first + place * CHUNK_BYTES
+        title = f"bytes {byte:#x} to {byte + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}"
+        return Cell(str(source), source, title=title, link=f"{first + source * CHUNK_BYTES:x}")
+
+    labels = {row: (str(row), str((start + row * span_bytes) // SMEM_LINE_BYTES)) for row in rows}
+    title, outer = f"The same by box rows of {span_bytes} bytes", (Tier.of("byte", range(0, span_bytes, CHUNK_BYTES)),)
+    note = _trap(swizzle.period_lines, rows_per_line, swizzle.base_offset(start), sources)
+    names = ("row", "line", "chunk")
+    return Grid.of(title, names, labels, places, cell, rule_every=rows_per_line, outer=outer, notes=[note])
 
 
-def _trap(period: int, rows_per_line: int, phase: int, chunks: list[list[int]]) -> str:
+def _trap(period: int, rows_per_line: int, phase: int, sources: list[list[int]]) -> str:
     """The rule by rows, and the first row where taking rows for lines goes wrong."""
     right = f"`c ^ ((r / {rows_per_line}{f' + {phase}' if phase else ''}) % {period})`"
-    mistakes = [[place ^ row % period for place in range(len(chunks[0]))] for row in range(len(chunks))]
-    row = next(row for row, found in enumerate(chunks) if found != mistakes[row])
-    found, mistaken = (" ".join(map(str, each)) for each in (chunks[row], mistakes[row]))
+    mistakes = [[place ^ row % period for place in range(len(sources[0]))] for row in range(len(sources))]
+    row = next(row for row, chunks in enumerate(sources) if chunks != mistakes[row])
+    held, mistaken = (" ".join(map(str, chunks[row])) for chunks in (sources, mistakes))
     rule = f"{rows_per_line} rows share a line: chunk c of row r lies at {right}, not at `c ^ (r % {period})`."
-    return f"{rule} Row {row} holds `{found}`, not `{mistaken}`."
+    return f"{rule} Row {row} holds `{held}`, not `{mistaken}`."
+
+
+def rule_sentence(swizzle: Swizzle) -> str:
+    """Where things go, in one or two sentences.
+
+    >>> rule_sentence(Swizzle.named("128B_ATOM_64B"))
+    'Half h = c / 4 of line l (128 bytes) lies at place h XOR (l mod 2). Chunks keep their place inside it.'
+    """
+    if swizzle.bits == 0:
+        return "Nothing moves: every byte lies at its own address."
+    if swizzle.feature is None or swizzle.atom_bytes not in _PIECE:
+        target, source = _changed_and_causing(swizzle)
+        if swizzle.bits == 1:
+            return f"Address bit {target} is XORed with bit {source}."
+        return f"Address bits {target} are XORed with bits {source}."
+    piece, name = _PIECE[swizzle.atom_bytes]
+    return (
+        f"{piece} {name} of line l (128 bytes) lies at place {name[0]} XOR (l mod {1 << swizzle.bits})."
+        + " Chunks keep their place inside it." * (swizzle.atom_bytes > 16)
+        + " Odd lines also exchange the 8-byte halves of every chunk." * bool(swizzle.flip_bytes)
+    )
+
+
+def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
+    """Everything known about the mode, and about a buffer at shared address `address`, by name.
+
+    >>> facts(Swizzle.named("64B"))["alignment"]
+    'shared address a multiple of 128; of 512 for base offset 0'
+    """
+    target, source = _changed_and_causing(swizzle)
+    cute = f"CuTe `Swizzle<{swizzle.bits},{swizzle.base},{swizzle.shift}>` on byte addresses"
+    known = {"C": f"`{swizzle.c_expression}`", "repeats": "no pattern: every line looks the same"}
+    if swizzle.bits:
+        known = {
+            "C": f"`{swizzle.c_expression}` for the logical byte address a",
+            "address bits": f"{target} XORed with {source}" + "; bit 3 is XORed with bit 7" * bool(swizzle.flip_bytes),
+            "repeats": f"every {swizzle.repeat_bytes} bytes ({counted(swizzle.period_lines, 'line')}), counted from shared address 0",
+        }
+    known["base offset"] = _base_offset(swizzle, address)
+    if swizzle.feature is not None:
+        known |= _mode_facts(swizzle, cute)
+    else:
+        known |= {
+            "moves whole": counted(swizzle.atom_bytes, "byte"),
+            "names": cute,
+            "used by" if swizzle.hardware_mode is None else "equals": used_by(swizzle),
+            "sources": "CuTe, swizzle.hpp",
+        }
+    return {name: said for name, said in known.items() if said}
+
+
+def _mode_facts(swizzle: Swizzle, cute: str) -> dict[str, str]:
+    """What is known of a mode of the hardware alone."""
+    measured, span, driver = swizzle.basis == "measured", swizzle.span_bytes, swizzle.driver_code is not None
+    aligned = "shared address a multiple of 128"
+    if swizzle.bits:
+        aligned += f"; of {swizzle.repeat_bytes} for base offset 0"
+        aligned += " (the manual says 1024 for every 128B mode)" * ("_ATOM_" in swizzle.name)
+    width = "any multiple of 16 bytes, at most 256 elements"
+    if span is not None:
+        width = f"a multiple of 16, at most {span} bytes ({span} x 8, {span // 2} x 16 or {span // 4} x 32 bit)"
+        width += "; narrower rows leave gaps" * (swizzle.name != "96B")
+    names = {
+        f"driver `CU_TENSOR_MAP_SWIZZLE_{swizzle.name.upper()}`": driver,
+        cute: not swizzle.flip_bytes and swizzle.name != "96B",
+        "PTX `.swizzle_mode` 96B": swizzle.name == "96B",
+    }
+    codes = {
+        "driver": swizzle.driver_code, "PTX mode": swizzle.ptx_mode, "PTX atomicity": swizzle.ptx_atomicity,
+        "wgmma": swizzle.wgmma_code, "tcgen05": swizzle.tcgen05_code,
+    }  # fmt: skip
+    sources = {
+        'PTX ISA, "Swizzling Modes"': True,
+        'PTX ISA, "tensormap.replace"': not driver,
+        "cuda.h, CUtensorMapSwizzle": driver,
+        'CUDA C++ Programming Guide, "The Swizzle Modes"': measured,
+        'PTX ISA, wgmma "Matrix Descriptor Format"': swizzle.wgmma_code is not None,
+        'PTX ISA, tcgen05 "Shared memory descriptor"': swizzle.tcgen05_code is not None,
+    }
+    return {
+        "alignment": aligned,
+        "inner width": width,
+        "architectures": ", ".join(swizzle.architectures),
+        "names": ", ".join(name for name, holds in names.items() if holds),
+        "codes": ", ".join(f"{name} {'-' if code is None else code}" for name, code in codes.items()),
+        "basis": "measured on an H200 (sm_90)" if measured else "documented; not measured on a card",
+        "note": _REMARKS.get(swizzle.name, ""),
+        "sources": "; ".join(source for source, holds in sources.items() if holds),
+    }
+
+
+def used_by(swizzle: Swizzle) -> str:
+    """Who takes an XOR swizzle: the hardware too, if it equals one of its modes and rows are one span wide.
+
+    >>> used_by(Swizzle.xor(5, 2, 5))
+    'software alone: neither TMA nor the tensor core has this mode'
+    """
+    mode = swizzle.hardware_mode
+    if mode is None:
+        return "software alone: neither TMA nor the tensor core has this mode"
+    readers = ["TMA", *(["`wgmma`"] if mode.wgmma_code else []), *(["`tcgen05`"] if mode.tcgen05_code else [])]
+    listed = " and ".join(filter(None, [", ".join(readers[:-1]), readers[-1]]))
+    taken = f"{listed} {'take' if readers[1:] else 'takes'} it"
+    if mode.span_bytes:
+        taken += f" where rows are {mode.span_bytes} bytes wide; threads may store rows of any width"
+    return f"the same map as the {mode.name} mode: {taken}"
+
+
+def _changed_and_causing(swizzle: Swizzle) -> tuple[str, str]:
+    """The address bits that change, and those that change them, as the documents write them: 6:4."""
+    lows = (swizzle.base + max(0, -swizzle.shift), swizzle.base + max(0, swizzle.shift))
+    changed, causing = (str(low) if swizzle.bits == 1 else f"{low + swizzle.bits - 1}:{low}" for low in lows)
+    return changed, causing
+
+
+def _base_offset(swizzle: Swizzle, address: int) -> str:
+    """Where in the pattern a buffer starts; empty where it starts at address 0."""
+    offset = swizzle.base_offset(address)
+    aligned = address // swizzle.repeat_bytes * swizzle.repeat_bytes
+    said = f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}" if address else ""
+    if offset:
+        said += f": the pattern starts on line {offset}; {aligned:#x} and {aligned + swizzle.repeat_bytes:#x} have 0"
+    if address % SMEM_LINE_BYTES and swizzle.feature is None:
+        said += ". The marked cell holds the address"
+    elif address % SMEM_LINE_BYTES:
+        said += f". TMA refuses {address:#x}: it is no multiple of 128; the marked cell holds it"
+    return said

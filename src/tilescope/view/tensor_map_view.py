@@ -1,8 +1,9 @@
-"""The drawings of tensor maps: what a map means in words, its dimensions, the fields of its 128 bytes, two side by side."""
+"""The drawings of tensor maps: what a map means in words, its dimensions, two side by side, the im2col map of a convolution."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 from tilescope.errors import Violation, by, ceil_div, counted
@@ -10,16 +11,24 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
-from tilescope.tensor_map.im2col import Im2colMap, Im2colWideMap
+from tilescope.tensor_map.im2col import Convolution, Im2colMap, Im2colWideMap
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part, Table
+from tilescope.view.parts import Part, Table
 
 Map = TensorMap | Im2colMap | Im2colWideMap
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
+_MOST_TAPS = 32
+_PRODUCT = {
+    "forward": "The image is A of the product, pixels by taps and channels; the filters are B through a tiled map of {n} x {k}.",
+    "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. The filters "
+    "are B through a tiled map.",
+    "wgrad": "The image is B of the product: its pixels are summed over, so it is read MN-major. The gradient of the output is A, "
+    "through a tiled map of {k} pixels x {m} filters; it needs no im2col.",
+}
 
 
 def draw_map(tensor_map: Map) -> Drawing:
@@ -28,42 +37,67 @@ def draw_map(tensor_map: Map) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    return Drawing(map_title(tensor_map), _map_parts(tensor_map, tensor_map.findings))
+    return Drawing(map_title(tensor_map), [*_map_parts(tensor_map), *findings(tensor_map.findings)])
 
 
-def _map_parts(tensor_map: AnyMap, violations: Iterable[Violation]) -> tuple[Part, ...]:
-    return Paragraph(in_words(tensor_map)), _dimensions(tensor_map), _facts(tensor_map), *findings(violations)
+def _map_parts(tensor_map: AnyMap) -> list[Part]:
+    return [in_words(tensor_map), _dimensions(tensor_map), _facts(tensor_map)]
 
 
 def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -> Drawing:
     """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused."""
-    if report.tensor_map is not None:
-        drawn = _map_parts(report.tensor_map, report.violations)
-        if not report.accepted:
-            drawn = (*findings(report.violations), *_map_parts(report.tensor_map, ()))
-        verdict = "Accepted." if report.accepted else "Sound arguments, which the driver refused."
-        return Drawing(f"{verdict} {map_title(report.tensor_map)}", drawn)
-    errors = sum(
-        violation.severity == "error" and violation.rule != DRIVER_RESULT.name for violation in report.violations
-    )
-    parts: list[Part] = [*findings(report.violations)]
-    if asked:
-        rows = tuple((name, _plain(name, value)) for name, value in asked.items())
-        parts.append(Table(rows, title="The arguments"))
-    return Drawing(f"Refused: {counted(errors, 'broken rule')}", tuple(parts))
+    said = findings(report.violations)
+    if report.tensor_map is None:
+        rules = [violation.rule for violation in report.violations if violation.severity == "error"]
+        broken = len(rules) - rules.count(DRIVER_RESULT.name)
+        arguments = Table(((name, _plain(name, value)) for name, value in (asked or {}).items()), title="The arguments")
+        return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments])
+    drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
+    if report.accepted:
+        return Drawing(f"Accepted. {title}", [*drawn, *said])
+    return Drawing(f"Sound arguments, which the driver refused. {title}", [*said, *drawn])
 
 
 def draw_diff(diff: TensorMapDiff) -> Drawing:
     """What differs between two maps: arguments, what follows from them, words of the descriptors."""
     if diff.same:
-        return Drawing("The same map", (Paragraph(in_words(diff.one)),))
-    parts: list[Part] = [_differences(diff.arguments, "Arguments")]
-    if diff.consequences:
-        parts.append(_differences(diff.consequences, "What follows"))
-    if diff.words:
-        parts.append(_differences(diff.words, "Words of the descriptor"))
+        return Drawing("The same map", [in_words(diff.one)])
     count = len(diff.arguments)
-    return Drawing(f"{count} argument{'s differ' if count > 1 else ' differs'}", tuple(parts))
+    return Drawing(
+        f"{count} argument{'s differ' if count > 1 else ' differs'}",
+        [
+            _differences(diff.arguments, "Arguments"),
+            _differences(diff.consequences, "What follows"),
+            _differences(diff.words, "Words of the descriptor"),
+        ],
+    )
+
+
+def draw_convolution(convolution: Convolution) -> Drawing:
+    """What the pass computes, which offsets every tap has, and the map.
+
+    >>> draw_convolution(Convolution.of((8, 56, 56, 64), (128, 3, 3), "bf16", pad=1)).title
+    '3 x 3 convolution, forward: an im2col map'
+    """
+    m, n, k = convolution.gemm
+    a, taps, shape = convolution.tensor_map, convolution.taps, convolution.output_shape
+    columns, slices = ceil_div(prod(shape), a.pixels_per_column), ceil_div(a.dims[0], a.channels_per_pixel)
+    facts = {
+        "product": f"m {m}, n {n}, k {k}",
+        "walks over": f"{by(shape)} pixels (n, then outermost first), {prod(shape)} in all",
+        "one copy": f"{a.pixels_per_column} pixels x {a.channels_per_pixel} channels, {a.smem_bytes} bytes",
+        "copies": f"{columns} columns of pixels x {counted(len(taps), 'tap')} x {counted(slices, 'slice')} of channels",
+        "first copy": f"coords {convolution.coords(0, 0)}, offsets {taps[0][1]} (innermost first)",
+    }
+    letters = {1: ("s", "w"), 2: ("r, s", "w, h"), 3: ("t, r, s", "w, h, d")}[len(convolution.stride)]
+    offsets = Table(
+        ((", ".join(map(str, tap)), ", ".join(map(str, offsets))) for tap, offsets in taps),
+        (f"tap {letters[0]}", f"offsets {letters[1]}"), "Offsets of the taps", most=_MOST_TAPS, noun="taps",
+    )  # fmt: skip
+    said = _PRODUCT[convolution.direction].format(m=m, n=n, k=k)
+    title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
+    drawn = draw_map(a)
+    return Drawing(title, [said, Table(facts), offsets, drawn.title, *drawn.parts])
 
 
 def in_words(tensor_map: AnyMap) -> str:
@@ -89,25 +123,18 @@ def in_words(tensor_map: AnyMap) -> str:
 
 def _copy_in_words(a: AnyMap) -> str:
     if isinstance(a, TensorMap):
-        steps = [
-            f"every {_ORDINAL[stride]} element of dim {axis}"
-            for axis, stride in enumerate(a.element_strides)
-            if stride > 1
-        ]
-        if steps and steps[0].endswith("dim 0") and not a.interleave.slice_bytes:
-            steps = steps[1:]  # dim 0 ignores its element stride
-        return f"One copy brings a box of {by(a.box)}{': ' + ', '.join(steps) if steps else ''}."
+        ignores = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride
+        strides = [*enumerate(a.element_strides)][ignores:]
+        steps = ", ".join(f"every {_ORDINAL[stride]} element of dim {axis}" for axis, stride in strides if stride > 1)
+        return f"One copy brings a box of {by(a.box)}{f': {steps}' if steps else ''}."
     if isinstance(a, Im2colMap):
+        extents = a.dims[0 if a.interleave.slice_bytes else 1 :]
         spans = ", ".join(
             f"{name} {low} to {extent - 1 + high}"
-            for name, low, high, extent in zip(
-                "WHD", a.lower_corner, a.upper_corner, a.dims[0 if a.interleave.slice_bytes else 1 :], strict=False
-            )
+            for name, low, high, extent in zip("WHD", a.lower_corner, a.upper_corner, extents, strict=False)
         )
-        return (
-            f"One copy brings {a.pixels_per_column} pixels of {a.channels_per_pixel} channels, walking base positions "
-            f"{spans}."
-        )
+        pixels = f"{a.pixels_per_column} pixels of {a.channels_per_pixel} channels"
+        return f"One copy brings {pixels}, walking base positions {spans}."
     assert isinstance(a, Im2colWideMap)
     return f"One copy brings {a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})."
 
@@ -121,17 +148,24 @@ def _smem_in_words(a: AnyMap) -> str:
     return f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}."
 
 
-def findings(violations: Iterable[Violation]) -> tuple[Table, ...]:
-    """What the rules found, by severity."""
-    tables = []
-    listed = list(violations)
-    for severity, saying in _SAYING.items():
-        rows = tuple(
-            (each.rule, f"{each.found}; {each.limit}. {each.fix}") for each in listed if each.severity == severity
+def findings(violations: Iterable[Violation]) -> list[Table]:
+    """What the rules found, a table for each severity; some may be empty."""
+    listed = [*violations]
+    return [
+        Table(
+            ((violation.rule, _said(violation)) for violation in listed if violation.severity == severity), title=title
         )
-        if rows:
-            tables.append(Table(rows, title=saying))
-    return tuple(tables)
+        for severity, title in _SAYING.items()
+    ]
+
+
+def severities(violations: Iterable[Violation]) -> Table:
+    """What the rules found, in one table."""
+    return Table(((violation.severity, _said(violation)) for violation in violations), title="What to look at")
+
+
+def _said(violation: Violation) -> str:
+    return f"{violation.found}; {violation.limit}. {violation.fix}"
 
 
 def map_title(a: AnyMap) -> str:
@@ -151,26 +185,21 @@ def map_title(a: AnyMap) -> str:
 def _dimensions(a: AnyMap) -> Table:
     """One line a dimension: its extent, its step, and what a copy takes of it."""
     inner_bytes = a.interleave.slice_bytes or a.data_type.bits / 8
-    strides = [f"{inner_bytes:g}", *map(str, a.strides_bytes)]
-    columns: list[tuple[str, list[str]]] = [
-        ("dim", list(map(str, range(a.rank)))),
-        ("extent", list(map(str, a.dims))),
-        ("stride bytes", strides),
-    ]
+    columns: dict[str, Iterable[object]] = {
+        "dim": range(a.rank),
+        "extent": a.dims,
+        "stride bytes": [f"{inner_bytes:g}", *a.strides_bytes],
+    }
+    columns |= {"box": a.box} if isinstance(a, TensorMap) else {}
+    columns |= {"element stride": a.element_strides}
     if isinstance(a, TensorMap):
-        columns += [("box", list(map(str, a.box))), ("element stride", list(map(str, a.element_strides)))]
-        columns.append(("visited", list(map(str, a.visited_elements))))
-        boxes = [ceil_div(extent, box) for extent, box in zip(a.dims, a.box, strict=True)]
-        columns.append(("boxes", list(map(str, boxes))))
-    else:
-        columns.append(("element stride", list(map(str, a.element_strides))))
-        if isinstance(a, Im2colMap):
-            first = 0 if a.interleave.slice_bytes else 1
-            for name, corner in (("lower", a.lower_corner), ("upper", a.upper_corner)):
-                placed = dict(enumerate(corner, first))
-                columns.append((name, [str(placed.get(axis, "")) for axis in range(a.rank)]))
-    rows = tuple(zip(*(column for _, column in columns), strict=True))
-    return Table(rows, tuple(name for name, _ in columns), "Dimensions, innermost first", "r" * len(columns))
+        columns |= {"visited": a.visited_elements, "boxes": map(ceil_div, a.dims, a.box)}
+    elif isinstance(a, Im2colMap):
+        first = 0 if a.interleave.slice_bytes else 1
+        for name, corner in (("lower", a.lower_corner), ("upper", a.upper_corner)):
+            columns[name] = [dict(enumerate(corner, first)).get(axis, "") for axis in range(a.rank)]
+    rows = zip(*columns.values(), strict=True)
+    return Table(rows, columns, "Dimensions, innermost first", "r" * len(columns))
 
 
 def _facts(a: AnyMap) -> Table:
@@ -178,19 +207,19 @@ def _facts(a: AnyMap) -> Table:
     if a.smem_alignment_bytes > 128:
         alignment += " (128 is enough for the chip, and starts inside the swizzle pattern)"
     basis = "measured on a card" if a.basis == "measured" else "from the documents"
-    rows = [
-        ("shared memory", f"{a.smem_bytes} bytes a copy"),
-        ("shared address", alignment),
-        ("mbarrier expects", f"{a.transaction_bytes} bytes a copy"),
-        ("interleave", a.interleave.name),
-        ("L2 promotion", a.l2_promotion.name),
-        ("architecture", f"{a.arch.name}, {basis}"),
-    ]
-    return Table(tuple(rows), title="One copy")
+    rows = {
+        "shared memory": f"{a.smem_bytes} bytes a copy",
+        "shared address": alignment,
+        "mbarrier expects": f"{a.transaction_bytes} bytes a copy",
+        "interleave": a.interleave.name,
+        "L2 promotion": a.l2_promotion.name,
+        "architecture": f"{a.arch.name}, {basis}",
+    }
+    return Table(rows, title="One copy")
 
 
-def _differences(differences: tuple[MapDifference, ...], title: str) -> Table:
-    rows = tuple((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in differences)
+def _differences(differences: Iterable[MapDifference], title: str) -> Table:
+    rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in differences)
     return Table(rows, ("", "one", "other"), title)
 
 

@@ -1,9 +1,14 @@
-"""The drawing of tensor memory: a matrix as lanes by columns with the quarters of the warps, and who has which columns.
+"""The drawings of tensor memory: a matrix as lanes by columns, who has which columns, and the scale factors of a matrix.
 
 quarter   lane    m       column 0-63     64-127    128-191   192-255
 warp 0    0-15    0-15           0-63     64-127    …                      a cell: columns n of the matrix
          16-31   16-31           0-63     …
 warp 1   32-47   32-47
+
+One atom of scale factors, 512 bytes       In tensor memory
+byte   0-3    4-7    8-11   12-15          column   0       1       2       3
+row 0  0      32     64     96             warp 0   0-31    32-63   64-95   96-127     the same in every quarter
+row 1  1      33     65     97
 """
 
 from __future__ import annotations
@@ -12,59 +17,64 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.mma.datapath import DATAPATHS
+from tilescope.mma.scale_lanes import ScaleLanes, scale_lanes
+from tilescope.mma.scale_layout import ScaleLayout
+from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_allocation import TmemBudget
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier, number_span
-from tilescope.view.parts import Beside, Entry, Legend, Paragraph, Part, Table
+from tilescope.view.grid import Cell, Grid, extent, number_span
+from tilescope.view.parts import Beside, Entry, Legend, Table
+from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
 _BAND_LANES = 16  # what a row of the drawing stands for
 _MOST_GROUPS = 4  # columns of the drawing
+_ROWS_SHOWN = 8  # of the 32 of an atom
+_MOST_STEPS = 8
+_MOST_COLUMNS = 8  # of the words of scale factors
 _DRAWN_AS = {
     "D": "Accumulator D", "A": "A", "metadata": "Metadata of A", "SFA": "Scale factors of A", "SFB": "Scale factors of B",
 }  # fmt: skip
+Element = tuple[int, int]
 
 
-def draw_tmem_layout(layout: TmemLayout, element: tuple[int, int] | None = None) -> Drawing:
+def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Drawing:
     """A matrix in tensor memory, drawn as lanes by columns; the cells that hold `element` are marked and told.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> draw_tmem_layout(tmem_layout((128, 256))).title
     'Accumulator D, 128 x 256 (m x n), in tensor memory: layout D'
     """
-    rows, columns = layout.matrix
-    names = layout.names[:2]
+    (rows, columns), (first, second) = layout.matrix, layout.names[:2]
     kind = f": layout {layout.datapath}" if layout.datapath else ""
-    title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({names[0]} x {names[1]}), in tensor memory{kind}"
-    parts: list[Part] = [Paragraph(_sentence(layout))]
-    if element is not None:
-        parts.append(_element_table(layout, element))
-    ctas = range(layout.ctas)
-    grids = tuple(_lane_grid(layout, cta, element) for cta in ctas)
-    parts += [Beside(grids) if len(grids) > 1 else grids[0], _facts(layout)]
-    return Drawing(title, tuple(parts))
-
-
-def _sentence(layout: TmemLayout) -> str:
-    first, second = layout.names[:2]
-    what = (
-        f"{first}, then {second}" if layout.operand in ("SFA", "SFB") else f"the {second} that it holds of its {first}"
-    )
+    title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({first} x {second}), in tensor memory{kind}"
+    what = f"{first}, then {second}" if _is_scales(layout) else f"the {second} that it holds of its {first}"
     said = (
         f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}. Warp w of a block reaches the "
+        "lanes of quarter w mod 4 alone."
     )
-    said += "lanes of quarter w mod 4 alone."
     if layout.ctas > 1:
         said += f" Each block of the pair holds {layout.rows} rows in its own tensor memory."
     if layout.copies > 1:
         said += f" Every element lies there {layout.copies} times."
     if layout.datapath and DATAPATHS[layout.datapath].is_half:
         said += " Half of the lanes stay free: a second accumulator fits in at lane 16."
-    return said
+    facts = {
+        "uses": f"{len(layout.lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on",
+        f"{', '.join(layout.names)} →": f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)",
+        "basis": f"documented; {layout.source}" if layout.source else "documented",
+    }
+    grids = Beside(tuple(_lane_grid(layout, cta, element) for cta in range(layout.ctas)))
+    told = None if element is None else _element_table(layout, element)
+    return Drawing(title, [said, told, grids, Table(facts)])
+
+
+def _is_scales(layout: TmemLayout) -> bool:
+    return layout.operand in ("SFA", "SFB")
 
 
 def _owners(layout: TmemLayout) -> npt.NDArray[np.int64]:
@@ -76,149 +86,224 @@ def _owners(layout: TmemLayout) -> npt.NDArray[np.int64]:
     return owner.reshape(TMEM_LANES, TMEM_COLUMNS)
 
 
-def _lane_grid(layout: TmemLayout, cta: int, element: tuple[int, int] | None) -> Grid:
+def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
     """One block's lanes by columns, in bands of 16 lanes."""
+    scales = _is_scales(layout)  # a column of theirs holds other rows than its neighbour: drawn one by one
     owner, columns = _owners(layout), layout.matrix[1]
     first, width = layout.base.column, layout.columns
-    end_column = first + width
-    notes: tuple[str, ...] = ()
-    scales = layout.operand in (
-        "SFA",
-        "SFB",
-    )  # a column of theirs holds other rows than its neighbour: drawn one by one
-    step = 1 if scales else -(-width // _MOST_GROUPS)
+    end, step = first + width, 1 if scales else -(-width // _MOST_GROUPS)
+    notes = []
+    place = None if element is None else layout.place(*element)
     if scales and width > _MOST_GROUPS:
-        first += 0 if element is None else (layout.place(*element).column - first) // _MOST_GROUPS * _MOST_GROUPS
-        end_column = min(first + _MOST_GROUPS, end_column)
-        notes = (f"Columns {number_span(first, end_column - 1)} of {width}.",)
-    starts = range(first, end_column, step)
-    marked = set()
-    if element is not None and (place := layout.place(*element)).cta == cta:
-        marked = {(lane, place.column) for lane in place.lanes}
-    lines = []
-    for lane in range(0, TMEM_LANES, _BAND_LANES):
-        cells, band_rows = [], ""
-        for start in starts:
-            end = min(start + step, end_column)
-            block = owner[lane : lane + _BAND_LANES, start:end]
-            held = block[block != _NOBODY]
-            where = f"lanes {lane}-{lane + _BAND_LANES - 1}, columns {start}-{end - 1}"
-            if not held.size:
-                cells.append(Cell("", "unused", title=f"{where}: free"))
-                continue
-            row, column = held // columns + cta * layout.rows, held % columns
-            rows = number_span(int(row.min()), int(row.max()))
-            across = number_span(int(column.min()), min(int(column.max()) + _per_cell(layout), columns) - 1)
-            band_rows = "" if scales else rows
-            focus = any(lane <= at < lane + _BAND_LANES and start <= cell < end for at, cell in marked)
-            names = layout.names[:2]
-            cells.append(Cell(
-                f"{rows}, {across}" if scales else across, int(row.min() - cta * layout.rows) // _BAND_LANES,
-                "focus" if focus else "", f"{where}: {names[0]} {rows}, {names[1]} {across}",
-            ))  # fmt: skip
-        labels = [
-            f"warp {lane // QUARTER_LANES}" if lane % QUARTER_LANES == 0 else "",
-            number_span(lane, lane + _BAND_LANES - 1),
-        ]
-        labels += [] if scales else [band_rows]
-        lines.append(Row(tuple(labels), tuple(cells), ruled=lane % QUARTER_LANES == 0 and lane > 0))
-    headers = (number_span(start, min(start + step, end_column) - 1) for start in starts)
-    title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
-    label_names = ("quarter", "lane") if scales else ("quarter", "lane", layout.names[0])
-    return Grid(title, (Tier.of("column", headers),), tuple(lines), label_names, notes)
-
-
-def _per_cell(layout: TmemLayout) -> int:
-    """Elements of a row that share a 32-bit cell."""
+        first += 0 if place is None else (place.column - first) // _MOST_GROUPS * _MOST_GROUPS
+        end = min(first + _MOST_GROUPS, end)
+        notes = [f"Columns {number_span(first, end - 1)} of {width}."]
+    focused = place if place is not None and place.cta == cta else None
     bits = layout.bit_addresses()[0, :2, 0]
-    step = int(bits[1] - bits[0]) if len(bits) > 1 else CELL_BITS
-    return CELL_BITS // step if 0 < step < CELL_BITS else 1
+    apart = int(bits[-1] - bits[0])  # of neighbours in a row; several may share a cell
+    per_cell = CELL_BITS // apart if 0 < apart < CELL_BITS else 1
+
+    def held(lane: int, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        block = owner[lane : lane + _BAND_LANES, start:stop]
+        inside = block[block != _NOBODY]
+        return inside // columns + cta * layout.rows, inside % columns
+
+    def cell(lane: int, start: int) -> Cell:
+        stop = min(start + step, end)
+        row, column = held(lane, start, stop)
+        where = f"lanes {extent(lane, _BAND_LANES)}, columns {start}-{stop - 1}"
+        if not row.size:
+            return Cell("", "unused", title=f"{where}: free")
+        rows = number_span(int(row.min()), int(row.max()))
+        across = number_span(int(column.min()), min(int(column.max()) + per_cell, columns) - 1)
+        focus = (
+            focused is not None
+            and start <= focused.column < stop
+            and any(at // _BAND_LANES == lane // _BAND_LANES for at in focused.lanes)
+        )
+        title = f"{where}: {layout.names[0]} {rows}, {layout.names[1]} {across}"
+        colour = int(row.min() - cta * layout.rows) // _BAND_LANES
+        return Cell(f"{rows}, {across}" if scales else across, colour, "focus" if focus else "", title)
+
+    labels = {}
+    for lane in range(0, TMEM_LANES, _BAND_LANES):
+        quarter = "" if lane % QUARTER_LANES else f"warp {lane // QUARTER_LANES}"
+        row, _ = held(lane, first, end)
+        rows = number_span(int(row.min()), int(row.max())) if row.size else ""
+        labels[lane] = (quarter, extent(lane, _BAND_LANES)) + (() if scales else (rows,))
+    headers = {start: number_span(start, min(start + step, end) - 1) for start in range(first, end, step)}
+    title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
+    names = ("quarter", "lane", "column") if scales else ("quarter", "lane", layout.names[0], "column")
+    return Grid.of(title, names, labels, headers, cell, rule_every=QUARTER_LANES, notes=notes)
 
 
-def _element_table(layout: TmemLayout, element: tuple[int, int]) -> Table:
+def _element_table(layout: TmemLayout, element: Element) -> Table:
     place = layout.place(*element)
-    first, second = layout.names[:2]
-    cell = layout.element_bits < CELL_BITS
-    bits = f", bits {place.bit}-{place.bit + layout.element_bits - 1} of the cell" if cell else ""
+    bits = f", bits {extent(place.bit, layout.element_bits)} of the cell" if layout.element_bits < CELL_BITS else ""
     words = ", ".join(f"0x{lane << 16 | place.column:08x}" for lane in place.lanes)
     warps = sorted({lane // QUARTER_LANES for lane in place.lanes})
-    rows = [
-        ("lane" if len(place.lanes) == 1 else "lanes", ", ".join(map(str, place.lanes))),
-        ("column", f"{place.column}{bits}"),
-        ("address", f"`{words}`"),
-        ("warp", f"{', '.join(map(str, warps))} (mod 4) {'reaches' if len(warps) == 1 else 'reach'} it"),
-    ]
-    if layout.ctas > 1:
-        rows.insert(0, ("block", f"{place.cta} of the pair"))
-    return Table(tuple(rows), title=f"Element ({first} {element[0]}, {second} {element[1]})")
-
-
-def _facts(layout: TmemLayout) -> Table:
-    lanes = layout.lanes
-    used = f"{len(lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on"
-    source = f"documented; {layout.source}" if layout.source else "documented"
-    place = f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)"
-    return Table((("uses", used), (f"{', '.join(layout.names)} →", place), ("basis", source)))
+    rows = {
+        "block": f"{place.cta} of the pair" if layout.ctas > 1 else "",
+        "lane" if len(place.lanes) == 1 else "lanes": ", ".join(map(str, place.lanes)),
+        "column": f"{place.column}{bits}",
+        "address": f"`{words}`",
+        "warp": f"{', '.join(map(str, warps))} (mod 4) {'reaches' if len(warps) == 1 else 'reach'} it",
+    }
+    first, second = layout.names[:2]
+    return Table(rows, title=f"Element ({first} {element[0]}, {second} {element[1]})")
 
 
 def draw_tmem_budget(budget: TmemBudget) -> Drawing:
     """The parts of a budget with their columns, and what found no room."""
-    rows = tuple(
-        (
-            part.name,
-            part.operand,
-            str(part.columns),
-            "no room" if part.first_column is None else _placed(part.first_column, part.columns, part.lane),
-        )
-        for part in budget.parts
-    )
+    rows = []
+    for part in budget.parts:
+        where = "no room" if part.first_column is None else extent(part.first_column, part.columns)
+        where += f", from lane {part.lane}" if part.lane and part.first_column is not None else ""
+        rows.append((part.name, part.operand, part.columns, where))
     table = Table(rows, ("part", "operand", "columns", "where"), align="llrl")
-    said = (
-        f"tcgen05.alloc {budget.alloc_columns} columns."
-        if budget.fits
-        else " ".join(f"{violation.found}: {violation.fix}" for violation in budget.violations)
-    )
+    said = " ".join(f"{violation.found}: {violation.fix}" for violation in budget.violations)
     verdict = "fits" if budget.fits else "does not fit"
-    return Drawing(
-        f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted; {verdict}", (table, Paragraph(said))
-    )
-
-
-def _placed(first: int, columns: int, lane: int) -> str:
-    return f"{number_span(first, first + columns - 1)}" + (f", from lane {lane}" if lane else "")
+    title = f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted; {verdict}"
+    return Drawing(title, [table, f"tcgen05.alloc {budget.alloc_columns} columns." if budget.fits else said])
 
 
 def draw_tensor_memory(memory: TensorMemory) -> Drawing:
     """Who has which columns, in slices of 32, and what is to be said about it."""
-    owner = np.full(TMEM_COLUMNS // SLICE_COLUMNS, -1)
+    owner: dict[int, int] = {}
     for number, (first, taken) in enumerate(memory.allocations):
-        owner[first // SLICE_COLUMNS : (first + taken) // SLICE_COLUMNS] = number
-    cells = []
-    for at, number in enumerate(owner.tolist()):
-        columns = number_span(at * SLICE_COLUMNS, at * SLICE_COLUMNS + SLICE_COLUMNS - 1)
-        if number < 0:
-            cells.append(Cell("free", "unused", title=f"columns {columns}: free"))
-        else:
-            cells.append(Cell(str(number), number, title=f"columns {columns}: allocation {number}"))
-    half = len(cells) // 2
-    rows = tuple(Row((str(at * SLICE_COLUMNS),), tuple(cells[at : at + half])) for at in (0, half))
-    grid = Grid(
-        "Columns, 32 to a cell", (Tier.of("+", range(0, half * SLICE_COLUMNS, SLICE_COLUMNS)),), rows, ("column",)
-    )
-    parts: list[Part] = [grid, Legend((Entry("number: which alloc has the columns", 0), Entry("free", "unused")))]
-    if not memory.may_allocate:
-        parts.append(Paragraph("The block has given up its right to allocate."))
-    if memory.findings:
-        parts.append(
-            Table(tuple((finding.severity, str(finding)) for finding in memory.findings), title="What to look at")
-        )
-    return Drawing(f"Tensor memory: {int(memory.allocated.sum())} of {TMEM_COLUMNS} columns allocated", tuple(parts))
+        owner |= dict.fromkeys(range(first, first + taken, SLICE_COLUMNS), number)
+
+    def cell(start: int, column: int) -> Cell:
+        columns, number = extent(start + column, SLICE_COLUMNS), owner.get(start + column)
+        if number is None:
+            return Cell("free", "unused", title=f"columns {columns}: free")
+        return Cell(str(number), number, title=f"columns {columns}: allocation {number}")
+
+    half = TMEM_COLUMNS // 2
+    grid = Grid.of("Columns, 32 to a cell", ("column", "+"), (0, half), range(0, half, SLICE_COLUMNS), cell)
+    legend = Legend((Entry("number: which alloc has the columns", 0), Entry("free", "unused")))
+    given_up = "" if memory.may_allocate else "The block has given up its right to allocate."
+    title = f"Tensor memory: {int(memory.allocated.sum())} of {TMEM_COLUMNS} columns allocated"
+    return Drawing(title, [grid, legend, given_up, severities(memory.findings)])
 
 
-def draw_tmem_agreement(found: TmemAgreement) -> Drawing:
+def draw_tmem_agreement(agreement: TmemAgreement) -> Drawing:
     """The verdict in a sentence."""
-    verdict = "agrees" if found.agrees else f"does not agree: {found.cause}"
-    parts: list[Part] = [Paragraph(found.sentence)]
-    if found.correction is not None:
-        parts.append(Table((("address", f"`{found.correction}`"),), title="What would be right"))
-    return Drawing(f"{found.subject} in tensor memory {verdict}", tuple(parts))
+    verdict = "agrees" if agreement.agrees else f"does not agree: {agreement.cause}"
+    right = {"address": "" if agreement.correction is None else f"`{agreement.correction}`"}
+    return Drawing(
+        f"{agreement.subject} in tensor memory {verdict}",
+        [agreement.sentence, Table(right, title="What would be right")],
+    )
+
+
+def draw_scale_layout(scales: ScaleLayout, element: Element | None = None) -> Drawing:
+    """An atom in memory and in tensor memory; with `element` (row, k) the scale that it shares is marked and told.
+
+    >>> from tilescope.mma.scale_layout import scale_layout
+    >>> draw_scale_layout(scale_layout(128, 256, "nvfp4")).title
+    'Scale factors of 128 x 256 elements, nvfp4: 128 x 16 of ue4m3'
+    """
+    row = scales.format
+    title = f"Scale factors of {scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
+    said = (
+        f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; 128 rows x 4 scales are an atom of "
+        f"{ATOM_BYTES} bytes. `r37` is the word of row 37."
+    )
+    place = None if element is None else (element[0], element[1] // row.block)
+    told = None if element is None else _scale_table(scales, element)
+    steps = Table(
+        ((step.k, step.column, step.scale_id, number_span(step.scales[0], step.scales[-1])) for step in scales.steps()),
+        ("k", "column", "id", "blocks"), "What instructions are told", "rrrr", most=_MOST_STEPS, noun="instructions",
+    )  # fmt: skip
+    grids = Beside((_atom_grid(scales, place), _column_grid(scales, place)))
+    return Drawing(title, [said, told, grids, Beside((steps, _scale_facts(scales)))])
+
+
+def _atom_grid(scales: ScaleLayout, place: Element | None) -> Grid:
+    """The rows of 16 bytes of one atom, the first eight or those around the element."""
+    down, along = (0, 0) if place is None else (place[0] // ATOM_ROWS, place[1] // ATOM_SCALES)
+    first = 0 if place is None else place[0] % 32 // _ROWS_SHOWN * _ROWS_SHOWN
+    atom = down * scales.atoms[1] + along
+    blocks = f"blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)}"
+
+    def cell(line: int, byte: int) -> Cell:
+        row, at = down * ATOM_ROWS + byte * 8 + line, atom * ATOM_BYTES + line * 16 + byte
+        if row >= scales.rows:
+            return Cell("padding", "gap", title=f"bytes {at:#x}: zero")
+        focus = place is not None and row == place[0]
+        return Cell(f"r{row}", byte // 4, "focus" if focus else "", f"row {row}, {blocks}, at byte {at:#x}")
+
+    note = f"Rows {extent(first, _ROWS_SHOWN, ' to ')} of 32; atom {atom} of {scales.atoms[0] * scales.atoms[1]}."
+    labels = {line: (str(line), f"{atom * ATOM_BYTES + line * 16:#x}") for line in range(first, first + _ROWS_SHOWN)}
+    words, names = {byte: extent(byte, 4) for byte in range(0, 16, 4)}, ("row", "byte", "byte")
+    return Grid.of("One atom in global and shared memory", names, labels, words, cell, notes=[note])
+
+
+def _column_grid(scales: ScaleLayout, place: Element | None) -> Grid:
+    """The columns of tensor memory with the rows whose words they hold, quarter by quarter."""
+    along = 0 if place is None else place[1] // ATOM_SCALES
+    focused = None if place is None else place[0] // QUARTER_LANES
+    groups, first_group = -(-scales.rows // QUARTER_LANES), (focused or 0) // _MOST_COLUMNS * _MOST_COLUMNS
+    first = along * scales.word_columns
+
+    def cell(quarter: int, group: int) -> Cell:
+        rows = f"r{group * 32}-{min(group * 32 + 31, scales.rows - 1)}"
+        title = f"lane l of quarter {quarter}, column {first + group}: the word of row {group * 32} + l"
+        return Cell(rows, group, "focus" if group == focused else "", title)
+
+    last = min(along * 4 + 3, scales.blocks - 1)
+    note = f"Blocks {along * 4} to {last} of k; the next word is {scales.word_columns} columns further on."
+    labels = {quarter: (f"warp {quarter}", extent(32 * quarter, 32)) for quarter in range(QUARTERS)}
+    columns = {group: first + group for group in range(first_group, min(groups, first_group + _MOST_COLUMNS))}
+    return Grid.of("Words in tensor memory", ("quarter", "lane", "column"), labels, columns, cell, notes=[note])
+
+
+def _scale_table(scales: ScaleLayout, element: Element) -> Table:
+    row, width = element[0], scales.format.block
+    block = element[1] // width
+    offset, place = scales.offset(row, block), scales.tensor_memory("A").place(row, block)
+    step = next(step for step in scales.steps() if block in step.scales)
+    atom, byte = divmod(offset, ATOM_BYTES)
+    lanes = ", ".join(map(str, place.lanes))
+    rows = {
+        "scale": f"row {row}, block {block} (k {extent(block * width, width, ' to ')})",
+        "in memory": f"byte {offset} ({offset:#x}): atom {atom}, row {byte // 16}, byte {byte % 16}",
+        "in tensor memory": f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell",
+        "read by": f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}",
+    }
+    return Table(rows, title=f"Element (row {row}, k {element[1]})")
+
+
+def _scale_facts(scales: ScaleLayout) -> Table:
+    row, (down, along) = scales.format, scales.atoms
+    a, b = scale_lanes(row, "A"), scale_lanes(row, "B")
+    a_lanes, b_lanes = (", ".join(map(str, side.lanes()[:4])) + " …" for side in (a, b))
+    facts = {
+        "atoms": f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding",
+        "tcgen05": f"kind::{row.mma_kind}, scale_vec {row.qualifier}, scale type {row.scale_type}",
+        "ids": ", ".join(map(str, row.ids(row.k_steps[0]))),
+        "copies": f"{down * along} x tcgen05.cp.32x128b.warpx4, stride 128 bytes, no swizzle",
+        "columns": f"{scales.word_columns * along}: {scales.word_columns} for each word of k",
+        "sm_120": f"{a.instruction}: A from lanes {a_lanes}; B from lanes {b_lanes} (thread-id 0)",
+        "basis": "documented",
+    }
+    return Table(facts)
+
+
+def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
+    """The lanes of a warp with the row or column whose scales their register holds."""
+    held = {lanes.lane(index): index for index in range(lanes.extent)}
+    name = "row" if lanes.operand == "A" else "column"
+
+    def cell(first: int, offset: int) -> Cell:
+        index = held.get(first + offset)
+        if index is None:
+            return Cell("", "unused", title=f"lane {first + offset}: not looked at")
+        return Cell(str(index), index, title=f"lane {first + offset}: {name} {index}")
+
+    grid = Grid.of(f"Which {name} each lane's register serves", ("lane", "+"), range(0, 32, 8), range(8), cell)
+    used = ", ".join(map(str, lanes.bytes_used))
+    facts = Table({"bytes": f"{used} of the register, for the {len(lanes.bytes_used)} blocks of k"})
+    ids = f"thread-id {lanes.thread_id}, byte-id {lanes.byte_id}"
+    return Drawing(f"{lanes.instruction}, {lanes.format.name}: scale factors of {lanes.operand}, {ids}", [grid, facts])

@@ -16,11 +16,10 @@ from markupsafe import Markup, escape
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Legend, Paragraph, Table, plain, words
+from tilescope.view.parts import Beside, Legend, Table, plain, words
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_canvas import Block, number
-from tilescope.view.svg_document import ruler_rows
-from tilescope.view.svg_grid import grid_block
+from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.web.page import Drag, Lead
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other …
@@ -52,8 +51,8 @@ def _part(part: object, drag: Drag | None) -> Markup:
 
 
 @_part.register
-def _(part: Paragraph, drag: Drag | None) -> Markup:  # noqa: ARG001
-    return Markup("<p>{}</p>").format(_prose(part.text))
+def _(part: str, drag: Drag | None) -> Markup:  # noqa: ARG001
+    return Markup("<p>{}</p>").format(_prose(part))
 
 
 @_part.register

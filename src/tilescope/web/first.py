@@ -11,11 +11,10 @@ from tilescope.mma.fragment import fragment
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 from tilescope.tma import trace
-from tilescope.view.byte_grid import byte_grid
 from tilescope.view.grid import Cell, Grid, Row
-from tilescope.view.ruler import BitRuler
+from tilescope.view.ruler import BitRuler, byte_grid
 from tilescope.view.svg_canvas import number
-from tilescope.view.svg_grid import grid_block
+from tilescope.view.svg_document import grid_block
 from tilescope.view.tensor_plane import plane
 from tilescope.web.page import drawn
 

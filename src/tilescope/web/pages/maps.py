@@ -19,11 +19,10 @@ from tilescope.tensor_map.tiled import TensorMap
 from tilescope.tma import trace
 from tilescope.tma.tracing import Trace
 from tilescope.tma.walk import row_coords
-from tilescope.view.byte_grid import byte_grid
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Paragraph, Part
-from tilescope.view.ruler import BitRuler
+from tilescope.view.parts import Beside, Part
+from tilescope.view.ruler import BitRuler, byte_grid
 from tilescope.view.tensor_map_view import findings
 from tilescope.view.tensor_plane import chunk_links, dim_names
 from tilescope.web.call import Call
@@ -88,7 +87,7 @@ def map_answer(kind: str, asked: dict[str, Any]) -> Answer:
         try:
             blob = report.tensor_map.encode()
         except RuleError as error:
-            parts += [Paragraph(f"No descriptor: {violation}") for violation in error.violations]
+            parts += [f"No descriptor: {violation}" for violation in error.violations]
         else:
             rulers = [part for part in drawn(inspect_tensor_map(blob)).parts if isinstance(part, BitRuler)]
             parts += _with_bytes(rulers, blob)

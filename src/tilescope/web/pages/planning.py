@@ -23,7 +23,7 @@ from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.plans import Plan
 from tilescope.planner.search import PlanReport
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Paragraph, Part
+from tilescope.view.parts import Part
 from tilescope.web.call import Call
 from tilescope.web.field import PAGE_LIMIT, Field, form, limited
 from tilescope.web.page import Answer, Code, Lead, Page, address, command_line, drawn
@@ -90,7 +90,7 @@ def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...])
     try:
         source = emit(report.best, target)  # type: ignore[arg-type]
     except RuleError as error:
-        return None, [Paragraph(f"No {target} code: {violation}") for violation in error.violations]
+        return None, [f"No {target} code: {violation}" for violation in error.violations]
     title = f"The best plan as {_TARGET_NAMES[target]}"
     return Code(title, source, written, command_line((*command, "--emit", target))), []
 
@@ -109,7 +109,7 @@ def pipeline_answer(chosen: str, asked: dict[str, Any]) -> Answer:
     _require_small(pipeline, _MOST_STEPS[_TEXT if alone else "tcgen05" if in_tmem and chosen == _GEMM else chosen])
     simulation: Simulation = simulate(pipeline, max_states=MOST_STATES)
     drawing = drawn(simulation)
-    repeated = [] if simulation.mistake is None else [Paragraph(simulation.sentence)]  # the page lists mistakes itself
+    repeated = [] if simulation.mistake is None else [simulation.sentence]  # the page lists mistakes itself
     return Answer(
         Call(simulate, (described,), {"max_states": MOST_STATES}, "simulation"),
         ("pipeline", *command, "--max-states", str(MOST_STATES)), simulation,

@@ -12,8 +12,8 @@ from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.readings import descriptor_readings
+from tilescope.view.descriptor_view import k_step_grid, step_link
 from tilescope.view.drawing import Drawing
-from tilescope.view.k_steps import k_step_grid, step_link
 from tilescope.view.parts import Beside
 from tilescope.web.call import Call
 from tilescope.web.field import form, limited
