@@ -63,25 +63,38 @@ argument_dump = map_rule(
 NAMES = {
     name: ours
     for ours, names in {
-        "data_type": "format tensorDataType elemType tma_format",
-        "rank": "dim tensorRank rank tma_dim",
-        "address": "gmem_address globalAddress global_address global_addr",
-        "dims": "globalDim shape gmem_shape",
-        "all_strides": "globalStrides globalStridesRaw",
-        "strides_bytes": "cudaGlobalStrides strides gmem_stride",
-        "box": "boxDim blockSize smem_shape",
-        "element_strides": "elementStrides smem_stride",
-        "interleave": "interleave tma_interleave",
-        "swizzle": "swizzle tma_swizzle",
-        "l2_promotion": "l2Promotion tma_l2Promotion",
-        "oob_fill": "oobFill fill tma_oobFill",
-        "channels_per_pixel": "smem_box_channel channelsPerPixel",
-        "pixels_per_column": "smem_box_pixel pixelsPerColumn",
-        "lower_corner": "pixelBoxLowerCorner pixelBoxLower",
-        "upper_corner": "pixelBoxUpperCorner pixelBoxUpper",
+        "data_type": ("format", "tensorDataType", "elemType", "tma_format", "tmaFormat"),
+        "rank": ("dim", "tensorRank", "rank", "tma_dim"),
+        "address": ("gmem_address", "globalAddress", "global_address", "global_addr", "gmem"),
+        "dims": ("globalDim", "shape", "gmem_shape", "Shape", "global memory"),
+        "all_strides": ("globalStrides", "globalStridesRaw"),
+        "strides_bytes": ("cudaGlobalStrides", "strides", "gmem_stride", "Stride"),
+        "strides_elements": ("outer stride",),
+        "box": ("boxDim", "blockSize", "smem_shape", "tileShapes", "shared memory"),
+        "element_strides": ("elementStrides", "smem_stride", "tileStrides"),
+        "interleave": ("interleave", "tma_interleave"),
+        "swizzle": ("swizzle", "tma_swizzle", "swizzleType"),
+        "swizzle_base": ("base",),
+        "l2_promotion": ("l2Promotion", "tma_l2Promotion"),
+        "oob_fill": ("oobFill", "fill", "tma_oobFill"),
+        "element_bytes": (", elem size",),
+        "element_bytes_of_fork": (" elem size",),
+        "channels_per_pixel": ("smem_box_channel", "channelsPerPixel"),
+        "pixels_per_column": ("smem_box_pixel", "pixelsPerColumn"),
+        "lower_corner": ("pixelBoxLowerCorner", "pixelBoxLower"),
+        "upper_corner": ("pixelBoxUpperCorner", "pixelBoxUpper"),
     }.items()
-    for name in names.split()
+    for name in names
 }
+# Common words that are names in one way of writing alone: Triton's shape=[…]; in the dumps of TensorRT-LLM and DeepGEMM, Shape: 64 16.
+_WITH_EQUALS = ("shape", "strides", "rank", "fill")
+_WITH_COLON = (
+    *("tmaFormat", "gmem", "Shape", "Stride", "tileShapes", "tileStrides", "swizzleType"),
+    *("global memory", "shared memory", "outer stride", "base", ", elem size", " elem size"),
+)
+_COLON_DUMP = re.compile(r"tmaFormat:|Making (?:\dD )?TMA desc:")
+# What frameworks always pass and do not print, by a name that only they use.
+_L2_PROMOTION = {"elemType": "128B", "blockSize": "128B", "tmaFormat": "128B", "outer stride": "256B"}
 TABLES: dict[str, dict[str, Any]] = {
     "data_type": DATA_TYPE,
     "interleave": INTERLEAVE,
@@ -89,11 +102,10 @@ TABLES: dict[str, dict[str, Any]] = {
     "l2_promotion": L2_PROMOTION,
     "oob_fill": OOB_FILL,
 }
-LISTS = ("dims", "all_strides", "strides_bytes", "box", "element_strides", "lower_corner", "upper_corner")
-_COLON_NAMES = {
-    "tmaFormat": "data_type", "dim": "rank", "gmem": "address", "Shape": "dims", "Stride": "strides_bytes",
-    "tileShapes": "box", "tileStrides": "element_strides", "swizzleType": "swizzle",
-}  # fmt: skip
+LISTS = (
+    *("dims", "all_strides", "strides_bytes", "strides_elements", "box", "element_strides"),
+    *("lower_corner", "upper_corner"),
+)
 _TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # where a dump has the size alone
 
 _START = re.compile(
@@ -108,16 +120,10 @@ _RESULT = re.compile(
     r"(?:Failed to initialize the TMA descriptor|tensor map descriptor:|TMA descriptor creation:)\.?\s*(?:due to\s+)?([\w (),]{0,80})"
 )
 _PAIR = re.compile(
-    rf"\b({'|'.join(sorted(NAMES, key=len, reverse=True))})(?:=|(?<!\bshape)(?<!\bstrides)(?<!\brank)(?<!\bfill)(?:\s*[=:]\s*|[ \t]+))"
+    rf"(?:\b(?=\w)|(?=[ ,]))({'|'.join(sorted(NAMES, key=len, reverse=True))})(\s*[=:]\s*|[ \t]+)"
     r"(<?(?:CUtensorMap\w{1,40}(?:\.|::))?CU_TENSOR_MAP_\w{1,80}"
-    r"|(?:\d{1,20} )?(?:\([-\d, ]{0,200}\)|\[[-\d, ]{0,200}\])|0x[0-9a-fA-F]{1,40}|-?\d{1,40}(?!\w))"
-)
-_COLON_PAIR = re.compile(
-    rf"\b({'|'.join(_COLON_NAMES)}):[ \t]*(0x[0-9a-fA-F]{{1,40}}|-?\d{{1,20}}(?: +\d{{1,20}}){{0,8}})"
-)
-_DEEP_GEMM = re.compile(
-    r"Making (?:\dD )?TMA desc: global memory: ([\d ]{1,99}), shared memory: ([\d ]{1,99}), outer stride: ([\d ]{1,99}), "
-    r"swizzle: (\d{1,4})(?: \(base: (\d{1,4})\))?(,?) elem size: (\d{1,2})\b"
+    r"|(?:\d{1,20} )?(?:\([-\d, ]{0,200}\)|\[[-\d, ]{0,200}\])"
+    r"|0x[0-9a-fA-F]{1,40}|-?\d{1,40}(?: +\d{1,20}){0,8}(?!\w))"
 )
 
 
@@ -152,7 +158,7 @@ def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
 def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
     dump = _Dump()
     for line in lines:
-        if not dump.given and dump.answer.result is None and _FIRST.search(line) is None:
+        if not dump.arguments and dump.answer.result is None and _FIRST.search(line) is None:
             continue
         for piece in _cut_at_starts(line[:_LINE_CHARACTERS]):
             if dump.ends_before(piece):
@@ -176,16 +182,17 @@ class _Dump:
     """What was read of one dump; the first mention of a name counts."""
 
     def __init__(self) -> None:
-        self.given: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
         self.answer = DriverAnswer()
         self.lines = 0
         self.names: set[str] = set()  # the framework's
+        self.has_colons = False
 
     def ends_before(self, piece: str) -> bool:
         """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
         if _START.match(piece) or (self.answer.result is not None and _RESULT.search(piece)):
-            return "dims" in self.given or bool(_START.match(piece) and self.given)
-        return "dims" in self.given and any(NAMES[name] == "dims" for name, _ in _PAIR.findall(piece))
+            return "dims" in self.arguments or bool(_START.match(piece) and self.arguments)
+        return "dims" in self.arguments and any(NAMES[name] == "dims" for name, _ in self._pairs(piece))
 
     def read(self, piece: str) -> None:
         """Take in a line, or a part of one."""
@@ -193,84 +200,95 @@ class _Dump:
             self.answer = replace(self.answer, map_address=int(at[1], 16))
         if (result := _RESULT.search(piece)) and self.answer.result is None:
             self.answer = replace(self.answer, result=answer_code(result[1]))
-        if deep_gemm := _DEEP_GEMM.search(piece):
-            self._read_deep_gemm(*deep_gemm.groups())
-        elif "tmaFormat" in piece or "tmaFormat" in self.names:
-            for name, value in _COLON_PAIR.findall(piece):
-                self._say(_COLON_NAMES[name], name, f"[{value}]" if _COLON_NAMES[name] in LISTS else value.split()[0])
-        else:
-            for name, value in _PAIR.findall(piece):
-                self._say(NAMES[name], name, value)
+        self.has_colons = self.has_colons or _COLON_DUMP.search(piece) is not None
+        for name, value in self._pairs(piece):
+            self.names.add(name)
+            read = _value(NAMES[name], value)
+            if read is not None:
+                self.arguments.setdefault(NAMES[name], read)
 
-    def _say(self, ours: str, name: str, value: str) -> None:
-        self.names.add(name)
-        if value[-1] in ")]":
-            if ours in LISTS:
-                self.given.setdefault(
-                    ours, tuple(int(each) for each in re.findall(r"-?\d+", re.sub(r"^\d+ ", "", value)))
-                )
-        elif ours in TABLES and (named := re.search("CU_TENSOR_MAP_.*", value)):
-            self.given.setdefault(ours, named[0])
-        elif ours not in LISTS and value[0] in "-0123456789":
-            self.given.setdefault(ours, int(value, 0 if value.startswith("0x") else 10))
-
-    def _read_deep_gemm(
-        self, dims: str, box: str, strides: str, width: str, base: str | None, comma: str, size: str
-    ) -> None:
-        """The line of make_tma_2d_desc and make_tma_3d_desc; forks that leave a comma out print strides in bytes."""
-        step = int(size) if comma else 1
-        swizzle = {"0": "none", "16": "none"}.get(width, f"{width}B") + ("_ATOM_32B" if base == "32" else "")
-        self.given |= {
-            "dims": tuple(map(int, dims.split())), "strides_bytes": tuple(int(each) * step for each in strides.split()),
-            "box": tuple(map(int, box.split())), "swizzle": swizzle, "l2_promotion": "256B",
-        }  # fmt: skip
-        self._assume_type(int(size), "elem size")
+    def _pairs(self, piece: str) -> Iterator[tuple[str, str]]:
+        """The names and values of a line."""
+        for name, separator, value in _PAIR.findall(piece):
+            if name in _WITH_COLON:
+                is_pair = self.has_colons and separator.startswith(":")
+            else:
+                is_pair = separator == "=" or name not in _WITH_EQUALS
+            if is_pair:
+                yield name, value
 
     def _assume_type(self, element_bytes: int, where: str) -> None:
         """Take a type of that size, and say so."""
         if element_bytes in _TYPE_OF_BYTES:
-            self.given["data_type"] = _TYPE_OF_BYTES[element_bytes]
+            self.arguments["data_type"] = _TYPE_OF_BYTES[element_bytes]
             self.answer = replace(self.answer, type_from=where, element_bytes=element_bytes)
 
     def maps(self) -> Iterator[MapArguments]:
         """The map that the dump describes; none where it does not say enough to be one."""
-        given = dict(self.given)
-        if "dims" not in given or not given.keys() & {"box", "channels_per_pixel", "pixels_per_column"}:
+        if "dims" not in self.arguments or not self.arguments.keys() & {
+            "box",
+            "channels_per_pixel",
+            "pixels_per_column",
+        }:
             return
-        if "data_type" not in given and given.get("all_strides"):
-            self._assume_type(given["all_strides"][0], "the innermost stride")
-            given = dict(self.given)
-        for name in TABLES.keys() & given.keys():
-            given[name] = row_name(TABLES[name], given[name])
-        cut_to_rank(given)
-        if "lower_corner" in given and "box" in given:  # Triton's block of an im2col map: channels, pixels
-            box = given.pop("box")
-            given.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
-        if self.names & {"elemType", "blockSize", "tmaFormat"}:
-            given.setdefault("l2_promotion", "128B")  # what Triton and TensorRT-LLM always pass, and do not print
-        yield replace(MapArguments.of(given), answer=self.answer)
+        if "strides_elements" in self.arguments:
+            self._read_deep_gemm()
+        if "data_type" not in self.arguments and self.arguments.get("all_strides"):
+            self._assume_type(self.arguments["all_strides"][0], "the innermost stride")
+        arguments = {name: value for name, value in self.arguments.items() if name not in _OF_DEEP_GEMM}
+        for name in TABLES.keys() & arguments.keys():
+            arguments[name] = row_name(TABLES[name], arguments[name])
+        cut_to_rank(arguments)
+        if "lower_corner" in arguments and "box" in arguments:  # Triton's block of an im2col map: channels, pixels
+            box = arguments.pop("box")
+            arguments.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
+        for name in self.names & _L2_PROMOTION.keys():
+            arguments.setdefault("l2_promotion", _L2_PROMOTION[name])
+        yield replace(MapArguments.of(arguments), answer=self.answer)
+
+    def _read_deep_gemm(self) -> None:
+        """Strides in elements, and the swizzle by its width; forks that leave a comma out print strides in bytes."""
+        held = self.arguments
+        step = held.get("element_bytes", 1)
+        held["strides_bytes"] = tuple(stride * step for stride in held["strides_elements"])
+        atom = "_ATOM_32B" if held.get("swizzle_base") == 32 else ""
+        width = held.get("swizzle", 0)
+        held["swizzle"] = f"{width}B{atom}" if width > 16 else "none"
+        self._assume_type(held.get("element_bytes_of_fork", step), "elem size")
 
 
-def row_name(table: dict[str, Any], given: int | str) -> str:
+_OF_DEEP_GEMM = ("strides_elements", "swizzle_base", "element_bytes", "element_bytes_of_fork")
+
+
+def _value(ours: str, written: str) -> Any:
+    """A list, the name of an enumerator or a number; None for what cannot be a value of the argument."""
+    if named := re.search("CU_TENSOR_MAP_.*", written):
+        return named[0] if ours in TABLES else None
+    if ours in LISTS:
+        listed = re.sub(r"^\d+ (?=[\[(])", "", written)  # a pointer before its list
+        return None if written.startswith("0x") else tuple(int(entry) for entry in re.findall(r"-?\d+", listed))
+    number = written.split(maxsplit=1)[0]
+    return None if written[-1] in ")]" else int(number, 0 if number.startswith("0x") else 10)
+
+
+def row_name(table: dict[str, Any], code: int | str) -> str:
     """The name of the row that the driver numbers or calls so; an unknown one stays, for a rule to name it."""
-    if isinstance(given, str):
-        short = re.sub(r"^(?:DATA_TYPE|INTERLEAVE|SWIZZLE|L2_PROMOTION|FLOAT_OOB_FILL)_", "", given)
-        for spelled in (given, short):
-            with suppress(RuleError):
-                return str(type(next(iter(table.values()))).named(spelled).name)
-        return given
-    return next((row.name for row in table.values() if row.driver_code == given), f"number {given}")
+    if isinstance(code, int):
+        return next((row.name for row in table.values() if row.driver_code == code), f"number {code}")
+    short = re.sub(r"^(?:DATA_TYPE|INTERLEAVE|SWIZZLE|L2_PROMOTION|FLOAT_OOB_FILL)_", "", code)
+    for spelling in (code, short):
+        with suppress(RuleError):
+            return str(type(next(iter(table.values()))).named(spelling).name)
+    return code
 
 
-def cut_to_rank(given: dict[str, Any]) -> None:
+def cut_to_rank(arguments: dict[str, Any]) -> None:
     """Leave out the entries beyond the rank, and the innermost stride, which the driver is not told."""
-    strides = given.pop("all_strides", None)
-    rank = given.pop("rank", None)
-    if rank is None:
-        stepped = sum(1 for step in strides or () if step) if strides else len(given["dims"])
-        rank = min(len(given["dims"]), max(stepped, 1))
+    strides = arguments.pop("all_strides", None)
     if strides is not None:
-        given.setdefault("strides_bytes", strides[1:])
+        arguments.setdefault("strides_bytes", strides[1:])
+    used = len([step for step in strides if step]) if strides else len(arguments["dims"])
+    rank = arguments.pop("rank", min(len(arguments["dims"]), max(used, 1)))
     for name, fewer in (("dims", 0), ("box", 0), ("element_strides", 0), ("strides_bytes", 1)):
-        if name in given and not (name == "box" and "lower_corner" in given):
-            given[name] = given[name][: max(0, rank - fewer)]
+        if name in arguments and not (name == "box" and "lower_corner" in arguments):
+            arguments[name] = arguments[name][: max(0, rank - fewer)]

@@ -7,8 +7,9 @@
     cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16,        [cuda.cuuint64_t(2 * K)], …)
         2, ptr, globalDim, globalStrides, boxDim, …);
 
-Names are looked up in the text, the nearest definition before the call; sums, products and shifts of them are worked
-out. Nothing is run. The address is left out where it is a pointer that only the program knows.
+C++ is turned into Python where the two differ: {64, 128} becomes (64, 128), casts and suffixes go, :: becomes a dot. Names are
+looked up in the text, the nearest definition before the call; sums, products and shifts of them are worked out. Nothing is
+run. The address is left out where it is a pointer that only the program knows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -32,18 +34,24 @@ _SAMPLE = (
     "CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);"
 )
 encode_call = map_rule(
-    "encode-call", "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
-    source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide", subjects=("paste",),
-    passing={"call": "const int K = 64;\n" + _SAMPLE}, failing={"call": _SAMPLE},
-)  # fmt: skip
+    "encode-call",
+    "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
+    source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide",
+    subjects=("paste",),
+    passing={"call": "const int K = 64;\n" + _SAMPLE},
+    failing={"call": _SAMPLE},
+)
 
 _OPTIONS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
 _TENSOR = ("data_type", "rank", "address", "dims", "strides_bytes")
 _COLUMN = ("channels_per_pixel", "pixels_per_column", "element_strides")
-_PARAMETERS = {
-    "Tiled": (*_TENSOR, "box", "element_strides", *_OPTIONS),
-    "Im2col": (*_TENSOR, "lower_corner", "upper_corner", *_COLUMN, *_OPTIONS),
-    "Im2colWide": (*_TENSOR, "lower_width", "upper_width", *_COLUMN, "interleave", "mode", *_OPTIONS[1:]),
+_CALLS = {  # our kind of map, and the arguments behind the map in the driver's order
+    "Tiled": ("tensor_map", (*_TENSOR, "box", "element_strides", *_OPTIONS)),
+    "Im2col": ("im2col_map", (*_TENSOR, "lower_corner", "upper_corner", *_COLUMN, *_OPTIONS)),
+    "Im2colWide": (
+        "im2col_wide_map",
+        (*_TENSOR, "lower_width", "upper_width", *_COLUMN, "interleave", "mode", *_OPTIONS[1:]),
+    ),
 }
 _MODES = {"CU_TENSOR_MAP_IM2COL_WIDE_MODE_W": "W", "CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128": "W128", 0: "W", 1: "W128"}
 _CALL = re.compile(r"\w{0,40}[eE]ncode(Tiled|Im2colWide|Im2col)\w{0,20}\s*\(")
@@ -52,25 +60,43 @@ _COMMENT = re.compile(
 )
 _DEFINE = re.compile(r"^[ \t]*#\s*define\s+(\w{1,80})[ \t]+([^\n]{1,300})", re.MULTILINE)
 _DEFINITION = re.compile(r"\b([A-Za-z_]\w{0,80})\s{0,9}(?:\[([^\]\n]{0,80})\]\s{0,9})?(?:=\s{0,9}(?!=)|(?=\{))")
-_CAST = re.compile(
-    r"\b(?:static_cast|reinterpret_cast)\s*<[^<>()]{0,80}>"
-    r"|\((?:const\s+)?(?:cuuint(?:32|64)_t|u?int\d{0,2}(?:_t)?|unsigned(?: \w+)?|size_t|long(?: long)?|CUtensorMap\w{1,40})\)"
-    r"|\b(?:[A-Za-z_]\w{0,40}(?:\.|::)){0,4}(?:cuuint(?:32|64)_t|u?int(?:32|64)_t|size_t|int|CUtensorMap\w{1,40})(?=\s*[({])"
+_INTEGER_TYPE = r"(?:cuuint(?:32|64)_t|u?int\d{0,2}(?:_t)?|size_t)"
+# What C++ has and Python has not, and what takes its place; in this order.
+_TO_PYTHON: tuple[tuple[re.Pattern[str], Any], ...] = (
+    (re.compile(r"\bsizeof\s*\(([^()]{1,80})\)"), lambda sized: str(DataType.named(sized[1]).bits // 8)),
+    (re.compile(r"\b(?:static_cast|reinterpret_cast)\s*<[^<>()]{0,80}>"), ""),
+    (re.compile(rf"\((?:const\s+)?(?:{_INTEGER_TYPE}|unsigned(?: \w+)?|long(?: long)?|CUtensorMap\w{{1,40}})\)"), ""),
+    (re.compile(r"\((?:(?:void|char|const|\w{1,40}_t)\s*|\*\s*){1,6}\)"), ""),
+    (
+        re.compile(rf"\b(?:[A-Za-z_]\w{{0,40}}(?:\.|::)){{0,4}}(?:{_INTEGER_TYPE}|CUtensorMap\w{{1,40}})(?=\s*[({{])"),
+        "",
+    ),
+    (re.compile(r"(?<=\d)'(?=\d)"), ""),
+    (re.compile(r"\b(0[xX][0-9a-fA-F]{1,40}|\d{1,40})(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)\b"), r"\1"),
+    (re.compile(r"^\s*&\s*(\w{1,80})\s*\[\s*0\s*\]\s*$|^\s*&"), r"\1"),
+    (re.compile(r"::|->"), "."),
+    (re.compile(r"\{"), "("),
+    (re.compile(r"\}"), ")"),
+    (re.compile(r"\s+"), " "),
 )
-_SIZEOF = re.compile(r"\bsizeof\s*\(([^()]{1,80})\)")
-_COMPREHENSION = re.compile(r"[\[(].{1,200}?\bfor\s+\w+\s+in\s+(.{1,400}?),?\s*[\])]\s*$", re.DOTALL)
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _VALUE = re.compile(r"(?:\([^()\n]{0,200}\)|[^;,\n()]){1,300}")
 _MAX_CALL, _MAX_LIST = 1 << 14, 1000  # characters
 _MAX_BEFORE, _MAX_BEHIND = 1 << 16, 1 << 15  # the first call, where the text is long
-_MAX_CALLS, _MAX_NAMES, _MAX_DEPTH = 64, 2000, 32
+_MAX_CALLS, _MAX_NAMES, _MAX_DEPTH, _MAX_ENTRIES = 64, 2000, 32, 8
 _MAX_INTEGER = 1 << 128
 _OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitOr: operator.or_, ast.BitAnd: operator.and_,
-    ast.USub: operator.neg, ast.UAdd: operator.pos,
-    ast.LShift: lambda a, b: a << min(max(b, 0), 256), ast.RShift: lambda a, b: a >> max(b, 0),
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.LShift: lambda number, bits: number << min(max(bits, 0), 256),
+    ast.RShift: lambda number, bits: number >> max(bits, 0),
+}
 
 
 class _Definition(NamedTuple):
@@ -90,44 +116,47 @@ def encode_calls(text: str) -> tuple[MapArguments, ...]:
     if first is None:
         return ()
     text = text[max(0, first.start() - _MAX_BEFORE) : first.start() + _MAX_BEHIND]
-    plain = _COMMENT.sub(lambda found: " " * (found[0].startswith("/*")), text)
-    found: list[MapArguments] = []
-    names: dict[str, list[_Definition]] | None = None
+    plain = _COMMENT.sub(lambda comment: " " * (comment[0].startswith("/*")), text)
+    maps: list[MapArguments] = []
+    definitions: dict[str, list[_Definition]] | None = None
     for call in islice(_CALL.finditer(plain), _MAX_CALLS):
         written = _split(plain, call.end() - 1)
         if len(written) < 8 or re.search(r"\bCUtensorMap\s*\*", written[0]):  # no call: a sentence, or a declaration
             continue
-        names = _definitions(plain) if names is None else names
-        asked = MapArguments.of(_arguments(call[1], written, _Names(names, call.start())))
-        if asked not in found:
-            found.append(asked)
-    return tuple(found)
+        definitions = _definitions(plain) if definitions is None else definitions
+        asked = MapArguments.of(_arguments(call[1], written, _Names(definitions, call.start())))
+        if asked not in maps:
+            maps.append(asked)
+    return tuple(maps)
 
 
-def _arguments(kind: str, written: list[str], names: _Names) -> dict[str, Any]:
-    parameters = _PARAMETERS[kind]
+def _arguments(call: str, written: list[str], names: _Names) -> dict[str, Any]:
+    kind, parameters = _CALLS[call]
     if len(written) == len(parameters) + 1 or written[0].startswith("&"):  # C++ is told where the map goes
         written = written[1:]
     if len(written) != len(parameters):
-        raise encode_call.error(
-            "text", f"{counted(len(written), 'argument')} behind the map of cuTensorMapEncode{kind}",
-            f"{len(parameters)}: {', '.join(parameters)}", "Paste the whole call.",
-        )  # fmt: skip
-    given: dict[str, Any] = {
-        "kind": {"Tiled": "tensor_map", "Im2col": "im2col_map", "Im2colWide": "im2col_wide_map"}[kind]
-    }
+        found = f"{counted(len(written), 'argument')} behind the map of cuTensorMapEncode{call}"
+        limit, numbers = (
+            f"{len(parameters)}: {', '.join(parameters)}",
+            {"arguments": len(written), "wanted": len(parameters)},
+        )
+        raise encode_call.error("text", found, limit, "Paste the whole call.", None, **numbers)
+    arguments: dict[str, Any] = {"kind": kind}
     for parameter, value in map(_by_keyword, parameters, written):
-        if parameter in LISTS:
-            given[parameter] = names.numbers(value, parameter)
+        if parameter in ("address", "rank"):  # a pointer is the program's; the lists have the rank too
+            with suppress(RuleError):
+                arguments[parameter] = names.integer(names.value(value, parameter), value, parameter)
         elif parameter in TABLES or parameter == "mode":
-            said = names.enumerator(value)
-            given[parameter] = _MODES.get(said, said) if parameter == "mode" else row_name(TABLES[parameter], said)
-        elif parameter in ("address", "rank"):  # a pointer is the program's; the lists have the rank too
-            given |= {parameter: known} if (known := names.known(value)) is not None else {}
+            named = names.enumerator(value, parameter)
+            arguments[parameter] = (
+                _MODES.get(named, named) if parameter == "mode" else row_name(TABLES[parameter], named)
+            )
+        elif parameter in LISTS:
+            arguments[parameter] = names.integers(value, parameter)
         else:
-            given[parameter] = names.number(value, parameter)
-    cut_to_rank(given)
-    return given
+            arguments[parameter] = names.integer(names.value(value, parameter), value, parameter)
+    cut_to_rank(arguments)
+    return arguments
 
 
 def _by_keyword(parameter: str, written: str) -> tuple[str, str]:
@@ -135,7 +164,8 @@ def _by_keyword(parameter: str, written: str) -> tuple[str, str]:
     keyword = re.match(r"(\w{1,40})\s*=(?!=)\s*(.*)", written, re.DOTALL)
     if keyword is None:
         return parameter, written
-    return NAMES.get(keyword[1], keyword[1]).replace("all_strides", "strides_bytes"), keyword[2]
+    ours = NAMES.get(keyword[1], keyword[1])
+    return "strides_bytes" if ours == "all_strides" else ours, keyword[2]
 
 
 class _Names:
@@ -144,138 +174,121 @@ class _Names:
     def __init__(self, definitions: Mapping[str, list[_Definition]], place: int) -> None:
         self._definitions, self._place = definitions, place
 
-    def value(self, name: str) -> str | None:
-        """What was written for the name: the nearest definition before the call, else the first after it."""
-        known = [each for each in self._definitions.get(name, ()) if each.entry is None]
-        before = [each for each in known if each.place < self._place]
-        return before[-1].value if before else known[0].value if known else None
-
-    def number(self, written: str, argument: str, depth: int = 0) -> int:
-        """The integer that an expression is."""
-        plain = _SIZEOF.sub(lambda found: str(DataType.named(found[1]).bits // 8), written)
-        plain = (
-            re.sub(r"(?<=\d)'(?=\d)", "", _CAST.sub("", plain)).replace("{", "(").replace("}", ")").replace("->", ".")
-        )
-        plain = re.sub(r"\b(0[xX][0-9a-fA-F]{1,40}|\d{1,40})(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)\b", r"\1", plain)
+    def value(self, written: str, argument: str, depth: int = 0) -> Any:
+        """What an expression is: an integer, a tuple of integers, or a name that the text does not define."""
+        plain = written
+        for pattern, replacement in _TO_PYTHON:
+            plain = pattern.sub(replacement, plain)
         try:
-            tree = ast.parse(" ".join(plain.split()) if len(plain) < 2000 else "?", mode="eval").body
+            tree = ast.parse(plain.strip() if len(plain) < 2000 else "?", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._unknown(argument, written, "it is no sum, product or shift of numbers") from None
         return self._evaluated(tree, argument, depth)
 
-    def _evaluated(self, tree: ast.AST, argument: str, depth: int) -> int:
+    def integer(self, value: Any, written: str, argument: str) -> int:
+        """The integer that a value is."""
+        if isinstance(value, int):
+            return value
+        raise self._unknown(argument, value if isinstance(value, str) else written, "the text does not define it")
+
+    def integers(self, written: str, argument: str) -> tuple[int, ...]:
+        """The integers of a list; (64) stands for {64}, of which Python makes no list."""
+        value = self.value(written, argument)
+        if isinstance(value, str):
+            raise self._unknown(argument, value, "the text does not define it", f"cuuint64_t {value}[] = {{64, 64}};")
+        return value if isinstance(value, tuple) else (value,)
+
+    def enumerator(self, written: str, argument: str) -> int | str:
+        """The name of an enumerator, or its number."""
+        value = self.value(written, argument)
+        name = value.rpartition(".")[2] if isinstance(value, str) else value
+        return name if isinstance(name, int) else str(self._defined(name, argument, 1))
+
+    def _evaluated(self, tree: ast.AST, argument: str, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise self._unknown(argument, ast.unparse(tree), "its names lead in circles, or too deep")
-        if isinstance(tree, ast.Constant) and type(tree.value) is int and abs(tree.value) < _MAX_INTEGER:
-            return tree.value
-        if isinstance(tree, ast.Name) and (written := self.value(tree.id)) is not None:
-            return self.number(written, argument, depth + 1)
-        if (
-            isinstance(tree, ast.Call)
-            and len(tree.args) == 1
-            and not tree.keywords
-            and isinstance(tree.func, ast.Name | ast.Attribute)
-        ):
-            name = tree.func.id if isinstance(tree.func, ast.Name) else tree.func.attr
-            if re.fullmatch(r"cuuint(?:32|64)_t|u?int\d{0,2}(?:_t)?|size_t", name):
-                return self._evaluated(tree.args[0], argument, depth + 1)
-        if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name):
-            entries = self.numbers(tree.value.id, argument, depth + 1)
-            place = self._evaluated(tree.slice, argument, depth + 1)
-            if 0 <= place < len(entries):
-                return entries[place]
-        if isinstance(tree, ast.BinOp | ast.UnaryOp) and (work := _OPERATORS.get(type(tree.op))):
-            operands = [tree.left, tree.right] if isinstance(tree, ast.BinOp) else [tree.operand]
-            values = [self._evaluated(operand, argument, depth + 1) for operand in operands]
-            if work not in (operator.floordiv, operator.mod) or values[1]:
-                result = work(*values)
-                if abs(result) < _MAX_INTEGER:
-                    return result
+        deeper = depth + 1
+        match tree:
+            case ast.Constant(value=int() as number) if type(number) is int and abs(number) < _MAX_INTEGER:
+                return number
+            case ast.Name(id=name):
+                return self._defined(name, argument, deeper)
+            case ast.Attribute():
+                return ast.unparse(tree)
+            case ast.Tuple(elts=entries) | ast.List(elts=entries):
+                return tuple(self._operand(entry, argument, deeper) for entry in entries[:_MAX_ENTRIES])
+            case ast.ListComp(generators=[ast.comprehension(iter=inner)]):
+                return self._evaluated(inner, argument, deeper)
+            case ast.Call(func=ast.Attribute(value=inner, attr="data" | "begin"), args=[]):
+                return self._evaluated(inner, argument, deeper)
+            case ast.Subscript(value=inner, slice=index):
+                value, place = self._evaluated(inner, argument, deeper), self._operand(index, argument, deeper)
+                held = (value,) if isinstance(value, int) else value
+                if isinstance(held, tuple) and 0 <= place < len(held):
+                    return held[place]
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
+                number = self._operand(inner, argument, deeper)
+                return -number if isinstance(sign, ast.USub) else number
+            case ast.BinOp(left=left, op=sign, right=right):
+                one, other = self._evaluated(left, argument, deeper), self._operand(right, argument, deeper)
+                if (
+                    isinstance(one, tuple) and isinstance(sign, ast.Add) and other >= 0
+                ):  # a pointer behind the first entries
+                    return one[other:]
+                if isinstance(one, int) and type(sign) in _OPERATORS:
+                    with suppress(ZeroDivisionError):
+                        result = _OPERATORS[type(sign)](one, other)
+                        if abs(result) < _MAX_INTEGER:
+                            return result
         raise self._unknown(argument, ast.unparse(tree), "the text does not define it")
 
-    def numbers(self, written: str, argument: str, depth: int = 0) -> tuple[int, ...]:
-        """The integers of a list, written out or by its name."""
-        plain = re.sub(r"^&|\.(?:data|begin)\(\)|\[0\]$", "", written.strip())
-        if depth > _MAX_DEPTH:
-            raise self._unknown(argument, written, "its names lead in circles")
-        if shifted := re.fullmatch(r"(\w{1,80})\s*\+\s*(\d)", plain):
-            return self.numbers(shifted[1], argument, depth + 1)[int(shifted[2]) :]
-        if re.fullmatch(r"\w{1,80}", plain):
-            entries = {
-                int(each.entry): each.value
-                for each in self._definitions.get(plain, ())
-                if each.entry and each.entry.isdecimal()
-            }
-            whole = self.value(plain)
-            if whole is None and not entries:
-                raise self._unknown(argument, plain, "the text does not define it", is_list=True)
-            listed = [] if whole is None else list(self.numbers(whole, argument, depth + 1))
-            for place, value in sorted(entries.items()):
-                if place < 8:
-                    listed[place:] = [
-                        *[1] * (place - len(listed)),
-                        self.number(value, argument, depth + 1),
-                        *listed[place + 1 :],
-                    ]
-            return tuple(listed)
-        if over := _COMPREHENSION.fullmatch(plain):
-            return self.numbers(
-                over[1] if over[1][:1] not in "([" or over[1][-1:] in ")]" else over[1] + ",)", argument, depth + 1
-            )
-        opening = re.search(r"[\[({]", plain)
-        if opening is None:
-            raise self._unknown(argument, written, "a list is wanted")
-        return tuple(self.number(each, argument, depth) for each in islice(_split(plain, opening.start()), 8) if each)
+    def _operand(self, tree: ast.AST, argument: str, depth: int) -> int:
+        return self.integer(self._evaluated(tree, argument, depth), ast.unparse(tree), argument)
 
-    def enumerator(self, written: str) -> Any:
-        """The name of an enumerator, or its number."""
-        plain = _CAST.sub("", written).strip()
-        for _ in range(_MAX_DEPTH):
-            name = re.split(r"::|\.", plain.strip("() "))[-1]
-            defined = self.value(name)
-            if defined is None:
-                break
-            plain = defined
-        return int(name) if re.fullmatch(r"\d{1,4}", name) else name
+    def _defined(self, name: str, argument: str, depth: int) -> Any:
+        """What a name is: its nearest definition before the call, else the first after it; else the name itself."""
+        known = self._definitions.get(name, ())
+        whole = [definition for definition in known if definition.entry is None]
+        before = [definition for definition in whole if definition.place < self._place]
+        value = self.value((before[-1:] or whole)[0].value, argument, depth) if whole else name
+        entries = {
+            int(definition.entry): definition.value
+            for definition in known
+            if definition.entry and definition.entry.isdecimal() and int(definition.entry) < _MAX_ENTRIES
+        }
+        for place, written in sorted(entries.items()):  # dim[0] = 64; dim[1] = 8;
+            held = value if isinstance(value, tuple) else ()
+            number = self.integer(self.value(written, argument, depth), written, argument)
+            value = (*held[:place], *[1] * (place - len(held)), number, *held[place + 1 :])
+        return value
 
-    def known(self, written: str) -> int | None:
-        """The number that is written there, if it is one."""
-        try:
-            return self.number(re.sub(r"\((?:void|char|const|\w+_t|\s|\*)+\)", "", written), "address")
-        except RuleError:
-            return None
-
-    def _unknown(self, argument: str, written: str, why: str, *, is_list: bool = False) -> RuleError:
-        shown = shortened(" ".join(written.split()), 60)
+    def _unknown(self, argument: str, written: str, why: str, example: str = "") -> RuleError:
         name = re.search(r"[A-Za-z_]\w*", written)
-        fix = "Write a number there."
-        if name is not None:
-            example = f"cuuint64_t {name[0]}[] = {{64, 64}};" if is_list else f"int {name[0]} = 64;"
-            fix = f"Add a line such as `{example}` to the text."
-        return encode_call.error(
-            "text", f"{shown} in {argument}: {why}", "numbers, or names that the text defines", fix
-        )
+        line = example or (name and f"int {name[0]} = 64;")
+        fix = f"Add a line such as `{line}` to the text." if line else "Write a number there, such as 64."
+        found, limit = f"{shortened(written, 60)} in {argument}: {why}", "numbers, or names that the text defines"
+        return encode_call.error("text", found, limit, fix)
 
 
 def _definitions(text: str) -> dict[str, list[_Definition]]:
     """What the text defines: `int K = 64`, `dim[2] = {…}`, `dim[0] = …`, `#define K 64`, `box = [64, 8]`."""
     names: dict[str, list[_Definition]] = {}
-    for found in islice(_definition_places(text), _MAX_NAMES):
-        names.setdefault(found[0], []).append(_Definition(*found[1:]))
+    for name, *definition in islice(_definition_places(text), _MAX_NAMES):
+        names.setdefault(name, []).append(_Definition(*definition))
     for known in names.values():
-        known.sort(key=lambda each: each.place)
+        known.sort(key=lambda definition: definition.place)
     return names
 
 
-def _definition_places(text: str) -> Iterator[tuple[str, int, str | None, str]]:
-    for found in _DEFINE.finditer(text):
-        yield found[1], found.start(), None, found[2]
-    for found in _DEFINITION.finditer(text):
-        start = found.end()
+def _definition_places(text: str) -> Iterator[tuple[Any, ...]]:
+    for macro in _DEFINE.finditer(text):
+        yield macro[1], macro.start(), None, macro[2]
+    for defined in _DEFINITION.finditer(text):
+        start = defined.end()
         if text[start : start + 1] in ("{", "["):
-            yield found[1], found.start(), None, "{" + ",".join(_split(text, start, _MAX_LIST)) + "}"
+            yield defined[1], defined.start(), None, "{" + ",".join(_split(text, start, _MAX_LIST)) + "}"
         elif value := _VALUE.match(text, start):
-            yield found[1], found.start(), found[2], value[0]
+            yield defined[1], defined.start(), defined[2], value[0]
 
 
 def _split(text: str, opening: int, most: int = _MAX_CALL) -> list[str]:
