@@ -470,7 +470,7 @@ def test_bits_are_not_sent_to_the_product_of_bytes(arch, consumer):
     )
     assert ts.plan((64, 1024 // 8), "uint8", arch=arch, consumer=consumer).best
     [found] = refusal(64, 64, 1024, "bf16", arch=arch, consumer=consumer, output_type="b1")
-    assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32", for example.')
+    assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32".')
 
 
 # Tiles that cannot be
@@ -551,13 +551,14 @@ def test_one_stage_is_planned_when_asked_for():
         f"2 stages of 131072 + 65536 bytes and an epilogue of 32768 = {2 * 196608 + 32768 + 32} bytes with barriers"
     )
     assert "at least 2 stages are planned unless stages=1 is asked for" in found.limit
-    assert found.fix == "Use stages=1 (copy and product take turns) or a smaller tile."
+    assert found.fix == "Use stages=1 (copy and product take turns) or tile=(256, 128, 128)."
+    assert ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 128, 128)).stages == 2
     assert ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 128, 256), stages=1).stages == 1
     [found] = refusal(512, 512, 512, "bf16", tile=(128, 128, 64), stages=99)
-    assert found.fix == "Use stages=6 or a smaller tile."
+    assert found.fix == "Use stages=6."
     [found] = refusal(512, 512, 512, "bf16", tile=(256, 128, 512))
     assert (found.rule, found.found, found.fix) == (
-        "gemm-smem", "tiles of A and B of 393216 bytes together", "Use a smaller tile.",
+        "gemm-smem", "tiles of A and B of 393216 bytes together", "Use 128 x 128 x 64.",
     )  # fmt: skip
 
 
@@ -637,7 +638,7 @@ def test_tcgen05_reads_more_majornesses():
     assert ts.plan_gemm(128, 128, 128, "e4m3", arch="sm_100", a_major="MN", b_major="MN", tile=(128, 64, 64))
     assert ts.plan_gemm(128, 128, 128, "tf32", arch="sm_100", a_major="MN", tile=(128, 64, 64))
     [found] = refusal(128, 128, 128, "e2m3", arch="sm_100", a_major="MN")
-    assert (found.rule, found.limit) == ("gemm-major", "tcgen05 reads MN-major elements of 8, 16 and 32 bits")
+    assert (found.rule, found.limit) == ("gemm-major", "tcgen05 reads MN-major elements of 8, 16, 32 bits")
 
 
 def test_where_no_tile_can_be_the_one_that_came_nearest_says_why():
@@ -663,7 +664,7 @@ def test_what_tma_never_stores_is_no_output_type(arch, data_type, options, tile)
     [found] = refusal(128, 128, 128, data_type, arch=arch, tile=tile, **options)
     assert (found.rule, found.argument, found.found) == ("gemm-type", "output_type", f"16u4_align16b on {arch}")
     assert f"{found.limit}." == ts.RULES["packed-store"].demand
-    assert found.fix == 'Use output_type="bfloat16", for example.'
+    assert found.fix == 'Use output_type="bfloat16".'
     assert ts.plan_gemm(128, 128, 128, data_type, arch=arch, output_type="bfloat16")
 
 
@@ -688,7 +689,7 @@ def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle():
     [found] = refusal(1024, 1024, 1024, "e5m2", tile=(256, 120, 48), **options)
     assert (found.rule, found.found) == ("plan-smem", "C: 122880 bytes")
     assert found.limit.startswith("a block of sm_120 has 101376 bytes")
-    assert found.fix == "Use a smaller tile, or try n = 128: C is then stored 32 columns at a time."
+    assert found.fix == "Use n = 128: C is then stored 32 columns at a time. Or use a smaller tile."
     assert ts.plan_gemm(1024, 1024, 1024, "e5m2", tile=(256, 128, 48), **options)
 
 

@@ -14,17 +14,37 @@ they stand here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any, Literal
 
+from tilescope.errors import PlanError, RuleError, Violation, printed
+from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.pipeline_arguments import WARPGROUP_THREADS, Arrivals, PipelineArguments
 from tilescope.planner.plans import Plan
+from tilescope.planner.reason import refusal
+from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
+from tilescope.rule import rule
 
+PLAN_PIPELINE = rule(
+    "plan-pipeline",
+    "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
+    source="the arguments of plan_pipeline",
+    passing='ts.plan_pipeline(ts.plan((64, 64), "bf16").best, stages=2)',
+    failing="ts.plan_pipeline([])",
+)
+
+Arrivals = Literal["warpgroup", "warp", "thread"]
+Steps = list[dict[str, Any]]
+WARPGROUP_THREADS = 128
+ARRIVALS = {"warpgroup": WARPGROUP_THREADS, "warp": 32, "thread": 1}  # threads that arrive once
 _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
 # consumers: registers at entry, of the producer, of a consumer; the sums are equal
 _REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
+_DRAIN = {"wait_group": "bulk", "pending": 0, "read": True}
+_PAIR = "3 << rank"  # the mask of two blocks that multiply together
 
 
 def plan_pipeline(
@@ -55,189 +75,213 @@ def plan_pipeline(
     full (49152,) (('consumer', 0),)
     empty (0,) (('producer', 1),)
     """
-    return _Planning(plan, stages, consumers, cluster, cta_group, arrivals, multicast, steps).pipeline()
+    planning = _Planning(plan, stages, consumers, cluster, cta_group, arrivals, multicast, steps)
+    tiles = " + ".join(f"{tile.problem.tile[0]}x{tile.problem.tile[1]}" for tile in planning.plans)
+    name = f"{tiles} {planning.first.data_type.name}, {planning.stages} stages"
+    stores = planning.first.direction == "store"
+    roles = planning.storing() if stores else planning.loading()
+    return Pipeline.from_dict({"name": f"{name}, stored" if stores else name} | roles)
 
 
-class _Planning(PipelineArguments):
-    """The pieces that pipelines are made of."""
+def _step(**fields: Any) -> dict[str, Any]:
+    """A step, without the fields that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
-    def pipeline(self) -> Pipeline:
-        tiles = " + ".join(f"{plan.problem.tile[0]}x{plan.problem.tile[1]}" for plan in self.plans)
-        name = f"{tiles} {self.plans[0].problem.data_type.name}, {self.stages} stages"
-        if self.store:
-            return Pipeline.from_dict({"name": f"{name}, stored"} | self._storing())
-        return Pipeline.from_dict({"name": name} | self._loading())
 
-    # loads
+class _Planning:
+    """What plan_pipeline was asked for, read and checked, and the pieces that pipelines are made of."""
 
-    def _loading(self) -> dict[str, Any]:
-        names = "ab" if len(self.plans) == 2 else "abcdefgh"[: len(self.plans)]
-        self.names = list(names)
+    def __init__(
+        self,
+        plan: Any,
+        stages: Any,
+        consumers: Any,
+        cluster: Any,
+        cta_group: Any,
+        arrivals: Any,
+        multicast: Any,
+        steps: Any,
+    ) -> None:
+        problems: list[Violation] = []
+
+        def number(name: str, value: Any, default: int, most: int) -> int:
+            return attempted(problems, 1, integer, name, default if value is None else value, 1, most)
+
+        self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
+        self.plans = _plans(plan)
+        self.names = "abcdefgh"[: len(self.plans)]  # slots of a stage
+        self.first = first = self.plans[0].problem
+        core = first.tensor_core or CONSUMER["ldmatrix"]  # threads that read by a pattern do it in place of ldmatrix
+        self.by_descriptor, self.in_tmem = core.reads_by_descriptor, core.accumulators == "tensor memory"
+        self.by_warpgroups = self.by_descriptor and not self.in_tmem  # they issue the products and hold the sums
+        self.unit = core.name if self.by_descriptor else "mma"
+        self.stages = number("stages", stages, first.stages if gemm is None else gemm.stages, MAX_STAGES)
+        two_groups = gemm is not None and self.by_warpgroups and gemm.tile[0] >= WARPGROUP_THREADS
+        self.consumers = number("consumers", consumers, 2 if two_groups else 1, 7)
+        self.cluster = attempted(problems, (1, 1), _cluster, cluster)
+        self.cta_group = number("cta_group", cta_group, 1, 2)
+        self.steps = number("steps", steps, 4 * self.stages + 2, 1 << 24)
+        self.multicast = attempted(problems, False, flag, "multicast", multicast)
+        # mma: one group of as many warps as share the tile
+        self.threads = WARPGROUP_THREADS if gemm is None or self.by_descriptor else 32 * prod(gemm.warps)
+        arriving = arrivals or ("warpgroup" if self.by_descriptor else "warp")
+        once = attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS)
+        self.arrivals = -(-self.threads // ARRIVALS[once])
+        self.blocks = prod(self.cluster)
+        # along x, if there is a B: of a pair each block has half of it
+        self.b_sharers = self.cluster[0] // self.cta_group if len(self.plans) > 1 else 1
+        self.shares = self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)  # parts are loaded into each other
+        self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: each has a part of the buffer
+        if problems:
+            raise RuleError(problems)
+        if problems := list(self._contradictions()):
+            raise PlanError(problems)
+        step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
+        self.step, self.stage, self.turn = step, f"{step} % STAGES", f"{step} / STAGES % 2"
+        self.slots = [f"{name}[{self.stage}]" for name in self.names]
+
+    def _contradictions(self) -> Iterator[Violation]:
+        direction, copy = self.first.direction, self.first.copy
+        if any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.plans):
+            yield refusal(PLAN_PIPELINE, "plan", "alike", direction=direction, copy=copy)
+        if self.cta_group == 2 and (not self.in_tmem or self.cluster[0] % 2):
+            yield refusal(PLAN_PIPELINE, "cta_group", "pair", cta_group=2, unit=self.unit, blocks=self.cluster[0])
+        if self.blocks > 1 and copy != "tma":
+            yield refusal(PLAN_PIPELINE, "cluster", "threads", copy=copy)
+        if self.blocks > 1 and direction == "store":
+            yield refusal(PLAN_PIPELINE, "cluster", "store")
+        for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
+            if self.multicast and parts and plan.transaction_bytes % (16 * parts):
+                yield refusal(PLAN_PIPELINE, "cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
+
+    def loading(self) -> dict[str, Any]:
+        """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
+        gemm, stages = self.gemm, self.stages
         slots: dict[str, Any] = {
-            name: {"stages": self.stages, "bytes": plan.stage_bytes}
-            for name, plan in zip(names, self.plans, strict=True)
+            name: {"stages": stages, "bytes": plan.stage_bytes}
+            for name, plan in zip(self.names, self.plans, strict=True)
         }
-        barriers = {
-            "full": {"count": self._full_count(), "stages": self.stages},
-            "empty": {"count": self._empty_count(), "stages": self.stages},
-        }
-        constants = {
-            "STAGES": self.stages,
-            **({"k_tiles": self.steps} if self.gemm is None else self._gemm_constants()),
-        }
-        described: dict[str, Any] = {
-            "cluster": list(self.cluster), "constants": constants, "barriers": barriers, "slots": slots,
-        }  # fmt: skip
-        roles = [self._producer(), self._consumer()]
-        if self.gemm is not None and self.unit == "tcgen05":
-            slots["accumulator"] = {"stages": 2, "space": "tmem"}
-            barriers["acc_full"] = {"count": 1, "stages": 2}
-            barriers["acc_empty"] = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
-            roles.append(self._tmem_epilogue())
-        if self.gemm is not None and self.gemm.epilogue is not None:
-            slots["c"] = {"stages": self.writers, "bytes": self.gemm.epilogue.stage_bytes // self.writers}
-        # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
-        if self.gemm is None and self.unit == "wgmma" and self.consumers in _REGISTERS:
-            entry, producing, consuming = _REGISTERS[self.consumers]
-            described["registers"] = entry
-            for role, registers in zip(roles, (producing, consuming), strict=False):
-                role["steps"].insert(len(self._meet(role["name"] == "producer")), {"registers": registers})
-        return described | {"roles": roles}
-
-    def _meet(self, makes: bool) -> list[dict[str, Any]]:
-        """Barriers are initialised by the producer and seen by everyone before anyone uses them."""
-        barriers = ["full", "empty"] + (
-            ["acc_full", "acc_empty"] if self.gemm is not None and self.unit == "tcgen05" else []
-        )
-        made: list[dict[str, Any]] = [{"init": barriers}, {"fence": "mbarrier_init"}] if makes else []
-        return [*made, {"sync": 0} if self.blocks == 1 else {"cluster": "sync"}]
-
-    def _full_count(self) -> int:
-        return 1 if self.copy == "tma" else WARPGROUP_THREADS
-
-    def _empty_count(self) -> int:
+        releases = 1 if self.in_tmem else self.consumers * self.arrivals
         feeding = self.b_sharers + self.cluster[1] - 1 if self.shares else 1
-        return feeding * (1 if self.unit == "tcgen05" else self.consumers * self.arrivals)
+        barriers = {
+            "full": {"count": self._copiers, "stages": stages},
+            "empty": {"count": feeding * releases, "stages": stages},
+        }
+        roles = [self._producer(), self._tmem_consumer() if self.in_tmem else self._consumer()]
+        if gemm is None:
+            constants = {"k_tiles": self.steps}
+        else:  # two tiles for a block, so that parities are seen to count on
+            constants = {"K_TILES": -(-gemm.shape[2] // gemm.tile[2]), "tiles": 2}
+            if self.in_tmem:
+                slots["accumulator"] = {"stages": 2, "space": "tmem"}
+                barriers["acc_full"] = {"count": 1, "stages": 2}
+                barriers["acc_empty"] = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
+                roles.append(self._tmem_epilogue())
+            if gemm.epilogue is not None:
+                slots["c"] = {"stages": self.writers, "bytes": gemm.epilogue.stage_bytes // self.writers}
+        return {
+            "cluster": list(self.cluster),
+            "constants": {"STAGES": stages, **constants},
+            "registers": None if self._registers is None else self._registers[0],
+            "barriers": barriers,
+            "slots": slots,
+            "roles": roles,
+        }
 
-    def _loops(self, steps: list[dict[str, Any]], after: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    @property
+    def _copiers(self) -> int:
+        """Threads that arrive at a full barrier."""
+        return 1 if self.first.copy == "tma" else WARPGROUP_THREADS
+
+    @property
+    def _registers(self) -> tuple[int, int, int] | None:
+        """At entry, of the producer, of a consumer; None where nobody changes them."""
+        # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
+        return _REGISTERS.get(self.consumers) if self.gemm is None and self.by_warpgroups else None
+
+    def _meet(self, registers: int = 0) -> Steps:
+        """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them."""
+        sync = {"sync": 0} if self.blocks == 1 else {"cluster": "sync"}
+        return [sync, *([{"registers": self._registers[registers]}] if registers and self._registers else [])]
+
+    def _loops(self, steps: Steps, before: Steps, after: Steps) -> dict[str, Any]:
         """The K loop; for a GEMM within the loop over tiles, counted through."""
         if self.gemm is None:
             return {"loop": "i", "count": "k_tiles", "steps": steps}
         inner = {"loop": "k_tile", "count": "K_TILES", "steps": steps}
-        return {"loop": "t", "count": "tiles", "steps": [inner, *(after or [])]}
-
-    def _gemm_constants(self) -> dict[str, int]:
-        """K steps of a tile of C, and the tiles that a block takes: two, so that parities are seen to count on."""
-        assert self.gemm is not None
-        return {"K_TILES": -(-self.gemm.shape[2] // self.gemm.tile[2]), "tiles": 2}
-
-    @property
-    def step(self) -> str:
-        """How many stages were used before, over the whole kernel."""
-        return "i" if self.gemm is None else "(t * K_TILES + k_tile)"
-
-    @property
-    def stage(self) -> str:
-        return f"{self.step} % STAGES"
-
-    @property
-    def turn(self) -> str:
-        return f"{self.step} / STAGES % 2"
-
-    @property
-    def writers(self) -> int:
-        """Groups of threads that write a slice of C: each has a part of the buffer."""
-        return 1 if self.unit == "tcgen05" else self.consumers
+        return {"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}
 
     def _producer(self) -> dict[str, Any]:
-        steps: list[dict[str, Any]] = [{"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}]
-        threads = 1
-        if self.copy == "tma":
-            steps += self._tma_steps()
-        else:
-            threads = WARPGROUP_THREADS
-            steps += self._thread_steps()
+        wait = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
+        accumulators = ["acc_full", "acc_empty"] if self.gemm is not None and self.in_tmem else []
+        made = [{"init": ["full", "empty", *accumulators]}, {"fence": "mbarrier_init"}]
+        copies = {"tma": self._by_tma, "cp.async": self._by_cp_async, "ld.global": self._through_registers}
+        loop = self._loops([wait, *copies[self.first.copy]()], [], [])
         total = "k_tiles" if self.gemm is None else "tiles * K_TILES"
-        tail = {"loop": "j", "start": total, "count": "STAGES", "steps": [
-            {"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}]}  # fmt: skip
-        return {"name": "producer", "threads": threads, "steps": [*self._meet(True), self._loops(steps), tail]}
+        every_stage = [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}]
+        tail = {"loop": "j", "start": total, "count": "STAGES", "steps": every_stage}
+        return {"name": "producer", "threads": self._copiers, "steps": [*made, *self._meet(1), loop, tail]}
 
-    def _tma_steps(self) -> list[dict[str, Any]]:
-        full = f"full[{self.stage}]"
+    def _by_tma(self) -> Steps:
+        full, in_pairs = f"full[{self.stage}]", self.cta_group == 2
         total = sum(plan.transaction_bytes for plan in self.plans) * self.cta_group
-        expect: dict[str, Any] = {"expect": full, "bytes": total}
-        if self.cta_group == 2:
-            expect["when"] = "rank % 2 == 0"
-        steps = [expect]
-        for name, plan in zip(self.names, self.plans, strict=True):
-            copy: dict[str, Any] = {"copy": f"{name}[{self.stage}]", "barrier": full, "tile": self.step}
+        steps = [_step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None)]
+        for name, slot, plan in zip(self.names, self.slots, self.plans, strict=True):
             mask, parts = self._sharing(name)
-            copy["bytes"] = plan.transaction_bytes // parts
-            if mask:
-                copy["mask"] = mask
-            if self.cta_group == 2:
-                copy["barrier_rank"] = "rank - rank % 2"
-            steps.append(copy)
+            steps.append(
+                _step(
+                    copy=slot,
+                    barrier=full,
+                    tile=self.step,
+                    bytes=plan.transaction_bytes // parts,
+                    mask=mask,
+                    barrier_rank="rank - rank % 2" if in_pairs else None,
+                )
+            )
         return steps
 
-    def _sharing(self, name: str) -> tuple[str, int]:
+    def _sharing(self, name: str) -> tuple[str | None, int]:
         """The mask of the blocks that share a tile, and how many these are."""
         across, down = self.cluster
-        if not self.shares:
-            return "", 1
+        if not self.shares or (down if name == "a" else self.b_sharers) == 1:
+            return None, 1
         if name == "a":
-            return (f"{_column(across, down, 1)} << x", down) if down > 1 else ("", 1)
-        row = sum(1 << each for each in range(0, across, self.cta_group))
-        if self.b_sharers == 1:
-            return "", 1
+            return f"{_column(across, down, 1)} << x", down
         place = f"{across} * y" if self.cta_group == 1 else f"({across} * y + x % 2)"
-        return f"{row} << ({place})", self.b_sharers
+        return f"{sum(1 << x for x in range(0, across, self.cta_group))} << ({place})", self.b_sharers
 
-    def _thread_steps(self) -> list[dict[str, Any]]:
-        """Threads fill a stage: by cp.async, whose landing arrives, or through registers."""
-        full = f"full[{self.stage}]"
-        slots = [f"{name}[{self.stage}]" for name in self.names]
-        if self.copy == "cp.async":
-            copies = [
-                {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
-                for slot, plan in zip(slots, self.plans, strict=True)
-            ]
-            return [*copies, {"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True}]
-        fence = [{"fence": "proxy.async"}] if self.unit in ("wgmma", "tcgen05") else []
-        return [{"write": slots, "tile": self.step}, *fence, {"arrive": full, "count": WARPGROUP_THREADS}]
+    def _by_cp_async(self) -> Steps:
+        """Threads fill a stage by cp.async, whose landing arrives."""
+        copies = [
+            {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
+            for slot, plan in zip(self.slots, self.plans, strict=True)
+        ]
+        return [*copies, {"cp_arrive": f"full[{self.stage}]", "count": WARPGROUP_THREADS, "noinc": True}]
+
+    def _through_registers(self) -> Steps:
+        fence = [{"fence": "proxy.async"}] if self.by_descriptor else []
+        arrive = {"arrive": f"full[{self.stage}]", "count": WARPGROUP_THREADS}
+        return [{"write": self.slots, "tile": self.step}, *fence, arrive]
+
+    def _filled(self) -> Steps:
+        """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
+        fence = [{"fence": "proxy.async"}] if self.first.copy == "cp.async" and self.by_descriptor else []
+        return [{"wait": f"full[{self.stage}]", "parity": self.turn}, *fence]
 
     def _consumer(self) -> dict[str, Any]:
-        slots = [f"{name}[{self.stage}]" for name in self.names]
-        steps: list[dict[str, Any]] = [{"wait": f"full[{self.stage}]", "parity": self.turn}]
-        if self.copy == "cp.async" and self.unit in ("wgmma", "tcgen05"):
-            steps.append({"fence": "proxy.async"})
-        if self.unit == "tcgen05":
-            return self._tcgen05_consumer(steps, slots)
-        release: dict[str, Any] = {"release": f"empty[{self.stage}]", "count": self.arrivals}
-        if self.shares:
-            release["mask"] = self._feeders()
-        last: list[dict[str, Any]] = []
-        if self.unit == "wgmma":
-            # the products of one step run while those of the next are issued, where there is a stage to spare
-            behind = self.gemm is not None and self.stages > 1
-            steps += [
-                {"multiply": slots, "tile": self.step},
-                {"commit": "wgmma"},
-                {"wait_group": "wgmma", "pending": int(behind)},
-            ]
-            if behind:
-                last = [
-                    {"wait_group": "wgmma", "pending": 0},
-                    release | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"},
-                ]
-                release |= {"release": f"empty[({self.step[1:-1]} - 1) % STAGES]", "when": "k_tile > 0"}
-            steps.append(release)
-        else:
-            steps += [{"multiply": slots, "unit": "mma", "tile": self.step}, {"fence": "proxy.async"}, release]
-        return {
-            "name": "consumer", "threads": self.threads, "instances": self.consumers,
-            "steps": [*self._meet(False), self._loops(steps, last + self._epilogue()), *self._drain()],
-        }  # fmt: skip
+        """Warps or warpgroups that multiply into their registers."""
+        free = _step(release=f"empty[{self.stage}]", count=self.arrivals, mask=self._feeders() if self.shares else None)
+        multiply, last = _step(multiply=self.slots, unit=None if self.by_warpgroups else "mma", tile=self.step), []
+        # the products of one step run while those of the next are issued, where there is a stage to spare
+        behind = self.by_warpgroups and self.gemm is not None and self.stages > 1
+        done = {"wait_group": "wgmma", "pending": int(behind)}
+        if behind:
+            last = [done | {"pending": 0}, free | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"}]
+            free |= {"release": "empty[(t * K_TILES + k_tile - 1) % STAGES]", "when": "k_tile > 0"}
+        read = [{"commit": "wgmma"}, done] if self.by_warpgroups else [{"fence": "proxy.async"}]
+        loops = self._loops([*self._filled(), multiply, *read, free], [], last + self._epilogue())
+        steps = [*self._meet(2), loops, *self._drain()]
+        return {"name": "consumer", "threads": self.threads, "instances": self.consumers, "steps": steps}
 
     def _feeders(self) -> str:
         """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
@@ -246,75 +290,92 @@ class _Planning(PipelineArguments):
         column = f"{_column(across, down, self.cta_group)} << {x}"
         return f"{column} | {(1 << across) - 1} << ({across} * y)" if self.b_sharers > 1 else column
 
-    def _tcgen05_consumer(self, steps: list[dict[str, Any]], slots: list[str]) -> dict[str, Any]:
+    def _tmem_consumer(self) -> dict[str, Any]:
         """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
-        multiply: dict[str, Any] = {"multiply": slots, "unit": "tcgen05", "tile": self.step}
-        commit: dict[str, Any] = {"commit": f"empty[{self.stage}]"}
-        pair = "3 << rank"
-        if self.cta_group == 2:
-            multiply["mask"] = pair
-        if self.shares or self.cta_group == 2:
-            commit["mask"] = self._feeders() if self.shares else pair
-        before: list[dict[str, Any]] = []
-        after: list[dict[str, Any]] = []
-        if self.gemm is not None:
-            multiply["into"] = "accumulator[t % 2]"
-            before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
-            after = [{"commit": "acc_full[t % 2]"} | ({"mask": pair} if self.cta_group == 2 else {})]
-        loops = self._loops([*steps, multiply, commit], after)
-        if before:
-            loops["steps"] = [*before, *loops["steps"]]
-        leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group))
-        tail = [] if self.gemm is None else [{"loop": "u", "start": "tiles", "count": 2, "steps": [
-            {"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]}]  # fmt: skip
-        role: dict[str, Any] = {"name": "consumer", "threads": 1, "steps": [*self._meet(False), loops, *tail]}
-        return role if self.cta_group == 1 else role | {"mask": leaders}
+        pair = _PAIR if self.cta_group == 2 else None
+        into = None if self.gemm is None else "accumulator[t % 2]"
+        multiply = _step(multiply=self.slots, unit=self.unit, tile=self.step, mask=pair, into=into)
+        free = _step(commit=f"empty[{self.stage}]", mask=self._feeders() if self.shares else pair)
+        before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
+        after = [_step(commit="acc_full[t % 2]", mask=pair)]
+        drained = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
+        tail = [] if self.gemm is None else [{"loop": "u", "start": "tiles", "count": 2, "steps": drained}]
+        leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group)) if pair else None
+        loops = self._loops([*self._filled(), multiply, free], before, after)
+        return _step(name="consumer", threads=1, mask=leaders, steps=[*self._meet(2), loops, *tail])
 
     def _tmem_epilogue(self) -> dict[str, Any]:
         """A warpgroup takes accumulators from tensor memory, and gives them back before it stores."""
-        release: dict[str, Any] = {"release": "acc_empty[t % 2]", "count": WARPGROUP_THREADS}
-        if self.cta_group == 2:
-            release["mask"] = "1 << (rank - rank % 2)"
+        leader = "1 << (rank - rank % 2)" if self.cta_group == 2 else None
         steps = [
-            {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"}, {"fence": "tcgen05.after"}, {"read": ["accumulator[t % 2]"]},
-            {"fence": "tcgen05.before"}, release, *self._epilogue(),
-        ]  # fmt: skip
+            {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"},
+            {"fence": "tcgen05.after"},
+            {"read": ["accumulator[t % 2]"]},
+            {"fence": "tcgen05.before"},
+            _step(release="acc_empty[t % 2]", count=WARPGROUP_THREADS, mask=leader),
+            *self._epilogue(),
+        ]
         loop = {"loop": "t", "count": "tiles", "steps": steps}
-        return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(False), loop, *self._drain()]}
+        return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(), loop, *self._drain()]}
 
-    # stores
-
-    def _epilogue(self) -> list[dict[str, Any]]:
+    def _epilogue(self) -> Steps:
         """The slices of a tile of C, each written by its threads and stored by one of them."""
         if self.gemm is None or self.gemm.epilogue is None:
             return []
-        first = {"when": "instance == 0"} if self.writers > 1 else {}
+        parts, bytes_stored = [f"c[{part}]" for part in range(self.writers)], self.gemm.epilogue.transaction_bytes
         meet = {"sync": _EPILOGUE_BAR, "threads": self.writers * self.threads}
-        stored = self.gemm.epilogue.transaction_bytes
-        return [{"loop": "slice", "count": self.gemm.slices, "steps": [
-            {"wait_group": "bulk", "pending": 0, "read": True} | first, meet, {"write": ["c[instance]"]}, {"fence": "proxy.async"},
-            meet, {"store": [f"c[{part}]" for part in range(self.writers)], "bytes": stored} | first, {"commit": "bulk"} | first,
-        ]}]  # fmt: skip
+        first = {"when": "instance == 0"} if self.writers > 1 else {}
+        steps = _stored("c[instance]", parts, bytes_stored, meet, 0, first)
+        return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
 
-    def _drain(self) -> list[dict[str, Any]]:
-        return [{"wait_group": "bulk", "pending": 0, "read": True}] if self._epilogue() else []
+    def _drain(self) -> Steps:
+        return [_DRAIN] if self._epilogue() else []
 
-    def _storing(self) -> dict[str, Any]:
-        (plan, *_) = self.plans
-        slot, meet = "c[i % STAGES]", {"sync": 0}
-        steps: list[dict[str, Any]] = [
-            {"wait_group": "bulk", "pending": self.stages - 1, "read": True}, meet, {"write": [slot]}, {"fence": "proxy.async"},
-            meet, {"store": [slot], "bytes": plan.transaction_bytes}, {"commit": "bulk"},
-        ]  # fmt: skip
+    def storing(self) -> dict[str, Any]:
+        """The pipeline of a plan that stores: threads write a stage, and TMA takes it from there."""
+        plan, slot = self.plans[0], "c[i % STAGES]"
+        steps = _stored(slot, [slot], plan.transaction_bytes, {"sync": 0}, self.stages - 1, {})
         loop = {"loop": "i", "count": "k_tiles", "steps": steps}
         return {
             "constants": {"STAGES": self.stages, "k_tiles": self.steps},
             "slots": {"c": {"stages": self.stages, "bytes": plan.stage_bytes}},
-            "roles": [{
-                "name": "epilogue", "threads": WARPGROUP_THREADS,
-                "steps": [loop, {"wait_group": "bulk", "pending": 0, "read": True}],
-            }],
-        }  # fmt: skip
+            "roles": [{"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [loop, _DRAIN]}],
+        }
+
+
+def _stored(
+    written: str, stored: list[str], bytes_stored: int, meet: dict[str, Any], pending: int, first: dict[str, str]
+) -> Steps:
+    """A buffer that threads write once its last store has read it, and that one thread stores (`first`: which)."""
+    return [
+        {"wait_group": "bulk", "pending": pending, "read": True} | first,
+        meet,
+        {"write": [written]},
+        {"fence": "proxy.async"},
+        meet,
+        {"store": stored, "bytes": bytes_stored} | first,
+        {"commit": "bulk"} | first,
+    ]
+
+
+def _plans(plan: Any) -> list[Plan]:
+    plans = [plan.a, plan.b] if isinstance(plan, GemmPlan) else plan if isinstance(plan, list | tuple) else [plan]
+    if not plans or not all(isinstance(tile, Plan) for tile in plans):
+        raise RuleError([refusal(PLAN_PIPELINE, "plan", "plan", plan=printed(plan))])
+    return list(plans)
+
+
+def _cluster(cluster: Any) -> tuple[int, int]:
+    """Blocks along x and along y."""
+    extents = (cluster, 1) if plain_int(cluster) is not None else cluster
+    try:
+        across, down = pair("cluster", extents, 1, MAX_BLOCKS)
+    except RuleError:
+        across, down = MAX_BLOCKS, MAX_BLOCKS
+    if across * down > MAX_BLOCKS:
+        told = {"cluster": printed(cluster), "limit_blocks": MAX_BLOCKS, "blocks": cluster}
+        raise RuleError([refusal(PLAN_PIPELINE, "cluster", "cluster", **told)])
+    return across, down
 
 
 def _column(across: int, down: int, width: int) -> int:

@@ -12,6 +12,7 @@ high as the atoms that follow each other in shared memory:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
@@ -19,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import Violation, counted
+from tilescope.errors import Violation
 from tilescope.layout import Layout, oriented
 from tilescope.planner.problem import Problem
+from tilescope.planner.reason import refusal
 from tilescope.rule import rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value
@@ -140,18 +142,14 @@ def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
     """
     if not any(copy.smem_offset_bytes % SMEM_LINE_BYTES for copy in boxes.copies):
         return []
-    tile = layout.as_rows().tiling
-    height, pitch = boxes.box[1], tile.pitch_bytes
+    tile, height = layout.as_rows().tiling, boxes.box[1]
+    rows, pitch = tile.shape[0], tile.pitch_bytes
     step = SMEM_LINE_BYTES // gcd(SMEM_LINE_BYTES, pitch)  # rows that fill whole lines
-    rows = tile.shape[0]
-    fix = f"Use {-(-rows // step) * step} rows." if rows % step else f"Use {rows + step} rows."
-    if layout.atom_order == "row":
-        fix = "Use column order."
-    return [PLAN_ROWS.violation(
-        "tile" if layout.atom_order == "column" else "atom_order",
-        f"{counted(height, 'row')} of {pitch} bytes, {height * pitch} bytes a box",
-        f"the next box starts on a line of {SMEM_LINE_BYTES} bytes", fix,
-        rows=height, pitch_bytes=pitch, box_bytes=height * pitch,
+    up = (rows // step + 1) * step
+    order = None if layout.atom_order == "column" else "column"
+    return [refusal(
+        PLAN_ROWS, "atom_order" if order else "tile", rows=height, pitch_bytes=pitch, box_bytes=height * pitch,
+        up=None if order else up, order=order,
     )]  # fmt: skip
 
 
@@ -179,21 +177,13 @@ def map_arguments(
     return arguments
 
 
-def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> list[Violation]:
+def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> Iterator[Violation]:
     """Why a matrix of this shape cannot be seen as columns of spans."""
     rows, columns = oriented(problem.major, *global_shape)
     atom_rows, width = layout.as_rows().tiling.atom
-    problems = []
     if columns % width:
-        problems.append(PLAN_FOLD.violation(
-            "global_shape", f"{columns} contiguous elements", f"a folded map sees them as columns of {width}",
-            f"Pad the rows to {-(-columns // width) * width} elements, or use the plan that is not folded.",
-            elements=columns, span_elements=width,
-        ))  # fmt: skip
+        up = -(-columns // width) * width
+        yield refusal(PLAN_FOLD, "global_shape", elements=columns, span_elements=width, up=up)
     if layout.atom_order == "row" and rows % atom_rows:
-        problems.append(PLAN_FOLD.violation(
-            "global_shape", f"{rows} rows", f"a map folded in row order sees groups of {atom_rows}",
-            f"Pad the matrix to {-(-rows // atom_rows) * atom_rows} rows, or use column order.",
-            rows=rows, group_rows=atom_rows,
-        ))  # fmt: skip
-    return problems
+        up = -(-rows // atom_rows) * atom_rows
+        yield refusal(PLAN_FOLD, "global_shape", "rows", rows=rows, group_rows=atom_rows, up=up)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
@@ -20,8 +20,9 @@ from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.planner.boxes import PLAN_ROWS
 from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
+from tilescope.planner.reason import refusal
 from tilescope.planner.tmem_epilogue import tmem_epilogues
-from tilescope.rule import Rule, rule
+from tilescope.rule import rule
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
@@ -93,36 +94,20 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
         widths = range(1, LARGEST_PLAIN_ROW + 1)
         width = max(width for width in widths if problem.columns % width == 0 and width * bits % 128 == 0)
-    rows = (
-        problem.rows if atom_order == "column" else min(problem.rows, swizzle.repeat_bytes * 8 // (width * bits) or 1)
-    )
-    refusals = []
-
-    def refuse(broken: Rule, extent: int, unit: str, multiple: int) -> None:
-        refusals.append(
-            broken.violation(
-                "tile",
-                f"{extent} {unit}",
-                f"atoms of swizzle {swizzle.name} are {rows} rows of {width} elements of {bits} bits",
-                f"Use {_up(extent, multiple)}{_or_a_swizzle(problem)}.",
-                extent=extent,
-                atom_rows=rows,
-                atom_elements=width,
-                element_bits=bits,
-            )
+    period = swizzle.repeat_bytes * 8 // (width * bits) or 1
+    rows = problem.rows if atom_order == "column" else min(problem.rows, period)
+    told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
+    refusals = [
+        refusal(broken, "tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
+        for broken, case, extent, part in (
+            (PLAN_SPAN, "", problem.columns, width),
+            (PLAN_ROWS, "atoms", problem.rows, rows),
         )
-
-    if problem.columns % width:
-        refuse(PLAN_SPAN, problem.columns, "contiguous elements", width)
-    if problem.rows % rows:
-        refuse(PLAN_ROWS, problem.rows, "rows in row order", rows)
-    if refusals:
-        raise RuleError(refusals)
-    layout = Layout(
-        problem.tile, bits, atom=oriented(problem.major, rows, width), atom_order=atom_order, major=problem.major,
-        swizzle=swizzle,
-    )  # fmt: skip
-    return layout, None
+        if extent % part
+    ]
+    raise_all(refusals)
+    atom = oriented(problem.major, rows, width)
+    return Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=problem.major, swizzle=swizzle), None
 
 
 def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]:
@@ -133,20 +118,14 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
         missing = reader.missing_kind(problem.arch, row)
         return problems + ([] if missing is None else [PLAN_TYPE.violation("data_type", *missing)])
     problems = []
+    (mn, _), name = problem.tile, problem.extent_names[0]
     if not reader.reads(canonical, problem.major):
         narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-        problems.append(PLAN_LAYOUT.violation(
-            "major, swizzle", f"{canonical.major}-major {canonical.mode} with {row.name}",
-            "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not" if narrow
-            else "ldmatrix does not read this layout",
-            "Use a K-major tile, or transpose while copying." if canonical.major == "MN" else "Use swizzle 128B, 64B, 32B or none.",
-        ))  # fmt: skip
-    mn, name = problem.tile[0], problem.extent_names[0]
+        case = "narrow" if narrow else "MN" if canonical.major == "MN" else ""
+        told = {"major": canonical.major, "mode": canonical.mode, "data_type": row.name}
+        problems.append(refusal(PLAN_LAYOUT, "major, swizzle", case, **told))
     if mn % SMALLEST_MN:
-        problems.append(PLAN_TILE.violation(
-            "tile", f"{name} = {mn}", "ldmatrix reads 8 rows at a time", f"Use {name} = {_up(mn, SMALLEST_MN)}.",
-            rows=mn,
-        ))  # fmt: skip
+        problems.append(refusal(PLAN_TILE, "tile", extent=name, rows=mn, up=_up(mn, SMALLEST_MN)))
     return problems
 
 
@@ -155,19 +134,16 @@ def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     (mn, k), (atom_mn, atom_k) = problem.tile, canonical.atom
     if mn % atom_mn == 0 and k % atom_k == 0:
         return []
-    names = " x ".join(problem.extent_names)
-    return [TILE_ATOMS.violation(
-        "tile", f"a tile of {mn} x {k} ({names})",
-        f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, "
-        "and a tile is a whole number of them",
-        f"Use {_up(mn, atom_mn)} x {_up(k, atom_k)} ({names}){_or_a_swizzle(problem)}.",
-        mn=mn, k=k, atom_mn=atom_mn, atom_k=atom_k,
+    return [refusal(
+        TILE_ATOMS, "tile", mn=mn, k=k, names=problem.extent_names, major=canonical.major, mode=canonical.mode,
+        element_bits=canonical.element_bits, atom_mn=atom_mn, atom_k=atom_k, up=(_up(mn, atom_mn), _up(k, atom_k)),
+        other=_other_swizzle(problem),
     )]  # fmt: skip
 
 
-def _or_a_swizzle(problem: Problem) -> str:
+def _other_swizzle(problem: Problem) -> str | None:
     """Advice for those who asked for a swizzle: where nobody did, all of them are tried."""
-    return "" if problem.swizzle is None else ", or a smaller swizzle"
+    return None if problem.swizzle is None else "a smaller swizzle"
 
 
 def _up(number: int, multiple: int) -> int:
@@ -259,10 +235,7 @@ def epilogue_patterns(problem: Problem) -> tuple[Access, ...]:
     tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
     transposed = problem.major == "MN"
     if transposed and bits < 8:
-        raise PLAN_LAYOUT.error(
-            "major", f"single elements of {bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
-            "Use the K-major tile, where neighbours share a byte.", element_bits=bits,
-        )  # fmt: skip
+        raise RuleError([refusal(PLAN_LAYOUT, "major", "element", element_bits=bits)])
     core = problem.tensor_core
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
         return tmem_epilogues(tile, bits, transpose=transposed)
@@ -301,8 +274,6 @@ def _loop(problem: Problem) -> type[DescriptorLoop]:
     if problem.reads_by_descriptor and problem.tensor_core is not None and problem.tensor_core.loop is not None:
         return problem.tensor_core.loop
     consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
-    readers = " and ".join(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
-    raise PLAN_DESCRIPTORS.error(
-        "consumer", f"consumer = {consumer} for a {problem.direction}",
-        f"{readers} read shared memory by descriptor", "Use address(mn, k), or plan for wgmma.",
-    )  # fmt: skip
+    readers = tuple(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
+    told = {"consumer": consumer, "direction": problem.direction, "readers": readers}
+    raise RuleError([refusal(PLAN_DESCRIPTORS, "consumer", **told)])

@@ -25,14 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tilescope.arch import Basis
 from tilescope.card import REQUEST_BYTES
 from tilescope.errors import Violation
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
-from tilescope.planner.product import Product, Tile, mma_rows
+from tilescope.planner.product import Product, Tile
 from tilescope.planner.reason import Reason, in_mb, in_us
 from tilescope.value import Value
 
@@ -57,14 +57,6 @@ class FloorTerm(Value):
 
     def __str__(self) -> str:
         return f"{self.name} {in_us(self.us)} at {self.rate:.4g} {self.unit} ({self.basis})"
-
-
-class TileCosts(NamedTuple):
-    """What shapes are compared by; smaller is better."""
-
-    floor_us: float  # 0 where no rate is known
-    busiest_bytes: int
-    instructions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +108,8 @@ def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int
     m, n, _ = product.shape
 
     def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
-        smallest = next((each for each in known if is_readable(matrix, (each, tile_k))), known[0])
-        return [each for each in known if each <= smallest or each < 2 * extent]
+        smallest = next((size for size in known if is_readable(matrix, (size, tile_k))), known[0])
+        return [size for size in known if size <= smallest or size < 2 * extent]
 
     for tile_m in worth_trying("A", TILE_M, m):
         for tile_n in worth_trying("B", TILE_N, n):
@@ -136,11 +128,23 @@ def tile_rounds(shape: tuple[int, int, int], tile: Tile, sms: int) -> int:
     return -(-down * across // sms)
 
 
-def tile_costs(product: Product, tile: Tile, terms: tuple[FloorTerm, ...]) -> TileCosts:
-    """The terms of the ranking for one shape."""
-    busiest = sum(_fetched_bytes(product, tile))
+def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> RankedTile:
+    """What a shape costs, before it is compared with others.
+
+    `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
+    """
+    down, across = tile_grid(product.shape, tile)
     blocks_m, blocks_n, _ = _instructions(product, tile)
-    return TileCosts(terms[0].us if terms else 0.0, busiest, blocks_m * blocks_n)
+    return RankedTile(
+        tile=tile,
+        stages=stages,
+        tiles=down * across,
+        rounds=None if product.sms is None else tile_rounds(product.shape, tile, product.sms),
+        terms=_floor_terms(product, tile, operands, stages),
+        busiest_bytes=sum(_fetched_bytes(product, tile)),
+        instructions=blocks_m * blocks_n,
+        behind=Reason.of("first"),
+    )
 
 
 def _fetched_bytes(product: Product, tile: Tile) -> tuple[int, int]:
@@ -151,83 +155,74 @@ def _fetched_bytes(product: Product, tile: Tile) -> tuple[int, int]:
     return min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes
 
 
-def floor_terms(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> tuple[FloorTerm, ...]:
-    """The times that no kernel with this tile undercuts by the card's rates, the longest first.
-
-    `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
-    """
-    card, (m, n, k) = product.card, product.shape
+def _floor_terms(
+    product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int
+) -> tuple[FloorTerm, ...]:
+    """The times that no kernel with this tile undercuts by the card's rates, the longest first."""
+    card, (m, n, k), element = product.card, product.shape, product.data_type
     if card is None:
         return ()
-    bits, found = product.data_type.bits, []
+    terms = []
 
     def add(name: str, amount: float, rate: float, unit: str, basis: Basis | None) -> None:
-        found.append(
-            FloorTerm(name, amount / rate / (1e6 if unit == "TFLOP/s" else 1e3), rate, unit, basis or "documented")
-        )
+        us = amount / rate / (1e6 if unit == "TFLOP/s" else 1e3)
+        terms.append(FloorTerm(name, us, rate, unit, basis or "documented"))
 
     rounds = tile_rounds(product.shape, tile, product.sms or card.sms)
-    tflops = card.tflops(product.data_type)
+    tflops = card.tflops(element)
     if tflops is not None:
-        add(
-            "arithmetic",
-            rounds * 2 * tile[0] * tile[1] * k * card.sms,
-            tflops,
-            "TFLOP/s",
-            card.basis(product.data_type.name),
-        )
+        flop = rounds * 2 * tile[0] * tile[1] * k * card.sms
+        add("arithmetic", flop, tflops, "TFLOP/s", card.basis(element.name))
     if card.smem_gb_per_s is not None:
-        blocks_m, blocks_n, rows = _instructions(product, tile)
-        rows = blocks_m * blocks_n * rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
-        row_bytes = k * product.data_type.smem_bits // 8
-        add("shared-memory reads", rounds * rows * row_bytes, card.smem_gb_per_s, "GB/s", "documented")
-    memory, in_flight = float(card.memory_gb_per_s), None
+        blocks_m, blocks_n, block_rows = _instructions(product, tile)
+        rows = blocks_m * blocks_n * block_rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
+        read = rounds * rows * (k * element.smem_bits // 8)
+        add("shared-memory reads", read, card.smem_gb_per_s, "GB/s", "documented")
+    memory = float(card.memory_gb_per_s)
     if product.by_tma and card.tma is not None:
         in_flight = None if operands is None else stages * sum(plan.transaction_bytes for plan in operands)
         enough = card.tma.enough_in_flight_bytes if in_flight is None else in_flight
         widths = [REQUEST_BYTES] * 2 if operands is None else [plan.gmem_request_bytes for plan in operands]
         fetched = _fetched_bytes(product, tile)
-        alone = [card.tma.one_sm(width, enough) for width in widths]
-        took = sum(part / rate for part, rate in zip(fetched, alone, strict=True))
+        took = sum(part / card.tma.one_sm(width, enough) for part, width in zip(fetched, widths, strict=True))
         add("loads of one SM", sum(fetched), sum(fetched) / took, "GB/s", card.basis("tma"))
         memory = card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight)
-    moved = (m + n) * k * bits / 8 + m * n * product.output_type.bits / 8
+    moved = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
     add("memory", moved, memory, "GB/s", card.basis("memory_gb_per_s"))
-    return tuple(sorted(found, key=lambda term: -term.us))
+    return tuple(sorted(terms, key=lambda term: -term.us))
 
 
 def _instructions(product: Product, tile: Tile) -> tuple[int, int, int]:
     """Instructions of one K step along m and along n, and the rows of A and B that one of them takes."""
     loop = product.tensor_core.loop
     if loop is None:
-        rows = min(
-            mma_rows(product.arch, product.data_type), key=lambda row: -(-tile[0] // row.m) * -(-tile[1] // row.n[0])
-        )
-        return -(-tile[0] // rows.m), -(-tile[1] // rows.n[0]), rows.m + rows.n[0]
-    extents = loop.extents(product.data_type)
-    m, n = _block(tile[0], extents.m), _block(tile[1], extents.n)
+        forms = [(row.m, row.n[0]) for row in product.mma_forms]
+        m, n = min(forms, key=lambda form: -(-tile[0] // form[0]) * -(-tile[1] // form[1]))
+    else:
+        known = loop.extents(product.data_type)
+        m, n = _block(tile[0], known.m), _block(tile[1], known.n)
     return -(-tile[0] // m), -(-tile[1] // n), m + n
 
 
 def _block(extent: int, known: tuple[int, ...]) -> int:
     """What one instruction takes of an extent: the most that divides it."""
-    return max((each for each in known if extent % each == 0), default=known[0])
+    return max((size for size in known if extent % size == 0), default=known[0])
 
 
-def rank(costs: TileCosts, lowest_us: float) -> TileCosts:
+def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
     """What shapes are sorted by, where `lowest_us` is the lowest floor of all: near floors count as equal."""
-    return costs._replace(floor_us=max(costs.floor_us, _NEAR * lowest_us))
+    return max(tile.floor_us or 0.0, _NEAR * lowest_us), tile.busiest_bytes, tile.instructions
 
 
-def behind(product: Product, costs: TileCosts, best: TileCosts, lowest_us: float) -> Reason:
+def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
-    ours, first = rank(costs, lowest_us), rank(best, lowest_us)
-    if ours.floor_us > first.floor_us:
-        return Reason.of("behind-floor", here=costs.floor_us, there=lowest_us)
-    here, there = ours.busiest_bytes, first.busiest_bytes
+    floor_us, *_ = rank(tile, lowest_us)
+    if floor_us > rank(best, lowest_us)[0]:
+        return Reason.of("behind-floor", here=floor_us, there=lowest_us)
+    here, there = tile.busiest_bytes, best.busiest_bytes
     if here > there:
         name = "behind-bytes" if in_mb(here) != in_mb(there) else "behind-few-bytes"
-        return Reason.of("behind-all-bytes" if product.sms is None else name, here=here, there=there)
-    if ours.instructions > first.instructions:
-        return Reason.of("behind-instructions", here=ours.instructions, there=first.instructions)
+        return Reason.of("behind-all-bytes" if tile.rounds is None else name, here=here, there=there)
+    if tile.instructions > best.instructions:
+        return Reason.of("behind-instructions", here=tile.instructions, there=best.instructions)
     return Reason.of("behind-order")

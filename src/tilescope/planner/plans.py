@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, counted
+from tilescope.errors import RuleError, Violation
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.completion import Completion, barrier_bytes
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.problem import PLAN_COPY, Problem, matrix_shape, pitch_given
-from tilescope.planner.reason import Reason
+from tilescope.planner.reason import Reason, refusal
+from tilescope.planner.reasons import reasons_of
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
@@ -87,7 +88,7 @@ class Plan(Value):
     ('128B', (64, 128), 1, 1024)
     """
 
-    _derived: ClassVar[tuple[str, ...]] = ("completion", "stage_bytes", "in_flight_bytes")
+    _derived: ClassVar[tuple[str, ...]] = ("reasons", "completion", "stage_bytes", "in_flight_bytes")
 
     problem: Problem
     swizzle: Swizzle = row_field(Swizzle.named)
@@ -96,10 +97,14 @@ class Plan(Value):
     boxes: Boxes | None  # None: threads copy, not TMA
     l2_promotion: L2PromotionName
     costs: Costs
-    reasons: tuple[Reason, ...]
     basis: Basis
     canonical: CanonicalLayout | None = field(default=None)  # None: no tensor core reads it
     warnings: tuple[Violation, ...] = ()  # what the rules say of a map that the driver takes all the same
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why it is as it is, term by term."""
+        return tuple(reasons_of(self))
 
     @property
     def box(self) -> tuple[int, ...] | None:
@@ -181,12 +186,10 @@ class Plan(Value):
         (4096, 4096)
         """
         if self.boxes is None:
-            raise PLAN_COPY.error(
-                "copy", f"copy = {self.problem.copy}", "only TMA reads a tensor map", 'Plan with copy="tma".'
-            )
+            raise RuleError([refusal(PLAN_COPY, "copy", "map", copy=self.problem.copy)])
         whole = self.problem.global_shape or self.problem.tile if global_shape is None else matrix_shape(global_shape)
         strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
-        if self.folded and (problems := unfoldable(self.problem, self.layout, whole)):
+        if self.folded and (problems := list(unfoldable(self.problem, self.layout, whole))):
             raise RuleError(problems)
         arguments = map_arguments(self.problem, self.layout, self.boxes, whole, strides)
         return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
@@ -201,20 +204,14 @@ class Plan(Value):
         """
         row, column = oriented(self.problem.major, mn, k)
         rows, columns = self.layout.as_rows().tiling.atom
-        if not self.folded:
-            corner: tuple[int, ...] = (column, row)
-        elif column % columns or (self.atom_order == "row" and row % rows):
-            raise PLAN_CORNER.error(
-                "mn, k", f"(mn, k) = ({mn}, {k})",
-                f"a folded map sees columns of {columns}" + (f" and groups of {rows} rows" if self.atom_order == "row" else ""),
-                f"Start the tile {column % columns} elements earlier, or use the plan that is not folded."
-                if column % columns else f"Start the tile {row % rows} rows earlier, or use the plan that is not folded.",
-                mn=mn, k=k, columns=columns, rows=rows,
-            )  # fmt: skip
-        elif self.atom_order == "column":
-            corner = (0, row, column // columns)
-        else:
-            corner = (0, 0, column // columns, row // rows)
+        in_groups = self.folded and self.atom_order == "row"  # of rows
+        if self.folded and (column % columns or (in_groups and row % rows)):
+            earlier, unit = (column % columns, "elements") if column % columns else (row % rows, "rows")
+            told = {"columns": columns, "rows": rows if in_groups else None, "earlier": earlier, "unit": unit}
+            raise RuleError([refusal(PLAN_CORNER, "mn, k", mn=mn, k=k, **told)])
+        corner: tuple[int, ...] = (column, row)
+        if self.folded:
+            corner = (0, 0, column // columns, row // rows) if in_groups else (0, row, column // columns)
         return tuple(a + b for a, b in zip(corner, copy.coords, strict=True))
 
     def address(self, mn: Any, k: Any, smem_address: int = 0) -> Any:
@@ -326,19 +323,19 @@ def blocks_per_sm(problem: Problem, layout: Layout) -> int:
 
 def require_shared_memory(problem: Problem, layout: Layout) -> None:
     """Refuse stages that exceed a block's shared memory."""
-    arch, barrier = problem.arch, barrier_bytes(problem)
-    stage = _stage_bytes(layout)
-    needed = problem.stages * (stage + barrier)
-    if needed > arch.smem_per_block_bytes:
-        fit = arch.smem_per_block_bytes // (stage + barrier)
-        barriers = " and their mbarriers" if barrier else ""
-        stages = f"{problem.stages} x {stage}{barriers} = " if problem.stages > 1 else ""
-        raise PLAN_SMEM.error(
-            "stages" if fit else "tile", f"{stages}{needed} bytes",
-            f"a block of {arch.name} has {arch.smem_per_block_bytes} bytes of shared memory (and {RESERVED_BYTES} reserved)",
-            f"Use {counted(fit, 'stage')}{' or fewer' if fit > 1 else ''}." if fit else "Use a smaller tile.",
-            stages=problem.stages, stage_bytes=stage, needed_bytes=needed, limit_bytes=arch.smem_per_block_bytes,
-        )  # fmt: skip
+    barrier, stage, limit = barrier_bytes(problem), _stage_bytes(layout), problem.arch.smem_per_block_bytes
+    needed, fit = problem.stages * (stage + barrier), limit // (stage + barrier)
+    if needed <= limit:
+        return
+    smaller, size = list(problem.tile), stage
+    while size + barrier > limit:  # half of the longer extent, until one stage fits
+        longer = smaller.index(max(smaller))
+        smaller[longer], size = smaller[longer] // 2, size // 2
+    raise RuleError([refusal(
+        PLAN_SMEM, "stages" if fit else "tile", "stages" if problem.stages > 1 else "", stages=problem.stages, stage_bytes=stage,
+        barrier_bytes=problem.stages * barrier, needed_bytes=needed, arch=problem.arch.name, limit_bytes=limit, fit=fit,
+        smaller=tuple(smaller),
+    )])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

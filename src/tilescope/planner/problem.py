@@ -19,6 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
+from tilescope.planner.reason import refusal
 from tilescope.reading import attempted, flag, integer, integers, known_name, pair
 from tilescope.rule import rule
 from tilescope.smem.access import Access
@@ -110,12 +111,8 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
     if card is not None:
         row = Card.named(card)
         if arch is not None and Arch.named(arch) is not row.arch:
-            raise PLAN_CARD.error(
-                "card",
-                f"card = {row.name} with arch = {Arch.named(arch).name}",
-                f"a card has one architecture, and that of the {row.name} is {row.arch.name}",
-                f'Use arch="{row.arch.name}", or leave it out.',
-            )
+            told = {"card": row.name, "arch": Arch.named(arch).name, "own": row.arch.name}
+            raise RuleError([refusal(PLAN_CARD, "card", **told)])
         return row.arch, row
     target = Arch.named(DEFAULT_ARCH if arch is None else arch)
     device = card_called(arch) if isinstance(arch, str) else None
@@ -268,85 +265,55 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
     if consumer.op.is_load != (problem.direction == "load"):
         does, wants = ("reads", "writes") if consumer.op.is_load else ("writes", "reads")
         fitting = "st.b128 rows" if consumer.op.is_load else "ld.b128 rows"
-        problems.append(PLAN_PATTERN.violation(
-            "consumer", f"{consumer.name} for a {problem.direction}",
-            f"{consumer.op.name} {does} shared memory; a {problem.direction} needs a pattern that {wants} it",
-            f'Use consumer="{fitting}", for example.',
-        ))  # fmt: skip
+        told = {"pattern": consumer.name, "op": consumer.op.name, "direction": problem.direction}
+        problems.append(refusal(PLAN_PATTERN, "consumer", does=does, wants=wants, fitting=fitting, **told))
     return consumer
 
 
-def _contradictions(problem: Problem) -> list[Violation]:
-    arch, element, row = problem.arch, problem.data_type, problem.tensor_core
+def _contradictions(problem: Problem) -> Iterator[Violation]:
+    arch, element, row, copy = problem.arch, problem.data_type, problem.tensor_core, problem.copy
+    stores, has_tma, known = problem.direction == "store", arch.has("tma"), architectures_with("tma")
     missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
-    absent = [] if missing is None else [PLAN_CONSUMER.violation("consumer", *missing)]
-    stores, by_tma, have_tma = problem.direction == "store", problem.copy == "tma", ", ".join(architectures_with("tma"))
+    if missing is not None:
+        yield PLAN_CONSUMER.violation("consumer", *missing)
+    if stores and not has_tma:
+        yield refusal(PLAN_COPY, "direction", "store", arch=arch.name, known=known)
+    elif copy == "tma" and not has_tma:
+        yield refusal(PLAN_COPY, "copy", "load", arch=arch.name, known=known)
+    elif stores and copy != "tma":
+        yield refusal(PLAN_COPY, "copy", "threads", copy=copy)
     columns, name, bits = problem.columns, problem.row_names[1], problem.columns * element.bits
-    step = 128 // element.bits if 128 % element.bits == 0 else 64
     together = element.tma.bits // element.bits or 1
-    in_bytes = " x ".join(str(-(-extent // together) if axis == name else extent) for axis, extent in _extents(problem))
-    checks = (
-        (stores and not arch.has("tma"), PLAN_COPY.violation(
-            "direction", f"a store on {arch.name}",
-            f"stores are planned through TMA, which exists on {have_tma}",
-            'Use arch="sm_90", or let the threads write their results to global memory.',
-        )),
-        (not stores and by_tma and not arch.has("tma"), PLAN_COPY.violation(
-            "copy", f"copy = tma on {arch.name}", f"TMA exists on {have_tma}", 'Use copy="cp.async".',
-        )),
-        (stores and not by_tma and arch.has("tma"), PLAN_COPY.violation(
-            "copy", f"copy = {problem.copy} for a store", "planned stores go through TMA",
-            'Use copy="tma".',
-        )),
-        (by_tma and together > 1, PLAN_TYPE.violation(
-            "data_type", f"{element.name} by TMA",
-            f"TMA moves {together} elements of {element.name} as one {element.tma.name}",
-            f'Plan {in_bytes} of "{element.tma.name}": the same bytes and descriptors.', elements=together,
-        )),
-        (bits % 128 > 0, PLAN_ROW.violation(
-            "tile", f"{name} = {columns} elements of {element.bits} bits = {bits / 8:g} contiguous bytes",
-            "copies move multiples of 16 bytes", f"Use {name} = {-(-columns // step) * step}.",
-            elements=columns, element_bits=element.bits, row_bytes=bits / 8,
-        )),
-    )  # fmt: skip
-    beyond_threads = [] if by_tma else _beyond_threads(problem)
-    return [*absent, *(violation for breaks, violation in checks if breaks), *beyond_threads]
+    if copy == "tma" and together > 1:
+        extents = zip(problem.extent_names, problem.tile, strict=True)
+        tile = tuple(-(-extent // together) if axis == name else extent for axis, extent in extents)
+        told = {"data_type": element.name, "elements": together, "moved": element.tma.name, "tile": tile}
+        yield refusal(PLAN_TYPE, "data_type", "bits", **told)
+    if bits % 128:
+        step = 128 // element.bits if 128 % element.bits == 0 else 64
+        told = {"extent": name, "elements": columns, "element_bits": element.bits, "row_bytes": bits / 8}
+        yield refusal(PLAN_ROW, "tile", up=-(-columns // step) * step, **told)
+    if copy != "tma":
+        yield from _beyond_threads(problem)
 
 
-def _extents(problem: Problem) -> Iterator[tuple[str, int]]:
-    return zip(problem.extent_names, problem.tile, strict=True)
-
-
-def _beyond_threads(problem: Problem) -> list[Violation]:
+def _beyond_threads(problem: Problem) -> Iterator[Violation]:
     """Refuse what only TMA can do: threads copy 16 aligned bytes at a time."""
     pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
     swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
-    torn = swizzle.piece_bytes < CHUNK_BYTES
-    checks = (
-        (pitch % CHUNK_BYTES > 0, PLAN_PITCH.violation(
-            "global_shape" if problem.strides_bytes is None else "strides_bytes[0]",
-            f"rows {pitch} bytes apart", f"a thread of {copy} copies 16 aligned bytes",
-            f"Pad the rows to {-(-pitch // CHUNK_BYTES) * CHUNK_BYTES} bytes.", pitch_bytes=pitch,
-        )),
-        (element.smem_bits != element.bits, PLAN_TYPE.violation(
-            "data_type", f"{element.name} by {copy}",
-            f"its values are {element.bits} bits in global memory and {element.smem_bits} in shared memory",
-            'Only TMA spreads them out: use copy="tma".',
-            global_bits=element.bits, smem_bits=element.smem_bits,
-        )),
-        (torn, PLAN_SWIZZLE.violation(
-            "swizzle", f"swizzle {swizzle.name} by {copy}",
-            f"a thread copies 16 bytes, and the mode moves pieces of {swizzle.piece_bytes}",
-            'Use swizzle="128B", or copy="tma".', {"swizzle": "128B"}, piece_bytes=swizzle.piece_bytes,
-        )),
-        (not torn and swizzle.bits > 0 and tile_bytes % swizzle.block_bytes > 0, PLAN_SWIZZLE.violation(
-            "swizzle", f"swizzle {swizzle.name} on a tile of {tile_bytes} bytes",
-            f"it moves pieces within blocks of {swizzle.block_bytes} bytes, and they would leave the tile",
-            f"Use a tile of {-(-tile_bytes // swizzle.block_bytes) * swizzle.block_bytes} bytes, or a smaller swizzle.",
-            tile_bytes=tile_bytes, block_bytes=swizzle.block_bytes,
-        )),
-    )  # fmt: skip
-    return [violation for breaks, violation in checks if breaks]
+    if pitch % CHUNK_BYTES:
+        argument = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
+        yield refusal(PLAN_PITCH, argument, pitch_bytes=pitch, copy=copy, up=-(-pitch // CHUNK_BYTES) * CHUNK_BYTES)
+    if element.smem_bits != element.bits:
+        told = {"data_type": element.name, "copy": copy, "global_bits": element.bits, "smem_bits": element.smem_bits}
+        yield refusal(PLAN_TYPE, "data_type", "spread", **told)
+    if swizzle.piece_bytes < CHUNK_BYTES:
+        told = {"swizzle": swizzle.name, "copy": copy, "piece_bytes": swizzle.piece_bytes}
+        yield refusal(PLAN_SWIZZLE, "swizzle", "", {"swizzle": "128B"}, **told)
+    elif swizzle.bits and tile_bytes % swizzle.block_bytes:
+        up = -(-tile_bytes // swizzle.block_bytes) * swizzle.block_bytes
+        told = {"swizzle": swizzle.name, "tile_bytes": tile_bytes, "block_bytes": swizzle.block_bytes}
+        yield refusal(PLAN_SWIZZLE, "swizzle", "tile", up=up, **told)
 
 
 def matrix_shape(given: Any) -> tuple[int, int]:

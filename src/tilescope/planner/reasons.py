@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tilescope.planner.consumers import reads_plain_rows_freely
-from tilescope.planner.plans import Plan
 from tilescope.planner.reason import Reason
+
+if TYPE_CHECKING:
+    from tilescope.planner.plans import Plan
 
 TERMS = ("time", "conflicts", "request", "copies", "unused bytes", "alignment")
 _ENOUGH = 0.97  # of the full rate: 64 KiB in flight on an SM of an H200 reach it, 48 do not
@@ -68,12 +70,8 @@ def behind(plan: Plan, best: Plan) -> Reason:
     return Reason.of(f"behind-{term.replace(' ', '-')}", here=here, there=there)
 
 
-def explained(plan: Plan) -> Plan:
-    """The plan with its reasons, term by term."""
-    return replace(plan, reasons=tuple(_reasons(plan)))
-
-
-def _reasons(plan: Plan) -> Iterator[Reason]:
+def reasons_of(plan: Plan) -> Iterator[Reason]:
+    """The reasons of a plan, term by term."""
     yield _swizzle(plan)
     yield from _copies(plan)
     yield from _rate(plan)

@@ -33,7 +33,7 @@ from tilescope.planner.consumers import (
 )
 from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
 from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
-from tilescope.planner.proof import Consumed, prove, proven_directions
+from tilescope.planner.proof import Consumed, prove
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import Copy, TensorMap, broken_by
@@ -104,21 +104,14 @@ def plan(
 
 
 def planned(problem: Problem) -> PlanReport:
-    """The report of a problem: every candidate proven, and with its reasons."""
+    """The report of a problem, every candidate proven."""
     plans, refused = candidates(problem)
     views: dict[tuple[Swizzle, AtomOrder], Consumed] = {}  # box splits of one layout share it
     for candidate in plans:
         key = candidate.swizzle, candidate.atom_order
-        if key not in views:
-            views[key] = Consumed.of(problem, candidate.layout)
+        views[key] = views.get(key) or Consumed.of(problem, candidate.layout)
         prove(candidate, views[key])
-    return PlanReport(problem, tuple(map(reasons.explained, plans)), tuple(refused))
-
-
-def proven(candidate: Plan) -> Plan:
-    """One candidate proven, and with its reasons."""
-    prove(candidate, Consumed.of(candidate.problem, candidate.layout))
-    return reasons.explained(candidate)
+    return PlanReport(problem, tuple(plans), tuple(refused))
 
 
 def candidates(problem: Problem) -> tuple[list[Plan], list[Refusal]]:
@@ -221,7 +214,7 @@ def _candidate(
     )  # fmt: skip
     return Plan(
         problem=problem, swizzle=layout.swizzle, atom_order=tile.atom_order, layout=layout, boxes=boxes,
-        l2_promotion=promotion, costs=costs, reasons=(), basis=_basis(problem, layout, canonical), canonical=canonical,
+        l2_promotion=promotion, costs=costs, basis=_basis(problem, layout, canonical), canonical=canonical,
         warnings=warnings,
     )  # fmt: skip
 
@@ -233,14 +226,14 @@ def _of_copies(
     shape = problem.global_shape or problem.tile
     violations = misplaced(layout, boxes)
     if boxes.folded:
-        violations += unfoldable(problem, layout, shape)
+        violations += [*unfoldable(problem, layout, shape)]
     try:
         arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
         tensor_map = TensorMap(**arguments, l2_promotion=promotion)
     except TensorMapError as error:
         return violations + [found for found in error.violations if found.severity == "error"], ()
-    for direction, copy in () if violations else itertools.product(proven_directions(problem), (-1, 0)):
-        violations = violations or list(broken_by(Copy(tensor_map, direction, boxes.copies[copy].coords)))
+    for copy in () if violations else (boxes.copies[-1], boxes.copies[0]):
+        violations = violations or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
     return violations, tuple(found for found in tensor_map.findings if found.severity == "warning")
 
 
