@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
-from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
 from tilescope.mma.scale_layout import scale_layout
@@ -14,9 +13,8 @@ from tilescope.mma.scale_packing import pack_scales, unpack_scales
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_allocation import tmem_budget
-from tilescope.mma.tmem_cp import CP_SHAPES
-from tilescope.mma.tmem_form import TMEM_FORMS
-from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.mma.tmem_form import CP_SHAPES, TMEM_FORMS
+from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
 
 # The formulas of PTX's figures, as one writes them down: lane and column of register r of thread t.
 NAIVE = {

@@ -7,12 +7,10 @@ from tilescope.arch import ARCH
 from tilescope.errors import RuleError
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_format import SCALE_FORMATS
-from tilescope.mma.scale_lanes import scale_lanes
+from tilescope.mma.scale_format import SCALE_FORMATS, scale_lanes
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tcgen05_product import pair_shares
-from tilescope.mma.tmem_cp import CP_SHAPES, DECOMPRESSIONS, cp_shape
-from tilescope.mma.tmem_form import TMEM_FORMS, named_move
+from tilescope.mma.tmem_form import CP_SHAPES, DECOMPRESSIONS, TMEM_FORMS, cp_shape, named_move
 
 BLACKWELL = ["sm_100a", "sm_103a", "sm_110a"]
 

@@ -10,12 +10,11 @@ import pytest
 from tilescope.errors import RuleError
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_lanes import scale_lanes
+from tilescope.mma.scale_format import scale_lanes
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
-from tilescope.mma.tmem_cp import cp_shape
-from tilescope.mma.tmem_form import named_move
+from tilescope.mma.tmem_form import cp_shape, named_move
 from tilescope.mma.tmem_layout import tmem_layout
 
 

@@ -23,7 +23,7 @@ from tilescope import (
     view,
     wgmma_descriptors,
 )
-from tilescope.mma.scale_lanes import scale_lanes
+from tilescope.mma.scale_format import scale_lanes
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier

@@ -5,9 +5,9 @@ import pytest
 
 import tilescope as ts
 from tilescope import view
-from tilescope.mma.datapath import DATAPATHS
-from tilescope.mma.scale_lanes import scale_lanes
+from tilescope.mma.scale_format import scale_lanes
 from tilescope.mma.tmem_address import TmemAddress
+from tilescope.mma.tmem_layout import DATAPATHS
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside
 

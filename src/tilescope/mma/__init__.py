@@ -12,7 +12,7 @@ emulation.py                 a matrix product by the whole path; operand_path.py
 tcgen05_emulation.py         scale factors, pairs, tensor memory; sparse_a.py: half of A, and the metadata that says which
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one
 datapath.py, tmem_layout.py  which lanes an accumulator uses; D, A and metadata as layouts of tensor memory
-tmem_form.py, tmem_cp.py     the shapes of tcgen05.ld and st, and of tcgen05.cp
+tmem_form.py, tmem_form.py     the shapes of tcgen05.ld and st, and of tcgen05.cp
 tensor_memory.py             allocation, loads, stores, copies and shifts on cells; tmem_allocation.py: what fits
 tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory
 scale_format.py              block scaling: formats; scale_layout.py: atoms, copies, words; scale_lanes.py: of mma.sync

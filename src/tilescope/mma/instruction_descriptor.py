@@ -18,9 +18,9 @@ from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, printed, raise_all
+from tilescope.errors import Violation, printed, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Tcgen05Kind, forms_of, shape_problems
+from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Tcgen05Kind, shape_problems
 from tilescope.reading import attempted, flag, integer, is_one_of
 from tilescope.value import Value, row_field
 
@@ -110,12 +110,12 @@ class InstructionDescriptor(Documented, Value):
         a_scale_id: int = 0, b_scale_id: int = 0, k: int | None = None,
     ) -> None:  # fmt: skip
         kind = Tcgen05Kind.named(mma_kind)
-        if a_type is None and len(kind.codes) == 1:
-            (a_type,) = kind.codes
         if a_type is None:
-            raise TCGEN05["type"].error(
-                "a_type", "no a_type", f"kind {kind.name} takes {', '.join(kind.codes)}", f"Use {next(iter(kind.codes))}.",
-            )  # fmt: skip
+            first, *others = kind.codes
+            if others:
+                limit = f"kind {kind.name} takes {', '.join(kind.codes)}"
+                raise TCGEN05["type"].error("a_type", "no a_type", limit, f"Use {first}.")
+            a_type = first
         values = {
             "mma_kind": kind.name, "m": integer("m", m), "n": integer("n", n), "k": kind.k if k is None else integer("k", k),
             "a_type": DataType.named(a_type), "b_type": DataType.named(a_type if b_type is None else b_type),
@@ -132,11 +132,10 @@ class InstructionDescriptor(Documented, Value):
     @property
     def forms(self) -> tuple[str, ...]:
         """The forms of the instruction that take it: by m and n, and .ws alone where there is a shift."""
-        found = forms_of(
-            Tcgen05Kind.named(self.mma_kind), self.m, self.n, sparse=self.sparse, k=self.k,
-            transposed_bytes=self.b_major == "MN" and self.b_type.bits == 8,
-        )  # fmt: skip
-        return tuple(form for form in found if not self.max_shift or form.endswith(".ws"))
+        kind, transposed = Tcgen05Kind.named(self.mma_kind), self.b_major == "MN" and self.b_type.bits == 8
+        shapes = kind.shapes(sparse=self.sparse, k=self.k, transposed_bytes=transposed)
+        forms = [row.form for row in shapes if self.m in row.m and self.n in row.n]
+        return tuple(form for form in forms if not self.max_shift or form.endswith(".ws"))
 
     def encode(self) -> int:
         """The 32-bit word."""
@@ -190,26 +189,25 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Viola
     """Bits and codes that no descriptor of the kind has."""
     problems, values = [], form.decode(word)
     if ones := form.reserved_ones(word):
-        problems.append(TCGEN05["reserved"].violation(
-            "word", f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set",
-            f"an instruction descriptor of kind {kind.name} keeps {'them' if len(ones) > 1 else 'it'} zero",
-            f"Use {word & form.covered:#x}, or decode the word as another kind.",
-            word=word, bits=ones,
-        ))  # fmt: skip
+        several = len(ones) > 1
+        found = f"{word:#x} has bit{'s' * several} {', '.join(map(str, ones))} set"
+        limit = f"an instruction descriptor of kind {kind.name} keeps {'them' if several else 'it'} zero"
+        fix = f"Use {word & form.covered:#x}, or decode the word as another kind."
+        problems.append(TCGEN05["reserved"].violation("word", found, limit, fix, word=word, bits=ones))
     for name in ("a_type", "b_type", "d_type"):
-        known = _field_codes(kind)[name]
-        if name in values and values[name] not in known.values():
+        known, code = _field_codes(kind)[name], values.get(name)
+        if code is not None and code not in known.values():
             limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for type_name, code in known.items())}"
             usual = list(known.values())[-1 if name == "d_type" else 0]
-            problems.append(TCGEN05["type"].violation(
-                name, f"{name[0].upper()} type code {values[name]}", limit, f"Use code {usual}.", code=values[name],
-            ))  # fmt: skip
+            found, fix = f"{name[0].upper()} type code {code}", f"Use code {usual}."
+            problems.append(TCGEN05["type"].violation(name, found, limit, fix, code=code))
     return problems
 
 
 def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     """All that no instruction of the kind has."""
     problems: list[Violation] = []
+    m, n, sparse, accumulator = values["m"], values["n"], values["sparse"] is True, values["d_type"].name
 
     def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
         value = getattr(values[argument], "name", values[argument])
@@ -221,7 +219,6 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
             fits = " or ".join(row.name for row in KINDS.values() if name in row.codes)
             fix = f"Use kind {fits}." if fits else f"Use {next(iter(kind.codes))}."
             refuse("type", argument, f"{argument} = {name}", f"kind {kind.name} takes {', '.join(kind.codes)}", fix)
-    accumulator = values["d_type"].name
     if accumulator not in kind.accumulators:
         limit = f"kind {kind.name} has D as {', '.join(kind.accumulators)}"
         refuse("type", "d_type", f"d_type = {accumulator}", limit, f"Use {kind.accumulators[-1]}.")
@@ -229,14 +226,13 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
         limit = "products of bfloat16 are summed in float32"
         refuse("type", "d_type", "d_type = float16 with bfloat16", limit, 'Use d_type="f32".')
     for letter in "ab":
-        row = values[f"{letter}_type"]
-        if values[f"{letter}_major"] == "MN" and (row.name not in _TRANSPOSABLE or kind.is_dense_4_bit):
-            found = f"{letter.upper()} MN-major with {row.name}"
+        name = values[f"{letter}_type"].name
+        if values[f"{letter}_major"] == "MN" and (name not in _TRANSPOSABLE or kind.is_dense_4_bit):
             limit = f"MN-major operands are of {', '.join(_TRANSPOSABLE)}"
-            refuse("major", f"{letter}_major", found, limit, "Use K-major.")
+            refuse("major", f"{letter}_major", f"{letter.upper()} MN-major with {name}", limit, "Use K-major.")
     transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
-    shape = {"sparse": values["sparse"] is True, "k": values["k"], "transposed_bytes": transposed_bytes}
-    problems += shape_problems(kind, values["m"], values["n"], **shape)
+    shape: dict[str, Any] = {"sparse": sparse, "k": values["k"], "transposed_bytes": transposed_bytes}
+    problems += shape_problems(kind, m, n, **shape)
     for name in ("negate_a", "negate_b", "saturate", "sparse"):
         foreign = (name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")
         if attempted(problems, False, flag, name, values[name]) and foreign:
@@ -246,13 +242,11 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
         if not (values[name] is None and None in allowed) and not is_one_of(values[name], allowed):
             limit = f"kind {kind.name} has {', '.join(map(str, allowed))}"
             refuse("field", name, f"{name} = {printed(values[name])}", limit, f"Use {allowed[0]}.")
-    has_ws = any(form.endswith(".ws") for form in forms_of(kind, values["m"], values["n"], **shape))
-    if values["max_shift"] and not has_ws:
-        found = (
-            f"max_shift = {printed(values['max_shift'])} with m = {printed(values['m'])}, n = {printed(values['n'])}"
-        )
+    ws = [row for row in kind.shapes(**shape) if row.form.endswith(".ws") and m in row.m and n in row.n]
+    if values["max_shift"] and not ws:
+        found = f"max_shift = {values['max_shift']} with m = {m}, n = {n}"
         limit = "a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
-        refuse("field", "max_shift", found, limit, "Use max_shift = 0, or such a shape.")
+        refuse("field", "max_shift", found, limit, "Use max_shift = 0, or m = 128 and n = 128.")
     return problems
 
 
@@ -279,20 +273,15 @@ def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     >>> found.sound, found.violations[0].found
     (False, 'A type code 0')
     """
-    kind = Tcgen05Kind.named(mma_kind)
+    kind, word = Tcgen05Kind.named(mma_kind), integer("word", word)
     form = word_format(kind)
-    word = integer("word", word)
     raise_all(form.word_problems(word))
-    descriptor: InstructionDescriptor | None = None
-    findings: tuple[Violation, ...] = ()
-    try:
-        descriptor = InstructionDescriptor.decode(word, kind.name)
-    except RuleError as error:
-        findings = error.violations
+    problems: list[Violation] = []
+    descriptor = attempted(problems, None, InstructionDescriptor.decode, word, kind.name)
     meanings = {name: _meaning(kind, name, value) for name, value in form.decode(word).items()}
     return Inspection(
         name=f"{form.name}, kind {kind.name}", bits=form.bits, word=word, fields=form.described(word, meanings),
-        violations=findings, described=descriptor,
+        violations=tuple(problems), described=descriptor,
     )  # fmt: skip
 
 

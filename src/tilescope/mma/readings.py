@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.errors import RuleError, Violation, raise_all
+from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import (
@@ -27,7 +27,7 @@ from tilescope.mma.descriptor import (
 from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
-from tilescope.reading import integer, known_name
+from tilescope.reading import attempted, integer, known_name
 from tilescope.rule import Rule, rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
@@ -145,10 +145,7 @@ def inspect_descriptor(
     layout = None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)
     descriptor = None
     if not any(finding.severity == "error" for finding in findings):
-        try:
-            descriptor = described.decode(word)
-        except RuleError as error:
-            findings += error.violations
+        descriptor = attempted(findings, None, described.decode, word)
     ignored = () if layout is None else ignored_fields(layout)
     if descriptor is not None and layout is not None:
         findings += _advice(descriptor, layout)

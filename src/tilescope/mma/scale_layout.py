@@ -19,11 +19,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError, argument_range, printed
+from tilescope.errors import RuleError, argument_range, ceil_div, printed
 from tilescope.layout import Modes
 from tilescope.mma.descriptor import Tcgen05Descriptor
-from tilescope.mma.scale_format import ScaleFormat
-from tilescope.mma.scale_lanes import ScaleLanes, scale_lanes
+from tilescope.mma.scale_format import ScaleFormat, ScaleLanes, ScaleOperand, scale_lanes
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
 from tilescope.mma.tcgen05_kind import MMA_GROUP, Documented, blackwell_rule
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
@@ -44,7 +43,6 @@ SCALE_ROWS = blackwell_rule(
     "CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100", _PAIR_B.format(rows=64), _PAIR_B.format(rows=48),
 )
 # fmt: on
-ScaleOperand = Literal["A", "B"]
 _ATOM_COLUMNS = 4  # of tensor memory
 _ROW_GROUP_BYTES = 128  # 8 rows of 16 bytes: the stride of the copy's descriptor
 
@@ -84,7 +82,7 @@ class ScaleLayout(Documented, Value):
     @property
     def blocks(self) -> int:
         """Scales of a row."""
-        return -(-self.k // self.format.block)
+        return ceil_div(self.k, self.format.block)
 
     @property
     def atoms(self) -> tuple[int, int]:
@@ -126,13 +124,16 @@ class ScaleLayout(Documented, Value):
             if array is None or (array.size and (array.min() < 0 or array.max() >= extent)):
                 limit = f"{name}s 0 to {extent - 1}"
                 raise RuleError([argument_range(name, index, limit, f"Use {extent - 1}, the last.")])
-        coord: list[Any] = [each if isinstance(each, int) else np.asarray(each, np.int64) for each in (row, block)]
+        coord: Any = (index if isinstance(index, int) else np.asarray(index, np.int64) for index in (row, block))
         try:
             return self.modes.at(*coord)
         except ValueError:  # shapes that do not meet
-            found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
-            fix = "Use row[:, None] and block[None, :]."
-            raise ARGUMENT_RANGE.error("row, block", found, "they broadcast", fix) from None
+            found, fix = (
+                f"arrays of shapes {np.shape(row)} and {np.shape(block)}",
+                "Use row[:, None] and block[None, :].",
+            )
+            values = {"rows": np.shape(row), "blocks": np.shape(block)}
+            raise ARGUMENT_RANGE.error("row, block", found, "they broadcast", fix, **values) from None
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """The (row, block) whose scale lies at a byte; None for padding and beyond.
@@ -164,18 +165,14 @@ class ScaleLayout(Documented, Value):
         """
         step_k = self.format.k_steps[0] if k is None else k
         if not is_one_of(step_k, self.format.k_steps):
-            listed = " or ".join(map(str, self.format.k_steps))
-            raise SCALE_K.error(
-                "k", printed(k), f"an instruction of kind {self.format.mma_kind} takes {listed}",
-                f"Use {self.format.k_steps[0]}.",
-            )  # fmt: skip
-        taken = self.format.per_instruction(step_k)
-        found = []
+            limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
+            raise SCALE_K.error("k", printed(k), limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
+        taken, steps = self.format.per_instruction(step_k), []
         for first in range(0, self.k, step_k):
             block = first // self.format.block
             word, scale_id = divmod(block, ATOM_SCALES)
-            found.append(ScaleStep(first, word * self.word_columns, scale_id, tuple(range(block, block + taken))))
-        return tuple(found)
+            steps.append(ScaleStep(first, word * self.word_columns, scale_id, tuple(range(block, block + taken))))
+        return tuple(steps)
 
     def columns_read(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
         """Columns that one instruction looks at from the column it is given, as the checks of ptxas count them.
@@ -185,7 +182,7 @@ class ScaleLayout(Documented, Value):
         """
         if operand == "A":
             return 2 if (m, cta_group) == (128, 2) else _ATOM_COLUMNS
-        return 2 * -(-self.rows // 64)
+        return 2 * ceil_div(self.rows, 64)
 
     def tensor_memory(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
@@ -201,7 +198,7 @@ class ScaleLayout(Documented, Value):
         TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
         """
         halved = self._is_halved(operand, m, cta_group)
-        groups = -(-self.rows // (1 + halved) // QUARTER_LANES)
+        groups = ceil_div(self.rows // (1 + halved), QUARTER_LANES)
         row: tuple[Any, Any] = (QUARTER_LANES, groups), (LANE_BITS, CELL_BITS)
         if halved:
             row = (*row[0], 2), (*row[1], 2 * QUARTER_LANES * LANE_BITS)
@@ -209,7 +206,7 @@ class ScaleLayout(Documented, Value):
         copies = 2 if halved else QUARTERS
         modes = Modes((row[0], block[0], copies), (row[1], block[1], QUARTER_LANES * LANE_BITS))
         name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
-        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, TmemAddress.given(address))
+        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, TmemAddress.of(address))
 
     def copies(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
@@ -223,23 +220,22 @@ class ScaleLayout(Documented, Value):
         >>> copy.shape, hex(copy.descriptor.encode())
         ('32x128b.warpx4', '0x400800000200')
         """
-        base, (down, along) = TmemAddress.given(address), self.atoms
+        base, (down, along) = TmemAddress.of(address), self.atoms
         first = integer("smem_address", smem_address, least=0)
         if first % 16:
-            found, limit = f"smem_address = {printed(smem_address)}", "atoms start at a multiple of 16 bytes"
-            raise SMEM_ALIGNMENT.error("smem_address", found, limit, f"Use {first // 16 * 16:#x}.")
+            found, limit = f"smem_address = {smem_address}", "atoms start at a multiple of 16 bytes"
+            fix = f"Use {first // 16 * 16:#x}."
+            raise SMEM_ALIGNMENT.error("smem_address", found, limit, fix, smem_address=first)
         halved = self._is_halved(operand, m, cta_group)
-        starts = {(word, row): row * along + word for word in range(along) for row in range(down)}
-        if halved:
-            starts = {(word, 0): 2 * word for word in range(along)}
-
-        def copied(word: int, row: int, atom: int) -> ScaleCopy:
-            start = first + atom * ATOM_BYTES
-            source = Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none")
-            target = base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS)
-            return ScaleCopy("64x128b.warpx2::01_23" if halved else "32x128b.warpx4", source, target)
-
-        return tuple(copied(word, row, atom) for (word, row), atom in starts.items())
+        shape = "64x128b.warpx2::01_23" if halved else "32x128b.warpx4"
+        copies = []
+        for word in range(along):
+            for row in range(1 if halved else down):
+                start = first + (2 * word if halved else row * along + word) * ATOM_BYTES
+                source = Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none")
+                target = base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS)
+                copies.append(ScaleCopy(shape, source, target))
+        return tuple(copies)
 
     def mma_lanes(self, operand: ScaleOperand, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
         """The lanes whose bytes a block-scaled mma.sync (sm_120) takes scale factors of this format from.
@@ -260,14 +256,17 @@ class ScaleLayout(Documented, Value):
         """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m, group or whole half."""
         known_name("operand", operand, ("A", "B"), "operand with scale factors")
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
-            found = f"m {printed(m)}, cta_group {printed(cta_group)}"
-            limit = "block-scaled kinds have m 128, a pair also 256"
-            raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128.")
+            found, limit = (
+                f"m {printed(m)}, cta_group {printed(cta_group)}",
+                "block-scaled kinds have m 128, a pair also 256",
+            )
+            values = {"m": plain_int(m), "cta_group": plain_int(cta_group)}
+            raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128 with cta_group=1.", **values)
         halved = operand == "B" and bool(m == 128) and bool(cta_group == 2)
         if halved and (self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS):
             limit = f"each half of n is a multiple of {QUARTER_LANES} columns, as the documents have it, and at most {ATOM_ROWS}"
             found = f"B of {self.rows} columns in a pair with m = 128"
-            raise SCALE_ROWS.error("rows", found, limit, "Use 64, 128, 192 or 256.")
+            raise SCALE_ROWS.error("rows", found, limit, "Use 64, 128, 192 or 256.", rows=self.rows, m=128)
         return halved
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.errors import by, ceil_div
 from tilescope.mma.fragment import as_array
 from tilescope.reading import pair
 from tilescope.rule import ARGUMENT_TYPE, rule
@@ -52,17 +53,14 @@ def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
     >>> packed.shape, int(packed[82])  # scale 5 * 8 + 2, of row 5 and block 2, at 5 * 16 + 2
     ((1024,), 42)
     """
-    given = _one_byte("scales", scales, 2)
-    *batch, rows, blocks = given.shape
-    grid = atom_grid(rows, blocks)
-    wanted = (*batch, grid[0] * grid[1] * ATOM_BYTES)
-    packed = _target(out, wanted, given.dtype)
-    whole = grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES
+    plain = _one_byte("scales", scales, 2)
+    *batch, rows, blocks = plain.shape
+    grid, whole = _grid_and_extents(rows, blocks)
+    packed = _target(out, (*batch, whole[0] * whole[1]), plain.dtype)
     if (rows, blocks) != whole:
-        padded = np.zeros((*batch, *whole), np.uint8)
-        padded[..., :rows, :blocks] = given.view(np.uint8)
-        given = padded
-    _move(np.ascontiguousarray(given).view(np.uint8), packed.view(np.uint8), grid, to_atoms=True)
+        further = [(0, 0)] * len(batch)
+        plain = np.pad(plain.view(np.uint8), [*further, (0, whole[0] - rows), (0, whole[1] - blocks)])
+    _move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), grid, to_atoms=True)
     return packed
 
 
@@ -75,26 +73,31 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     >>> bool((unpack_scales(pack_scales(scales), (200, 10)) == scales).all())
     True
     """
-    given = _one_byte("packed", packed, 1)
+    atoms = _one_byte("packed", packed, 1)
     rows, blocks = pair("shape", shape, least=1)
-    grid = atom_grid(rows, blocks)
-    size_bytes = grid[0] * grid[1] * ATOM_BYTES
-    if given.shape[-1] != size_bytes:
-        raise SCALE_SIZE.error(
-            "packed", f"{given.shape[-1]} bytes for {rows} x {blocks} scales",
-            f"{grid[0]} x {grid[1]} atoms of {ATOM_BYTES} bytes are {size_bytes}", f"Pass all {size_bytes} bytes, padding included.",
-        )  # fmt: skip
-    *batch, _ = given.shape
-    whole = grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES
-    target = None if out is None else _target(out, (*batch, rows, blocks), given.dtype)
-    plain = target if target is not None and (rows, blocks) == whole else np.empty((*batch, *whole), given.dtype)
-    _move(plain.view(np.uint8), np.ascontiguousarray(given).view(np.uint8), grid, to_atoms=False)
-    found = plain[..., :rows, :blocks]
+    grid, whole = _grid_and_extents(rows, blocks)
+    *batch, length = atoms.shape
+    if length != whole[0] * whole[1]:
+        found, limit = (
+            f"{length} bytes for {rows} x {blocks} scales",
+            f"{by(grid)} atoms of {ATOM_BYTES} bytes are {whole[0] * whole[1]}",
+        )
+        fix = f"Pass all {whole[0] * whole[1]} bytes, padding included."
+        raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)
+    target = None if out is None else _target(out, (*batch, rows, blocks), atoms.dtype)
+    plain = target if target is not None and (rows, blocks) == whole else np.empty((*batch, *whole), atoms.dtype)
+    _move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), grid, to_atoms=False)
     if target is None:
-        return found
+        return plain[..., :rows, :blocks]
     if target is not plain:
-        target[...] = found
+        target[...] = plain[..., :rows, :blocks]
     return target
+
+
+def _grid_and_extents(rows: int, blocks: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Atoms along the rows and along k; the rows and blocks that they hold, padding included."""
+    grid = atom_grid(rows, blocks)
+    return grid, (grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES)
 
 
 def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
@@ -103,7 +106,7 @@ def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
     >>> atom_grid(200, 10)
     (2, 3)
     """
-    return -(-rows // ATOM_ROWS), -(-blocks // ATOM_SCALES)
+    return ceil_div(rows, ATOM_ROWS), ceil_div(blocks, ATOM_SCALES)
 
 
 def _move(plain: Array, atoms: Array, grid: tuple[int, int], *, to_atoms: bool) -> None:
@@ -139,14 +142,13 @@ def _streaming() -> ModuleType | None:
     return scale_streaming
 
 
-def _one_byte(argument: str, given: npt.ArrayLike, dimensions: int) -> Array:
-    array = as_array(argument, given)
+def _one_byte(argument: str, value: npt.ArrayLike, dimensions: int) -> Array:
+    array = as_array(argument, value)
     if array.dtype.itemsize != 1 or array.dtype.kind in "bSU" or array.ndim < dimensions or 0 in array.shape:
-        raise ARGUMENT_TYPE.error(
-            argument, f"an array of shape {array.shape}, {array.dtype}",
-            f"scale factors have one byte each, in at least {dimensions} dimensions",
-            "Use an array of uint8, or of ml_dtypes.float8_e8m0fnu.",
-        )  # fmt: skip
+        found = f"an array of shape {array.shape}, {array.dtype}"
+        limit = f"scale factors have one byte each, in at least {dimensions} dimensions"
+        fix = "Use an array of uint8, or of ml_dtypes.float8_e8m0fnu."
+        raise ARGUMENT_TYPE.error(argument, found, limit, fix, shape=array.shape)
     return array
 
 
@@ -155,10 +157,8 @@ def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) ->
         return np.empty(wanted, dtype)
     fits = isinstance(out, np.ndarray) and out.shape == wanted and out.dtype.itemsize == 1
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:
-        found = (
-            f"an array of shape {out.shape}, {out.dtype}" if isinstance(out, np.ndarray) else f"a {type(out).__name__}"
-        )
-        raise OUT_ARRAY.error("out", found, f"a writeable contiguous array of {' x '.join(map(str, wanted))} bytes",
-            f"Use np.empty({wanted}, np.uint8).",
-        )  # fmt: skip
+        is_array = isinstance(out, np.ndarray)
+        found = f"an array of shape {out.shape}, {out.dtype}" if is_array else f"a {type(out).__name__}"
+        limit, fix = f"a writeable contiguous array of {by(wanted)} bytes", f"Use np.empty({wanted}, np.uint8)."
+        raise OUT_ARRAY.error("out", found, limit, fix, shape=out.shape if is_array else None)
     return out

@@ -27,14 +27,14 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, by, ceil_div, printed, raise_all
 from tilescope.mma.fragment import as_array
-from tilescope.mma.scale_format import ScaleFormat
-from tilescope.mma.scale_layout import ScaleOperand, scale_layout
+from tilescope.mma.scale_format import ScaleFormat, ScaleOperand
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tcgen05_product import MMA_SCALES, Tcgen05Product
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, tmem_budget
-from tilescope.mma.tmem_cp import DECOMPRESSIONS
+from tilescope.mma.tmem_form import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integers
 from tilescope.rule import rule

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Severity, Violation, printed, unknown_name
+from tilescope.errors import RuleError, Severity, Violation, unknown_name
 from tilescope.mma.instruction import no_such_type
 from tilescope.rule import Basis, Rule, rule
 
@@ -31,9 +31,9 @@ def blackwell_rule(
     name: str, demand: str, source: str, passing: str, failing: str, *, severity: Severity = "error"
 ) -> Rule:
     """A rule about tcgen05 or tensor memory; `source` is a section of the PTX ISA, or begins with another source's name."""
-    section = source if source.startswith(_OTHER_SOURCES) else f"PTX ISA, {source}"
+    where = source if source.startswith(_OTHER_SOURCES) else f"PTX ISA, {source}"
     return rule(
-        name, demand, source=section, architectures=BLACKWELL, passing=passing, failing=failing, severity=severity
+        name, demand, source=where, architectures=BLACKWELL, passing=passing, failing=failing, severity=severity
     )
 
 
@@ -52,9 +52,8 @@ _OTHER_SOURCES = ("CuTe", "CUTLASS", "TVM", "the run-time checks")
 _MAKE = "ts.InstructionDescriptor({})"
 _DECODE = 'ts.InstructionDescriptor.decode({}, "f16")'
 # fmt: off
-TCGEN05 = {name: rule(
-    f"tcgen05-{name}", demand, source=f'PTX ISA, tcgen05.mma: {source}', architectures=BLACKWELL,
-    passing=call.format(passing), failing=call.format(failing),
+TCGEN05 = {name: blackwell_rule(
+    f"tcgen05-{name}", demand, f"tcgen05.mma: {source}", call.format(passing), call.format(failing),
 ) for name, demand, source, call, passing, failing in (
     ("type", "tcgen05 multiplies the types of its kinds, and accumulates in those that the kind lists.",
      '"Instruction descriptor"', _MAKE, '"f16", 128, 256, a_type="bf16"', '"f16", 128, 256, a_type="e4m3"'),
@@ -90,7 +89,10 @@ class Shapes(NamedTuple):
     form: str  # how the instruction is written
     m: tuple[int, ...]
     n: tuple[int, ...]
-    n_of_transposed_bytes: int  # n is a multiple of this where B is MN-major and of 8 bits
+
+    def n_of_transposed_bytes(self) -> tuple[int, ...]:
+        """The n where B is MN-major and of 8 bits: multiples of 16 for one block, of 32 for a pair."""
+        return tuple(n for n in self.n if n % (32 if self.form == "cta_group::2" else 16) == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +116,10 @@ class Tcgen05Kind:
         """The row called `name`; .kind::f16 is understood too."""
         if isinstance(name, Tcgen05Kind):
             return name
-        row = (
-            KINDS.get(name.strip().casefold().removeprefix(".").removeprefix("kind::")) if isinstance(name, str) else None
-        )  # fmt: skip
-        if row is None:
+        plain = name.strip().casefold().removeprefix(".").removeprefix("kind::") if isinstance(name, str) else name
+        if not isinstance(plain, str) or plain not in KINDS:
             raise RuleError([unknown_name("kind of tcgen05.mma", "mma_kind", name, KINDS)])
-        return row
+        return KINDS[plain]
 
     @property
     def is_scaled(self) -> bool:
@@ -131,8 +131,8 @@ class Tcgen05Kind:
         """Whether two values share a byte."""
         return self.k == 64
 
-    def shapes(self, *, sparse: bool = False, k: Any = None) -> tuple[Shapes, ...]:
-        """The forms of the instruction, and their m and n; sparse ones and those of k = 96 have fewer.
+    def shapes(self, *, sparse: bool = False, k: Any = None, transposed_bytes: bool = False) -> tuple[Shapes, ...]:
+        """The forms of the instruction, and their m and n; those that are sparse, of k = 96 or with a transposed B of bytes have fewer.
 
         >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes()]
         [('cta_group::1', (128,)), ('cta_group::2', (128, 256))]
@@ -143,11 +143,18 @@ class Tcgen05Kind:
         if self.name == "i8":
             one_n, two_n = ((8, 16, 24, *_EVERY_16[1:]), _EVERY_32)
         wide = k == WIDE_K
-        one = Shapes("cta_group::1", (128,) if self.is_scaled else (64, 128), one_n, 16)
-        two = Shapes("cta_group::2", (256,) if wide or (self.is_scaled and sparse) else (128, 256), two_n, 32)
+        one = Shapes("cta_group::1", (128,) if self.is_scaled else (64, 128), one_n)
+        two = Shapes("cta_group::2", (256,) if wide or (self.is_scaled and sparse) else (128, 256), two_n)
+        forms: tuple[Shapes, ...] = (
+            one,
+            two,
+            Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256)),
+        )
         if self.is_scaled:
-            return (two,) if wide else (one, two)
-        return one, two, Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256), 16)
+            forms = (two,) if wide else (one, two)
+        if transposed_bytes:
+            return tuple(form._replace(n=form.n_of_transposed_bytes()) for form in forms)
+        return forms
 
 
 def _codes(types: str) -> dict[str, int]:
@@ -195,64 +202,38 @@ def tcgen05_for(data_type: object) -> Tcgen05Kind:
 
 
 def shape_problems(
-    kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool, sparse: bool = False, k: Any = None
+    kind: Tcgen05Kind, m: int, n: int, *, transposed_bytes: bool, sparse: bool = False, k: Any = None
 ) -> list[Violation]:
     """Why no form of the instruction has this m and n; the list of those that exist.
 
     >>> print(shape_problems(Tcgen05Kind.named("mxf4"), 64, 60, transposed_bytes=False)[0].limit)
     kind mxf4 has cta_group::1 with m 128, n 8 to 256 in steps of 8; cta_group::2 with m 128, 256, n 16 to 256 in steps of 16
     """
-    shapes = _allowed(kind, transposed_bytes, sparse, k)
-    if any(m in m_known and n in n_known for _, m_known, n_known in shapes):
+    shapes = kind.shapes(sparse=sparse, k=k, transposed_bytes=transposed_bytes)
+    if any(m in form.m and n in form.n for form in shapes):
         return []
-    known = [
-        f"{form} with m {', '.join(map(str, m_known))}, n {_in_steps(n_known)}" for form, m_known, n_known in shapes
-    ]
-    near = [extent for _, m_known, n_known in shapes if m in m_known for extent in n_known]
-    fix = f"Use m = {shapes[0][1][-1]}, n = {shapes[0][2][-1]}."
-    if near and isinstance(n, int):
+    known = [f"{form.form} with m {', '.join(map(str, form.m))}, n {_in_steps(form.n)}" for form in shapes]
+    near = [extent for form in shapes if m in form.m for extent in form.n]
+    fix = f"Use m = {shapes[0].m[-1]}, n = {shapes[0].n[-1]}."
+    if near:
         fix = f"Use n = {min(near, key=lambda extent: (abs(extent - n), extent))}."
     if k == WIDE_K and m == 128:
         fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
-    conditions = [", sparse"] * sparse + [f", k = {k}"] * (k == WIDE_K)
-    where = ", and B MN-major of 8 bits" if transposed_bytes else ""
-    return [TCGEN05["shape"].violation(
-        "m, n", f"m = {printed(m)}, n = {printed(n)}{''.join(conditions)}{where}",
-        f"kind {kind.name}{''.join(conditions)}{' ' if not conditions else ', '}has {'; '.join(known)}", fix,
-        m=m, n=n,
-    )]  # fmt: skip
+    conditions = ", sparse" * sparse + f", k = {k}" * (k == WIDE_K)
+    found = f"m = {m}, n = {n}{conditions}" + ", and B MN-major of 8 bits" * transposed_bytes
+    limit = f"kind {kind.name}{conditions}{',' * bool(conditions)} has {'; '.join(known)}"
+    return [TCGEN05["shape"].violation("m, n", found, limit, fix, m=m, n=n)]
 
 
-def forms_of(
-    kind: Tcgen05Kind, m: Any, n: Any, *, transposed_bytes: bool, sparse: bool = False, k: Any = None
-) -> tuple[str, ...]:
-    """The forms of the instruction that have this m and n.
+def _in_steps(extents: tuple[int, ...]) -> str:
+    """A list of extents, its longest even run at the end in short.
 
-    >>> forms_of(Tcgen05Kind.named("f16"), 128, 256, transposed_bytes=False)
-    ('cta_group::1', 'cta_group::2', 'cta_group::1.ws')
+    >>> _in_steps((8, 16, 24, 32, 48, 64, 80))
+    '8, 16, 24, 32 to 80 in steps of 16'
     """
-    shapes = _allowed(kind, transposed_bytes, sparse, k)
-    return tuple(form for form, m_known, n_known in shapes if m in m_known and n in n_known)
-
-
-def _allowed(
-    kind: Tcgen05Kind, transposed_bytes: bool, sparse: bool, k: Any
-) -> list[tuple[str, tuple[int, ...], list[int]]]:
-    """The forms of the instruction with their m and n; an MN-major B of 8 bits has fewer n."""
-    return [
-        (form.form, form.m, [n for n in form.n if not transposed_bytes or n % form.n_of_transposed_bytes == 0])
-        for form in kind.shapes(sparse=sparse, k=k)
-    ]
-
-
-def _in_steps(extents: list[int]) -> str:
-    """A list of extents, its longest even run in short."""
-    first = 0
-    while len(extents) - first > 2 and extents[-1] - extents[-2] != (extents[-1] - extents[first]) / (
-        len(extents) - 1 - first
-    ):
-        first += 1
-    single = [str(extent) for extent in extents[:first]]
-    if len(extents) - first <= 3:
+    step = extents[-1] - extents[-2]
+    run = [extent for extent in extents if extents[-1] - extent == (len(extents) - 1 - extents.index(extent)) * step]
+    if len(run) < 4:
         return ", ".join(map(str, extents))
-    return ", ".join([*single, f"{extents[first]} to {extents[-1]} in steps of {extents[-1] - extents[-2]}"])
+    single = [f"{extent}, " for extent in extents[: -len(run)]]
+    return f"{''.join(single)}{run[0]} to {run[-1]} in steps of {step}"

@@ -17,16 +17,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import Severity, Violation, argument_type, counted, printed, raise_all
+from tilescope.errors import Severity, Violation, argument_type, by, counted, printed, raise_all
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
-from tilescope.mma.tmem_cp import TMEM_CP_COLUMN, Bytes, copied_words, cp_shape, decompression_note
-from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, named_move
+from tilescope.mma.tmem_form import (
+    TMEM_CP_COLUMN,
+    TMEM_REDUCTION,
+    TmemMove,
+    copied_words,
+    cp_shape,
+    decompression_note,
+    named_move,
+)
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
-from tilescope.reading import attempted, entries, flag, integer, is_one_of, plain_int
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, UNKNOWN_NAME
+from tilescope.reading import attempted, entries, flag, integer, plain_int
+from tilescope.rule import ARGUMENT_RANGE, UNKNOWN_NAME
 from tilescope.value import Value, array_field, read_only
 
 _SEVERITY: dict[str, Severity] = {"alloc-order": "warning", "unconfirmed": "note"}
@@ -89,27 +96,25 @@ class TensorMemory(Documented, Value):
 
     def __post_init__(self) -> None:
         problems: list[Violation] = []
-        cells, given = as_array("cells", self.cells), entries(self.findings, 1 << 16)
+        cells, findings = as_array("cells", self.cells), entries(self.findings, 1 << 16)
         if cells.shape != (TMEM_LANES, TMEM_COLUMNS) or cells.dtype != np.uint32:
             found, limit = f"an array of shape {cells.shape}", f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32"
-            problems.append(
-                ARGUMENT_RANGE.violation("cells", found, limit, "Leave cells out: memory starts with zeros.")
-            )
-        ranges = [tuple(map(plain_int, entries(entry, 3) or ())) for entry in entries(self.allocations, 17) or ()]
-        if entries(self.allocations, 1) is None or not all(
-            len(each) == 2 and each[1] in ALLOC_COLUMNS and is_one_of(each[0], range(0, TMEM_COLUMNS, SLICE_COLUMNS))
-            for each in ranges
+            fix = "Leave cells out: memory starts with zeros."
+            problems.append(ARGUMENT_RANGE.violation("cells", found, limit, fix, shape=cells.shape))
+        ranges = [tuple(map(plain_int, entries(entry, 3) or ())) for entry in entries(self.allocations, 17) or ("?",)]
+        firsts = range(0, TMEM_COLUMNS, SLICE_COLUMNS)
+        if self.allocations != () and not all(
+            len(one) == 2 and one[0] in firsts and one[1] in ALLOC_COLUMNS for one in ranges
         ):
             found, limit = printed(self.allocations), "pairs of a first column and 32, 64, 128, 256 or 512 columns"
-            problems.append(
-                TMEM_ALLOC.violation("allocations", found, limit, "Leave allocations out, and call alloc(128).")
-            )
+            fix = "Leave allocations out, and call alloc(128)."
+            problems.append(TMEM_ALLOC.violation("allocations", found, limit, fix))
         attempted(problems, True, flag, "may_allocate", self.may_allocate)
-        if given is None or not all(isinstance(each, Violation) for each in given):
+        if findings is None or not all(isinstance(finding, Violation) for finding in findings):
             problems.append(argument_type("findings", self.findings, "a tuple of violations", "Leave findings out."))
         raise_all(problems)
         object.__setattr__(self, "cells", read_only(cells.copy()) if cells.flags.writeable else cells)
-        object.__setattr__(self, "allocations", tuple(ranges))
+        object.__setattr__(self, "allocations", tuple(ranges) if self.allocations else ())
 
     @staticmethod
     def budget(parts: Mapping[str, Any]) -> TmemBudget:
@@ -146,39 +151,40 @@ class TensorMemory(Documented, Value):
         ((0, 256), (256, 64))
         """
         problems: list[Violation] = []
-        if not is_one_of(columns, ALLOC_COLUMNS):
-            wanted = plain_int(columns) or 0
-            nearest = next((column for column in ALLOC_COLUMNS if column >= wanted), ALLOC_COLUMNS[-1])
-            limit = "tcgen05.alloc takes 32, 64, 128, 256 or 512"
-            problems.append(TMEM_ALLOC.violation("columns", f"{printed(columns)} columns", limit, f"Use {nearest}."))
+        size, taken = plain_int(columns) or 0, self.allocated
+        if size not in ALLOC_COLUMNS:
+            nearest = next((column for column in ALLOC_COLUMNS if column >= size), ALLOC_COLUMNS[-1])
+            limit, fix = "tcgen05.alloc takes 32, 64, 128, 256 or 512", f"Use {nearest}."
+            problems.append(TMEM_ALLOC.violation("columns", f"{printed(columns)} columns", limit, fix, columns=size))
         if not self.may_allocate:
             found, limit = "alloc after relinquish_alloc_permit", "the block has given up its right to allocate"
-            problems.append(
-                TMEM_RELINQUISHED.violation("columns", found, limit, "Allocate everything before relinquish.")
-            )
+            fix = f"Call alloc({size}) before relinquish()."
+            problems.append(TMEM_RELINQUISHED.violation("columns", found, limit, fix))
         raise_all(problems)
-        taken, size = self.allocated, int(columns)
-        first = next((each for each in range(0, TMEM_COLUMNS, size) if not taken[each : each + size].any()), None)
+        first = next((start for start in range(0, TMEM_COLUMNS, size) if not taken[start : start + size].any()), None)
         if first is None:
-            raise TMEM_FULL.error("columns", f"{size} columns, with {int(taken.sum())} of {TMEM_COLUMNS} taken: {self._listed()}",
-                "alloc waits until an aligned range is free; this block would wait for itself", "Free columns first, or ask for fewer.",
-            )  # fmt: skip
-        notes = self.findings
-        if self.allocations and size > self.allocations[-1][1]:
-            found = f"{size} columns after {self.allocations[-1][1]}"
-            limit, fix = "successive allocations of a block should not grow", "Allocate the largest first."
-            notes = (*notes, TMEM_ALLOC_ORDER.violation("columns", found, limit, fix))
+            used = int(taken.sum())
+            found = f"{size} columns, with {used} of {TMEM_COLUMNS} taken: {self._listed()}"
+            limit = "alloc waits until an aligned range is free; this block would wait for itself"
+            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "allocations": self.allocations}
+            raise TMEM_FULL.error("columns", found, limit, f"Free {size} columns first, or ask for fewer.", **values)
+        notes, last = self.findings, self.allocations[-1][1] if self.allocations else TMEM_COLUMNS
+        if size > last:
+            found, limit = f"{size} columns after {last}", "successive allocations of a block should not grow"
+            fix = f"Allocate {size} columns first, then {last}."
+            notes = (*notes, TMEM_ALLOC_ORDER.violation("columns", found, limit, fix, columns=size, before=last))
         return replace(self, allocations=(*self.allocations, (first, size)), findings=notes)
 
     def dealloc(self, address: Any, columns: int) -> TensorMemory:
         """tcgen05.dealloc: gives back exactly what one alloc got."""
-        place = TmemAddress.given(address)
-        if not is_one_of(columns, ALLOC_COLUMNS) or (place.column, int(columns)) not in self.allocations or place.lane:
-            raise TMEM_DEALLOC.error(
-                "address", f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}",
-                "Give dealloc the address and the columns of one alloc.",
-            )  # fmt: skip
-        kept = tuple(allocation for allocation in self.allocations if allocation != (place.column, int(columns)))
+        place, size = TmemAddress.of(address), plain_int(columns)
+        if (place.column, size) not in self.allocations or place.lane:
+            found, limit = f"{printed(columns)} columns at {place}", f"this block has {self._listed() or 'no columns'}"
+            own = self.allocations[0] if self.allocations else None
+            fix = "Call alloc(32) first." if own is None else f"Use dealloc({own[0]}, {own[1]})."
+            values = {"columns": size, "lane": place.lane, "column": place.column}
+            raise TMEM_DEALLOC.error("address", found, limit, fix, **values)
+        kept = tuple(allocation for allocation in self.allocations if allocation != (place.column, size))
         return replace(self, allocations=kept)
 
     def relinquish(self) -> TensorMemory:
@@ -189,11 +195,15 @@ class TensorMemory(Documented, Value):
         """What the kernel left undone if it ended now: columns that it did not free."""
         return tuple(
             TMEM_LEAK.violation(
-                "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
+                "allocations",
+                f"columns {first} to {first + columns - 1} still allocated",
+                "a kernel frees all it allocated",
                 f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
+                first=first,
+                last=first + columns - 1,
             )
             for first, columns in self.allocations
-        )  # fmt: skip
+        )
 
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
         """tcgen05.ld by one warp: registers (32, n) of its threads.
@@ -201,33 +211,33 @@ class TensorMemory(Documented, Value):
         `instruction` is such as "16x256b.x2" or a whole opcode. `split` is the immediate of .16x32bx2: how many columns its
         second half lies further on (by default right behind the first). ld.red gives one register more.
         """
-        move = _asked("ld", instruction)
-        lane, column = self._reached(move, TmemAddress.given(address), warp, split)
-        found: Cells = self.cells[lane, column]
+        move = _named("ld", instruction)
+        lane, column = self._reached(move, TmemAddress.of(address), warp, split)
+        registers: Cells = self.cells[lane, column]
         if move.packed:
-            found = np.ascontiguousarray((found & 0xFFFF).astype(np.uint16)).view(np.uint32)
+            registers = np.ascontiguousarray((registers & 0xFFFF).astype(np.uint16)).view(np.uint32)
         if move.reduction is None:
-            return found
+            return registers
         if move.form.places > 1:
-            raise TMEM_REDUCTION.error(
-                "instruction", move.opcode, "no document says whether threads 16 apart are combined", "Use .32x32b.",
-            )  # fmt: skip
-        return np.concatenate([found, _reduced(found, *move.reduction.split("."))], axis=1)
+            limit = "no document says whether threads 16 apart are combined"
+            raise TMEM_REDUCTION.error("instruction", move.opcode, limit, "Use .32x32b.")
+        return np.concatenate([registers, _reduced(registers, *move.reduction.split("."))], axis=1)
 
     def store(
         self, instruction: str, registers: npt.ArrayLike, address: Any, *, warp: int, split: int | None = None
     ) -> TensorMemory:
         """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed)."""
-        move = _asked("st", instruction)
-        lane, column = self._reached(move, TmemAddress.given(address), warp, split)
-        given = as_array("registers", registers)
-        if given.shape != (QUARTER_LANES, move.registers) or given.dtype.itemsize != 4 or given.dtype.kind not in "iuf":
-            raise ARGUMENT_RANGE.error(
-                "registers", f"an array of shape {given.shape}, {given.dtype}",
-                f"{move.opcode} takes {QUARTER_LANES} x {move.registers} registers of 32 bits", "Reshape it, or view it as uint32.",
-            )  # fmt: skip
-        words = np.ascontiguousarray(given).view(np.uint32)
-        cells = self.cells.copy()
+        move = _named("st", instruction)
+        lane, column = self._reached(move, TmemAddress.of(address), warp, split)
+        array, shape = as_array("registers", registers), (QUARTER_LANES, move.registers)
+        if array.shape != shape or array.dtype.itemsize != 4 or array.dtype.kind not in "iuf":
+            found, limit = (
+                f"an array of shape {array.shape}, {array.dtype}",
+                f"{move.opcode} takes {by(shape)} registers of 32 bits",
+            )
+            fix = f"Use a uint32 array of shape {shape}."
+            raise ARGUMENT_RANGE.error("registers", found, limit, fix, shape=array.shape, registers=shape)
+        words, cells = np.ascontiguousarray(array).view(np.uint32), self.cells.copy()
         cells[lane, column] = words.view(np.uint16) if move.packed else words
         left_open = "no document says what .unpack::16b leaves in the upper halves of cells: zeros here"
         return self._next(cells, [_unconfirmed(".unpack::16b", left_open)] if move.packed else [])
@@ -236,7 +246,7 @@ class TensorMemory(Documented, Value):
         self, shape: str, smem: npt.ArrayLike, descriptor: Any, address: Any, *, smem_address: int = 0,
         decompress: str | None = None,
     ) -> TensorMemory:  # fmt: skip
-        """tcgen05.cp: rows of shared memory, as the descriptor finds them, into lanes; see tmem_cp.py for the shapes.
+        """tcgen05.cp: rows of shared memory, as the descriptor finds them, into lanes; see tmem_form.py for the shapes.
 
         `decompress` is "b8x16.b4x16_p64" or "b8x16.b6x16_p32": 16 values padded to 16 bytes become a byte each.
 
@@ -247,23 +257,21 @@ class TensorMemory(Documented, Value):
         >>> hex(memory.cells[37, 2])  # row 5 of the atom, its third word, in the second quarter
         '0x5b5a5958'
         """
-        row, place = cp_shape(shape), TmemAddress.given(address)
-        words = copied_words(row, _bytes(smem), descriptor, smem_address, decompress)
+        row, place = cp_shape(shape), TmemAddress.of(address)
+        words = copied_words(row, smem, descriptor, smem_address, decompress)
         lanes = place.lane + row.lanes()
         problems = self._column_problems(place.column, row.columns)
-        if lanes.max() >= TMEM_LANES:
-            found = f".{row.name} at lane {place.lane} reaches lane {lanes.max()}"
-            problems.append(
-                TMEM_EXTENT.violation("address", found, f"lanes end at {TMEM_LANES - 1}", "Start at lane 0.")
-            )
+        if (last := int(lanes.max())) >= TMEM_LANES:
+            found, limit = f".{row.name} at lane {place.lane} reaches lane {last}", f"lanes end at {TMEM_LANES - 1}"
+            problems.append(TMEM_EXTENT.violation("address", found, limit, "Use lane 0.", lane=place.lane, last=last))
         raise_all(problems)
         cells = self.cells.copy()
-        columns = place.column + np.arange(row.columns)
-        cells[lanes[:, :, None], columns] = words[:, None, :]
+        cells[lanes[:, :, None], place.column + np.arange(row.columns)] = words[:, None, :]
         notes = [] if decompress is None else [decompression_note(decompress)]
         if place.column % 4:
             limit, fix = "every kernel seen copies to a multiple of 4 columns", f"Use column {place.column // 4 * 4}."
-            notes.append(TMEM_CP_COLUMN.violation("address", f"column {place.column}", limit, fix))
+            found, values = f"column {place.column}", {"column": place.column}
+            notes.append(TMEM_CP_COLUMN.violation("address", found, limit, fix, **values))
         return self._next(cells, notes)
 
     def shift(self, address: Any) -> TensorMemory:
@@ -272,13 +280,12 @@ class TensorMemory(Documented, Value):
         PTX says "down across all the rows, except the last, by one row", and leaves open how many rows: its title speaks of
         a warp, and the lane has to be a multiple of 32.
         """
-        place = TmemAddress.given(address)
+        place = TmemAddress.of(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
         if place.lane % QUARTER_LANES:
             problems.append(_lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes"))
         raise_all(problems)
-        cells = self.cells.copy()
-        columns = slice(place.column, place.column + SHIFT_COLUMNS)
+        cells, columns = self.cells.copy(), slice(place.column, place.column + SHIFT_COLUMNS)
         first, last = place.lane, place.lane + QUARTER_LANES
         cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
         note = _unconfirmed("tcgen05.shift.down", "PTX does not say over how many rows it shifts: 32 here")
@@ -296,16 +303,18 @@ class TensorMemory(Documented, Value):
         own = number % QUARTERS * QUARTER_LANES
         if place.quarter != number % QUARTERS:
             limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}"
-            fix = f"Set the lane field to {own + place.lane % 32}."
-            problems.append(TMEM_QUARTER.violation("address", f"warp {number} at lane {place.lane}", limit, fix))
+            found, fix = f"warp {number} at lane {place.lane}", f"Set the lane field to {own + place.lane % 32}."
+            problems.append(TMEM_QUARTER.violation("address", found, limit, fix, warp=number, lane=place.lane))
         if place.lane % QUARTER_LANES not in move.form.starts:
-            further = ", or 16 further on" if len(move.form.starts) > 1 else ""
+            further = ", or 16 further on" * (len(move.form.starts) > 1)
             problems.append(_lane_problem(place, f".{move.form.name} starts at the first lane of a quarter{further}"))
-        step = move.columns if split is None else -1 if (given := plain_int(split)) is None else given
-        if step < 0 or (split is not None and move.form.places == 1):
-            found = f"split = {printed(split)} with .{move.form.name}"
-            limit = ".16x32bx2 alone has one, a number of columns"
-            problems.append(TMEM_SPLIT.violation("split", found, limit, "Leave split out."))
+        step = move.columns if split is None else plain_int(split)
+        if step is None or step < 0 or (split is not None and move.form.places == 1):
+            found, limit = (
+                f"split = {printed(split)} with .{move.form.name}",
+                ".16x32bx2 alone has one, a number of columns",
+            )
+            problems.append(TMEM_SPLIT.violation("split", found, limit, "Leave split out.", split=step))
             step = 0
         for first in range(move.form.places):
             problems += self._column_problems(place.column + first * step, move.columns)
@@ -314,15 +323,21 @@ class TensorMemory(Documented, Value):
         return place.lane + lane, place.column + column + matrix * step
 
     def _column_problems(self, first: int, columns: int) -> list[Violation]:
-        touched = f"columns {first} to {first + columns - 1}"
-        if first + columns > TMEM_COLUMNS:
-            fix = f"Start at column {TMEM_COLUMNS - columns} or before, or move fewer."
-            return [TMEM_EXTENT.violation("address", touched, f"columns end at {TMEM_COLUMNS - 1}", fix)]
-        if self.allocated[first : first + columns].all():
+        last = first + columns - 1
+        found, values = f"columns {first} to {last}", {"first": first, "last": last}
+        if last >= TMEM_COLUMNS:
+            limit, fix = (
+                f"columns end at {TMEM_COLUMNS - 1}",
+                f"Use column {TMEM_COLUMNS - columns} or before, or move fewer.",
+            )
+            return [TMEM_EXTENT.violation("address", found, limit, fix, **values)]
+        if self.allocated[first : last + 1].all():
             return []
-        limit = f"this block has {self._listed() or 'no columns'}"
-        fix = f"Allocate {counted(columns, 'column')} there first."
-        return [TMEM_UNALLOCATED.violation("address", touched, limit, fix)]
+        limit, fix = (
+            f"this block has {self._listed() or 'no columns'}",
+            f"Allocate {counted(columns, 'column')} there first.",
+        )
+        return [TMEM_UNALLOCATED.violation("address", found, limit, fix, **values)]
 
     def _listed(self) -> str:
         return ", ".join(f"columns {first} to {first + columns - 1}" for first, columns in self.allocations)
@@ -335,11 +350,11 @@ def _reduced(registers: Cells, operation: str, *options: str) -> Cells:
         numbers = np.abs(numbers)
     keeps_nan = options[-1] != "f32" or "nan" in options
     reduce = {"min": np.minimum if keeps_nan else np.fmin, "max": np.maximum if keeps_nan else np.fmax}[operation]
-    found: Cells = reduce.reduce(numbers, axis=1, keepdims=True).view(np.uint32)
-    return found
+    reduced: Cells = reduce.reduce(numbers, axis=1, keepdims=True).view(np.uint32)
+    return reduced
 
 
-def _asked(direction: str, instruction: Any) -> TmemMove:
+def _named(direction: str, instruction: Any) -> TmemMove:
     name = instruction.strip().casefold() if isinstance(instruction, str) else ""
     move = named_move(name if name.startswith("tcgen05") else f"tcgen05.{direction}.{name}")
     if move.direction != direction:
@@ -354,12 +369,6 @@ def _unconfirmed(found: str, left_open: str) -> Violation:
 
 
 def _lane_problem(place: TmemAddress, limit: str) -> Violation:
-    return TMEM_LANE.violation("address", f"lane {place.lane}", limit, f"Use lane {place.lane // 32 * 32}.")
-
-
-def _bytes(smem: Any) -> Bytes:
-    given = as_array("smem", smem)
-    if given.dtype != np.uint8 or given.ndim != 1 or not given.size:
-        found = f"an array of shape {given.shape}, {given.dtype}"
-        raise ARGUMENT_TYPE.error("smem", found, "bytes of shared memory", "Use np.zeros(size, np.uint8).")
-    return given
+    return TMEM_LANE.violation(
+        "address", f"lane {place.lane}", limit, f"Use lane {place.lane // 32 * 32}.", lane=place.lane
+    )

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
-from tilescope.errors import RuleError, Violation, printed
+from tilescope.errors import Violation, printed, raise_all
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
-from tilescope.reading import integer, is_one_of, plain_int
+from tilescope.reading import integer, plain_int
 from tilescope.value import Value
 
 TMEM_LANES = 128
@@ -76,12 +76,15 @@ class TmemAddress(Documented, Value):
     column: int
 
     def __init__(self, lane: int = 0, column: int = 0) -> None:
-        values = {"lane": lane, "column": column}
-        problems = _range_problems(values)
-        if problems:
-            raise RuleError(problems)
-        for name, value in values.items():
-            object.__setattr__(self, name, plain_int(value))
+        problems = []
+        for name, value, extent in (("lane", lane, TMEM_LANES), ("column", column, TMEM_COLUMNS)):
+            number = plain_int(value)
+            object.__setattr__(self, name, number)
+            if number not in range(extent):
+                limit, fix = f"tensor memory has {name}s 0 to {extent - 1}", f"Use {name} {extent - 1}, the last."
+                found, values = f"{name} {printed(value)}", {name: number}
+                problems.append(TMEM_ADDRESS.violation(name, found, limit, fix, **values))
+        raise_all(problems)
 
     @property
     def quarter(self) -> int:
@@ -103,13 +106,11 @@ class TmemAddress(Documented, Value):
         >>> TmemAddress.decode(0x00100008).lane
         16
         """
-        problems = tmem_word_problems(word)
-        if problems:
-            raise RuleError(problems)
+        raise_all(tmem_word_problems(word))
         return cls(**TMEM_WORD.decode(integer("word", word)))
 
     @classmethod
-    def given(cls, address: Any) -> TmemAddress:
+    def of(cls, address: Any) -> TmemAddress:
         """An address as it is, or the one in a word."""
         return address if isinstance(address, TmemAddress) else cls.decode(address)
 
@@ -119,29 +120,18 @@ class TmemAddress(Documented, Value):
 
 def tmem_word_problems(word: Any) -> list[Violation]:
     """Why a word is no address of tensor memory; empty where it is one."""
-    found = integer("word", word)
-    problems = TMEM_WORD.word_problems(found)
-    if problems or not (ones := TMEM_WORD.reserved_ones(found)):
+    word = integer("word", word)
+    problems = TMEM_WORD.word_problems(word)
+    if problems or not (ones := TMEM_WORD.reserved_ones(word)):
         return problems
     fix = "Keep lane below 128 and column below 512."
     if set(ones) <= _CUTE_SCALE_ID_BITS:
         fix = "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
     elif all(9 <= bit <= 15 for bit in ones):
         fix = "Columns end at 511: a sum of columns ran over."
-    return [TMEM_ADDRESS.violation("word", f"{found:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set",
-        "bits 16-22 are the lane and bits 0-8 the column; the others are zero", fix,
-    )]  # fmt: skip
-
-
-def _range_problems(values: dict[str, Any]) -> list[Violation]:
-    problems = []
-    for name, extent in (("lane", TMEM_LANES), ("column", TMEM_COLUMNS)):
-        value = values[name]
-        if not is_one_of(value, range(extent)):
-            problems.append(TMEM_ADDRESS.violation(name, f"{name} {printed(value)}", f"tensor memory has {name}s 0 to {extent - 1}",
-                "Stay inside.",
-            ))  # fmt: skip
-    return problems
+    found = f"{word:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set"
+    limit = "bits 16-22 are the lane and bits 0-8 the column; the others are zero"
+    return [TMEM_ADDRESS.violation("word", found, limit, fix, word=word, bits=ones)]
 
 
 def inspect_tmem_address(word: int) -> Inspection:
@@ -152,11 +142,10 @@ def inspect_tmem_address(word: int) -> Inspection:
     >>> inspect_tmem_address(0x08400010).violations[0].found
     '0x08400010 has bit 27 set'
     """
-    found = integer("word", word)
-    if problems := TMEM_WORD.word_problems(found):
-        raise RuleError(problems)
-    violations = tuple(tmem_word_problems(found))
+    form, word = TMEM_WORD, integer("word", word)
+    raise_all(form.word_problems(word))
+    violations, fields = tuple(tmem_word_problems(word)), form.described(word)
+    address = None if violations else TmemAddress.decode(word)
     return Inspection(
-        name=TMEM_WORD.name, bits=TMEM_WORD.bits, word=found, fields=TMEM_WORD.described(found), violations=violations,
-        described=None if violations else TmemAddress.decode(found),
-    )  # fmt: skip
+        name=form.name, bits=form.bits, word=word, fields=fields, violations=violations, described=address
+    )

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from tilescope.errors import printed
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
+from tilescope.mma.scale_format import ScaleOperand
+from tilescope.mma.scale_layout import SCALE_K, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
@@ -64,10 +65,10 @@ def tmem_compatible(
     by copies, (Tcgen05Descriptor, address) each.
     """
     if isinstance(held, TmemLayout):
-        return _loaded(held, reader, warp, TmemAddress.given(0 if address is None else address))
+        return _loaded(held, reader, warp, TmemAddress.of(0 if address is None else address))
     operand = known_name("operand", operand, ("A", "B"), "operand with scale factors")
     if isinstance(reader, InstructionDescriptor):
-        return _scaled(held, reader, operand, k, TmemAddress.given(0 if address is None else address))
+        return _scaled(held, reader, operand, k, TmemAddress.of(0 if address is None else address))
     return _copied(held, _pairs(reader), operand)
 
 
@@ -219,7 +220,7 @@ def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
         if len(pair) != 2 or not isinstance(pair[0], Tcgen05Descriptor):
             found = []
             break
-        found.append((pair[0], TmemAddress.given(pair[1])))
+        found.append((pair[0], TmemAddress.of(pair[1])))
     if not found:
         raise ARGUMENT_TYPE.error("descriptor", printed(copies), "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
             "Use scale_layout(…).copies().",

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from tilescope.errors import RuleError, Violation, argument_type, raise_all
-from tilescope.mma.datapath import DATAPATHS
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div, raise_all
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.mma.tmem_address import TMEM_COLUMNS
-from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.reading import entries
 from tilescope.value import Value
 
@@ -32,6 +31,11 @@ TMEM_BUDGET = blackwell_rule(
 ALLOC_COLUMNS = (32, 64, 128, 256, 512)
 _COPY_ALIGNMENT = 4  # columns: where tcgen05.cp writes, and metadata lies
 _UPPER_LANE = 16
+_LESS_SCALES = "Use a narrower accumulator, or copy the scale factors of fewer k at a time."
+_FIXES = {
+    "D": "Use a narrower accumulator, or one stage fewer of it.",
+    "A": "Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.",
+} | dict.fromkeys(("SFA", "SFB", "metadata"), _LESS_SCALES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,6 @@ fewer of it, or keep A in shared memory.
         return next(column for column in ALLOC_COLUMNS if column >= max(taken, default=0)) if self.fits else None
 
 
-class _Cursor(NamedTuple):
-    column: int
-    half: tuple[int, int] | None  # columns whose upper lanes are free: first, how many
-
-
 def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
     """A budget over layouts by name: accumulators, A, metadata, scale factors; (layout, count) stands for several alike.
 
@@ -90,59 +89,45 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
     >>> [(part.name, part.first_column, part.columns) for part in budget.parts], budget.alloc_columns
     ([('D 0', 0, 128), ('D 1', 128, 128), ('SFA', 256, 16)], 512)
     """
-    wanted = _listed(parts)
     placed: list[TmemPart] = []
     problems: list[Violation] = []
-    cursor, needed = _Cursor(0, None), 0
-    for name, layout in wanted:
-        part, cursor, taken = _placed(name, layout, cursor)
-        needed += taken
-        placed.append(part)
-        if part.first_column is None:
-            problems.append(_no_room(part, cursor.column))
+    after = needed = 0
+    half: tuple[int, int] | None = None  # columns whose upper lanes are free: the first, and how many
+    for name, layout in _listed(parts):
+        columns, operand = layout.columns, layout.operand
+        shares = operand == "D" and layout.datapath is not None and DATAPATHS[layout.datapath].is_half
+        if shares and half is not None and columns <= half[1]:
+            placed.append(TmemPart(name, operand, columns, half[0], _UPPER_LANE))
+            half = None
+            continue
+        alignment = _COPY_ALIGNMENT if operand in ("SFA", "SFB", "metadata") else 1
+        first = ceil_div(after, alignment) * alignment
+        needed += first + columns - after
+        if first + columns > TMEM_COLUMNS:
+            found, limit = (
+                f"{name} needs {columns} columns after {after} taken ones",
+                f"tensor memory has {TMEM_COLUMNS} columns",
+            )
+            problems.append(TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], columns=columns, taken=after))
+            placed.append(TmemPart(name, operand, columns, None))
+            continue
+        placed.append(TmemPart(name, operand, columns, first))
+        after, half = first + columns, (first, columns) if shares else half
     return TmemBudget(tuple(placed), needed, tuple(problems))
-
-
-def _placed(name: str, layout: TmemLayout, cursor: _Cursor) -> tuple[TmemPart, _Cursor, int]:
-    """The part, where the next one may begin, and the columns that it adds."""
-    columns = layout.columns
-    shares = layout.operand == "D" and layout.datapath is not None and DATAPATHS[layout.datapath].is_half
-    if shares and cursor.half is not None and columns <= cursor.half[1]:
-        return TmemPart(name, layout.operand, columns, cursor.half[0], _UPPER_LANE), _Cursor(cursor.column, None), 0
-    first = cursor.column
-    if layout.operand in ("SFA", "SFB", "metadata"):
-        first = -(-first // _COPY_ALIGNMENT) * _COPY_ALIGNMENT
-    taken = first + columns - cursor.column
-    if first + columns > TMEM_COLUMNS:
-        return TmemPart(name, layout.operand, columns, None), cursor, taken
-    half = (first, columns) if shares else cursor.half
-    return TmemPart(name, layout.operand, columns, first), _Cursor(first + columns, half), taken
-
-
-def _no_room(part: TmemPart, taken: int) -> Violation:
-    fixes = {
-        "D": "Use a narrower accumulator, or one stage fewer of it.",
-        "A": "Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.",
-    }
-    return TMEM_BUDGET.violation(
-        part.name, f"{part.name} needs {part.columns} columns after {taken} taken ones",
-        f"tensor memory has {TMEM_COLUMNS} columns",
-        fixes.get(part.operand, "Use a narrower accumulator, or copy the scale factors of fewer k at a time."),
-    )  # fmt: skip
 
 
 def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
     if not isinstance(parts, Mapping) or not parts:
         fix = 'Use {"D": tmem_layout((128, 256))}, for example.'
         raise RuleError([argument_type("parts", parts, "layouts of tensor memory by name", fix)])
-    found: list[tuple[str, TmemLayout]] = []
+    listed: list[tuple[str, TmemLayout]] = []
     problems = []
-    for name, given in parts.items():
-        layout, count = (given, 1) if isinstance(given, TmemLayout) else (*(entries(given, 3) or ()), None, None)[:2]
+    for name, part in parts.items():
+        layout, count = (part, 1) if isinstance(part, TmemLayout) else (*(entries(part, 3) or ()), None, None)[:2]
         if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
             wanted, fix = "a layout of tensor memory, or (layout, count)", "Use tmem_layout((128, 256))."
-            problems.append(argument_type(str(name), given, wanted, fix))
+            problems.append(argument_type(str(name), part, wanted, fix))
         else:
-            found += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]
+            listed += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]
     raise_all(problems)
-    return found
+    return listed

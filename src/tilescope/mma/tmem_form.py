@@ -1,4 +1,4 @@
-"""The forms of tcgen05.ld and tcgen05.st: how one warp's registers lie on lanes and columns of tensor memory.
+"""The forms of tcgen05.ld, st and cp: how registers and rows of shared memory lie on lanes and columns of tensor memory.
 
     .16x256b.x1     column 0-1   2-3    4-5    6-7        T: thread, r: its register. A warp reaches the 32 lanes of
     lane 0          T0 r0,r1  T1 r0,r1  T2 …   T3 …       its quarter; a form of 16 lanes the upper or lower half of
@@ -16,19 +16,44 @@
 
 With .pack::16b (ld) and .unpack::16b (st) a register holds the low halves of two neighbouring columns, so twice as many
 columns are touched. The table follows CuTe's copy traits; Triton and TVM have the same.
+
+tcgen05.cp brings rows of shared memory:
+
+    shape                       rows   columns   row i lands in lanes
+    .128x256b                   128    8         i
+    .128x128b                   128    4         i
+    .64x128b.warpx2::02_13       64    4         i and i + 64
+    .64x128b.warpx2::01_23       64    4         i mod 32 + 64 (i/32), and 32 further
+    .32x128b.warpx4              32    4         i, i + 32, i + 64, i + 96
+    .4x256b                       4    8         32 i
+
+The source is a K-major operand as the descriptor describes it, 16 or 32 bytes to a row; byte b of a row goes to byte b mod 4 of
+column b/4. On the way 16 values of 4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from tilescope.errors import RuleError, Violation, printed
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError, Violation, printed, raise_all, unknown_name
+from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tmem_address import QUARTER_LANES
-from tilescope.rule import UNKNOWN_NAME
+from tilescope.reading import integer, known_name
+from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tma.packing import unpacked
+from tilescope.tma.transfer import SMEM_EXTENT
 
+_COPY = (
+    "ts.TensorMemory().alloc(32).copy({shape!r}, np.zeros(4096, np.uint8), "
+    "ts.Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=128, swizzle='none'), {column}{more}).findings"
+)
 # fmt: off
 TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION = (
     blackwell_rule(f"tmem-{name}", demand, source, f'ts.fragment("tcgen05.{passing}")', f'ts.fragment("tcgen05.{failing}")')
@@ -40,6 +65,19 @@ TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION = (
         ("reduction", "tcgen05.ld.red exists for .32x32b and .16x32bx2 with counts from .x2 on, and one of .min, .max.",
          "tcgen05.ld.red", "ld.red.32x32b.x8.max.f32", "ld.red.16x64b.x8.max.f32"),
     )
+)
+TMEM_CP_SHAPE = blackwell_rule(
+    "tmem-cp-shape", "tcgen05.cp has six shapes; those of 64 and 32 rows are multicast to two or four quarters.", "tcgen05.cp",
+    _COPY.format(shape="32x128b.warpx4", column=0, more=""), _COPY.format(shape="32x128b", column=0, more=""),
+)
+TMEM_CP_COLUMN = blackwell_rule(
+    "tmem-cp-column", "tcgen05.cp writes from a multiple of 4 columns on, as in every kernel seen.", "TVM and every kernel seen",
+    _COPY.format(shape="32x128b.warpx4", column=4, more=""), _COPY.format(shape="32x128b.warpx4", column=2, more=""), severity="warning",
+)
+TMEM_DECOMPRESSION = blackwell_rule(
+    "tmem-decompression", "Where 4- and 6-bit values land in their bytes rests on one source, or is unconfirmed.",
+    "CuTe DSL, the example of a decompressing copy", _COPY.format(shape="32x128b.warpx4", column=0, more=""),
+    _COPY.format(shape="32x128b.warpx4", column=0, more=", decompress='b8x16.b6x16_p32'"), severity="note",
 )
 # fmt: on
 TmemFormName = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
@@ -163,53 +201,165 @@ def named_move(opcode: str) -> TmemMove:
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
     if head is None or form is None or len(counts) != 1:
-        raise UNKNOWN_NAME.error("instruction", printed(opcode),
-            f"tcgen05.ld and tcgen05.st have the shapes {', '.join(f'.{name}' for name in TMEM_FORMS)} with a count .x1, .x2, .x4 …",
-            "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example.",
-        )  # fmt: skip
+        shapes = ", ".join(f".{name}" for name in TMEM_FORMS)
+        limit = f"tcgen05.ld and tcgen05.st have the shapes {shapes} with a count .x1, .x2, .x4 …"
+        fix = "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example."
+        raise UNKNOWN_NAME.error("instruction", printed(opcode), limit, fix)
     direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
+    pack, wrong = ("pack::16b", "unpack::16b") if direction == "ld" else ("unpack::16b", "pack::16b")
     problems = []
     if counts[0] not in form.counts:
         limit = f".{form.name} has counts .x1 to .x{form.max_count}, powers of two"
-        nearest = min(form.counts, key=lambda each: abs(each - counts[0]))
-        problems.append(TMEM_COUNT.violation("instruction", f".{form.name}.x{counts[0]}", limit, f"Use .x{nearest}."))
-    pack = {"ld": "pack::16b", "st": "unpack::16b"}
-    wrong = pack["st" if direction == "ld" else "ld"]
+        nearest = min(form.counts, key=lambda count: abs(count - counts[0]))
+        found, fix = f".{form.name}.x{counts[0]}", f"Use .x{nearest}."
+        problems.append(TMEM_COUNT.violation("instruction", found, limit, fix, count=counts[0]))
     if wrong in words:
-        problems.append(TMEM_PACK.violation(
-            "instruction", f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack[direction]}.",
-        ))  # fmt: skip
+        found = f"tcgen05.{direction} with .{wrong}"
+        problems.append(TMEM_PACK.violation("instruction", found, "ld packs, st unpacks", f"Use .{pack}."))
     reductions = [word for word in _REDUCTION_WORDS if word in words] if head[2] else []
     if head[2]:
         problems += _reduction_problems(direction, form, counts[0], reductions)
-    known = {form.name, f"x{counts[0]}", pack[direction], wrong, *reductions}
+    known = {form.name, f"x{counts[0]}", pack, wrong, *reductions}
     if strange := [word for word in words if word not in known]:
-        problems.append(UNKNOWN_NAME.violation(
-            "instruction", f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier",
-            f"Leave .{strange[0]} out.",
-        ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
-    return TmemMove(direction, form, counts[0], pack[direction] in words, ".".join(reductions) or None)
+        found, limit = f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier"
+        problems.append(UNKNOWN_NAME.violation("instruction", found, limit, f"Leave .{strange[0]} out."))
+    raise_all(problems)
+    return TmemMove(direction, form, counts[0], pack in words, ".".join(reductions) or None)
 
 
 def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: list[str]) -> list[Violation]:
-    problems = []
-
-    def refuse(found: str, limit: str, fix: str) -> None:
-        problems.append(TMEM_REDUCTION.violation("instruction", found, limit, fix))
-
-    if direction == "st":
-        refuse("tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red.")
-    if form.name not in ("32x32b", "16x32bx2"):
-        refuse(f".{form.name} with .red", "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b.")
-    if count < 2:
-        refuse(f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2.")
     operations, types = ([word for word in reductions if word in known] for known in ("min max", "f32 u32 s32"))
-    if len(operations) != 1 or len(types) != 1:
-        found = " ".join(f".{word}" for word in reductions) or "no operation"
-        limit = "ld.red has one of .min, .max and one of .f32, .u32, .s32"
-        refuse(found, limit, "Use tcgen05.ld.red.32x32b.x8.max.f32, for example.")
-    elif {"abs", "nan"} & set(reductions) and types != ["f32"]:
-        refuse(f".abs or .NaN with .{types[0]}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32.")
-    return problems
+    listed = " ".join(f".{word}" for word in reductions) or "no operation"
+    one_of_both = len(operations) == len(types) == 1
+    foreign = one_of_both and types != ["f32"] and bool({"abs", "nan"} & set(reductions))
+    # fmt: off
+    rows = (
+        (direction == "st", "tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red."),
+        (form.name not in ("32x32b", "16x32bx2"), f".{form.name} with .red", "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b."),
+        (count < 2, f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2."),
+        (not one_of_both, listed, "ld.red has one of .min, .max and one of .f32, .u32, .s32",
+         "Use tcgen05.ld.red.32x32b.x8.max.f32, for example."),
+        (foreign, f".abs or .NaN with .{types[0] if types else ''}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
+    )
+    # fmt: on
+    return [TMEM_REDUCTION.violation("instruction", found, limit, fix) for broken, found, limit, fix in rows if broken]
+
+
+@dataclass(frozen=True, slots=True)
+class CpShape:
+    """A row of the table: rows read, bytes of a row, lane modes (extent, step) of a row, and steps of its copies.
+
+    >>> CP_SHAPES["64x128b.warpx2::01_23"].lanes()[40].tolist()
+    [72, 104]
+    """
+
+    name: str
+    row_bytes: int
+    row_modes: tuple[tuple[int, int], ...]
+    copy_lanes: tuple[int, ...] = (0,)
+
+    @property
+    def rows(self) -> int:
+        """Rows of shared memory."""
+        return int(np.prod([extent for extent, _ in self.row_modes]))
+
+    @property
+    def columns(self) -> int:
+        """Columns of tensor memory."""
+        return self.row_bytes // 4
+
+    def lanes(self) -> npt.NDArray[np.int64]:
+        """The lanes that each row goes to, (rows, copies)."""
+        row, lane = np.arange(self.rows), np.zeros(self.rows, np.int64)
+        for extent, step in self.row_modes:
+            lane += row % extent * step
+            row = row // extent
+        lanes: npt.NDArray[np.int64] = lane[:, None] + np.array(self.copy_lanes)
+        return lanes
+
+
+# PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them.
+# fmt: off
+CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
+    #       name                     bytes  rows (extent, lanes)   copies
+    CpShape("128x256b",               32, ((128, 1),)),
+    CpShape("128x128b",               16, ((128, 1),)),
+    CpShape("64x128b.warpx2::02_13",  16, ((64, 1),),           (0, 64)),
+    CpShape("64x128b.warpx2::01_23",  16, ((32, 1), (2, 64)),   (0, 32)),
+    CpShape("32x128b.warpx4",         16, ((32, 1),),           (0, 32, 64, 96)),
+    CpShape("4x256b",                 32, ((4, 32),)),
+)}
+# fmt: on
+
+
+class Decompression(NamedTuple):
+    """Values of fewer than 8 bits, and where in its byte each lands."""
+
+    bits: int
+    lowest_bit: int
+    note: str
+
+
+_FOUR = "one source: the CuTe DSL's example, and the same place in mma.sync"
+_SIX = "unconfirmed: the CuTe DSL's example puts 6-bit values at bits 6-1, mma.sync takes them from bits 5-0"
+DECOMPRESSIONS = {"b8x16.b4x16_p64": Decompression(4, 2, _FOUR), "b8x16.b6x16_p32": Decompression(6, 1, _SIX)}
+
+
+def cp_shape(name: Any) -> CpShape:
+    """The shape called `name`; a multicast that is missing or too much is said.
+
+    >>> cp_shape("tcgen05.cp.cta_group::1.32x128b.warpx4").rows
+    32
+    """
+    if isinstance(name, str):
+        words = name.strip().casefold().split(".")
+        plain = ".".join(
+            word for word in words if word not in ("", "tcgen05", "cp") and not word.startswith("cta_group")
+        )
+        if plain in CP_SHAPES:
+            return CP_SHAPES[plain]
+        shape, _, cast = plain.partition(".")
+        if fitting := [known for known in CP_SHAPES if known.split(".")[0] == shape]:
+            found = f".{shape} with .{cast}" if cast else f".{shape} alone"
+            limit = "64 rows are multicast to two quarters (.warpx2::02_13, .warpx2::01_23), 32 rows to four (.warpx4), others not"
+            raise TMEM_CP_SHAPE.error("shape", found, limit, f"Use .{' or .'.join(fitting)}.")
+    raise RuleError([unknown_name("shape of tcgen05.cp", "shape", name, CP_SHAPES)])
+
+
+def copied_words(
+    shape: CpShape, smem: Any, descriptor: Any, smem_address: int, decompress: str | None
+) -> npt.NDArray[np.uint32]:
+    """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
+    memory = np.asarray(smem)
+    if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.size:
+        found = f"an array of shape {memory.shape}, {memory.dtype}"
+        fix = "Use np.zeros(4096, np.uint8), for example."
+        raise ARGUMENT_TYPE.error("smem", found, "bytes of shared memory", fix, shape=memory.shape)
+    if not isinstance(descriptor, Tcgen05Descriptor):
+        found, fix = f"a {type(descriptor).__name__}", "Use Tcgen05Descriptor(…), or Tcgen05Descriptor.decode(word)."
+        raise ARGUMENT_TYPE.error("descriptor", found, "a Tcgen05Descriptor", fix)
+    base = integer("smem_address", smem_address, 0, (1 << 32) - 1)
+    addresses = descriptor.addresses("K", rows=shape.rows, k=shape.row_bytes, element_bits=8)
+    first, last, end = int(addresses.min()), int(addresses.max()), base + len(memory)
+    if first < base or last >= end:
+        found, limit = f"{len(memory)} bytes from {base:#x}", f"the descriptor reads bytes {first:#x} to {last:#x}"
+        fix = f"Pass shared memory up to byte {last:#x}, or a descriptor that starts lower."
+        values = {"size_bytes": len(memory), "smem_address": base, "first": first, "last": last}
+        raise SMEM_EXTENT.error("smem", found, limit, fix, **values)
+    rows = memory[addresses - base]
+    if decompress is not None:
+        spread = _decompression(decompress)
+        chunks = rows.reshape(shape.rows, -1, CHUNK_BYTES)[..., : CHUNK_BYTES * spread.bits // 8]
+        rows = (unpacked(chunks, spread.bits) << spread.lowest_bit).reshape(shape.rows, -1).astype(np.uint8)
+    words: npt.NDArray[np.uint32] = np.ascontiguousarray(rows).view(np.uint32)
+    return words
+
+
+def _decompression(name: Any) -> Decompression:
+    return DECOMPRESSIONS[known_name("decompress", name, DECOMPRESSIONS, "decompression of tcgen05.cp")]
+
+
+def decompression_note(name: str) -> Violation:
+    """What a decompression rests on."""
+    fix = "Try it on a card before you rely on the bit positions."
+    return TMEM_DECOMPRESSION.violation("decompress", f".{name}", _decompression(name).note, fix)

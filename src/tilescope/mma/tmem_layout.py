@@ -1,11 +1,24 @@
 """Where a matrix lies in tensor memory: the accumulator D, A and its metadata, as values that know every address.
 
-An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its data path
-(datapath.py). A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
+An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its data path.
+A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
 
     D(m, n), layout D      m:lane, n:column                 (128,256):(2097152,32)          in bits: lane << 21 | column << 5
     D(m, n), layout B      half of n 64 lanes further       (64,(64,2)):(2097152,(32,134217728))
     A(m, k) of bf16        two elements to a cell           (128,64):(2097152,16)
+
+PTX calls the ways in which an accumulator uses the 128 lanes layouts A to G; m counts the rows that one block holds:
+
+    layout   when                          rows   lane                      column     used as
+    A        M 256, two blocks              128   m                         n          4 x 1 quarters
+    B        M 128, two blocks, dense        64   m + 64 (n / (N/2))        n mod N/2  2 x 2
+    C        M 128, two blocks, sparse       64   m mod 16 + 32 (m / 16)    n          half of each quarter
+    D        M 128                          128   m                         n          4 x 1
+    E        M 64, .ws                       64   m + 64 (n / (N/2))        n mod N/2  2 x 2
+    F        M 64                            64   m mod 16 + 32 (m / 16)    n          half of each quarter
+    G        M 32, .ws                       32   m + 32 (n / (N/4))        n mod N/4  1 x 4
+
+C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16.
 """
 
 from __future__ import annotations
@@ -18,17 +31,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, missing_fields
+from tilescope.errors import ceil_div, missing_fields, printed, raise_all
 from tilescope.layout import AddressTerms, Layout, Modes
-from tilescope.mma.datapath import Datapath, datapath_for
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.reading import integer, known_name, pair
+from tilescope.reading import flag, integer, known_name, pair, plain_int
 
 # fmt: off
-TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (
+TMEM_DATAPATH, TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (
     blackwell_rule(f"tmem-{name}", demand, source, f"ts.tmem_layout({passing})", f"ts.tmem_layout({failing})")
     for name, demand, source, passing, failing in (
+        ("datapath", "tcgen05.mma has certain m for one block, a pair and .ws; PTX calls their layouts A to G.",
+         "tcgen05.mma: Data path layout organization", "(256, 64), cta_group=2", "(256, 64)"),
         ("extent", "What lies in tensor memory, or is moved there, stays within 128 lanes and 512 columns.",
          "Tensor Memory", "(128, 256), address=256", "(128, 256), address=257"),
         ("lane", "D, A and metadata start at a multiple of 32 lanes (layouts C and F also 16 further on), loads at their quarter.",
@@ -45,9 +59,84 @@ TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (
 # fmt: on
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 Bits = npt.NDArray[np.int64]
+_N_SINGLE, _N_PAIR = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
+_N_WS, _N_SPARSE_WS = (64, 128, 256), (64, 128)
 _INDEX_NAMES = {
     "D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block"),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Datapath:
+    """A row of the table above: how D uses the lanes.
+
+    >>> DATAPATHS["B"].rows, DATAPATHS["B"].n_parts
+    (64, 2)
+    """
+
+    name: str
+    m: int  # of the instruction
+    cta_group: int
+    ws: tuple[bool, ...]
+    sparse: tuple[bool, ...]
+    row_modes: tuple[tuple[int, int], ...]  # extent, step in lanes
+    n_parts: int  # pieces into which n is cut …
+    part_lanes: int  # … and how many lanes lie between them
+    a_copies: int | None  # how often A lies in tensor memory; None: no document says where
+    a_source: str = ""  # what A's place rests on, where it is less than several sources
+
+    @property
+    def rows(self) -> int:
+        """Rows of D that one block holds."""
+        return self.m // self.cta_group
+
+    @property
+    def is_half(self) -> bool:
+        """Whether only 16 lanes of each quarter are used, so that the base may be at lane 16."""
+        return len(self.row_modes) > 1
+
+    def n_known(self, *, sparse: bool = False) -> tuple[int, ...]:
+        """The n that instructions of this layout have."""
+        if self.ws == (True,):
+            return _N_SPARSE_WS if sparse else _N_WS
+        return _N_PAIR if self.cta_group == 2 else _N_SINGLE
+
+
+_HALF, _ANY, _YES, _NO = ((16, 1), (4, 32)), (False, True), (True,), (False,)
+_TVM = "one source: TVM"
+_CUTE = "CuTe; TVM says lanes 0 to 63 instead"
+# PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them. PTX prints "2x3"
+# for E, the others have 2 x 2.
+# fmt: off
+DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
+    #        name  m  group ws    sparse  rows          parts lanes  copies of A
+    Datapath("A", 256, 2, _NO,  _ANY, ((128, 1),),  1,   0, 1),
+    Datapath("B", 128, 2, _NO,  _NO,  ((64, 1),),   2,  64, 2),
+    Datapath("C", 128, 2, _NO,  _YES, _HALF,        1,   0, None),
+    Datapath("D", 128, 1, _ANY, _ANY, ((128, 1),),  1,   0, 1),
+    Datapath("E",  64, 1, _YES, _ANY, ((64, 1),),   2,  64, 2, _TVM),
+    Datapath("F",  64, 1, _NO,  _ANY, _HALF,        1,   0, 1, _CUTE),
+    Datapath("G",  32, 1, _YES, _ANY, ((32, 1),),   4,  32, None),
+)}
+# fmt: on
+
+
+def _datapath(m: int, cta_group: Any, ws: bool, sparse: bool) -> Datapath:
+    """The layout of the instructions with this m; those that exist where there is none."""
+    group = plain_int(cta_group)
+    for row in DATAPATHS.values():
+        if (m, group) == (row.m, row.cta_group) and ws in row.ws and sparse in row.sparse:
+            return row
+    known = "; ".join(
+        f"{row.name}: m {row.m}, cta_group::{row.cta_group}"
+        + " .ws" * (row.ws == _YES)
+        + " sparse" * (row.sparse == _YES)
+        for row in DATAPATHS.values()
+    )
+    found = f"m {m}, cta_group {printed(cta_group)}" + ", .ws" * ws + ", sparse" * sparse
+    near = min(DATAPATHS.values(), key=lambda row: (ws not in row.ws, sparse not in row.sparse, abs(row.m - m)))
+    fix = f"Use m {near.m} with cta_group={near.cta_group}{', ws=True' * (near.ws == _YES)}."
+    raise TMEM_DATAPATH.error("shape", found, f"tensor memory has the layouts {known}", fix, m=m, cta_group=group)
 
 
 class TmemPlace(NamedTuple):
@@ -99,11 +188,17 @@ class TmemLayout(Documented, Layout):
             object.__setattr__(made, name, value)
         last_lane, last_column = made.lanes[-1], address.column + made.columns - 1
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
-            raise TMEM_EXTENT.error(
-                "address", f"{operand} at {address} reaches lane {last_lane}, column {last_column}",
-                f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}",
-                "Start further left." if last_lane < TMEM_LANES else "Start at lane 0.",
-            )  # fmt: skip
+            found = f"{operand} at {address} reaches lane {last_lane}, column {last_column}"
+            limit = f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}"
+            room = TMEM_COLUMNS - made.columns
+            fix = (
+                "Use lane 0."
+                if last_lane >= TMEM_LANES
+                else f"Use column {room}."
+                if room >= 0
+                else "Use fewer columns."
+            )
+            raise TMEM_EXTENT.error("address", found, limit, fix, lane=last_lane, column=last_column)
         return made
 
     @classmethod
@@ -154,7 +249,7 @@ class TmemLayout(Documented, Layout):
     def with_start(self, start: int) -> TmemLayout:
         """The same matrix at another address word."""
         return TmemLayout.of(
-            self.operand, self.datapath, self.matrix, self.ctas, self.element_bits, self.bit_modes, TmemAddress.given(start), self.source,
+            self.operand, self.datapath, self.matrix, self.ctas, self.element_bits, self.bit_modes, TmemAddress.of(start), self.source,
         )  # fmt: skip
 
     def terms(self, *names: str) -> AddressTerms:
@@ -171,8 +266,8 @@ class TmemLayout(Documented, Layout):
         cta, within = divmod(row, self.rows)
         further = [(copy,) for copy in range(self.copies)] if self.copies > 1 else [()]
         bits = [self.start * CELL_BITS + self.bit_modes.at(within, column, *copy) for copy in further]
-        column_of_cell, bit = divmod(bits[0] % LANE_BITS, CELL_BITS)
-        return TmemPlace(cta, tuple(sorted(each // LANE_BITS for each in bits)), column_of_cell, bit)
+        lanes, (column, bit) = sorted(at // LANE_BITS for at in bits), divmod(bits[0] % LANE_BITS, CELL_BITS)
+        return TmemPlace(cta, tuple(lanes), column, bit)
 
     def element_at(self, lane: int, column: int, bit: int = 0, *, cta: int = 0) -> tuple[int, int] | None:
         """The element (row, column) that holds a bit of a cell of block `cta`; None where nothing of the matrix lies.
@@ -217,14 +312,14 @@ def tmem_layout(
     """
     operand = known_name("operand", operand, _BUILT, "operand in tensor memory")
     m, extent = pair("shape", shape, least=1)
-    row = datapath_for(m, cta_group=cta_group, ws=ws, sparse=True if operand == "metadata" else sparse)
+    ws, sparse = flag("ws", ws), flag("sparse", sparse)
+    row = _datapath(m, cta_group, ws, sparse or operand == "metadata")
     kept = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
-    base = TmemAddress.given(address)
+    base = TmemAddress.of(address)
     if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):
-        raise TMEM_LANE.error(
-            "address", f"lane {base.lane} for layout {row.name}",
-            "D, A and metadata start at a multiple of 32 lanes; those of layouts C and F also 16 further on", "Use lane 0.",
-        )  # fmt: skip
+        found = f"lane {base.lane} for layout {row.name}"
+        limit = "D, A and metadata start at a multiple of 32 lanes; those of layouts C and F also 16 further on"
+        raise TMEM_LANE.error("address", found, limit, f"Use lane {base.lane // 32 * 32}.", lane=base.lane)
     modes, element_bits, source = _BUILT[operand](row, extent, kept, sparse)
     return TmemLayout.of(operand, row.name, (m, extent), row.cta_group, element_bits, modes, base, source)
 
@@ -243,40 +338,40 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
     known = row.n_known(sparse=sparse)
     problems = []
     if n not in known:
-        problems.append(TMEM_N.violation("shape", f"n = {n}", f"layout {row.name} has n {known[0]} to {known[-1]}"
-            + (f" in steps of {known[1] - known[0]}" if len(known) > 3 else f": {', '.join(map(str, known))}"),
-            f"Use {min(known, key=lambda each: (abs(each - n), each))}; wider products take several accumulators.",
-        ))  # fmt: skip
+        steps = f" in steps of {known[1] - known[0]}" if len(known) > 3 else f": {', '.join(map(str, known))}"
+        nearest = min(known, key=lambda extent: (abs(extent - n), extent))
+        limit, fix = (
+            f"layout {row.name} has n {known[0]} to {known[-1]}{steps}",
+            f"Use {nearest}; wider products take several accumulators.",
+        )
+        problems.append(TMEM_N.violation("shape", f"n = {n}", limit, fix, n=n))
     if data_type.name not in ("float32", "float16", "int32"):
-        problems.append(TMEM_TYPE.violation(
-            "data_type", data_type.name, "accumulators are float32, float16 or int32", "Use float32.",
-        ))  # fmt: skip
-    if problems:
-        raise RuleError(problems)
+        limit = "accumulators are float32, float16 or int32"
+        problems.append(TMEM_TYPE.violation("data_type", data_type.name, limit, "Use float32."))
+    raise_all(problems)
     shape, stride = _lanes(row.row_modes)
-    if row.n_parts == 1:
-        return Modes((shape, n), (stride, CELL_BITS)), data_type.bits, ""
-    split = (n // row.n_parts, row.n_parts), (CELL_BITS, row.part_lanes * LANE_BITS)
-    return Modes((shape, split[0]), (stride, split[1])), data_type.bits, ""
+    columns: tuple[Any, Any] = n, CELL_BITS
+    if row.n_parts > 1:
+        columns = (n // row.n_parts, row.n_parts), (CELL_BITS, row.part_lanes * LANE_BITS)
+    return Modes((shape, columns[0]), (stride, columns[1])), data_type.bits, ""
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  stored elements count
     kind, width = tcgen05_for(data_type), data_type.smem_bits
-    per_instruction = 256 // width  # 8 columns
-    if k % per_instruction:
-        raise TMEM_K.error(
-            "shape", f"k = {k} of {data_type.name}", f"one instruction of kind {kind.name} takes {per_instruction}",
-            f"Use {-(-k // per_instruction) * per_instruction}.",
-        )  # fmt: skip
+    _require_k(k, 256 // width, data_type, f"one instruction of kind {kind.name} takes {256 // width}")  # 8 columns
     if row.a_copies is None:
-        raise TMEM_UNKNOWN.error(
-            "operand", f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies",
-            "Keep A in shared memory, or use M 128.",
-        )  # fmt: skip
+        found, limit = f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies"
+        raise TMEM_UNKNOWN.error("operand", found, limit, "Keep A in shared memory, or use M 128.")
     shape, stride = _lanes(row.row_modes)
     if row.a_copies == 1:
         return Modes((shape, k), (stride, width)), width, row.a_source
     return Modes((shape, k, row.a_copies), (stride, width, row.part_lanes * LANE_BITS)), width, row.a_source
+
+
+def _require_k(k: int, multiple: int, data_type: DataType, limit: str, *, exactly: bool = False) -> None:
+    if k % multiple or (exactly and k != multiple):
+        whole = multiple if exactly else ceil_div(k, multiple) * multiple
+        raise TMEM_K.error("shape", f"k = {k} of {data_type.name}", limit, f"Use {whole}.", k=k)
 
 
 # Element (m, k) of one instruction → bit, for 128 rows: extent, stride in bits. k counts elements of the unpacked A.
@@ -295,16 +390,12 @@ _METADATA = {
 
 def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  it is of a sparse A
     tcgen05_for(data_type)
-    wanted, rows, columns, bits, source = _METADATA[data_type.smem_bits]
+    step, rows, columns, bits, source = _METADATA[data_type.smem_bits]
     if row.rows != 128:
-        raise TMEM_UNKNOWN.error("shape", f"metadata of {row.rows} rows a block (layout {row.name})",
-            "formulas are known for 128 rows a block; for fewer PTX has a figure alone", "Use M 128, or 256 for a pair.",
-        )  # fmt: skip
-    if k != wanted:
-        raise TMEM_K.error(
-            "shape", f"k = {k} of {data_type.name}", f"the metadata of one instruction is of {wanted} elements along k",
-            f"Use {wanted}.",
-        )  # fmt: skip
+        found = f"metadata of {row.rows} rows a block (layout {row.name})"
+        limit = "formulas are known for 128 rows a block; for fewer PTX has a figure alone"
+        raise TMEM_UNKNOWN.error("shape", found, limit, "Use M 128, or 256 for a pair.", rows=row.rows)
+    _require_k(k, step, data_type, f"the metadata of one instruction is of {step} elements along k", exactly=True)
     return Modes((rows[0], columns[0]), (rows[1], columns[1])), bits, source
 
 

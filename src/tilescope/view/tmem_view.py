@@ -16,15 +16,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.mma.datapath import DATAPATHS
-from tilescope.mma.scale_lanes import ScaleLanes, scale_lanes
+from tilescope.mma.scale_format import ScaleLanes, scale_lanes
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_allocation import TmemBudget
-from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, extent, number_span
 from tilescope.view.parts import Beside, Entry, Legend, Table
