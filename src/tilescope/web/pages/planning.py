@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -38,7 +37,6 @@ _TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
 # Steps of all roles, loops run. One run proves two tiles or a GEMM; else other orders may have to be tried.
 # A product for tcgen05 takes longest to plan.
 _MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, "tcgen05": 3000, _TEXT: 1000}
-_planned_gemm = lru_cache(maxsize=16)(plan_gemm)  # the next change of a field plans the same product
 _PROBLEM = ("arch", "consumer", "copy", "direction")  # what the planner is told; the rest is the pipeline's
 
 
@@ -124,7 +122,7 @@ def _planning(chosen: str, asked: dict[str, Any]) -> Call:
     options = {row.name: asked[row.name] for row in PIPELINE if row.name in asked and row.name not in _PROBLEM}
     options["multicast"] = not options.pop("no_multicast", False)
     if chosen == _GEMM:
-        gemm = Call(_planned_gemm, (*asked["shape"], asked["data_type"]), problem, "gemm")
+        gemm = Call(plan_gemm, (*asked["shape"], asked["data_type"]), problem, "gemm")
         return Call(plan_pipeline, (gemm,), options, "pipeline")
     tiles = [asked[name] for name in ("tile", "other") if name in asked]
     for mn, k in tiles:
