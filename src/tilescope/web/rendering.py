@@ -12,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from tilescope.errors import RuleError, Violation
-from tilescope.view.palette import CHUNK_COLOURS, ROLES
+from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
+from tilescope.view.parts import plain, words
 from tilescope.view.svg_canvas import hatchings, style_sheet
-from tilescope.web.drawn import NO_LEADS, drawing_html
+from tilescope.web.drawn import fitted, picture, ruler_table
 from tilescope.web.page import Answer, Form
 from tilescope.web.pages import PAGES
 
@@ -25,6 +26,8 @@ def _environment() -> Environment:
         loader=PackageLoader("tilescope.web"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    functions = (colour_of, fitted, picture, plain, ruler_table, words)
+    environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
     return environment
 
@@ -63,7 +66,6 @@ def render_form(form: Form, *, standalone: dict[str, Any] | None = None) -> Rend
     html = _environment().get_template("page.html").render(
         form=form, page=form.page, answer=answer, standalone=standalone,
         violations=[_shown(form, each) for each in said],
-        drawing=None if answer is None else drawing_html(answer.drawing, answer.drag, answer.leads if standalone is None else NO_LEADS),
         steps=None if answer is None else _steps(answer),
     )  # fmt: skip
     return Rendered(200 if answer is not None else 422, html)
