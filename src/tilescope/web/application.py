@@ -9,7 +9,6 @@ GET /swizzle.json?mode=64B     its value
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,9 +24,9 @@ from starlette.routing import Route
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.web.guard import Guard
-from tilescope.web.page import Answer, query_of
+from tilescope.web.page import query_of
 from tilescope.web.pages import PAGES
-from tilescope.web.rendering import Rendered, render_first, render_form, render_refusal, static_file
+from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
 
 WORKERS = 2
 MOST_WAITING = 64  # requests that wait for a worker; more are refused at once
@@ -69,7 +68,7 @@ def application(host: str = "127.0.0.1") -> Starlette:
             raise HTTPException(404)
         return Response(static_file(name), media_type=_STATIC[name], headers={"cache-control": "no-cache"})
 
-    pages = [Route(f"/{name}{ending}", page) for name in PAGES for ending in ("", *_SAVED)]
+    pages = [Route(f"/{name}{ending}", page) for name in PAGES for ending in ("", ".svg", ".json")]
     return Starlette(
         routes=[Route("/", first), Route("/static/{name}", static), *pages],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
@@ -88,7 +87,7 @@ def _answered(request: Request) -> Response:
 
 def _page(request: Request) -> Response:
     """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
-    name, dot, ending = request.url.path.removeprefix("/").partition(".")
+    name, _, ending = request.url.path.removeprefix("/").partition(".")
     page = PAGES[name]
     try:
         query = query_of(request.query_params.multi_items())
@@ -96,30 +95,18 @@ def _page(request: Request) -> Response:
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
         form = page.filled(query)
-        if dot:
-            return _SAVED[dot + ending](form.answer())
+        if ending == "svg":
+            return Response(form.answer().drawing.svg(), media_type="image/svg+xml")
+        if ending == "json":
+            return Response(form.answer().json(), media_type="application/json")
     except RuleError as error:
-        if dot:
+        if ending:
             return PlainTextResponse(f"{error}\n", 422)
-        return _html(render_refusal(422, page.title, error.violations))
-    return _html(render_form(form))
-
-
-def _svg(answer: Answer) -> Response:
-    return Response(answer.drawing.svg(), media_type="image/svg+xml")
-
-
-def _json(answer: Answer) -> Response:
-    return Response(json.dumps(answer.to_dict(), indent=2), media_type="application/json")
-
-
-_SAVED: dict[str, Callable[[Answer], Response]] = {".svg": _svg, ".json": _json}
-
-
-def _html(rendered: Rendered) -> Response:
-    return HTMLResponse(rendered.html, rendered.status)
+        return HTMLResponse(render_refusal(page.title, error.violations), 422)
+    status, html = render_form(form)
+    return HTMLResponse(html, status)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001  the signature of a handler
     nearest = unknown_name("page", "path", request.url.path.strip("/")[:80], PAGES)
-    return _html(render_refusal(404, "No such page", (nearest,)))
+    return HTMLResponse(render_refusal("No such page", (nearest,)), 404)

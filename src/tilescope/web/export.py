@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 
 from markupsafe import Markup
 
@@ -26,9 +25,9 @@ def exported(url: str) -> str:
         "script": Markup(script),  # noqa: S704
         "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data: blob:",
         "svg": _data("image/svg+xml", answer.drawing.svg()),
-        "json": _data("application/json", json.dumps(answer.to_dict(), indent=2)),
+        "json": _data("application/json", answer.json()),
     }
-    return render_form(form, standalone=standalone).html
+    return render_form(form, standalone=standalone)[1]
 
 
 def _hash(text: str) -> str:

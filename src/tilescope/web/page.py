@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from tilescope import view
@@ -25,19 +27,18 @@ PAGE_QUERY = rule(
     passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
     failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
 )
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One place of a walk: the links of the cells it marks, and what it says."""
 
     links: str
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Drag:
+class Drag(NamedTuple):
     """A grid in which the mouse drags something: the field that takes the place, and the dimensions it moves along."""
 
     field: str
@@ -46,8 +47,7 @@ class Drag:
     down: int | None  # … and a row
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     """A program to copy, and the call and the command that write it."""
 
     title: str
@@ -56,8 +56,7 @@ class Code:
     command_line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(NamedTuple):
     """A link from a part of an answer to the state of a page."""
 
     path: str
@@ -90,9 +89,9 @@ class Answer:
         """The Python that makes the value."""
         return self.call.source() if self.then is None else f"{self.then.source()}\n{self.then.expression()}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def json(self) -> str:
         """The value as plain data, as `--json` of the command prints it."""
-        return self.value.to_dict() | ({EXTRA: dict(self.extra)} if self.extra else {})
+        return json.dumps(self.value.to_dict() | ({EXTRA: dict(self.extra)} if self.extra else {}), indent=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +120,13 @@ class Page:
 
     def filled(self, query: Mapping[str, str]) -> Form:
         """The form that a query fills; a name that no field has is refused."""
-        chosen = ""
-        if self.choice is not None:
-            chosen = query.get(self.choice.name, self.choice.default)
-            if chosen not in self.forms:
-                raise RuleError([unknown_name(self.choice.label.lower(), self.choice.name, chosen, self.forms)])
+        choice = self.choice
+        chosen = "" if choice is None else query.get(choice.name, choice.default)
+        if choice is not None and chosen not in self.forms:
+            raise RuleError([unknown_name(choice.label.lower(), choice.name, chosen, self.forms)])
         fields = self.forms[chosen]
-        known = [each.name for each in fields] + ([] if self.choice is None else [self.choice.name])
-        strange = [name for name in query if name not in known and name != STEP]
-        if strange:
+        known = [field.name for field in (*fields, choice) if field is not None]
+        if strange := [name for name in query if name not in (*known, STEP)]:
             raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
         step = query.get(STEP, "")
         written = {field.name: query.get(field.name, field.default) for field in fields}
@@ -156,13 +153,11 @@ class Form:
 
     def path(self, **changed: str) -> str:
         """The path and query of this state, or of one with some fields changed; defaults are left out."""
-        said = {} if self.page.choice is None else {self.page.choice.name: (self.chosen, self.page.choice.default)}
-        said |= {
-            field.name: (changed.get(field.name, self.written[field.name]), field.default) for field in self.fields
-        }
-        query = {name: written for name, (written, default) in said.items() if written != default}
-        query |= {STEP: str(self.step)} if self.step and not changed else {}
-        return address(self.page.name, query)
+        choice = self.page.choice
+        written = dict(self.written) | changed | ({} if choice is None else {choice.name: self.chosen})
+        fields = [field for field in (choice, *self.fields) if field is not None]
+        query = {field.name: written[field.name] for field in fields if written[field.name] != field.default}
+        return address(self.page.name, query | ({STEP: str(self.step)} if self.step and not changed else {}))
 
     def cure(self, violation: Violation) -> str | None:
         """The path of the state in which the violation's own change is made; None where it has none for this form."""
@@ -174,8 +169,7 @@ class Form:
 
 def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The query of an address; a field that stands twice is refused."""
-    listed = list(pairs)
-    query = dict(listed)
+    query = dict(listed := list(pairs))
     if len(query) < len(listed):
         raise PAGE_QUERY.error("query", "a field that is given twice", "every field once", "Give every field once.")
     return query
@@ -197,6 +191,12 @@ def address(page: str, query: Mapping[str, str]) -> str:
     '/load?coords=4,128'
     """
     return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
+
+
+def answered(call: Call, *command: str, drawing: Mapping[str, Any] = NO_OPTIONS, **more: Any) -> Answer:
+    """The answer of a call, drawn with the options `drawing`."""
+    value = call.run()
+    return Answer(call, command, value, drawn(value, **drawing), **more)
 
 
 def drawn(value: Value, **options: Any) -> Drawing:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -47,58 +45,30 @@ def _drawing_rules() -> str:
     return f"\n@layer drawing{{{style_sheet()}{swatches}}}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """A page and the status it goes out with."""
-
-    status: int
-    html: str
-
-
-def render_form(form: Form, *, standalone: dict[str, Any] | None = None) -> Rendered:
-    """The page of a filled form: its answer, or what is wrong with it."""
+def render_form(form: Form, *, standalone: dict[str, Any] | None = None) -> tuple[int, str]:
+    """The status and the page of a filled form: its answer, or what is wrong with it."""
     answer: Answer | None = None
     try:
         answer = form.answer()
-        said = answer.violations
+        violations = answer.violations
     except RuleError as error:
-        said = error.violations
-    html = _environment().get_template("page.html").render(
-        form=form, page=form.page, answer=answer, standalone=standalone,
-        violations=[_shown(form, each) for each in said],
-        steps=None if answer is None else _steps(answer),
-    )  # fmt: skip
-    return Rendered(200 if answer is not None else 422, html)
+        violations = error.violations
+    cured = [(violation, form.cure(violation)) for violation in violations]
+    html = _rendered("page.html", form=form, page=form.page, answer=answer, standalone=standalone, violations=cured)
+    return 422 if answer is None else 200, html
 
 
 def render_first() -> str:
     """The first page: the path of a tile."""
     from tilescope.web.first import stations
 
-    return _environment().get_template("first.html").render(stations=stations(), standalone=None)
+    return _rendered("first.html", stations=stations(), standalone=None)
 
 
-def render_refusal(status: int, title: str, violations: tuple[Violation, ...]) -> Rendered:
+def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
     """A page that says why there is no page."""
-    template = _environment().get_template("refusal.html")
-    return Rendered(status, template.render(title=title, violations=violations, standalone=None))
+    return _rendered("refusal.html", title=title, violations=violations, standalone=None)
 
 
-def _shown(form: Form, violation: Violation) -> dict[str, Any]:
-    return {"violation": violation, "cure": form.cure(violation)}
-
-
-def _steps(answer: Answer) -> str | None:
-    """The walk as JSON that may stand inside an HTML document."""
-    if not answer.steps:
-        return None
-    return Markup(_inert(json.dumps([[step.links, step.label] for step in answer.steps])))  # noqa: S704  see _inert
-
-
-def _inert(text: str) -> str:
-    r"""JSON without the characters that could end its element: < > & as \u escapes.
-
-    >>> _inert('["</script>"]')
-    '["\\u003c/script\\u003e"]'
-    """
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+def _rendered(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)

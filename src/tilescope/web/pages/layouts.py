@@ -19,7 +19,7 @@ from tilescope.view.layout_view import draw_difference, whole_layout
 from tilescope.view.swizzle_view import logical_grid
 from tilescope.web.call import Call
 from tilescope.web.field import form, limited
-from tilescope.web.page import Answer, Page, Step, drawn
+from tilescope.web.page import Answer, Page, Step, answered, drawn
 from tilescope.written import tile as written_tile
 
 MOST_ELEMENTS = 1 << 15
@@ -29,12 +29,10 @@ _MOST_THREADS = 32  # that a walk visits
 
 def swizzle_answer(_: str, asked: dict[str, Any]) -> Answer:
     """The mode's pattern from the address on; the walk visits every piece in the order in which a program counts."""
-    call = Call(Swizzle.named, (asked["mode"],), name="swizzle")
-    swizzle, start = call.run(), asked.get("address", 0)
-    cells = [cell for row in logical_grid(swizzle, start).rows for cell in row.cells]
+    call, start = Call(Swizzle.named, (asked["mode"],), name="swizzle"), asked.get("address", 0)
+    cells = [cell for row in logical_grid(call.run(), start).rows for cell in row.cells]
     steps = tuple(Step(cell.link, cell.title) for cell in cells)
-    command = ("swizzle", *command_words(MODE, asked))
-    return Answer(call, command, swizzle, drawn(swizzle, address=start), steps=steps)
+    return answered(call, "swizzle", *command_words(MODE, asked), drawing={"address": start}, steps=steps)
 
 
 def _parsing(asked: dict[str, Any], name: str, text: str = "text") -> Call:
@@ -54,7 +52,7 @@ def layout_answer(_: str, asked: dict[str, Any]) -> Answer:
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
         threads = range(min(_MOST_THREADS, layout.parts[0].size))
         steps = tuple(Step(f"T{thread}", f"thread {thread}") for thread in threads)
-        return Answer(call, command, layout, drawn(layout, shape=asked.get("shape")), steps=steps)
+        return answered(call, *command, drawing={"shape": asked.get("shape")}, steps=steps)
     limited("elements", "text", layout.elements, MOST_ELEMENTS, "Draw a part of it.")
     if "other" not in asked:
         return Answer(call, command, layout, whole_layout(layout))
@@ -75,8 +73,7 @@ def banks_answer(chosen: str, asked: dict[str, Any]) -> Answer:
     said = [word for pattern in patterns for word in ("--pattern", pattern)]
     if chosen == "lanes":
         call = Call(tile_report, ([Call(Access.named, (pattern,), name="") for pattern in patterns],), name="report")
-        report = call.run()
-        return Answer(call, ("banks", *said), report, drawn(report))
+        return answered(call, "banks", *said)
     layout = _tile_layout(asked) if chosen == "tile" else _parsing(asked, "layout")
     placed = layout.run()
     limited("elements", "tile", placed.elements, MOST_ELEMENTS, "Use a smaller tile.")

@@ -8,7 +8,7 @@ from typing import Any
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, diagnose
 from tilescope.web.call import Call
 from tilescope.web.field import Field
-from tilescope.web.page import Answer, Lead, Page, address, drawn
+from tilescope.web.page import Answer, Lead, Page, address, answered
 from tilescope.web.pages.layouts import BANKS_PAGE, SWIZZLE_PAGE
 from tilescope.web.pages.maps import COPY_PAGE, MAP_PAGE
 from tilescope.web.pages.planning import PLAN_PAGE
@@ -42,9 +42,7 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
         "It may also be": tuple(_to_symptom(symptom.name) for symptom in diagnosis.symptoms[1:4]),
         "Is it one of these?": tuple(_to_symptom(symptom.name) for symptom in diagnosis.suggested),
     }
-    return Answer(
-        call, ("explain", seen), diagnosis, drawn(diagnosis), extra={"pages": pages} if pages else {}, leads=leads
-    )
+    return answered(call, "explain", seen, extra={"pages": pages} if pages else {}, leads=leads)
 
 
 def _to_symptom(name: str) -> Lead:

@@ -17,7 +17,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Beside
 from tilescope.web.call import Call
 from tilescope.web.field import form, limited
-from tilescope.web.page import Answer, Page, Step, drawn
+from tilescope.web.page import Answer, Page, Step, answered, drawn
 
 MOST_BYTES = 1 << 18  # of an operand
 
@@ -38,9 +38,8 @@ def _operand(asked: dict[str, Any]) -> Answer:
     layout = Call(canonical_layout, (asked["major"], asked["swizzle"], asked["data_type"]), name="layout")
     options = {"atom_order": asked["atom_order"], "start": asked.get("smem_address", 0)}
     call = Call(CanonicalLayout.tile, (asked["tile"],), options, "operand", layout)
-    operand = call.run()
-    command = ("mma", "layout", *command_words(PAGE.forms["operand"], asked))
-    return Answer(call, command, operand, drawn(operand, element=asked.get("element")))
+    words = command_words(PAGE.forms["operand"], asked)
+    return answered(call, "mma", "layout", *words, drawing={"element": asked.get("element")})
 
 
 def _descriptors(asked: dict[str, Any]) -> Answer:
@@ -81,15 +80,14 @@ def _fragment(asked: dict[str, Any]) -> Answer:
         Step(f"T{thread}", f"thread {thread} holds {', '.join(map(str, held.held_by(thread)[:8]))}{more}")
         for thread in range(first, min(first + 32, held.threads))
     ]
-    command = ("mma", "fragment", *command_words(FRAGMENT, asked))
-    return Answer(call, command, held, drawn(held, lane=lane), steps=tuple(steps))
+    words = command_words(FRAGMENT, asked)
+    return answered(call, "mma", "fragment", *words, drawing={"lane": lane}, steps=tuple(steps))
 
 
 def _word(asked: dict[str, Any]) -> Answer:
     options = {"major": asked["major"], "element_bits": DataType.named(asked.get("data_type", "bf16")).smem_bits}
     call = Call(descriptor_readings, (asked["word"],), options, "readings")
-    readings = call.run()
-    return Answer(call, ("decode", *command_words(WORD, asked)), readings, drawn(readings))
+    return answered(call, "decode", *command_words(WORD, asked))
 
 
 _FIRST = {"tile": "128x64", "data_type": "bf16", "smem_address": "0x0"}
