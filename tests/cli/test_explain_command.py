@@ -10,8 +10,7 @@ from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import SYMPTOM
-from tilescope.symptoms.glossary import TERMS
+from tilescope.symptoms import SYMPTOM, TERMS
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 

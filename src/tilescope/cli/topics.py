@@ -1,8 +1,4 @@
-"""What can be explained, and where it comes from.
-
-Each provider names its topics and finds one by what a user typed. To explain another kind of thing, write
-a provider and append it to `PROVIDERS`.
-"""
+"""What can be explained, and where it comes from: a group of topics names them, and finds one by what a user typed."""
 
 from __future__ import annotations
 
@@ -10,15 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.symptoms import SYMPTOM, Diagnosis, diagnose
-from tilescope.symptoms.glossary import TERMS, Term
+from tilescope.symptoms import SYMPTOM, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -51,23 +46,23 @@ class TopicIndex(Value):
     groups: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-class Provider(NamedTuple):
-    """A group of topics: their names, other spellings to suggest by, and how to find one (None: unknown)."""
+class Group(NamedTuple):
+    """A group of topics: their names, how to find one (None: unknown), and other spellings of them."""
 
-    group: str
-    names: Callable[[], Iterable[str]]
-    spellings: Callable[[], Mapping[str, str]]  # alias: name
+    name: str
+    names: Iterable[str]
     find: Callable[[str], Topic | Rule | Diagnosis | None]
+    spellings: Mapping[str, str] = {}  # alias: name
 
 
 def index() -> TopicIndex:
     """All topics."""
-    return TopicIndex(tuple((provider.group, tuple(provider.names())) for provider in PROVIDERS))
+    return TopicIndex(tuple((group.name, tuple(group.names)) for group in GROUPS))
 
 
 def names() -> Iterator[str]:
-    """The name of every topic that is a word or a rule: what a shell completes."""
-    return (name for provider in PROVIDERS[:-1] for name in provider.names())
+    """The name of every topic that is a word or a rule: what a shell completes. Symptoms are sentences."""
+    return (name for group in GROUPS[:-1] for name in group.names)
 
 
 def find(name: str) -> Topic | Rule | Diagnosis:
@@ -78,9 +73,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    providers = [provider.find for provider in PROVIDERS]
+    *words, symptom = [group.find for group in GROUPS]
     asks = _ASKING.match(name) is not None  # for a word's meaning, not for what is wrong
-    for find_topic in (*providers[:-1], *([_find_contained_term] if asks else []), providers[-1], _find_contained_term):
+    for find_topic in (*words, *([_contained_term, symptom] if asks else [symptom, _contained_term])):
         if (topic := find_topic(name)) is not None:
             return topic
     symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
@@ -95,10 +90,8 @@ def find(name: str) -> Topic | Rule | Diagnosis:
 
 def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
-    spelled = {_folded(alias): each for provider in PROVIDERS for alias, each in provider.spellings().items()}
-    spelled |= {
-        _folded(each): each for provider in PROVIDERS[:-1] for each in provider.names()
-    }  # symptoms are sentences
+    spelled = {_folded(alias): topic for group in GROUPS for alias, topic in group.spellings.items()}
+    spelled |= {_folded(topic): topic for topic in names()}
     wanted = _folded(name)[:80]
     near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
     return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
@@ -109,131 +102,106 @@ def _folded(name: str) -> str:
     return re.sub(r"[\s_\-]+", " ", name.strip().casefold())
 
 
-def _term_topic(term: Term) -> Topic:
-    return Topic(term.name, "terms", term.meaning, term.see)
+def _term(spelling: str) -> Topic | None:
+    term = _TERM_BY_SPELLING.get(_folded(spelling))
+    return None if term is None else Topic(term.name, "terms", term.meaning, term.see)
 
 
-def _find_term(name: str) -> Topic | None:
-    term = _TERM_BY_SPELLING.get(_folded(name))
-    return None if term is None else _term_topic(term)
-
-
-def _find_contained_term(name: str) -> Topic | None:
+def _contained_term(name: str) -> Topic | None:
     """The longest term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
     asked = " ".join(re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split())
-    for spelling in sorted(_TERM_BY_SPELLING, key=len, reverse=True):
-        if f" {spelling} " in f" {asked} ":
-            beside = f" {asked} ".replace(f" {spelling} ", " ").split()
-            return _term_topic(_TERM_BY_SPELLING[spelling]) if all(map(says_nothing_else, beside)) else None
-    return None
+    contained = [spelling for spelling in _TERM_BY_SPELLING if f" {spelling} " in f" {asked} "]
+    longest = max(contained, key=len, default="")
+    beside = f" {asked} ".replace(f" {longest} ", " ").split()
+    return _term(longest) if longest and all(map(says_nothing_else, beside)) else None
 
 
-def _find_swizzle(name: str) -> Topic | None:
+def _swizzle(name: str) -> Topic | None:
     bare = re.sub(r"(?i)\bswizzl(?:e|ing)\b(?!<)|\bmode\b", " ", name).strip()
     bare = re.sub(r"(?i)^(?:K_|MN_)?SW(\d+)$", r"\1B", bare)  # as CuTe's atoms write it
-    row = _row(Swizzle.named, name) or _row(Swizzle.named, bare or name)
+    row = _row(Swizzle, name) or _row(Swizzle, bare or name)
     if row is None:
         return None
-    known = facts(row)
+    known, mode = facts(row), row.hardware_mode
+    repeats = f"The pattern repeats {known['repeats']}." if row.bits or row.feature is None else ""
     if row.feature is None:
-        mode = row.hardware_mode
         used = f"Used by {used_by(row)}." if mode is None else f"It is {used_by(row)}."
-        meaning = f"{rule_sentence(row)} In C: {known['C']}. The pattern repeats {known['repeats']}. {used}"
-        return Topic(
-            row.name, "swizzle modes", meaning, ("swizzle",) if mode is None else ("swizzle", mode.name, "span")
-        )
-    sentences = [
-        rule_sentence(row),
-        f"The inner row of a box is {known['inner width']}.",
-        f"The pattern repeats {known['repeats']}." if row.bits else "",
-        f"TMA has it on {', '.join(row.architectures)}; {known['basis']}.",
-        known.get("note", ""),
-        f"`tilescope swizzle {row.name}` draws it.",
-    ]
-    return Topic(row.name, "swizzle modes", " ".join(filter(None, sentences)), ("swizzle", "span", "base offset"))
+        sentences = [rule_sentence(row), f"In C: {known['C']}.", repeats, used]
+        return _topic(row, "swizzle modes", sentences, "swizzle", *(() if mode is None else (mode.name, "span")))
+    width, where = f"The inner row of a box is {known['inner width']}.", ", ".join(row.architectures)
+    basis, draws = f"TMA has it on {where}; {known['basis']}.", f"`tilescope swizzle {row.name}` draws it."
+    sentences = [rule_sentence(row), width, repeats, basis, known.get("note", ""), draws]
+    return _topic(row, "swizzle modes", sentences, "swizzle", "span", "base offset")
 
 
-def _find_data_type(name: str) -> Topic | None:
-    row = _row(DataType.named, name)
+def _data_type(name: str) -> Topic | None:
+    row = _row(DataType, name)
     if row is None:
         return None
-    kind = (
-        "floating-point type" if row.is_float else "integer type" if not row.name.startswith(("16u", "b1")) else "type"
+    kind = "floating-point type" if row.is_float else "type" if row.name.startswith(("16u", "b1")) else "integer type"
+    knows = (
+        f"TMA knows it: the driver's number for it is {row.driver_code}, that of PTX {row.ptx_code}. "
+        f"Fill outside the tensor is zero{' or NaN' if row.is_float else ''}."
     )
-    sentences = [f"A {kind} of {row.bits} bit{'s' if row.bits > 1 else ''} an element, in PTX `.{row.ptx}`."]
-    if row.driver_code is None:
-        sentences.append(f"TMA does not know it and moves it as {row.tma_name}.")
-    else:
-        sentences.append(f"TMA knows it: the driver's number for it is {row.driver_code}, that of PTX {row.ptx_code}.")
-        sentences.append(f"Fill outside the tensor is zero{' or NaN' if row.is_float else ''}.")
-    if row.smem_bits != row.bits:
-        sentences.append(f"In shared memory an element takes {row.smem_bits} bits, padding included.")
-    return Topic(row.name, "data types", " ".join(sentences), ("tensor map", "out-of-bounds fill"))
+    sentences = [
+        f"A {kind} of {row.bits} bit{'s' if row.bits > 1 else ''} an element, in PTX `.{row.ptx}`.",
+        f"TMA does not know it and moves it as {row.tma_name}." if row.driver_code is None else knows,
+        f"In shared memory an element takes {row.smem_bits} bits, padding included." * (row.smem_bits != row.bits),
+    ]
+    return _topic(row, "data types", sentences, "tensor map", "out-of-bounds fill")
 
 
-def _find_arch(name: str) -> Topic | None:
-    row = _row(Arch.named, name)
+def _arch(name: str) -> Topic | None:
+    row = _row(Arch, name)
     if row is None:
         return None
-    special_target = row.name + "a"
-    plain = [feature for feature in row.features if row.target(feature) == row.name]
-    special = [feature for feature in row.features if row.target(feature) == special_target]
+    plain, special = (
+        ", ".join(feature.replace("_", " ") for feature in row.features if row.target(feature) == target)
+        for target in (row.name, row.name + "a")
+    )
     major, minor = row.compute_capability
     basis = "was measured on a card" if row.basis == "measured" else "rests on the documents"
     sentences = [
         f"Compute capability {major}.{minor}.",
         f"Shared memory: {row.smem_per_sm_bytes // KIB} KiB an SM, at most {row.smem_per_block_bytes // KIB} KiB a block.",
         f"At most {row.blocks_per_sm} blocks an SM.",
-        f"Code for {row.name} has {_listed(plain)}.",
-        f"Code for {special_target} also has {_listed(special)}." if special else "",
+        f"Code for {row.name} has {plain}.",
+        f"Code for {row.name}a also has {special}." if special else "",
         f"What tilescope says about it {basis}.",
     ]
-    return Topic(row.name, "architectures", " ".join(filter(None, sentences)), ("TMA", "wgmma", "tcgen05"))
+    return _topic(row, "architectures", sentences, "TMA", "wgmma", "tcgen05")
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(name.replace("_", " ") for name in names)
+def _topic(row: Any, group: str, sentences: list[str], *see: str) -> Topic:
+    return Topic(row.name, group, " ".join(filter(None, sentences)), see)
 
 
-Row = TypeVar("Row", Swizzle, DataType, Arch)
-
-
-def _row(named: Callable[[object], Row], name: str) -> Row | None:
+def _row(table: Any, name: str) -> Any:
     try:
-        return named(name)
+        return table.named(name)
     except RuleError:
         return None
 
 
-def _find_rule(name: str) -> Rule | None:
-    return _RULE_BY_SPELLING.get(_folded(name))
+def _symptom(name: str) -> Diagnosis | None:
+    diagnosis = diagnose(name)
+    return diagnosis if diagnosis.symptoms else None
 
 
-def _find_symptom(name: str) -> Diagnosis | None:
-    found = diagnose(name)
-    return found if found.symptoms else None
-
-
-def _find_map_topic(name: str) -> Topic | None:
-    found = field_topics.find(name)
-    return None if found is None else Topic(found.name, "tensor map fields", found.meaning, found.see, found.facts)
+def _map_field(name: str) -> Topic | None:
+    field = field_topics.find(name)
+    return None if field is None else Topic(field.name, "tensor map fields", field.meaning, field.see, field.facts)
 
 
 _RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
-_TERM_BY_SPELLING = {_folded(spelling): term for term in TERMS for spelling in (*term.aliases, term.name)}
-PROVIDERS: tuple[Provider, ...] = (
-    Provider("rules", lambda: RULES, dict, _find_rule),
-    Provider(
-        "terms",
-        lambda: (term.name for term in TERMS),
-        lambda: {alias: term.name for term in TERMS for alias in term.aliases},
-        _find_term,
-    ),
-    Provider("swizzle modes", lambda: SWIZZLE, dict, _find_swizzle),
-    Provider(
-        "data types", lambda: DATA_TYPE, lambda: {row.ptx: row.name for row in DATA_TYPE.values()}, _find_data_type
-    ),
-    Provider("architectures", lambda: ARCH, dict, _find_arch),
-    Provider("tensor map fields", field_topics.names, field_topics.spellings, _find_map_topic),
-    Provider("symptoms", lambda: SYMPTOM, dict, _find_symptom),
+_TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
+_TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
+GROUPS = (
+    Group("rules", RULES, lambda name: _RULE_BY_SPELLING.get(_folded(name))),
+    Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
+    Group("swizzle modes", SWIZZLE, _swizzle),
+    Group("data types", DATA_TYPE, _data_type, {row.ptx: row.name for row in DATA_TYPE.values()}),
+    Group("architectures", ARCH, _arch),
+    Group("tensor map fields", field_topics.names(), _map_field, field_topics.spellings()),
+    Group("symptoms", SYMPTOM, _symptom),
 )

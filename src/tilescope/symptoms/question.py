@@ -17,10 +17,7 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from math import log
 
-from tilescope.symptoms.cause import CAUSE, Cause
-from tilescope.symptoms.glossary import TERMS
-from tilescope.symptoms.symptom import SYMPTOM, Symptom
-from tilescope.symptoms.tables import table
+from tilescope.symptoms.tables import CAUSE, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.value import Value, row_field
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
@@ -33,11 +30,10 @@ _ENDINGS = ("s", "es", "ed", "d", "ing", "ly")
 
 _WORDS = table("words")
 _SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
-_EMPTY = frozenset(_WORDS["filler"]["words"].split())
-_ASKING = frozenset(_WORDS["asking"]["words"].split())
-_VAGUE = frozenset(_WORDS["vague"]["words"].split())
-_CONTEXT = frozenset(_WORDS["context"]["words"].split())  # of the trade, though no phrase has them
-_ELSEWHERE = frozenset(_WORDS["elsewhere"]["words"].split())  # a question with one of these is not about tiles
+# _CONTEXT: words of the trade, though no phrase has them; a question with a word of _ELSEWHERE is not about tiles
+_EMPTY, _ASKING, _VAGUE, _CONTEXT, _ELSEWHERE = (
+    frozenset(_WORDS[name]["words"].split()) for name in ("filler", "asking", "vague", "context", "elsewhere")
+)
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 
 
@@ -72,25 +68,21 @@ def diagnose(question: str) -> Diagnosis:
     """
     words = question_words(question)
     strange = not all(word in _weights() or says_nothing_else(word) for word in words)
-    strength: dict[str, float] = {}
-    overlap: dict[str, float] = {}
+    strength: dict[str, float] = {}  # of symptoms whose phrase is there whole
+    overlap: dict[str, float] = {}  # share of a phrase's weight that is there
     for symptom, phrases in ({} if words & _ELSEWHERE else _phrases()).items():
         for phrase in phrases:
-            weight = sum(map(_weight, phrase))
-            shared = phrase & words
+            weight, shared = _weight(phrase), phrase & words
             if strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2)):
                 continue
             if shared == phrase:
                 strength[symptom] = max(strength.get(symptom, 0), weight)
             elif shared:
-                share = sum(map(_weight, shared)) / weight
-                overlap[symptom] = max(overlap.get(symptom, 0), share)
+                overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / weight)
     named = sorted(strength, key=lambda name: -strength[name])
-    near = [name for name in overlap if overlap[name] >= _LEAST_SHARED and not named]
-    near.sort(key=lambda name: -overlap[name])
-    return Diagnosis(
-        question, tuple(SYMPTOM[name] for name in named), tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
-    )
+    near = sorted((name for name in overlap if overlap[name] >= _LEAST_SHARED), key=lambda name: -overlap[name])
+    suggested = () if named else tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
+    return Diagnosis(question, tuple(SYMPTOM[name] for name in named), suggested)
 
 
 def question_words(question: str) -> frozenset[str]:
@@ -144,13 +136,12 @@ def _known(word: str) -> str:
         if word.endswith(ending):
             stem = word.removesuffix(ending)
             forms = [stem, stem + "e", stem[:-1] if stem[-2:-1] == stem[-1:] else stem]
-            if (
-                form := next((each for each in (_SAME.get(form, form) for form in forms) if each in known), None)
-            ) is not None:
-                return form
+            folded = [_SAME.get(form, form) for form in forms]
+            if alike := [form for form in folded if form in known]:
+                return alike[0]
     if len(word) >= _MISSPELT_LETTERS and word.isalpha():
-        alike = [other for other in (*known, *_SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
-        for near in get_close_matches(word, alike, n=1, cutoff=_ALIKE):
+        others = [other for other in (*known, *_SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
+        for near in get_close_matches(word, others, n=1, cutoff=_ALIKE):
             return _folded(near)
     return word
 
@@ -170,5 +161,5 @@ def _weights() -> dict[str, float]:
     return {word: log(1 + len(SYMPTOM) / count) for word, count in used.items()}
 
 
-def _weight(word: str) -> float:
-    return _weights()[word]
+def _weight(words: frozenset[str]) -> float:
+    return sum(_weights()[word] for word in words)

@@ -1,15 +1,24 @@
-"""The tables of prose: causes.toml, symptoms.toml, glossary.toml, words.toml beside this file."""
+"""The tables of prose beside this file: what people see, why, and the words of the trade.
+
+    symptom  "illegal instruction (715)"       phrases: all words of one must be in the question
+       └── cause  coordinate-16-bytes          mechanism · how to tell · fix · the tilescope command that tests it
+    term     "base offset"                     what it means, other spellings, what to read next
+
+A cause is written once; several symptoms point to it, in different orders, the most likely first. Commands are
+examples that run as they stand: put your own numbers in. `question.py` folds the words that mean the same ("stuck",
+"deadlock": hang).
+"""
 
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self
 
+from tilescope.arch import Basis
 from tilescope.errors import RuleError, unknown_name
 from tilescope.value import Row
-
-Named = TypeVar("Named", bound=Row)
 
 
 def table(name: str) -> dict[str, dict[str, Any]]:
@@ -21,12 +30,62 @@ def table(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def row_named(kind: type[Named], rows: dict[str, Named], name: object) -> Named:
-    """The row called `name`, or the row itself; a RuleError names the nearest."""
-    if isinstance(name, kind):
-        return name
-    row = rows.get(name) if isinstance(name, str) else None
-    if row is None:
-        noun = kind.__name__.lower()
-        raise RuleError([unknown_name(noun, noun, name, rows)])
-    return row
+class _Prose(Row):
+    """A row of a table of prose."""
+
+    __slots__ = ()
+
+    @classmethod
+    def named(cls, name: object) -> Self:
+        """The row called `name`, or the row itself; a RuleError names the nearest."""
+        rows: dict[Any, Any] = CAUSE if cls is Cause else SYMPTOM
+        row = name if isinstance(name, cls) else rows.get(name) if isinstance(name, str) else None
+        if row is None:
+            noun = cls.__name__.lower()
+            raise RuleError([unknown_name(noun, noun, name, rows)])
+        return row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cause(_Prose):
+    """One mistake: what goes wrong, how to tell, the fix, and the command that tests it.
+
+    >>> Cause.named("coordinate-16-bytes").fix
+    'Start boxes at multiples of 16 bytes in the innermost dimension, or pad the tensor in front.'
+    """
+
+    name: str
+    mechanism: str
+    tell: str
+    fix: str
+    command: str
+    basis: Basis
+    threads: tuple[str, ...] = ()  # public threads in which it was the answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symptom(_Prose):
+    """Something seen: the phrases by which people name it, the causes to try in order, and what to know first.
+
+    >>> Symptom.named("unspecified launch failure (719)").causes[0]
+    'barrier-arrivals'
+    """
+
+    name: str
+    phrases: tuple[str, ...]
+    causes: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Term(NamedTuple):
+    """A word, what it means, other spellings, and what to read next."""
+
+    name: str
+    meaning: str
+    aliases: tuple[str, ...] = ()
+    see: tuple[str, ...] = ()
+
+
+CAUSE = {name: Cause(name, **entry) for name, entry in table("causes").items()}
+SYMPTOM = {name: Symptom(name, **entry) for name, entry in table("symptoms").items()}
+TERMS = tuple(Term(name, **entry) for name, entry in table("glossary").items())
