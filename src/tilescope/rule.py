@@ -31,7 +31,7 @@ Example = Mapping[str, Any] | str
 _ROW_MODULES = (
     "tma", "tensor_map.demonstration", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
     "tma.bulk", "tma.array_file", "pipeline.mbarrier",
-    "pipeline.simulation", "planner.barrier_roles", "emitter.source", "view", "view.layout_view", "gpu.capture",
+    "pipeline.simulation", "planner.barrier_roles", "emitter.source", "view", "view.layout_view", "gpu.verification",
     "gpu.benchmark", "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",
 )  # fmt: skip
 

@@ -10,10 +10,9 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.cli import run
 from tilescope.errors import DeviceError, RuleError
-from tilescope.gpu.capture import Capture
 from tilescope.gpu.suite import Outcome
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
-from tilescope.gpu.verification import replay, verify
+from tilescope.gpu.verification import Capture, replay, verify
 from tilescope.value import Value
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("verify_*.npz"))

@@ -11,9 +11,8 @@ from tilescope.cli.options import options, output_file, output_options
 from tilescope.cli.output import Output, progress_bars
 from tilescope.gpu.benchmark import TOPICS, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
-from tilescope.gpu.capture import Capture
 from tilescope.gpu.suites import SUITE_NAMES
-from tilescope.gpu.verification import draw_verification, replay
+from tilescope.gpu.verification import Capture, draw_verification, replay
 from tilescope.gpu.verification import verify as verified
 from tilescope.inputs import Input
 from tilescope.written import number

@@ -111,9 +111,9 @@ class Device:
             raise CudaError(result)
         return blob
 
-    def upload(self, array: Any) -> int:
-        """The address of a copy of an array, held until `free`."""
-        host = np.ascontiguousarray(array)
+    def upload(self, rows: Any, dtype: npt.DTypeLike | None = None) -> int:
+        """The address of a copy of an array, or of rows of numbers as one, held until `free`."""
+        host = np.ascontiguousarray(rows, dtype)
         pointer = self.allocate(host.nbytes)
         _value(self._driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
         return pointer

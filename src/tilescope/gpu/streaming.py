@@ -37,37 +37,17 @@ _PLAIN_BLOCKS_PER_SM = 4
 _PLAIN_THREADS = 512
 
 
-def stream(
-    tensor_map: TensorMap,
-    boxes: Sequence[tuple[int, int, int]],
-    tile: tuple[int, int],
-    *,
-    direction: str = "load",
-    stage_bytes: int,
-    stages: int,
-    streams: int = 1,
-    issuers: int | None = None,
-    blocks_per_sm: int = 1,
-    sms: int | None = None,
-) -> Case:
+def stream(tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: tuple[int, int], **options: Any) -> Case:
     """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once.
 
-    A block has `streams`, each with its own stages and `issuers` warps (None: as many as issuing is not what bounds it).
+    Options are `direction`, `stage_bytes`, `stages`, `streams` of a block, which have their own stages, `issuers`, warps of a
+    stream (None: so many that issuing does not bound it), `blocks_per_sm` and `sms` (None: all).
     """
-    if issuers is None:
-        issuers = 1 if direction == "store" else issuing_warps(len(boxes), streams)
-    return {
-        "map": tensor_map.to_dict(),
-        "boxes": [[*box, 0] for box in boxes],
-        "tile": list(tile),
-        "direction": direction,
-        "stage_bytes": -(-stage_bytes // 1024) * 1024,
-        "stages": stages,
-        "streams": streams,
-        "issuers": issuers,
-        "blocks_per_sm": blocks_per_sm,
-        "sms": sms,
-    }
+    case = {"direction": "load", "streams": 1, "issuers": None, "blocks_per_sm": 1, "sms": None, **options}
+    if case["issuers"] is None:
+        case["issuers"] = 1 if case["direction"] == "store" else issuing_warps(len(boxes), case["streams"])
+    case["stage_bytes"] = -(-case["stage_bytes"] // 1024) * 1024
+    return {"map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), **case}
 
 
 def spread(tiles: int) -> dict[str, Any]:
@@ -107,7 +87,7 @@ def rates(card: CardInChildren, cases: Sequence[Case]) -> Iterator[float]:
     """The GB/s of every case on the card."""
     card.compile(KERNELS)
     for case, outcome in zip(cases, card.outcomes(NAME, cases, together=_BATCH), strict=True):
-        if outcome.ended:
+        if not outcome.data:
             raise DeviceError(f"A measurement failed ({outcome.ended}): {case}.")
         (seconds,) = struct.unpack("<d", outcome.data)
         yield moved_bytes(case) / seconds / 1e9
@@ -137,10 +117,11 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
         case["stage_bytes"], len(case["boxes"]), tensor_map.transaction_bytes, case["issuers"],
     ]  # fmt: skip
     blob = np.frombuffer(device.encoded(tensor_map, matrix), np.uint8)
-    values = blob, np.array(table, np.int32), np.array(case["boxes"], np.int32)
     return device.seconds(
         f"streams:stream_{case['direction']}s",
-        *map(device.upload, values),
+        device.upload(blob),
+        device.upload(table, np.int32),
+        device.upload(case["boxes"], np.int32),
         blocks=blocks,
         threads=32 * case["streams"] * case["issuers"],
         smem_bytes=case["streams"] * case["stages"] * case["stage_bytes"],

@@ -4,27 +4,119 @@ Two calls give one kind of table:
 
     verify(["loads"], count=100)  ──▶ Verification: one row a suite, and the capture to save
     replay(Capture.read(path))    ──▶ the same from a file, without a card
+
+A capture is an archive of arrays (.npz):
+
+    header    JSON: format, card, driver, seed; of every suite its cases, and how those ended that gave no bytes
+    digests   BLAKE2b-128 of every result: equal results need no more
+    kept      whole results, where they are short or differ from what tilescope said when the capture was made
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tilescope.arch import ARCH, Arch
 from tilescope.errors import counted, shortened
-from tilescope.gpu.capture import Capture, Recorded, Recording
 from tilescope.gpu.isolation import card_in_children
-from tilescope.gpu.suite import Case, Outcome, Suite
+from tilescope.gpu.suite import DIGEST_BYTES, Case, Outcome, Suite
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
+from tilescope.rule import rule
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
 
+CAPTURE_FORMAT = rule(
+    "capture-format", "A capture has the format number that this version reads.", source="tilescope verify"
+)
+CAPTURE = rule("capture", "A capture is a file that `tilescope verify --save` wrote.", source="tilescope verify")
+
+FORMAT = 1
+_SHORT_BYTES = 64  # results up to this are always kept whole
 Progress = Callable[[str, int, int], None]  # suite, cases done, cases in all
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One suite of a capture."""
+
+    suite: str
+    cases: tuple[Case, ...]
+    results: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A run on a card: its facts, the seed, and every suite's cases and results."""
+
+    facts: Mapping[str, str]  # card, arch, driver, cuda, date
+    seed: int
+    recordings: tuple[Recording, ...]
+
+    def save(self, path: Path) -> None:
+        """Write the capture to a file."""
+        suites = [
+            {
+                "suite": recording.suite,
+                "cases": recording.cases,
+                "ended": [result.ended for result in recording.results],
+            }
+            for recording in self.recordings
+        ]
+        header = {"format": FORMAT, "facts": dict(self.facts), "seed": self.seed, "suites": suites}
+        arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)}
+        for recording in self.recordings:
+            results = recording.results
+            lengths = [-1 if result.data is None else len(result.data) for result in results]
+            parts = {
+                "digests": np.frombuffer(b"".join(result.digest for result in results), np.uint8),
+                "lengths": np.array(lengths, np.int64),
+                "kept": np.frombuffer(b"".join(result.data or b"" for result in results), np.uint8),
+            }
+            arrays |= {f"{recording.suite}.{name}": array for name, array in parts.items()}
+        with path.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Capture:
+        """The capture in a file; what is no capture is refused."""
+        try:
+            with np.load(path) as arrays:
+                header = json.loads(arrays["header"].tobytes())
+                if (number := header["format"]) == FORMAT:
+                    recordings = tuple(_recording(suite, arrays) for suite in header["suites"])
+                    return cls(header["facts"], header["seed"], recordings)
+        except (KeyError, TypeError, ValueError, zipfile.BadZipFile, EOFError) as error:
+            limit = "a file that `tilescope verify --save` wrote"
+            raise CAPTURE.error("path", f"{path}", limit, "Use the FILE of tilescope verify --save FILE.") from error
+        raise CAPTURE_FORMAT.error(
+            "path",
+            f"{path} has format {number}",
+            f"this tilescope reads {FORMAT}",
+            "Use the tilescope that wrote it, or capture again.",
+        )
+
+
+def _recording(header: Mapping[str, Any], arrays: Any) -> Recording:
+    name = header["suite"]
+    digests, lengths, kept = (arrays[f"{name}.{part}"] for part in ("digests", "lengths", "kept"))
+    data = np.split(kept, np.cumsum(np.maximum(lengths, 0)))
+    results = (
+        Outcome(None if length < 0 else whole.tobytes(), ended, digest.tobytes())
+        for ended, digest, length, whole in zip(
+            header["ended"], digests.reshape(-1, DIGEST_BYTES), lengths.tolist(), data[:-1], strict=True
+        )
+    )
+    return Recording(name, tuple(header["cases"]), tuple(results))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +173,7 @@ def verify(
             outcomes = card.outcomes(
                 suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
             )
-            result, recording = _compared(suite, cases, map(Recorded.of, outcomes), progress)
+            result, recording = _compared(suite, cases, outcomes, progress)
             results.append(result)
             recordings.append(recording)
     facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda")}
@@ -102,28 +194,22 @@ def replay(capture: Capture, progress: Progress | None = None) -> Verification:
 
 
 def _compared(
-    suite: Suite, cases: Sequence[Case], results: Iterable[Recorded], progress: Progress | None
+    suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None
 ) -> tuple[SuiteResult, Recording]:
     """How many results are what tilescope says, and what is worth keeping of them."""
     start, equal, difference, kept = time.monotonic(), 0, "", []
     for number, (case, result) in enumerate(zip(cases, results, strict=True)):
-        expected = suite.expected(case)
-        agrees = result.agrees(expected)
-        equal += agrees
-        if not agrees and not difference:
-            difference = shortened(f"case {number}: {_difference(suite, case, result, expected)}", 600)
-        kept.append(result.shortened() if agrees else result)
+        words = suite.difference(case, result, suite.expected(case))
+        equal += not words
+        if words and not difference:
+            difference = shortened(f"case {number}: {words}", 600)
+        is_long = result.data is not None and len(result.data) > _SHORT_BYTES
+        kept.append(replace(result, data=None) if is_long and not words else result)
         if progress is not None:
             progress(suite.name, number + 1, len(cases))
     seconds = round(time.monotonic() - start, 1)
     made = SuiteResult(suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds)
     return made, Recording(suite.name, tuple(cases), tuple(kept))
-
-
-def _difference(suite: Suite, case: Case, result: Recorded, expected: Outcome) -> str:
-    if result.data is None and not expected.ended:
-        return f"our bytes have another digest than the card's, whose bytes were not kept; case {case}"
-    return suite.difference(case, Outcome(result.data or b"", result.ended), expected)
 
 
 def draw_verification(verification: Verification) -> Drawing:

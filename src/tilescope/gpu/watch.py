@@ -56,7 +56,7 @@ _TICK_SECONDS = 0.05
 _REST_SECONDS = 2  # for what was sent before the program ended; what it left running may go on sending
 _PACKETS_AT_ONCE = 256
 _NARROWEST, _WIDEST = 60, 120  # columns
-_LONGEST_SOCKET_PATH = 100  # of the 107 that the kernel takes
+_LONGEST_SOCKET_FOLDER = 70  # the kernel takes paths of 107 characters
 
 
 def watch(
@@ -72,41 +72,36 @@ def watch(
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
     cupti = find_cupti()
     library = built_library(cupti)
-    folder = _socket_folder()
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            path = folder / "socket"
-            listener.bind(str(path))
-            listener.listen(socket.SOMAXCONN)
-            environment = os.environ | {INJECTION: str(library), SOCKET: str(path), CUPTI: str(cupti.library)}
-            teller = Teller(verbose, as_json, out)
-            teller.say(LIMITS)
-            pid = signals.spawn(list(command), environment)
-            status = _follow(pid, signals, Reader(listener, pid), teller)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    short = None if len(tempfile.gettempdir()) < _LONGEST_SOCKET_FOLDER else "/tmp"  # noqa: S108  the name is random
+    with (
+        tempfile.TemporaryDirectory(prefix="tilescope-watch-", dir=short) as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+    ):
+        path = str(Path(folder, "socket"))
+        listener.bind(path)
+        listener.listen(socket.SOMAXCONN)
+        teller = Teller(verbose, as_json, out)
+        teller.say(LIMITS)
+        environment = os.environ | {INJECTION: str(library), SOCKET: path, CUPTI: str(cupti.library)}
+        pid = signals.spawn(list(command), environment)
+        status = _follow(pid, signals, Reader(listener, pid), teller)
     teller.end()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else _end_by(-code)
-
-
-def _socket_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="tilescope-watch-"))
-    if len(str(folder)) < _LONGEST_SOCKET_PATH:
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="tilescope-watch-", dir="/tmp"))
 
 
 def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> int:
     """Read and hand signals on until the program ends; its wait status."""
     while (status := _ended(pid)) is None:
         with teller.going_on(reader):
-            for packet in reader.packets(_TICK_SECONDS):
-                teller.hear(*packet)
+            reader.take(0 if reader.waiting else _TICK_SECONDS)
+            if reader.waiting:
+                teller.hear(*reader.waiting.popleft())
         signals.hand_on(pid)
+    until = time.monotonic() + _REST_SECONDS
     with teller.going_on(reader):
-        reader.drain_rest()
+        while reader.take(0) and time.monotonic() < until:
+            pass
     while reader.waiting:
         with teller.going_on(reader):
             teller.hear(*reader.waiting.popleft())
@@ -115,8 +110,8 @@ def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> i
 
 def _ended(pid: int) -> int | None:
     """The wait status of a program that ended, else None. If it is stopped, we stop too, for the shell to see."""
-    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-    if not found:
+    changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not changed:
         return None
     if os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -141,50 +136,31 @@ class Reader:
 
     def __init__(self, listener: socket.socket, pid: int) -> None:
         self.waiting: deque[tuple[Process, bytes]] = deque()
-        self.is_closed = False
-        self.listener = listener
         self.selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self.selector.register(listener, selectors.EVENT_READ)
-        if hasattr(os, "pidfd_open"):
-            with suppress(OSError):  # then the tick does
-                self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ)  # wakes us when the program ends
+        with suppress(OSError, AttributeError):  # where there is none, the tick wakes us when the program ends
+            self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ)
 
-    def packets(self, seconds: float) -> list[tuple[Process, bytes]]:
-        """The next packet and who sent it, if one comes within this time."""
-        if self.is_closed:
-            time.sleep(seconds)
-        else:
-            self._drain(0 if self.waiting else seconds)
-        return [self.waiting.popleft()] if self.waiting else []
-
-    def drain_rest(self) -> None:
-        """Take everything that was sent and not read yet."""
-        until = time.monotonic() + _REST_SECONDS
-        while not self.is_closed and self._drain(0) and time.monotonic() < until:
-            pass
+    def take(self, seconds: float) -> bool:
+        """Take what lies in the sockets, or comes within this time; whether there was anything."""
+        keys = [key for key, _ in self.selector.select(seconds) if isinstance(key.fileobj, socket.socket)]
+        for key in keys:
+            assert isinstance(key.fileobj, socket.socket)
+            if key.data is None:
+                connection, _ = key.fileobj.accept()
+                connection.setblocking(False)
+                self.selector.register(connection, selectors.EVENT_READ, Process())
+            else:
+                self._take(key.fileobj, key.data)
+        return bool(keys)
 
     def close(self) -> None:
         """Listen no more: the processes notice, and go quiet."""
-        self.is_closed = True
         for key in list(self.selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
                 self.selector.unregister(key.fileobj)
                 key.fileobj.close()
-
-    def _drain(self, seconds: float) -> bool:
-        """Take what lies in the sockets; whether there was anything."""
-        came = False
-        for key, _ in self.selector.select(seconds):
-            if key.fileobj is self.listener:
-                connection, _ = self.listener.accept()
-                connection.setblocking(False)
-                self.selector.register(connection, selectors.EVENT_READ, Process())
-                came = True
-            elif isinstance(key.fileobj, socket.socket):
-                self._take(key.fileobj, key.data)
-                came = True
-        return came
 
     def _take(self, connection: socket.socket, process: Process) -> None:
         """The packets of one connection, in turn with the others; at its end it is closed."""

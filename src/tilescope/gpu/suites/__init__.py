@@ -7,28 +7,17 @@ from importlib import import_module
 from tilescope.errors import RuleError, unknown_name
 from tilescope.gpu.suite import Suite
 
-# suite: the module here that holds it, as a constant of that name
-_MODULE = {
-    "encode": "maps",
-    "loads": "copies",
-    "im2col": "copies",
-    "multicast": "copies",
-    "gather4": "copies",
-    "bulk": "copies",
-    "plans": "copies",
-    "stores": "copies",
-    "reductions": "copies",
-    "scatter4": "copies",
-    "faults": "faulting",
-    "mbarriers": "barriers",
-    "wgmma": "tensor_cores",
-    "tcgen05": "tensor_cores",
-    "tensor_memory": "registers",
-    "fragments": "tensor_cores",
-    "ldmatrix": "registers",
-    "banks": "wavefronts",
-    "emitted": "emitting",
+# module here: the suites that it holds, as constants of these names
+_MODULES = {
+    "maps": "encode",
+    "copies": "loads im2col multicast gather4 bulk plans stores reductions scatter4",
+    "barriers": "faults mbarriers",
+    "tensor_cores": "wgmma tcgen05 fragments",
+    "registers": "tensor_memory ldmatrix",
+    "wavefronts": "banks",
+    "emitting": "emitted",
 }
+_MODULE = {name: module for module, names in _MODULES.items() for name in names.split()}
 SUITE_NAMES = tuple(_MODULE)
 
 

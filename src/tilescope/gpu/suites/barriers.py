@@ -1,15 +1,29 @@
-"""mbarriers: random sequences of operations; the tokens, what waits pass, and the 64-bit word after mbarrier.inval."""
+"""mbarriers: random sequences of operations; the tokens, what waits pass, and the 64-bit word after mbarrier.inval.
+
+faults: copies and barriers at the edge of what the chip executes; which CUDA error they end with.
+
+    715 illegal instruction    a coordinate, or an operation of a type, that the engine does not take
+    716 misaligned address     shared memory off 128 bytes, a barrier off 8, a map off 64, a bulk copy off 16
+    719 launch failure         more arrivals than an mbarrier waits for, or far more bytes than it counts
+
+A case of faults runs in a process of its own: a fault spends the process. More arrivals than pending are a fault where one
+instruction brings them; its block must live on for a while, or it is not reported.
+"""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError
+from tilescope.data_type import DATA_TYPE
+from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.gpu.device import Device
 from tilescope.gpu.suite import Case, Pieces, Suite
-from tilescope.pipeline.mbarrier import Mbarrier
+from tilescope.gpu.suites import copies
+from tilescope.pipeline.mbarrier import TX_END_BYTES, Mbarrier
+from tilescope.tensor_map import REDUCTIONS
 
 # As kernels/barriers.cu numbers them; "init" comes first in every sequence
 OPERATIONS = ("init", "arrive", "expect_tx", "complete_tx", "arrive_drop", "arrive_expect_tx")
@@ -18,7 +32,7 @@ _BYTES = (16, 128, 2048, 4096, 16384, 32768)
 _STEP = np.dtype([("token", "<u4"), ("passes", "u1")])  # the token's upper half, and which parities pass
 
 
-def _draw(random: random.Random, _arch: str) -> Case:
+def _draw_sequence(random: random.Random, _arch: str) -> Case:
     """An init and fifteen operations that the barrier takes; now and then a copy's bytes come before they are expected."""
     count = random.choice((1, 1, 2, 3, random.randint(1, 1000)))
     steps, state = [["init", count]], Mbarrier(count)
@@ -37,7 +51,7 @@ def _draw(random: random.Random, _arch: str) -> Case:
     return {"steps": steps}
 
 
-def predicted(case: Case) -> bytes:
+def _predict_sequence(case: Case) -> bytes:
     """What a barrier goes through."""
     (_, count), *rest = case["steps"]
     state, steps = Mbarrier(count), np.zeros(len(case["steps"]), _STEP)
@@ -53,16 +67,13 @@ def _passes(state: Mbarrier) -> int:
     return state.passes(0) | state.passes(1) << 1
 
 
-def run(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_sequences(device: Device, cases: list[Case]) -> list[bytes]:
     """What the card's barriers go through; the sequences of a call are of one length."""
-    operations = np.array([[OPERATIONS.index(name) for name, _ in case["steps"]] for case in cases], np.int32)
-    arguments = np.array([[argument for _, argument in case["steps"]] for case in cases], np.uint32)
-    count, length = operations.shape
-    tokens, passes, words = (device.allocate(size) for size in (8 * operations.size, operations.size, 8 * count))
-    device.launch(
-        "barriers:sequences", device.upload(operations), device.upload(arguments), np.int32(length), tokens, passes, words,
-        blocks=count, threads=1,
-    )  # fmt: skip
+    operations = device.upload([[OPERATIONS.index(name) for name, _ in case["steps"]] for case in cases], np.int32)
+    arguments = device.upload([[argument for _, argument in case["steps"]] for case in cases], np.uint32)
+    count, length = len(cases), len(cases[0]["steps"])
+    outputs = tokens, passes, words = [device.allocate(size * count) for size in (8 * length, length, 8)]
+    device.launch("barriers:sequences", operations, arguments, np.int32(length), *outputs, blocks=count, threads=1)
     steps = np.empty((count, length), _STEP)
     steps["token"] = device.download(tokens, (count, length), "<u8") >> np.uint64(32)
     steps["passes"] = device.download(passes, (count, length))
@@ -70,7 +81,7 @@ def run(device: Device, cases: list[Case]) -> list[bytes]:
     return [step.tobytes() + word.tobytes() for step, word in zip(steps, after, strict=True)]
 
 
-def _pieces(_case: Case, data: bytes) -> Pieces:
+def _sequence(_case: Case, data: bytes) -> Pieces:
     steps = np.frombuffer(data[:-8], _STEP)
     return [
         ("operation {}, upper half of its token", steps["token"]),
@@ -79,4 +90,72 @@ def _pieces(_case: Case, data: bytes) -> Pieces:
     ]
 
 
-MBARRIERS = Suite("mbarriers", _draw, predicted, run, _pieces, ("barriers",))
+MBARRIERS = Suite("mbarriers", _draw_sequence, _predict_sequence, _run_sequences, _sequence, ("barriers",))
+
+_DONE = b"done"
+_TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and row.bits >= 8]
+_ALIGNMENT_BYTES = {"barrier": 8, "map": 64}
+
+
+def _draw_misuse(random: random.Random, arch: str) -> Case | None:
+    """A copy with a coordinate, an address, an operation or an object where it may not be."""
+    kind = random.choice((*("load", "store", "reduce") * 2, "im2col", "barrier", "map", "bulk", "arrivals", "bytes"))
+    if kind == "bulk":
+        place, shift = random.choice(("smem", "global")), random.choice((0, 4, 8, 12))
+        copy = copies.draw_bulk(random, arch)
+        return copy | {"kind": kind, "size": copy["size"] + 16, place: copy[place] + shift}
+    if kind in ("arrivals", "bytes"):
+        return {"kind": kind, "steps": _steps(random, kind)}
+    reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
+    options: dict[str, Any] = {
+        "stores": kind in ("store", "reduce"),
+        "im2col": float(kind == "im2col"),
+        "reduce": reduce,
+    }
+    case = copies.drawn(random, arch, data_type=random.choice(_TYPES), **options)
+    if case is None:
+        return None
+    if kind in _ALIGNMENT_BYTES:
+        shift = random.choice((0, 4, 8)) if kind == "barrier" else random.choice((0, 16, 32, 48, 64))
+        return case | {"kind": kind, "shift": shift}
+    if random.random() < 0.4:
+        case["smem"] = 16 * random.randint(0, 40)
+    if random.random() < 0.5:
+        case["coords"][random.choice((0, random.randrange(len(case["coords"]))))] += random.randint(-8, 8)
+    return case | {"kind": kind}
+
+
+def _steps(random: random.Random, kind: str) -> list[list[Any]]:
+    """Operations on one barrier, the last of which brings what it still takes, or more."""
+    count = random.choice((1, 2, 7, random.randint(1, 200)))
+    if kind == "arrivals":
+        return [["init", count + 1], ["arrive", 1], ["arrive", max(1, count + random.choice((-1, 0, 1, 5)))]]
+    most = TX_END_BYTES - 1
+    return [["init", count], *(["expect_tx", size] for size in random.choice(((most, 0, 0), (most, most, most))))]
+
+
+def _predict_misuse(case: Case) -> bytes:
+    if "shift" in case and case["shift"] % _ALIGNMENT_BYTES[case["kind"]]:
+        raise MisalignedAddressError([])
+    (_predict_sequence if "steps" in case else copies.predicted)(case)
+    return _DONE
+
+
+def _run_misuse(device: Device, cases: list[Case]) -> list[bytes]:
+    for case in cases:
+        run = _run_sequences if "steps" in case else copies.run
+        run(device, [case | {f"{case['kind']}_shift": case.get("shift", 0)}])
+    return [_DONE] * len(cases)
+
+
+def _end(_case: Case, data: bytes) -> Pieces:
+    return [("byte {}", np.frombuffer(data, np.uint8))]
+
+
+FAULTS = Suite(
+    *("faults", _draw_misuse, _predict_misuse, _run_misuse, _end, ("copies", "barriers")),
+    count=100,
+    together=1,
+    children=6,
+    seconds_at_most=30.0,
+)

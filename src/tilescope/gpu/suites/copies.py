@@ -12,6 +12,7 @@ A load gives the barrier's word and shared memory, a store the span of global me
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -33,7 +34,6 @@ from tilescope.gpu.suites.maps import (
 )
 from tilescope.planner import Plan, plan
 from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
-from tilescope.tensor_map import Im2colMap, TensorMap
 from tilescope.tma import bulk_load, bulk_store, gather4, load, load_multicast, scatter4, store
 from tilescope.tma.bulk import bulk_bytes
 
@@ -53,93 +53,71 @@ _LARGEST_BULK_BYTES = 16400  # one chunk more than is drawn here: faults are dra
 _PLANNED_TYPES = ("bf16", "f16", "tf32", "f32", "e4m3", "s8")
 
 
-def _draw_load(random: random.Random, arch: str) -> Case | None:
-    tensor_map = drawn_map(random, arch)
-    return _executed(_load_case(random, tensor_map, drawn_coords(random, tensor_map)))
+def drawn(
+    random: random.Random,
+    arch: str,
+    *,
+    stores: bool = False,
+    im2col: float = 0.0,
+    rows4: bool = False,
+    reduce: str | None = None,
+    data_type: str | None = None,
+) -> Case | None:
+    """A load, or a store that overwrites no byte twice, near the tensor's edges; `im2col` is the share of such maps.
+
+    With `rows4` a column and four rows of a matrix: in any order, some of them outside.
+    """
+    is_im2col = random.random() < im2col
+    tensor_map: Any = (
+        drawn_columns(random, arch, data_type) if is_im2col else drawn_map(random, arch, data_type, stores)
+    )
+    if rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS):
+        return None
+    if stores and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES:
+        return None
+    if rows4:
+        tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
+    coords = (drawn_pixel if is_im2col else drawn_coords)(random, tensor_map, negative=not stores)
+    if rows4:
+        rows = range(tensor_map.dims[1] + 2)
+        coords = (coords[0], *(random.sample(rows, _ROWS) if stores else random.choices((-1, *rows), k=_ROWS)))
+    room_bytes = IMAGE_BYTES - tensor_map.smem_bytes * (_ROWS if rows4 else 1)
+    smem = 128 * random.randint(0, min(8, room_bytes // 128))
+    case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem}
+    if rows4:
+        case["gathers"] = True
+    if stores:
+        return case | {"reduce": reduce, "image": drawn_place(random), "memory": drawn_place(random)}
+    if is_im2col:
+        case["offsets"] = [random.randint(0, 4) for _ in range(tensor_map.rank - 2)]
+    return case | {"source": drawn_place(random)}
 
 
-def _draw_im2col(random: random.Random, arch: str) -> Case:
-    tensor_map = drawn_columns(random, arch)
-    offsets = [random.randint(0, 4) for _ in range(tensor_map.rank - 2)]
-    return _load_case(random, tensor_map, drawn_pixel(random, tensor_map)) | {"offsets": offsets}
+def _drawing(**options: Any) -> Callable[[random.Random, str], Case | None]:
+    """How a suite draws copies that the chip executes."""
+    return lambda random, arch: _executed(drawn(random, arch, **options))
 
 
 def _draw_multicast(random: random.Random, arch: str) -> Case | None:
-    case = _draw_load(random, arch)
+    case = _executed(drawn(random, arch))
     return case and case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
 
 
-def _draw_gather(random: random.Random, arch: str) -> Case | None:
-    """A column and four rows of a matrix, in any order, some of them outside."""
-    tensor_map = drawn_map(random, arch)
-    if tensor_map.rank != 2:
-        return None
-    tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
-    column, _ = drawn_coords(random, tensor_map)
-    rows = [random.randint(-1, tensor_map.dims[1]) for _ in range(_ROWS)]
-    return _executed(_load_case(random, tensor_map, (column, *rows)) | {"gathers": True})
-
-
-def _load_case(random: random.Random, tensor_map: Any, coords: tuple[int, ...]) -> Case:
-    smem = _drawn_smem(random, tensor_map.smem_bytes)
-    return {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, "source": drawn_place(random)}
-
-
-def _drawn_smem(random: random.Random, size_bytes: int) -> int:
-    return 128 * random.randint(0, min(8, (IMAGE_BYTES - size_bytes) // 128))
-
-
-def _draw_store(
-    random: random.Random, arch: str, reduce: str | None = None, data_type: str | None = None
-) -> Case | None:
-    tensor_map: TensorMap | Im2colMap
-    if random.random() < 0.2:
-        tensor_map = drawn_columns(random, arch, data_type)
-        coords = drawn_pixel(random, tensor_map, negative=False)
-    else:
-        tensor_map = drawn_map(random, arch, data_type, dense=True)
-        coords = drawn_coords(random, tensor_map, negative=False)
-    return _store_case(random, tensor_map, coords, reduce=reduce)
-
-
 def _draw_reduction(random: random.Random, arch: str) -> Case:
-    """Any operation of any type that it takes: each pair as often as the others."""
-    pair = random.choice(_PAIRS)
-    while (case := _draw_store(random, arch, *pair)) is None:
+    """Any operation of any type that it takes: every pair as often as the others."""
+    reduce, data_type = random.choice(_PAIRS)
+    draw = _drawing(stores=True, im2col=0.2, reduce=reduce, data_type=data_type)
+    while (case := draw(random, arch)) is None:
         pass
     return case
 
 
-def _draw_scatter(random: random.Random, arch: str) -> Case | None:
-    """A column and four rows of a matrix, apart from each other, some of them past its end."""
-    tensor_map = drawn_map(random, arch, dense=True)
-    if tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS:
-        return None
-    tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
-    column, _ = drawn_coords(random, tensor_map, negative=False)
-    rows = random.sample(range(tensor_map.dims[1] + 2), _ROWS)
-    return _store_case(random, tensor_map, (column, *rows), reduce=None, gathers=True)
-
-
-def _store_case(random: random.Random, tensor_map: Any, coords: tuple[int, ...], **options: Any) -> Case | None:
-    smem = _drawn_smem(random, tensor_map.smem_bytes * (_ROWS if "gathers" in options else 1))
-    case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, **options}
-    case |= {"image": drawn_place(random), "memory": drawn_place(random)}
-    return _executed(case) if fits_memory(tensor_map) else None
-
-
-def fits_memory(tensor_map: TensorMap | Im2colMap) -> bool:
-    """Whether the tensor fits into the memory of a case that stores."""
-    return reach_bytes(tensor_map) <= MEMORY_BYTES - TENSOR_OFFSET_BYTES
-
-
-def _executed(case: Case) -> Case | None:
+def _executed(case: Case | None) -> Case | None:
     """The case, if tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
     try:
-        predicted(case)
+        return case if case and predicted(case) else None
     except RuleError:
         return None
-    return case
 
 
 def draw_bulk(random: random.Random, _arch: str) -> Case:
@@ -342,12 +320,12 @@ def _suite(name: str, draw: Any, **options: Any) -> Suite:
     return Suite(name, draw, predicted, run, _pieces, ("copies",), _kernel, **options)
 
 
-LOADS = _suite("loads", _draw_load)
-IM2COL = _suite("im2col", _draw_im2col)
+LOADS = _suite("loads", _drawing())
+IM2COL = _suite("im2col", _drawing(im2col=1.0))
 MULTICAST = _suite("multicast", _draw_multicast, count=200, together=100, feature="multicast")
-GATHER4 = _suite("gather4", _draw_gather, feature="gather4")
+GATHER4 = _suite("gather4", _drawing(rows4=True), feature="gather4")
 BULK = _suite("bulk", draw_bulk)
 PLANS = _suite("plans", _draw_plan)
-STORES = _suite("stores", _draw_store)
+STORES = _suite("stores", _drawing(stores=True, im2col=0.2))
 REDUCTIONS = _suite("reductions", _draw_reduction)
-SCATTER4 = _suite("scatter4", _draw_scatter, feature="scatter4")
+SCATTER4 = _suite("scatter4", _drawing(stores=True, rows4=True), feature="scatter4")

@@ -23,17 +23,15 @@ from tilescope.tensor_map.option import Interleave
 IMAGE_BYTES = 32768  # of shared memory, as a case sees it
 TENSOR_BYTES = 1 << 16  # that a tensor may span
 PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
-HOPPER_SWIZZLES = ("none", "32B", "64B", "128B")
-PROMOTIONS = ("none", "64B", "128B", "256B")
 M = TypeVar("M", TensorMap, Im2colMap)
 
 
-def drawn_map(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> TensorMap:
+def drawn_map(random: random.Random, arch: str, data_type: str | None, dense: bool) -> TensorMap:
     """A sound tiled map; `dense`: without strides of which rows overlap."""
-    return _sound(TensorMap, lambda: _tiled(random, arch, data_type, dense))
+    return _sound(TensorMap, lambda: _tiled(random, arch, data_type, dense=dense))
 
 
-def drawn_columns(random: random.Random, arch: str, data_type: str | None = None) -> Im2colMap:
+def drawn_columns(random: random.Random, arch: str, data_type: str | None) -> Im2colMap:
     """A sound im2col map over small images, whose bounding box is not empty."""
     return _sound(Im2colMap, lambda: _columns(random, arch, data_type))
 
@@ -48,7 +46,7 @@ def _sound(kind: type[M], arguments: Callable[[], dict[str, Any]]) -> M:
             return tensor_map
 
 
-def _tiled(random: random.Random, arch: str, data_type: str | None, dense: bool) -> dict[str, Any]:
+def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> dict[str, Any]:
     row = DataType.named(data_type or random.choice(_types(arch)))
     interleave = random.choice(("none",) * 6 + ("16B", "32B"))
     rank = random.randint(1, 5) if interleave == "none" else random.randint(3, 5)
@@ -79,17 +77,16 @@ def _tiled(random: random.Random, arch: str, data_type: str | None, dense: bool)
         "element_strides": tuple(random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims),
         "interleave": interleave,
         "swizzle": swizzle,
-        "l2_promotion": random.choice(PROMOTIONS),
-        **_fill_and_place(random, row, arch),
+        **_last_options(random, row, arch),
     }
 
 
-def _columns(random: random.Random, arch: str, data_type: str | None) -> dict[str, Any]:
+def _columns(random: random.Random, arch: str, data_type: str | None = None) -> dict[str, Any]:
     row = DataType.named(data_type or random.choice(_types(arch)[:13]))
     size = row.bits // 8
     interleave = random.choice(("none", "none", "none", "16B", "32B"))
     sliced = Interleave.named(interleave).slice_bytes or 0
-    swizzle = "32B" if sliced == 32 else random.choice(HOPPER_SWIZZLES)
+    swizzle = "32B" if sliced == 32 else random.choice(("none", "32B", "64B", "128B"))
     rank = random.randint(3, 5)
     extents = [random.randint(1, 9) for _ in range(rank - 2)]
     quantum = 16 // size
@@ -112,13 +109,14 @@ def _columns(random: random.Random, arch: str, data_type: str | None) -> dict[st
         "element_strides": tuple(random.choice((1, 1, random.randint(1, 3))) for _ in dims),
         "interleave": interleave,
         "swizzle": swizzle,
-        **_fill_and_place(random, row, arch),
+        **_last_options(random, row, arch),
     }
 
 
-def _fill_and_place(random: random.Random, row: DataType, arch: str) -> dict[str, Any]:
+def _last_options(random: random.Random, row: DataType, arch: str) -> dict[str, Any]:
+    promotion = random.choice(("none", "64B", "128B", "256B"))
     oob_fill = "nan" if row.is_float and random.random() < 0.3 else "zero"
-    return {"oob_fill": oob_fill, "address": 1 << 30, "arch": arch}
+    return {"l2_promotion": promotion, "oob_fill": oob_fill, "address": 1 << 30, "arch": arch}
 
 
 def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
@@ -181,35 +179,14 @@ _CORNER_EDGES = (-32769, -32768, -129, -128, -17, -16, 15, 16, 127, 128, 32767, 
 
 
 def _draw_near_edges(random: random.Random, arch: str) -> Case:
-    """A map that keeps most rules, then up to three of its arguments moved to an edge."""
+    """A map that keeps most rules, its tensor of any size, then up to three of its arguments moved to an edge."""
     kind = random.choice(("tiled", "tiled", "im2col"))
-    rank = random.randint(3, 5) if kind == "im2col" else random.randint(1, 5)
-    data_type = DataType.named(random.choice(_DRIVER_TYPES if random.random() < 0.2 else _DRIVER_TYPES[:13]))
-    size = max(1, data_type.bits // 8)
-    interleave = random.choice(("none", "none", "none", "16B", "32B")) if rank >= 3 else "none"
-    swizzle = "32B" if interleave == "32B" else random.choice(HOPPER_SWIZZLES)
-    quantum = 16 // size
-    span_bytes = (Swizzle.named(swizzle).span_bytes or 256) if interleave == "none" else 256
-    arguments: dict[str, Any] = {
-        "data_type": data_type.name,
-        "dims": [random.randint(1, 5000) for _ in range(rank)],
-        "strides_bytes": [32 * random.randint(1, 1 << random.randint(1, 20)) for _ in range(rank - 1)],
-        "element_strides": [random.choice((1, 1, 1, random.randint(1, 8))) for _ in range(rank)],
-        "interleave": interleave,
-        "swizzle": swizzle,
-        "l2_promotion": random.choice(PROMOTIONS),
-        "oob_fill": "nan" if data_type.is_float and random.random() < 0.3 else "zero",
-        "address": 32 * random.randint(0, (1 << random.randint(20, 52)) - 1),
-        "arch": arch,
-    }
-    inner = quantum * random.randint(1, max(1, min(span_bytes // 16, 256 // quantum)))
-    if kind == "tiled":
-        arguments["box"] = [inner, *(random.randint(1, 1 << random.randint(0, 5)) for _ in range(rank - 1))]
-    else:
-        arguments["lower_corner"] = [random.randint(-10, 5) for _ in range(rank - 2)]
-        arguments["upper_corner"] = [random.randint(-10, 5) for _ in range(rank - 2)]
-        arguments["channels_per_pixel"] = inner
-        arguments["pixels_per_column"] = random.randint(1, 300)
+    drawn = _tiled(random, arch) if kind == "tiled" else _columns(random, arch)
+    arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in drawn.items()}
+    arguments["address"] = 32 * random.randint(0, (1 << random.randint(20, 52)) - 1)
+    if random.random() < 0.7:
+        arguments["dims"] = [random.randint(1, 5000) for _ in arguments["dims"]]
+        arguments["strides_bytes"] = [32 * random.randint(1, 1 << random.randint(1, 20)) for _ in arguments["dims"][1:]]
     for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
         _move(random, arguments)
     return {"map": kind, "arguments": arguments}

@@ -52,14 +52,12 @@ def _predict_matrices(case: Case) -> bytes:
 def _run_matrices(device: Device, cases: list[Case]) -> list[bytes]:
     loads = cases[0]["direction"] == "ldmatrix"
     numbers = [_COUNTS.index(case["count"]) + 3 * case["transpose"] for case in cases]
-    tables = np.array(numbers, np.int32), np.array([case["rows"] for case in cases], np.int32)
-    source = pool() if loads else np.stack([_before(case, _REGISTERS) for case in cases])
+    tables = device.upload(numbers, np.int32), device.upload([case["rows"] for case in cases], np.int32)
+    source = device.upload(pool() if loads else [_before(case, _REGISTERS) for case in cases])
     shape = (len(cases), 512 if loads else _SMEM_BYTES)
-    out = device.allocate(shape[0] * shape[1])
-    device.launch(
-        f"matrices:{'load' if loads else 'store'}_matrices", *map(device.upload, (*tables, source)), np.int32(_SMEM_BYTES), out,
-        blocks=len(cases), threads=32, smem_bytes=_SMEM_BYTES,
-    )  # fmt: skip
+    out, kernel = device.allocate(shape[0] * shape[1]), f"matrices:{'load' if loads else 'store'}_matrices"
+    sizes = {"blocks": len(cases), "threads": 32, "smem_bytes": _SMEM_BYTES}
+    device.launch(kernel, *tables, source, np.int32(_SMEM_BYTES), out, **sizes)
     return [result.tobytes() for result in device.download(out, shape)]
 
 
@@ -132,7 +130,7 @@ def _run_moves(device: Device, cases: list[Case]) -> list[bytes]:
     ]
     registers = np.stack([_before(case, _MOVED_REGISTERS) for case in cases])
     loaded, after = device.allocate(registers.nbytes), device.allocate(len(cases) * 4 * _LANES * _COLUMNS)
-    values = map(device.upload, (np.array(table, np.int32), _cells(), registers))
+    values = device.upload(table, np.int32), device.upload(_cells()), device.upload(registers)
     device.launch("tensor_memory:moves", *values, loaded, after, blocks=len(cases), threads=128)
     held = device.download(loaded, registers.shape, "<u4")
     cells = device.download(after, (len(cases), _LANES, _COLUMNS), "<u4")

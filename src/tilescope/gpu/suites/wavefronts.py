@@ -84,7 +84,7 @@ def _counted(device: Device, cases: list[Case]) -> list[int] | None:
 
 
 def _counts(report: str, cases: list[Case]) -> list[int] | None:
-    """The counter of each launch in an `ncu --csv --page raw` report; None where a launch is missing."""
+    """The counter of every launch in an `ncu --csv --page raw` report; None where a launch is missing."""
     table = report[report.find('"ID"') :]
     rows = [row for row in csv.DictReader(io.StringIO(table)) if (row.get("ID") or "").isdigit()]
     if len(rows) != len(cases):
@@ -97,50 +97,41 @@ def _launch_all() -> None:
     """Launch every case once: what runs under Nsight Compute."""
     folder = Path(sys.argv[1])
     device, cases = Device(folder), json.loads(folder.joinpath(_CASES).read_text("utf-8"))
-    lanes = device.upload(np.array([case["lanes"] for case in cases], np.int32))
-    out = device.allocate(4)
+    lanes, out = device.upload([case["lanes"] for case in cases], np.int32), device.allocate(4)
     for number, case in enumerate(cases):
-        device.launch(
-            "accesses:one_access", np.int32(_OPS.index(case["op"])), lanes + number * 128, np.uint32(case["active"]),
-            out, blocks=1, threads=32, smem_bytes=_SMEM_BYTES,
-        )  # fmt: skip
+        values = np.int32(_OPS.index(case["op"])), lanes + number * 128, np.uint32(case["active"]), out
+        device.launch("accesses:one_access", *values, blocks=1, threads=32, smem_bytes=_SMEM_BYTES)
 
 
 def _timed(device: Device, cases: list[Case]) -> list[int]:
     """Wavefronts from clocks: cost = start + slope x wavefronts, both from two accesses of the same operation."""
-    names = sorted({case["op"] for case in cases})
-    references = [case for name in names for case in _references(name)]
-    cycles = cycles_of(device, [*references, *cases])
-    lines = {}
-    for number, name in enumerate(names):
-        few, many = (wavefronts(name, case["lanes"]) for case in _references(name))
-        slope = (cycles[2 * number + 1] - cycles[2 * number]) / (many - few)
-        lines[name] = (cycles[2 * number] - slope * few, slope)
-    counts = []
-    for case, found in zip(cases, cycles[len(references) :], strict=True):
-        start, slope = lines[case["op"]]
-        counts.append(max(0, round((found - start) / slope)))
-    return counts
-
-
-def _references(op: str) -> tuple[Case, Case]:
-    """An access in which every bank is asked once in each turn, and one in which one bank is asked for everything."""
-    size = SmemOp.named(op).access_bytes
-    return (
-        {"op": op, "lanes": [lane * size for lane in range(32)], "active": _ALL},
-        {"op": op, "lanes": [lane * 128 for lane in range(32)], "active": _ALL},
-    )
+    counts = np.empty(len(cases), np.int64)
+    for op in {case["op"] for case in cases}:
+        numbers = [number for number, case in enumerate(cases) if case["op"] == op]
+        references = [  # every bank is asked once in every turn; one bank is asked for everything
+            {"op": op, "lanes": [lane * step for lane in range(32)], "active": _ALL}
+            for step in (SmemOp.named(op).access_bytes, 128)
+        ]
+        cycles = cycles_of(device, [*references, *(cases[number] for number in numbers)])
+        few, many = (wavefronts(op, case["lanes"]) for case in references)
+        slope = (cycles[1] - cycles[0]) / (many - few)
+        counts[numbers] = np.round(few + (cycles[2:] - cycles[0]) / slope).clip(0)
+    return counts.tolist()
 
 
 def cycles_of(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
-    """Clocks of one access of each case, the least of several tries."""
+    """Clocks of one access of every case, the least of several tries."""
     cycles = device.allocate(len(cases) * _TRIES * 4)
-    device.launch(
-        "accesses:timed_accesses", device.upload(np.array([_OPS.index(case["op"]) for case in cases], np.int32)),
-        device.upload(np.array([case["lanes"] for case in cases], np.int32)),
-        device.upload(np.array([case["active"] for case in cases], np.uint32)), cycles, device.allocate(4),
-        np.uint32(0), blocks=len(cases), threads=32 * _WARPS, smem_bytes=200 * 1024,
-    )  # fmt: skip
+    values = (
+        device.upload([_OPS.index(case["op"]) for case in cases], np.int32),
+        device.upload([case["lanes"] for case in cases], np.int32),
+        device.upload([case["active"] for case in cases], np.uint32),
+        cycles,
+        device.allocate(4),
+        np.uint32(0),
+    )
+    shape = {"blocks": len(cases), "threads": 32 * _WARPS, "smem_bytes": 200 * 1024}
+    device.launch("accesses:timed_accesses", *values, **shape)
     least: npt.NDArray[np.float64] = device.download(cycles, (len(cases), _TRIES), "<u4").min(axis=1)
     return least / (_TIMES * _WARPS)
 
