@@ -9,6 +9,7 @@ import json
 import random
 import sys
 import time
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -99,8 +100,7 @@ def main():
     rows = [*fixed, *again, *tiles]
     print(f"{len(fixed)} settings, {len(tiles)} of tiles, {time.monotonic() - start:.1f} s", flush=True)
     results = []
-    with card_in_children() as card:
-        measured = rates(card, [case for _, _, case in rows])
+    with card_in_children() as card, closing(rates(card, [case for _, _, case in rows])) as measured:
         for (name, about, case), rate in zip(rows, measured, strict=True):
             shared = {field: case[field] for field in SHARED}
             results.append({"set": name, **about, **shared, "gb_per_s": rate})
