@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.cli import run
-from tilescope.planner.problem_file import MAX_PROBLEMS, read_problems
+from tilescope.planner.sweeping import MAX_PROBLEMS, read_problems
 
 TILES = [(64, 64), (128, 64), (64, 20), (256, 32)]
 PROBLEMS = [

@@ -6,7 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.mma.tmem_address import TmemAddress
-from tilescope.planner.tmem_epilogue import tmem_epilogues
+from tilescope.planner.consumers import tmem_epilogues
 
 
 def accumulator(m, n):

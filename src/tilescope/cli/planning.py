@@ -23,7 +23,7 @@ from tilescope.pipeline.simulation import MAX_STATES, simulate
 from tilescope.planner import Unplanned, plan_gemm
 from tilescope.planner import plan as find_plans
 from tilescope.planner.barrier_roles import plan_pipeline
-from tilescope.planner.problem_file import combinations, read_problems
+from tilescope.planner.sweeping import combinations, read_problems
 from tilescope.planner.sweeping import sweep as swept
 from tilescope.written import extents, number
 

@@ -363,3 +363,22 @@ def decompression_note(name: str) -> Violation:
     """What a decompression rests on."""
     fix = "Try it on a card before you rely on the bit positions."
     return TMEM_DECOMPRESSION.violation("decompress", f".{name}", _decompression(name).note, fix)
+
+
+def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
+    """The loads with which a tile of results leaves tensor memory, in the order in which equals are preferred.
+
+    load        a thread then holds                    and writes, in a row-major tile
+    .32x32b     its lane's row, neighbouring columns   16 bytes (st.b128), lanes below each other
+    .16x256b    two neighbours of rows g and g + 8     8 bytes of 32-bit results; of 16-bit ones stmatrix, 8 rows of 16 bytes
+    .16x128b    single columns of rows g and g + 8     single elements
+    .16x64b     single columns of one row              single elements
+
+    Lanes below each other meet in one bank unless the tile is swizzled: the 128B mode spreads the eight rows that st.b128 or
+    stmatrix write at once over all chunks of a line. Which load is cheapest therefore depends on the tile's layout.
+
+    >>> epilogue_loads(64, 16)[:2]
+    ('tcgen05.ld.32x32b.x8', 'tcgen05.ld.16x256b.x1')
+    """
+    widest = max(count for count in (1, 2, 4, 8, 16, 32) if count * element_bits <= 128 and columns % count == 0)
+    return f"tcgen05.ld.32x32b.x{widest}", *(f"tcgen05.ld.{form}.x1" for form in ("16x256b", "16x128b", "16x64b"))

@@ -1,16 +1,14 @@
 """The planner, for the question "what should I do with this tile?"."""
 
 from tilescope.planner.boxes import Boxes, PlannedCopy
-from tilescope.planner.completion import Completion
 from tilescope.planner.gemm import plan_gemm
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_tiles import FloorTerm, RankedTile, RefusedTile
-from tilescope.planner.plans import Costs, Plan, Refusal, Unplanned
+from tilescope.planner.plans import Completion, Costs, Plan, Refusal, Unplanned
 from tilescope.planner.problem import Problem
-from tilescope.planner.problem_file import read_problems
 from tilescope.planner.reason import Reason
 from tilescope.planner.search import PlanReport, plan, planned, weighed_for
-from tilescope.planner.sweeping import Sweep, sweep
+from tilescope.planner.sweeping import Sweep, read_problems, sweep
 
 __all__ = [
     "Boxes",

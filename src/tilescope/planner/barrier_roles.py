@@ -24,17 +24,8 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import refusal
+from tilescope.planner.refusal import refusal
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
-from tilescope.rule import rule
-
-PLAN_PIPELINE = rule(
-    "plan-pipeline",
-    "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
-    source="the arguments of plan_pipeline",
-    passing='ts.plan_pipeline(ts.plan((64, 64), "bf16").best, stages=2)',
-    failing="ts.plan_pipeline([])",
-)
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
 Steps = list[dict[str, Any]]
@@ -143,16 +134,16 @@ class _Planning:
     def _contradictions(self) -> Iterator[Violation]:
         direction, copy = self.first.direction, self.first.copy
         if any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.plans):
-            yield refusal(PLAN_PIPELINE, "plan", "alike", direction=direction, copy=copy)
+            yield refusal("plan-pipeline", "plan", "alike", direction=direction, copy=copy)
         if self.cta_group == 2 and (not self.in_tmem or self.cluster[0] % 2):
-            yield refusal(PLAN_PIPELINE, "cta_group", "pair", cta_group=2, unit=self.unit, blocks=self.cluster[0])
+            yield refusal("plan-pipeline", "cta_group", "pair", cta_group=2, unit=self.unit, blocks=self.cluster[0])
         if self.blocks > 1 and copy != "tma":
-            yield refusal(PLAN_PIPELINE, "cluster", "threads", copy=copy)
+            yield refusal("plan-pipeline", "cluster", "threads", copy=copy)
         if self.blocks > 1 and direction == "store":
-            yield refusal(PLAN_PIPELINE, "cluster", "store")
+            yield refusal("plan-pipeline", "cluster", "store")
         for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
             if self.multicast and parts and plan.transaction_bytes % (16 * parts):
-                yield refusal(PLAN_PIPELINE, "cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
+                yield refusal("plan-pipeline", "cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
 
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
@@ -361,7 +352,7 @@ def _stored(
 def _plans(plan: Any) -> list[Plan]:
     plans = [plan.a, plan.b] if isinstance(plan, GemmPlan) else plan if isinstance(plan, list | tuple) else [plan]
     if not plans or not all(isinstance(tile, Plan) for tile in plans):
-        raise RuleError([refusal(PLAN_PIPELINE, "plan", "plan", plan=printed(plan))])
+        raise RuleError([refusal("plan-pipeline", "plan", "plan", plan=printed(plan))])
     return list(plans)
 
 
@@ -374,7 +365,7 @@ def _cluster(cluster: Any) -> tuple[int, int]:
         across, down = MAX_BLOCKS, MAX_BLOCKS
     if across * down > MAX_BLOCKS:
         told = {"cluster": printed(cluster), "limit_blocks": MAX_BLOCKS, "blocks": cluster}
-        raise RuleError([refusal(PLAN_PIPELINE, "cluster", "cluster", **told)])
+        raise RuleError([refusal("plan-pipeline", "cluster", "cluster", **told)])
     return across, down
 
 

@@ -23,29 +23,12 @@ import numpy as np
 from tilescope.errors import Violation
 from tilescope.layout import Layout, oriented
 from tilescope.planner.problem import Problem
-from tilescope.planner.reason import refusal
-from tilescope.rule import rule
+from tilescope.planner.refusal import refusal
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value
 
 LARGEST_BOX = 256  # elements of a box in one dimension
 SMALLEST_BOX = 8  # rows worth trying: below, nothing was measured
-
-PLAN_ROWS = rule(
-    "plan-rows",
-    "The rows of a tile are a whole number of its boxes and atoms, and every box starts on a line of 128 bytes.",
-    source="measured on an H200: a shared address off 128 bytes faults",
-    basis="measured",
-    passing='ts.plan((8, 320), "u8", consumer="ld.b32 rows").best',
-    failing='ts.plan((3, 320), "u8", consumer="ld.b32 rows").best',
-)
-PLAN_FOLD = rule(
-    "plan-fold",
-    "A folded map sees the matrix as columns of one swizzle span, in row order also as groups of rows: whole ones.",
-    source="the dims of the folded map",
-    passing='[v for refused in ts.plan((64, 128), "bf16", fold=True, global_shape=(512, 192)).refused for v in refused.violations]',
-    failing='[v for refused in ts.plan((64, 128), "bf16", fold=True, global_shape=(512, 200)).refused for v in refused.violations]',
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +131,7 @@ def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
     up = (rows // step + 1) * step
     order = None if layout.atom_order == "column" else "column"
     return [refusal(
-        PLAN_ROWS, "atom_order" if order else "tile", rows=height, pitch_bytes=pitch, box_bytes=height * pitch,
+        "plan-rows", "atom_order" if order else "tile", rows=height, pitch_bytes=pitch, box_bytes=height * pitch,
         up=None if order else up, order=order,
     )]  # fmt: skip
 
@@ -183,7 +166,7 @@ def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) 
     atom_rows, width = layout.as_rows().tiling.atom
     if columns % width:
         up = -(-columns // width) * width
-        yield refusal(PLAN_FOLD, "global_shape", elements=columns, span_elements=width, up=up)
+        yield refusal("plan-fold", "global_shape", elements=columns, span_elements=width, up=up)
     if layout.atom_order == "row" and rows % atom_rows:
         up = -(-rows // atom_rows) * atom_rows
-        yield refusal(PLAN_FOLD, "global_shape", "rows", rows=rows, group_rows=atom_rows, up=up)
+        yield refusal("plan-fold", "global_shape", "rows", rows=rows, group_rows=atom_rows, up=up)

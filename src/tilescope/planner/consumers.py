@@ -9,20 +9,22 @@ a store            threads write their results by stmatrix or st.shared, and TMA
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from tilescope.errors import RuleError, Violation, raise_all
-from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
+from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
-from tilescope.planner.boxes import PLAN_ROWS
-from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
-from tilescope.planner.reason import refusal
-from tilescope.planner.tmem_epilogue import tmem_epilogues
-from tilescope.rule import rule
+from tilescope.mma.tmem_form import epilogue_loads
+from tilescope.planner.problem import Operand, Problem
+from tilescope.planner.refusal import refusal
+from tilescope.reading import attempted
+from tilescope.rule import RULES
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
@@ -30,35 +32,6 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 
 SMALLEST_MN = 8
 LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
-
-PLAN_SPAN = rule(
-    "plan-span",
-    "A row of the tile is a whole number of the swizzle's spans.",
-    source="cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",
-    passing='ts.plan((64, 128), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
-    failing='ts.plan((64, 96), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
-)
-PLAN_LAYOUT = rule(
-    "plan-layout",
-    "The consumer reads the layout: majorness, swizzle and element width together.",
-    source='PTX ISA, "ldmatrix" and "stmatrix"',
-    passing='ts.plan((64, 64), "u8", consumer="ldmatrix").best',
-    failing='ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best',
-)
-PLAN_TILE = rule(
-    "plan-tile",
-    "A tile for ldmatrix has a multiple of 8 rows.",
-    source='PTX ISA, "ldmatrix": 8 rows of 16 bytes',
-    passing='ts.plan((16, 64), "bf16", consumer="ldmatrix").best',
-    failing='ts.plan((12, 64), "bf16", consumer="ldmatrix").best',
-)
-PLAN_DESCRIPTORS = rule(
-    "plan-descriptors",
-    "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.",
-    source='PTX ISA, "matrix descriptor"',
-    passing='ts.plan((64, 64), "bf16", consumer="wgmma").best.descriptors()',
-    failing='ts.plan((64, 64), "bf16", consumer="ldmatrix").best.descriptors()',
-)
 
 
 class Wavefronts(NamedTuple):
@@ -100,8 +73,8 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tup
     refusals = [
         refusal(broken, "tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
         for broken, case, extent, part in (
-            (PLAN_SPAN, "", problem.columns, width),
-            (PLAN_ROWS, "atoms", problem.rows, rows),
+            ("plan-span", "", problem.columns, width),
+            ("plan-rows", "atoms", problem.rows, rows),
         )
         if extent % part
     ]
@@ -116,16 +89,16 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     if reader.loop is not None:
         problems = reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical)
         missing = reader.missing_kind(problem.arch, row)
-        return problems + ([] if missing is None else [PLAN_TYPE.violation("data_type", *missing)])
+        return problems + ([] if missing is None else [RULES["plan-type"].violation("data_type", *missing)])
     problems = []
     (mn, _), name = problem.tile, problem.extent_names[0]
     if not reader.reads(canonical, problem.major):
         narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
         case = "narrow" if narrow else "MN" if canonical.major == "MN" else ""
         told = {"major": canonical.major, "mode": canonical.mode, "data_type": row.name}
-        problems.append(refusal(PLAN_LAYOUT, "major, swizzle", case, **told))
+        problems.append(refusal("plan-layout", "major, swizzle", case, **told))
     if mn % SMALLEST_MN:
-        problems.append(refusal(PLAN_TILE, "tile", extent=name, rows=mn, up=_up(mn, SMALLEST_MN)))
+        problems.append(refusal("plan-tile", "tile", extent=name, rows=mn, up=_up(mn, SMALLEST_MN)))
     return problems
 
 
@@ -134,8 +107,7 @@ def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]
     (mn, k), (atom_mn, atom_k) = problem.tile, canonical.atom
     if mn % atom_mn == 0 and k % atom_k == 0:
         return []
-    return [refusal(
-        TILE_ATOMS, "tile", mn=mn, k=k, names=problem.extent_names, major=canonical.major, mode=canonical.mode,
+    return [refusal("tile-atoms", "tile", mn=mn, k=k, names=problem.extent_names, major=canonical.major, mode=canonical.mode,
         element_bits=canonical.element_bits, atom_mn=atom_mn, atom_k=atom_k, up=(_up(mn, atom_mn), _up(k, atom_k)),
         other=_other_swizzle(problem),
     )]  # fmt: skip
@@ -203,10 +175,8 @@ def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:
 
 def ldmatrix_pattern(problem: Problem) -> Access:
     """The widest ldmatrix walk that fits the tile."""
-    tile = (problem.rows, problem.columns)
-    return _widest(lambda count: Access.ldmatrix(
-        tile, problem.data_type.smem_bits, count=count, transpose=problem.major == "MN",
-    ))  # fmt: skip
+    tile, bits, transposed = (problem.rows, problem.columns), problem.data_type.smem_bits, problem.major == "MN"
+    return _widest(lambda count: Access.ldmatrix(tile, bits, count=count, transpose=transposed))
 
 
 def reads_plain_rows_freely(problem: Problem) -> bool:
@@ -225,7 +195,7 @@ def reads_plain_rows_freely(problem: Problem) -> bool:
 def epilogue_patterns(problem: Problem) -> tuple[Access, ...]:
     """How a tile of results may leave the registers, where nobody says otherwise.
 
-    tcgen05                what a tcgen05.ld brought      every shape of tcgen05.ld (tmem_epilogue.py)
+    tcgen05                what a tcgen05.ld brought      every form of it that serves
     16 bits                stmatrix                       eight rows of 16 bytes at a time
     64 bits                mma's D fragment               two neighbours a lane
     wgmma, mma (ldmatrix)  the D fragment, converted      two neighbours a lane: 16 bits of 8-bit results
@@ -233,30 +203,45 @@ def epilogue_patterns(problem: Problem) -> tuple[Access, ...]:
     In an MN-major tile a lane's neighbours are far apart: single elements.
     """
     tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
-    transposed = problem.major == "MN"
+    transposed, core = problem.major == "MN", problem.tensor_core
     if transposed and bits < 8:
-        raise RuleError([refusal(PLAN_LAYOUT, "major", "element", element_bits=bits)])
-    core = problem.tensor_core
+        raise RuleError([refusal("plan-layout", "major", "element", element_bits=bits)])
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
         return tmem_epilogues(tile, bits, transpose=transposed)
     if bits == 16 and problem.arch.has("stmatrix"):
         return (_widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed)),)
-    if bits == 64:
-        return (Access.fragment(fragment("mma.m8n8k4", "D", "f64"), tile, transpose=transposed),)
-    return (Access.fragment(fragment("mma.m16n8k16", "D", "f32"), tile, transpose=transposed, element_bits=bits),)
+    held = fragment("mma.m8n8k4", "D", "f64") if bits == 64 else fragment("mma.m16n8k16", "D", "f32")
+    return (Access.fragment(held, tile, transpose=transposed, element_bits=bits),)
 
 
-def _widest(make: Any) -> Access:
-    errors: RuleError | None = None
-    for count in (4, 2, 1):
-        try:
-            access: Access = make(count)
-        except RuleError as error:
-            errors = error
-        else:
-            return access
-    assert errors is not None
-    raise errors
+def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool) -> tuple[Access, ...]:
+    """The ways to write a tile of results that tcgen05.ld brought into registers; the errors of all where none is possible.
+
+    The tile is rows x columns, columns contiguous; `transpose` where its columns are m, the lanes of tensor memory.
+
+    >>> [access.name for access in tmem_epilogues((128, 64), 16, transpose=False)][:3]
+    ['stmatrix.x4 tcgen05.ld.16x256b', 'st.b128 tcgen05.ld.32x32b.x8', 'st.b32 tcgen05.ld.16x256b.x1']
+    """
+    ways: list[Access | None] = []
+    problems: list[Violation] = []
+    if element_bits == 16:
+        stored = partial(Access.stmatrix, tile, element_bits, transpose=transpose)
+        walk = attempted(problems, None, _widest, lambda count: stored(count=count))
+        ways += [walk and Access(walk.op, walk.lane_address, walk.active, f"{walk.op.name} tcgen05.ld.16x256b")]
+    for load in epilogue_loads(1 if transpose else tile[1], element_bits):
+        written = partial(Access.fragment, transpose=transpose, element_bits=element_bits)
+        ways.append(attempted(problems, None, written, fragment(load), tile))
+    possible = tuple(access for access in ways if access is not None)
+    raise_all(() if possible else dict.fromkeys(problems))
+    return possible
+
+
+def _widest(make: Callable[[int], Access]) -> Access:
+    """The walk with the most matrices an instruction that the tile allows."""
+    for count in (4, 2):
+        with suppress(RuleError):
+            return make(count)
+    return make(1)
 
 
 def operand_of(problem: Problem) -> Operand:
@@ -276,4 +261,4 @@ def _loop(problem: Problem) -> type[DescriptorLoop]:
     consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
     readers = tuple(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
     told = {"consumer": consumer, "direction": problem.direction, "readers": readers}
-    raise RuleError([refusal(PLAN_DESCRIPTORS, "consumer", **told)])
+    raise RuleError([refusal("plan-descriptors", "consumer", **told)])

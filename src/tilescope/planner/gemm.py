@@ -27,7 +27,6 @@ from tilescope.planner.plans import Plan, Refusal
 from tilescope.planner.problem import LARGEST_STAGES, Problem, resolved
 from tilescope.planner.product import (
     EXTENTS,
-    GEMM_SMEM,
     Product,
     Tile,
     is_exchanged,
@@ -36,7 +35,7 @@ from tilescope.planner.product import (
     tile_problems,
 )
 from tilescope.planner.proof import Consumed, prove
-from tilescope.planner.reason import refusal
+from tilescope.planner.refusal import refusal
 from tilescope.planner.search import candidates
 from tilescope.reading import integer, integers, known_name
 
@@ -263,7 +262,7 @@ def _too_many_stages(product: Product, tile: Tile, whole: _Planned, stages: int 
         less = [part for part in parts if needed - operands + operands * part // k <= limit]
         fixes += [f"tile=({m}, {n}, {part})" for part in less[:1]]
     return refusal(
-        GEMM_SMEM, "tile" if stages is None else "stages", "stages", stages=wanted, a_bytes=a.stage_bytes, b_bytes=b.stage_bytes,
+        "gemm-smem", "tile" if stages is None else "stages", "stages", stages=wanted, a_bytes=a.stage_bytes, b_bytes=b.stage_bytes,
         epilogue_bytes=None if epilogue is None else epilogue.stage_bytes, needed_bytes=needed,
         arch=product.arch.name, limit_bytes=limit, fewest=FEWEST_STAGES if stages is None else None,
         fixes=tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",),

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 from tilescope.arch import Arch
 from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.planner.completion import MBARRIER_BYTES
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
-from tilescope.planner.plans import Plan
+from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     EXTENTS,

@@ -1,10 +1,19 @@
-"""A plan: everything a kernel needs to bring one tile from global memory to its consumer, or back."""
+"""A plan: everything a kernel needs to bring one tile from global memory to its consumer, or back.
+
+How a copy ends, and what stands between those who write shared memory and those who read it:
+
+copy                mechanism        who waits                   between writers and readers
+TMA load            mbarrier         every reader                nothing more: the mbarrier orders both proxies
+TMA store           bulk group       the thread that issued it   proxy fence by every writer, a barrier, then the copy
+cp.async            cp.async group   every copying thread        (proxy fence where a tensor core reads), a barrier
+ld.global + st      barrier          every thread                (proxy fence where a tensor core reads), a barrier
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,33 +23,65 @@ from tilescope.errors import RuleError, Violation
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
-from tilescope.planner.completion import Completion, barrier_bytes
 from tilescope.planner.consumers import descriptors_of
-from tilescope.planner.problem import PLAN_COPY, Problem, matrix_shape, pitch_given
-from tilescope.planner.reason import Reason, refusal
+from tilescope.planner.problem import Problem, matrix_shape, pitch_given
+from tilescope.planner.reason import Reason
 from tilescope.planner.reasons import reasons_of
-from tilescope.rule import rule
+from tilescope.planner.refusal import refusal
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value, row_field
 
 RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
+Mechanism = Literal["mbarrier", "cp.async group", "bulk group", "barrier"]
+Waiter = Literal["every reader", "the issuing thread", "every copying thread"]
+MBARRIER_BYTES = 8
+PROXY_FENCE = "fence.proxy.async.shared::cta"
 
-PLAN_CORNER = rule(
-    "plan-corner",
-    "A tile that is copied through a folded map starts on a whole column of spans, in row order also on a whole group of rows.",
-    source="the coordinates of the folded map",
-    passing='[plan.copy_coords(plan.copies[0], 0, 64) for plan in ts.plan((64, 128), "bf16", fold=True).candidates]',
-    failing='[plan.copy_coords(plan.copies[0], 0, 8) for plan in ts.plan((64, 128), "bf16", fold=True).candidates]',
-)
-PLAN_SMEM = rule(
-    "plan-smem",
-    "All stages and their mbarriers fit into the shared memory of a block.",
-    source="CUDA programming guide, compute capabilities",
-    passing='ts.plan((128, 64), "bf16", stages=14).best',
-    failing='ts.plan((128, 64), "bf16", stages=15).best',
-)
+# fmt: off
+_ENDS: dict[tuple[str, str], tuple[Mechanism, str | None, str | None, Waiter]] = {
+    ("tma", "load"):       ("mbarrier", "mbarrier.arrive.expect_tx", "mbarrier.try_wait.parity", "every reader"),
+    ("tma", "store"):      ("bulk group", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "the issuing thread"),
+    ("cp.async", "load"):  ("cp.async group", "cp.async.commit_group", "cp.async.wait_group", "every copying thread"),
+    ("ld.global", "load"): ("barrier", None, None, "every copying thread"),
+}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Completion(Value):
+    """How a kernel knows that a tile has arrived, or may be overwritten.
+
+    >>> from tilescope.planner import plan
+    >>> plan((128, 64), "bf16").best.completion.expected_bytes
+    16384
+    >>> copied = plan((128, 64), "bf16", copy="cp.async").best.completion
+    >>> copied.mechanism, copied.wait, copied.fence, copied.barrier
+    ('cp.async group', 'cp.async.wait_group', 'fence.proxy.async.shared::cta', True)
+    """
+
+    mechanism: Mechanism
+    commit: str | None  # what the thread that issued the copies executes
+    wait: str | None  # what those who wait execute
+    waited_by: Waiter
+    expected_bytes: int | None = None  # of an mbarrier, for one tile
+    fence: str | None = None  # by every writer, between writes and reads of different proxies
+    barrier: bool = False  # of the block, between writers and readers
+
+    @classmethod
+    def of(cls, problem: Problem) -> Completion:
+        """The completion of a problem's copy."""
+        ends = _ENDS[problem.copy, problem.direction]
+        crosses = problem.direction == "store" or problem.reads_by_descriptor  # from one proxy to the other
+        if ends[0] == "mbarrier":
+            return cls(*ends, expected_bytes=problem.moved_bytes)
+        return cls(*ends, fence=PROXY_FENCE if crosses else None, barrier=True)
+
+
+def barrier_bytes(problem: Problem) -> int:
+    """Shared memory of one stage's mbarrier, where its copy ends by one."""
+    return MBARRIER_BYTES if _ENDS[problem.copy, problem.direction][0] == "mbarrier" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +227,7 @@ class Plan(Value):
         (4096, 4096)
         """
         if self.boxes is None:
-            raise RuleError([refusal(PLAN_COPY, "copy", "map", copy=self.problem.copy)])
+            raise RuleError([refusal("plan-copy", "copy", "map", copy=self.problem.copy)])
         whole = self.problem.global_shape or self.problem.tile if global_shape is None else matrix_shape(global_shape)
         strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
         if self.folded and (problems := list(unfoldable(self.problem, self.layout, whole))):
@@ -208,7 +249,7 @@ class Plan(Value):
         if self.folded and (column % columns or (in_groups and row % rows)):
             earlier, unit = (column % columns, "elements") if column % columns else (row % rows, "rows")
             told = {"columns": columns, "rows": rows if in_groups else None, "earlier": earlier, "unit": unit}
-            raise RuleError([refusal(PLAN_CORNER, "mn, k", mn=mn, k=k, **told)])
+            raise RuleError([refusal("plan-corner", "mn, k", mn=mn, k=k, **told)])
         corner: tuple[int, ...] = (column, row)
         if self.folded:
             corner = (0, 0, column // columns, row // rows) if in_groups else (0, row, column // columns)
@@ -332,7 +373,7 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
         longer = smaller.index(max(smaller))
         smaller[longer], size = smaller[longer] // 2, size // 2
     raise RuleError([refusal(
-        PLAN_SMEM, "stages" if fit else "tile", "stages" if problem.stages > 1 else "", stages=problem.stages, stage_bytes=stage,
+        "plan-smem", "stages" if fit else "tile", "stages" if problem.stages > 1 else "", stages=problem.stages, stage_bytes=stage,
         barrier_bytes=problem.stages * barrier, needed_bytes=needed, arch=problem.arch.name, limit_bytes=limit, fit=fit,
         smaller=tuple(smaller),
     )])  # fmt: skip

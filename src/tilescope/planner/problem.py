@@ -19,9 +19,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
-from tilescope.planner.reason import refusal
+from tilescope.planner.refusal import refusal
 from tilescope.reading import attempted, flag, integer, integers, known_name, pair
-from tilescope.rule import rule
+from tilescope.rule import RULES
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
@@ -39,64 +39,6 @@ EXTENT_NAMES = {"load": ("mn", "k"), "store": ("m", "n")}  # of an operand, and 
 LARGEST_EXTENT = 1 << 20
 LARGEST_STAGES = 1024  # that may be asked for
 
-PLAN_CARD = rule(
-    "plan-card",
-    "A card has one architecture: if arch is named too, it is the same.",
-    source="the table of cards",
-    passing='ts.plan((64, 64), "bf16", card="H200", arch="sm_90")',
-    failing='ts.plan((64, 64), "bf16", card="A100", arch="sm_90")',
-)
-PLAN_CONSUMER = rule(
-    "plan-consumer",
-    "The architecture has the consumer: wgmma on sm_90, tcgen05 on sm_100, sm_103 and sm_110, ldmatrix everywhere.",
-    source='PTX ISA, "Target ISA Notes" of the instructions',
-    passing='ts.plan((64, 64), "bf16", consumer="wgmma")',
-    failing='ts.plan((64, 64), "bf16", consumer="tcgen05")',
-)
-PLAN_PATTERN = rule(
-    "plan-pattern",
-    "The access pattern of a load reads shared memory; that of a store writes it.",
-    source="the direction of the instruction",
-    passing='ts.plan((64, 64), "bf16", consumer="ld.b128 rows")',
-    failing='ts.plan((64, 64), "bf16", consumer="st.b128 rows")',
-)
-PLAN_COPY = rule(
-    "plan-copy",
-    "TMA copies tiles from sm_90 on, before that cp.async and ld.global; stores go through TMA, and only TMA reads a tensor map.",
-    source="CUDA programming guide, compute capabilities",
-    passing='ts.plan((64, 64), "bf16", arch="sm_80", copy="cp.async")',
-    failing='ts.plan((64, 64), "bf16", arch="sm_80", copy="tma")',
-)
-PLAN_TYPE = rule(
-    "plan-type",
-    "The copy moves the type element by element, and the consumer takes it on this architecture.",
-    source='cuda.h, CUtensorMapDataType; PTX ISA, "tcgen05.mma"',
-    passing='ts.plan((64, 32), "u8")',
-    failing='ts.plan((64, 256), "b1")',
-)
-PLAN_ROW = rule(
-    "plan-row",
-    "A row of the tile is a multiple of 16 contiguous bytes.",
-    source="cuda.h, cuTensorMapEncodeTiled; measured on an H200",
-    basis="measured",
-    passing='ts.plan((64, 64), "bf16")',
-    failing='ts.plan((64, 63), "bf16")',
-)
-PLAN_PITCH = rule(
-    "plan-pitch",
-    "Threads copy 16 aligned bytes: rows in global memory lie a multiple of 16 bytes apart.",
-    source='PTX ISA, "cp.async"',
-    passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(144,))',
-    failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(130,))',
-)
-PLAN_SWIZZLE = rule(
-    "plan-swizzle",
-    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks that lie in the tile.",
-    source='PTX ISA, "cp.async"; the table of swizzles',
-    passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B")',
-    failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B_ATOM_32B_FLIP_8B")',
-)
-
 
 def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
     """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
@@ -112,7 +54,7 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
         row = Card.named(card)
         if arch is not None and Arch.named(arch) is not row.arch:
             told = {"card": row.name, "arch": Arch.named(arch).name, "own": row.arch.name}
-            raise RuleError([refusal(PLAN_CARD, "card", **told)])
+            raise RuleError([refusal("plan-card", "card", **told)])
         return row.arch, row
     target = Arch.named(DEFAULT_ARCH if arch is None else arch)
     device = card_called(arch) if isinstance(arch, str) else None
@@ -266,7 +208,7 @@ def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
         does, wants = ("reads", "writes") if consumer.op.is_load else ("writes", "reads")
         fitting = "st.b128 rows" if consumer.op.is_load else "ld.b128 rows"
         told = {"pattern": consumer.name, "op": consumer.op.name, "direction": problem.direction}
-        problems.append(refusal(PLAN_PATTERN, "consumer", does=does, wants=wants, fitting=fitting, **told))
+        problems.append(refusal("plan-pattern", "consumer", does=does, wants=wants, fitting=fitting, **told))
     return consumer
 
 
@@ -275,24 +217,24 @@ def _contradictions(problem: Problem) -> Iterator[Violation]:
     stores, has_tma, known = problem.direction == "store", arch.has("tma"), architectures_with("tma")
     missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
     if missing is not None:
-        yield PLAN_CONSUMER.violation("consumer", *missing)
+        yield RULES["plan-consumer"].violation("consumer", *missing)
     if stores and not has_tma:
-        yield refusal(PLAN_COPY, "direction", "store", arch=arch.name, known=known)
+        yield refusal("plan-copy", "direction", "store", arch=arch.name, known=known)
     elif copy == "tma" and not has_tma:
-        yield refusal(PLAN_COPY, "copy", "load", arch=arch.name, known=known)
+        yield refusal("plan-copy", "copy", "load", arch=arch.name, known=known)
     elif stores and copy != "tma":
-        yield refusal(PLAN_COPY, "copy", "threads", copy=copy)
+        yield refusal("plan-copy", "copy", "threads", copy=copy)
     columns, name, bits = problem.columns, problem.row_names[1], problem.columns * element.bits
     together = element.tma.bits // element.bits or 1
     if copy == "tma" and together > 1:
         extents = zip(problem.extent_names, problem.tile, strict=True)
         tile = tuple(-(-extent // together) if axis == name else extent for axis, extent in extents)
         told = {"data_type": element.name, "elements": together, "moved": element.tma.name, "tile": tile}
-        yield refusal(PLAN_TYPE, "data_type", "bits", **told)
+        yield refusal("plan-type", "data_type", "bits", **told)
     if bits % 128:
         step = 128 // element.bits if 128 % element.bits == 0 else 64
         told = {"extent": name, "elements": columns, "element_bits": element.bits, "row_bytes": bits / 8}
-        yield refusal(PLAN_ROW, "tile", up=-(-columns // step) * step, **told)
+        yield refusal("plan-row", "tile", up=-(-columns // step) * step, **told)
     if copy != "tma":
         yield from _beyond_threads(problem)
 
@@ -303,17 +245,17 @@ def _beyond_threads(problem: Problem) -> Iterator[Violation]:
     swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
     if pitch % CHUNK_BYTES:
         argument = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
-        yield refusal(PLAN_PITCH, argument, pitch_bytes=pitch, copy=copy, up=-(-pitch // CHUNK_BYTES) * CHUNK_BYTES)
+        yield refusal("plan-pitch", argument, pitch_bytes=pitch, copy=copy, up=-(-pitch // CHUNK_BYTES) * CHUNK_BYTES)
     if element.smem_bits != element.bits:
         told = {"data_type": element.name, "copy": copy, "global_bits": element.bits, "smem_bits": element.smem_bits}
-        yield refusal(PLAN_TYPE, "data_type", "spread", **told)
+        yield refusal("plan-type", "data_type", "spread", **told)
     if swizzle.piece_bytes < CHUNK_BYTES:
         told = {"swizzle": swizzle.name, "copy": copy, "piece_bytes": swizzle.piece_bytes}
-        yield refusal(PLAN_SWIZZLE, "swizzle", "", {"swizzle": "128B"}, **told)
+        yield refusal("plan-swizzle", "swizzle", "", {"swizzle": "128B"}, **told)
     elif swizzle.bits and tile_bytes % swizzle.block_bytes:
         up = -(-tile_bytes // swizzle.block_bytes) * swizzle.block_bytes
         told = {"swizzle": swizzle.name, "tile_bytes": tile_bytes, "block_bytes": swizzle.block_bytes}
-        yield refusal(PLAN_SWIZZLE, "swizzle", "tile", up=up, **told)
+        yield refusal("plan-swizzle", "swizzle", "tile", up=up, **told)
 
 
 def matrix_shape(given: Any) -> tuple[int, int]:

@@ -25,8 +25,8 @@ from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import refusal
-from tilescope.rule import rule
+from tilescope.planner.refusal import refusal
+from tilescope.rule import RULES
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -42,57 +42,6 @@ _MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.pl
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
 _NEVER_STORED = "16u4_align16b"
 _EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
-
-GEMM_CONSUMER = rule(
-    "gemm-consumer",
-    "The architecture has the consumer of the product: wgmma, tcgen05, or ldmatrix with mma.",
-    source='PTX ISA, "Target ISA Notes" of the instructions',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="wgmma")',
-    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="tcgen05")',
-)
-GEMM_TYPE = rule(
-    "gemm-type",
-    "The tensor core multiplies the type on this architecture, and the copies move it and the type of C.",
-    source='PTX ISA, "mma", "tcgen05.mma"; cuda.h, CUtensorMapDataType',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", arch="sm_80")',
-    failing='ts.plan_gemm(256, 256, 256, "e4m3", arch="sm_80")',
-)
-GEMM_MAJOR = rule(
-    "gemm-major",
-    "A and B are MN-major only if the tensor core reads MN-major elements of their width.",
-    source='PTX ISA, "wgmma.mma_async", "tcgen05.mma", "ldmatrix"',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", b_major="MN")',
-    failing='ts.plan_gemm(256, 256, 256, "e4m3", b_major="MN")',
-)
-GEMM_ROWS = rule(
-    "gemm-rows",
-    "Rows of A and B in global memory are multiples of 16 bytes, and rows of C where TMA stores them.",
-    source="cuda.h, cuTensorMapEncodeTiled; measured on an H200",
-    basis="measured",
-    passing='ts.plan_gemm(256, 256, 264, "bf16")',
-    failing='ts.plan_gemm(256, 256, 260, "bf16")',
-)
-GEMM_TILE = rule(
-    "gemm-tile",
-    "A tile is a whole number of the tensor core's instructions, and of the rows in which TMA moves its elements.",
-    source='PTX ISA, "mma", "tcgen05.mma"; CUTLASS',
-    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(16, 8, 64))',
-    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(12, 8, 64))',
-)
-GEMM_ACCUMULATORS = rule(
-    "gemm-accumulators",
-    "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
-    source='CUDA programming guide, compute capabilities; PTX ISA, "tensor memory"',
-    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64))',
-    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 256, 64))',
-)
-GEMM_SMEM = rule(
-    "gemm-smem",
-    "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
-    source="CUDA programming guide, compute capabilities",
-    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=6)',
-    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=8)',
-)
 
 
 class Product(NamedTuple):
@@ -133,7 +82,7 @@ def product_problems(product: Product) -> list[Violation]:
     """Why no tile of any shape serves: no such consumer, type or majorness on the card, or rows out of step."""
     missing = missing_consumer(product.consumer, product.arch)
     if missing is not None:
-        return [GEMM_CONSUMER.violation("consumer", *missing)]
+        return [RULES["gemm-consumer"].violation("consumer", *missing)]
     return _unknown_type(product) or _unmoved_types(product) or [*_unread_majors(product), *_rows_out_of_step(product)]
 
 
@@ -145,13 +94,13 @@ def _unknown_type(product: Product) -> list[Violation]:
         except RuleError as error:
             return list(error.violations)
         missing = reader.missing_kind(arch, row)
-        return [] if missing is None else [GEMM_TYPE.violation("data_type", *missing)]
+        return [] if missing is None else [RULES["gemm-type"].violation("data_type", *missing)]
     if product.mma_forms:
         return []
     elsewhere = next((name for name, other in ARCH.items() if mma_rows(other, row)), None)
     case = "float32" if row.name in ("float32", "float32_ftz") else ""
     told = {"data_type": row.name, "arch": arch.name, "known": mma_types(arch), "elsewhere": elsewhere}
-    return [refusal(GEMM_TYPE, "data_type", case, **told)]
+    return [refusal("gemm-type", "data_type", case, **told)]
 
 
 def _unmoved_types(product: Product) -> list[Violation]:
@@ -170,7 +119,7 @@ def _unmoved(product: Product, argument: str, row: DataType) -> list[Violation]:
     case = next((case for case, holds in cases.items() if holds and product.by_tma), None)
     told = {"moved": row.tma.name, "together": row.tma.bits // row.bits, "known": architectures_with("packed_types")}
     named = {"argument": argument, "data_type": row.name, "arch": product.arch.name}
-    return [] if case is None else [refusal(GEMM_TYPE, argument, case, **named, **told)]
+    return [] if case is None else [refusal("gemm-type", argument, case, **named, **told)]
 
 
 def _unread_majors(product: Product) -> Iterator[Violation]:
@@ -179,7 +128,7 @@ def _unread_majors(product: Product) -> Iterator[Violation]:
     for matrix, name, major in (("A", "a_major", product.a_major), ("B", "b_major", product.b_major)):
         if major == "MN" and (row.is_packed or row.smem_bits not in widths):
             yield refusal(
-                GEMM_MAJOR, name, "", {name: "K"}, argument=name, matrix=matrix, element_bits=row.bits, **told
+                "gemm-major", name, "", {name: "K"}, argument=name, matrix=matrix, element_bits=row.bits, **told
             )
 
 
@@ -237,13 +186,13 @@ def _uneven_rows(product: Product, extents: Tile) -> Iterator[dict[str, Any]]:
 def _rows_out_of_step(product: Product) -> Iterator[Violation]:
     mover = "TMA takes" if product.by_tma else "cp.async takes 16 bytes at a time of"
     for row in _uneven_rows(product, product.shape):
-        yield refusal(GEMM_ROWS, row["extent"], "", {row["extent"]: row["up"]}, mover=mover, **row)
+        yield refusal("gemm-rows", row["extent"], "", {row["extent"]: row["up"]}, mover=mover, **row)
 
 
 def tile_problems(product: Product, tile: Tile) -> list[Violation]:
     """Why no block computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
     # types that TMA spreads out to a byte an element move in whole rows of 128 (stores on sm_103: of 64)
-    uneven = (refusal(GEMM_TILE, "tile", "rows", **row) for row in _uneven_rows(product, tile) if row["padded"])
+    uneven = (refusal("gemm-tile", "tile", "rows", **row) for row in _uneven_rows(product, tile) if row["padded"])
     return list(_beyond_a_block(product, tile)) or [*_torn_mma(product, tile), *uneven]
 
 
@@ -264,14 +213,14 @@ def _beyond_a_block(product: Product, tile: Tile) -> Iterator[Violation]:
     in_tmem, registers = columns + scaled <= TENSOR_MEMORY_COLUMNS, total <= _TWO_WARPGROUPS_BYTES
     if not (in_tmem if product.in_tensor_memory else registers):
         yield refusal(
-            GEMM_ACCUMULATORS, "tile", "tmem" if product.in_tensor_memory else "", m=m, n=n, total_bytes=total, columns=columns,
+            "gemm-accumulators", "tile", "tmem" if product.in_tensor_memory else "", m=m, n=n, total_bytes=total, columns=columns,
             accumulator_bytes=ACCUMULATOR_BYTES, limit_bytes=_TWO_WARPGROUPS_BYTES, limit_columns=TENSOR_MEMORY_COLUMNS,
             lanes=TENSOR_MEMORY_LANES, others="the scale factors" if scaled else None,
         )  # fmt: skip
     operands, room = (m + n) * k * bits // 8, product.arch.smem_per_block_bytes
     if operands > room:
         told = {"arch": product.arch.name, "smaller": (128, 128, 1024 // bits)}
-        yield refusal(GEMM_SMEM, "tile", operand_bytes=operands, limit_bytes=room, **told)
+        yield refusal("gemm-smem", "tile", operand_bytes=operands, limit_bytes=room, **told)
 
 
 def _torn_mma(product: Product, tile: Tile) -> Iterator[Violation]:
@@ -282,10 +231,10 @@ def _torn_mma(product: Product, tile: Tile) -> Iterator[Violation]:
     if not _is_whole(forms, (n, m, k)):
         least = min(forms, key=lambda row: row.m * row.n[0] * row.k)
         up = tuple(-(-extent // part) * part for extent, part in zip(tile, (least.m, least.n[0], least.k), strict=True))
-        yield refusal(GEMM_TILE, "tile", tile=tile, forms=tuple(row.name for row in forms), up=up)
+        yield refusal("gemm-tile", "tile", tile=tile, forms=tuple(row.name for row in forms), up=up)
     elif product.by_tma and bits < 8:  # the transpose of C has no neighbours along n
         told = {"data_type": product.output_type.name, "element_bits": bits}
-        yield refusal(GEMM_TILE, "tile", "exchanged", m=m, up=-(-m // _MMA_ROWS) * _MMA_ROWS, **told)
+        yield refusal("gemm-tile", "tile", "exchanged", m=m, up=-(-m // _MMA_ROWS) * _MMA_ROWS, **told)
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:
@@ -317,7 +266,7 @@ def narrow_instruction(product: Product, tile: Tile, b: Plan) -> Iterator[Violat
     if block % 16 and kind in _EVERY_16_WITH_128_ROWS:
         up = next(wider for wider in range(-(-n // 16) * 16, n + 512, 16) if _largest_block(wider) % 16 == 0)
         told = {"block_n": None if block == n else block, "rows": TENSOR_MEMORY_LANES, "kind": kind}
-        yield refusal(GEMM_TILE, "tile", "narrow", n=n, up=up, **told)
+        yield refusal("gemm-tile", "tile", "narrow", n=n, up=up, **told)
 
 
 def _largest_block(n: int) -> int:

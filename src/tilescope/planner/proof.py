@@ -24,8 +24,7 @@ from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
-from tilescope.planner.reason import refusal
-from tilescope.rule import rule
+from tilescope.planner.refusal import refusal
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
@@ -34,13 +33,6 @@ from tilescope.tma.packing import packed
 Bytes = npt.NDArray[np.uint8]
 WORD_BYTES = 4
 PIECE_ELEMENTS = 16  # of a padded type, in one chunk of shared memory
-
-PLAN_PROOF = rule(  # nothing breaks it but a mistake in the planner
-    "plan-proof",
-    "The emulated copies of a plan bring every element where its consumer reads it.",
-    source="tilescope's own emulator",
-    passing='ts.plan((64, 64), "bf16").best',
-)
 
 
 class Consumed(NamedTuple):
@@ -129,4 +121,4 @@ def _tile_map(plan: Plan) -> TensorMap:
 
 
 def _disproved(plan: Plan, where: str) -> PlanError:
-    return PlanError([refusal(PLAN_PROOF, "plan", swizzle=plan.swizzle.name, order=plan.atom_order, where=where)])
+    return PlanError([refusal("plan-proof", "plan", swizzle=plan.swizzle.name, order=plan.atom_order, where=where)])
