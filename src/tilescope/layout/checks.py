@@ -8,7 +8,7 @@ import numpy as np
 
 from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
-from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major, Tiling, oriented
+from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major
 from tilescope.reading import attempted, integer, known_name, one_of, pair
 from tilescope.rule import ARGUMENT_RANGE, rule
 
@@ -50,15 +50,15 @@ LAYOUT_SIZE = rule(
 
 def checked_tiling(
     shape: Any, element_bits: Any, atom: Any, atom_order: Any, padding_bytes: Any, start: Any, major: Major
-) -> tuple[Tiling, int]:
-    """The tile that arguments in (mn, k) order ask for, and where it starts; RuleError with every reason why not."""
+) -> tuple[tuple[int, int], int, tuple[int, int], AtomOrder, int, int]:
+    """The arguments of a tile of atoms as plain values, in the order they came; RuleError with every reason why not."""
     tile = pair("shape", shape, 1)
     whole = tile if atom is None else pair("atom", atom, 1)
     problems: list[Violation] = []
     bits, address = checked_start(problems, element_bits, start)
     order: AtomOrder = attempted(problems, "column", known_name, "atom_order", atom_order, ATOM_ORDERS, "atom order")
     padding = attempted(problems, 0, integer, "padding_bytes", padding_bytes, 0)
-    row_elements = oriented(major, *whole)[1]
+    row_elements = whole[1] if major == "K" else whole[0]
     if row_elements * bits % 8:
         found = f"a row of {counted(row_elements, 'element')} of {bits} bits"
         limit, fix = "rows are whole bytes", f"Use rows of {ceil_div(row_elements, 8) * 8} elements."
@@ -71,10 +71,9 @@ def checked_tiling(
             TILE_ATOMS.violation("shape", found, limit, f"Use {by(enough)}.", change, shape=tile, atom=whole)
         )
     if not problems:
-        tiling = Tiling(oriented(major, *tile), bits, oriented(major, *whole), order, padding)
-        if address + tiling.size_bytes <= WINDOW_BYTES:
-            return tiling, address
-        size = tiling.size_bytes
+        size = tile[0] * tile[1] // row_elements * (row_elements * bits // 8 + padding)
+        if address + size <= WINDOW_BYTES:
+            return tile, bits, whole, order, padding, address
         found, limit = f"{printed(size)} bytes from {printed_hex(address)}", "shared addresses have 32 bits"
         fix = "Use the tile of one block, such as (128, 64)."
         problems.append(ADDRESS_WINDOW.violation("shape", found, limit, fix, size_bytes=size, start=address))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 from math import prod
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_indices, checked_modes, checked_tiling
-from tilescope.layout.modes import Modes, Pairs, coalesced, in_units, steps_of, summed
+from tilescope.layout.modes import Modes, Pairs, Strides, coalesced, steps_of
 from tilescope.layout.terms import AddressTerms
 from tilescope.layout.tiling import (
     AtomOrder,
@@ -46,6 +46,7 @@ from tilescope.value import Value, hex_field, row_field
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]
 _TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major", "nesting")
+_FIELDS = ("shape", "element_bits", "atom", "atom_order", "padding_bytes", "major", "swizzle", "start", "nesting")
 
 
 @dataclass(frozen=True, init=False, eq=False)  # without slots: what is derived is kept once it was asked for
@@ -73,7 +74,6 @@ class Layout(Value):
     swizzle: Swizzle = row_field(Swizzle.named)
     start: int = hex_field()  # absolute shared address of the first logical byte
     nesting: Modes | None = None  # in bits, as a notation nests them; None: the fewest modes for an index
-    tiling: Tiling | None = field(init=False, repr=False)  # the grid of atoms in rows and columns; None: there is none
 
     unit_bits: ClassVar[int] = 8  # what an address counts
 
@@ -90,8 +90,10 @@ class Layout(Value):
         start: int = 0,
     ) -> None:
         row, major = Swizzle.named(swizzle), major_named(major)
-        tiling, first = checked_tiling(shape, element_bits, atom, atom_order, padding_bytes, start, major)
-        self._fill(oriented(major, *tiling.shape), tiling.element_bits, major, tiling, row, first, None)
+        tile, bits, whole, order, padding, first = checked_tiling(
+            shape, element_bits, atom, atom_order, padding_bytes, start, major
+        )
+        self._fill(tile, bits, whole, order, padding, major, row, first, None)
 
     @classmethod
     def from_modes(
@@ -117,20 +119,15 @@ class Layout(Value):
         shape = tuple(prod(extent for extent, _ in index) for index in pairs)
         made = object.__new__(cls)
         is_plain = tiling is not None and nesting == _nested(pairs)
-        made._fill(shape, bits, major, tiling, row, plain_int(start) or 0, None if is_plain else nesting)
-        return made
-
-    def _fill(
-        self, shape: tuple[int, ...], element_bits: int, major: Major | None, tiling: Tiling | None, swizzle: Swizzle, start: int,
-        nesting: Modes | None,
-    ) -> None:  # fmt: skip
         atom = order = padding = None
         if tiling is not None:
             atom, order, padding = oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes
-        self.__dict__.update(
-            shape=shape, element_bits=element_bits, atom=atom, atom_order=order, padding_bytes=padding, major=major,
-            swizzle=swizzle, start=start, nesting=nesting, tiling=tiling,
-        )  # fmt: skip
+        first = plain_int(start) or 0
+        made._fill(shape, bits, atom, order, padding, major, row, first, None if is_plain else nesting)
+        return made
+
+    def _fill(self, *values: Any) -> None:
+        self.__dict__.update(zip(_FIELDS, values, strict=True))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -152,9 +149,18 @@ class Layout(Value):
         return oriented(self.major, *self.tiling.pairs())
 
     @cached_property
-    def _unit_pairs(self) -> tuple[tuple[Pairs, ...], int]:
-        """The pairs in what an address counts, as far as they are whole."""
-        return in_units(self.pairs, self.unit_bits)
+    def tiling(self) -> Tiling | None:
+        """The grid of atoms in rows and columns; None: there is none."""
+        if self.atom is None or self.atom_order is None or self.padding_bytes is None:
+            return None
+        (mn, k), atom, major = self.shape, self.atom, self.major
+        return Tiling(
+            oriented(major, mn, k), self.element_bits, oriented(major, *atom), self.atom_order, self.padding_bytes
+        )
+
+    @cached_property
+    def _strides(self) -> Strides:
+        return Strides.of(self.pairs, self.unit_bits)
 
     @property
     def bit_modes(self) -> Modes:
@@ -200,8 +206,7 @@ class Layout(Value):
     def logical(self, *coord: npt.ArrayLike) -> Addresses: ...
     def logical(self, *coord: Any) -> Any:
         """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
-        pairs, unit = self._unit_pairs
-        return summed(pairs, checked_indices(self, coord), self.start, unit)
+        return self._strides.offset(checked_indices(self, coord), self.start)
 
     @overload
     def address(self, *coord: int) -> int: ...
@@ -209,12 +214,11 @@ class Layout(Value):
     def address(self, *coord: npt.ArrayLike) -> Addresses: ...
     def address(self, *coord: Any) -> Any:
         """Physical byte address of element (mn, k); arrays broadcast."""
-        return self.swizzle.apply(self.logical(*coord))
+        return self.swizzle.apply(self._strides.offset(checked_indices(self, coord), self.start))
 
     def addresses(self) -> Addresses:
         """Physical byte address of every element, as an array of the tile's shape."""
-        pairs, unit = self._unit_pairs
-        addresses: Addresses = self.swizzle.apply(summed(pairs, self._grid(), self.start, unit))
+        addresses: Addresses = self.swizzle.apply(self._strides.offset(self._grid(), self.start))
         return addresses
 
     def locate(self, address: int) -> tuple[int, ...] | None:
@@ -324,12 +328,11 @@ class Layout(Value):
 
     def bit_offsets(self) -> Addresses:
         """Bits from the start to every element before the swizzle, as an array of the tile's shape."""
-        return np.asarray(summed(self.pairs, self._grid()), np.int64)
+        return np.asarray(Strides.of(self.pairs).offset(self._grid()), np.int64)
 
     def _map(self) -> tuple[Any, ...]:
         """What makes two layouts equal: every address."""
-        moved = (self.swizzle.base, self.swizzle.shift, self.swizzle.flip_bytes) if self.swizzle.bits else ()
-        return self.pairs, self.element_bits, self.start, self.swizzle.bits, moved
+        return self.pairs, self.element_bits, self.start, self.swizzle.moves
 
     def __eq__(self, other: object) -> bool:
         return self._map() == other._map() if isinstance(other, Layout) else NotImplemented

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -61,33 +61,39 @@ def coalesced(*pairs: tuple[int, int]) -> Pairs:
     return tuple(kept) or ((1, 0),)
 
 
-def summed(pairs: tuple[Pairs, ...], coord: tuple[Any, ...], start: int = 0, unit: int = 1) -> Any:
-    """The start plus the offset of a coordinate, of integers or of arrays, divided by `unit`.
+class Strides(NamedTuple):
+    """Strides made ready for sums: for an index its inner (extent, stride) pairs and its last stride, in `unit`s of 1 / divisor.
 
-    >>> summed((((8, 1024),), ((64, 16),)), (1, 8), 0x400, 8)  # in bits, as a byte address
-    1168
+    >>> Strides.of((((8, 1024),), ((64, 16), (2, 8192))), 8).offset((1, 72), 0x400)  # strides in bits, a byte address
+    2192
     """
-    total: Any = start if unit == 1 else 0
-    for index, digits in zip(pairs, coord, strict=True):
-        rest, offset = digits, 0
-        if len(index) > 1:
-            for extent, stride in index[:-1]:
+
+    indices: tuple[tuple[Pairs, int], ...]
+    divisor: int  # 1 where all strides are whole units
+
+    @classmethod
+    def of(cls, pairs: tuple[Pairs, ...], unit: int = 1) -> Strides:
+        """From the pairs of every index, for sums in units of `unit`."""
+        whole = not any(stride % unit for index in pairs for _, stride in index)
+        scale = unit if whole else 1
+        indices = tuple(
+            (tuple((extent, stride // scale) for extent, stride in index[:-1]), index[-1][1] // scale)
+            for index in pairs
+        )
+        return cls(indices, 1 if whole else unit)
+
+    def offset(self, coord: tuple[Any, ...], start: int = 0) -> Any:
+        """The start plus the offset of a coordinate, of integers or of arrays."""
+        indices, divisor = self
+        total: Any = start if divisor == 1 else 0
+        for (inner, last), digits in zip(indices, coord, strict=True):
+            rest, offset = digits, 0
+            for extent, stride in inner:
                 outer = rest // extent
                 offset = offset + (rest - outer * extent) * stride  # % takes numpy far longer
                 rest = outer
-        total = total + (offset + rest * index[-1][1])
-    return total if unit == 1 else start + total // unit
-
-
-def in_units(pairs: tuple[Pairs, ...], unit: int) -> tuple[tuple[Pairs, ...], int]:
-    """Pairs with strides in units, and 1; where a stride is no whole number of units, the pairs and the unit.
-
-    >>> in_units((((8, 1024),), ((64, 16),)), 8), in_units((((8, 4),),), 8)
-    (((((8, 128),), ((64, 2),)), 1), ((((8, 4),),), 8))
-    """
-    if any(stride % unit for index in pairs for _, stride in index):
-        return pairs, unit
-    return tuple(tuple((extent, stride // unit) for extent, stride in index) for index in pairs), 1
+            total = total + (offset + rest * last)
+        return total if divisor == 1 else start + total // divisor
 
 
 def steps_of(pairs: tuple[Pairs, ...]) -> list[tuple[int, int, int, int]]:
@@ -183,7 +189,7 @@ class Modes(Value):
         >>> Modes((4, 8), (32, 1)).evaluate(np.arange(6))
         array([ 0, 32, 64, 96,  1, 33])
         """
-        return summed((self.pairs,), (index,))
+        return Strides.of((self.pairs,)).offset((index,))
 
     @overload
     def at(self, *coord: int) -> int: ...
@@ -200,7 +206,7 @@ class Modes(Value):
             found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
             fix = f"Use {len(parts)}: one index per mode."
             raise ARGUMENT_RANGE.error("coord", found, limit, fix, indices=len(coord), modes=len(parts))
-        return summed(tuple(part.pairs for part in parts), coord)
+        return Strides.of(tuple(part.pairs for part in parts)).offset(coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
         """The offset of every coordinate, with one axis per outermost mode.

@@ -20,7 +20,7 @@ from math import prod
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.layout.modes import Modes, Pairs, coalesced, in_units, summed
+from tilescope.layout.modes import Modes, Pairs, Strides, coalesced
 from tilescope.rule import rule
 from tilescope.swizzle import Swizzle
 
@@ -28,6 +28,7 @@ AtomOrder = Literal["column", "row"]
 ATOM_ORDERS: tuple[AtomOrder, ...] = ("column", "row")
 Major = Literal["K", "MN"]
 MAJORS: tuple[Major, ...] = ("K", "MN")
+_MAJOR_SPELLINGS: dict[str, Major] = {"K": "K", "MN": "MN", "M": "MN", "N": "MN"}
 ELEMENT_BITS = (1, 2, 4, 6, 8, 16, 32, 64, 128)
 MAX_RANK = 5
 Of = TypeVar("Of")
@@ -48,10 +49,8 @@ def major_named(major: object) -> Major:
     'MN'
     """
     folded = major.strip().upper() if isinstance(major, str) else ""
-    if folded in ("MN", "M", "N"):
-        return "MN"
-    if folded == "K":
-        return "K"
+    if folded in _MAJOR_SPELLINGS:
+        return _MAJOR_SPELLINGS[folded]
     raise RuleError([unknown_name("majorness", "major", major, MAJORS)])
 
 
@@ -191,8 +190,7 @@ class Rows:
 
     def logical(self, row: Any, column: Any) -> Any:
         """Address before the swizzle, of indices inside the tile."""
-        pairs, unit = in_units(self.pairs, self.unit_bits)
-        return summed(pairs, (row, column), self.start, unit)
+        return Strides.of(self.pairs, self.unit_bits).offset((row, column), self.start)
 
     def address(self, row: Any, column: Any) -> Any:
         """Physical byte address, of indices inside the tile."""
@@ -203,7 +201,7 @@ class Rows:
         rows, columns = self.pairs
         further = columns[1:] if columns[0][1] == self.element_bits else columns
         pairs = rows, ((self.run_elements * self.element_bits // 8, 8), *further)
-        return self.swizzle.apply(summed(pairs, (row, byte), self.start, self.unit_bits))
+        return self.swizzle.apply(Strides.of(pairs, self.unit_bits).offset((row, byte), self.start))
 
 
 def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:

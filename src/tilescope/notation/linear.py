@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+from tilescope.bits import ones
 from tilescope.layout import Layout, Modes
+from tilescope.layout.modes import coalesced
 from tilescope.notation.equivalent import on_pattern, xor_swizzle
 from tilescope.notation.text import refusal
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 
 Basis = tuple[int, ...]
-_MAX_BITS = 40  # of an offset
 
 LINEAR_BASES = rule(
     "linear-bases",
@@ -81,9 +82,8 @@ def layout_of(
             basis = [missing[0] if place == index else 0 for place in range(len(bases[0]))]
             found, limit = f"no basis leads to {missing[0]} of index {index}", f"index {index} reaches {extent}"
             raise LINEAR_BASES.error("text", found, limit, f"Add the basis {basis}.", step=missing[0], index=index)
-        parts.append(Modes.of_pairs((2, strides[places[bit]]) for bit in index_bits))
-    modes = Modes.joined(*parts).by_index()
-    return Layout.from_modes(modes, element_bits, swizzle=swizzle, start=on_pattern(start, swizzle))
+        parts.append(Modes.of_pairs(coalesced(*((2, strides[places[bit]]) for bit in index_bits))))
+    return Layout.from_modes(Modes.joined(*parts), element_bits, swizzle=swizzle, start=on_pattern(start, swizzle))
 
 
 def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, list[int]]:
@@ -92,9 +92,7 @@ def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, li
     sources: list[int] = []
     shift = 0
     for place, basis in enumerate(bases):
-        index_bits = [
-            (index, 1 << bit) for index, part in enumerate(basis) for bit in range(_MAX_BITS) if part >> bit & 1
-        ]
+        index_bits = [(index, 1 << bit) for index, part in enumerate(basis) for bit in ones(part)]
         own = [bit for bit in index_bits if bit not in places]
         lower = [places[bit] for bit in index_bits if bit in places]
         if not index_bits:

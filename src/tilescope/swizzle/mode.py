@@ -203,8 +203,17 @@ class Swizzle(Row):
         >>> Swizzle.xor(3, 4, 3).hardware_mode, Swizzle.xor(5, 2, 5).hardware_mode
         (Swizzle.named('128B'), None)
         """
-        alike = (row for row in SWIZZLE.values() if row.c_expression == self.c_expression)
+        alike = (row for row in SWIZZLE.values() if row.moves == self.moves)
         return self if self.feature is not None else next(alike, None)
+
+    @property
+    def moves(self) -> tuple[int, ...]:
+        """The numbers of the address map: equal for swizzles that move every byte alike.
+
+        >>> SWIZZLE["128B"].moves == Swizzle.xor(3, 4, 3).moves, SWIZZLE["none"].moves
+        (True, ())
+        """
+        return (self.bits, self.base, self.shift, self.flip_bytes) if self.bits else ()
 
     @property
     def c_expression(self) -> str:

@@ -1,0 +1,49 @@
+"""One layout: building it, asking for an address, reading and converting its text; pycute's time for an offset is 1.
+
+python benchmarks/layouts.py
+"""
+
+import numpy as np
+from ratio import Work, print_ratios
+
+import tilescope as ts
+
+REPEATS = 500
+ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
+TRITON = "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
+
+
+def often(name, call):
+    return Work(name, lambda: [call() for _ in range(REPEATS)], units=REPEATS)
+
+
+def main():
+    tile = ts.Layout((64, 128), 16, atom=(8, 64), swizzle="128B", start=0x400)
+    rows, columns = np.ix_(np.arange(64), np.arange(128))
+    print_ratios(
+        "one layout",
+        *others(),
+        often("Layout((64, 64), 16)", lambda: ts.Layout((64, 64), 16)),
+        often("… in atoms, swizzled", lambda: ts.Layout((64, 128), 16, atom=(8, 64), swizzle="128B", start=0x400)),
+        often("address of one element", lambda: tile.address(5, 77)),
+        Work("… of 8192 elements, per element", lambda: tile.address(rows, columns), units=8192),
+        often("parse_layout, CuTe", lambda: ts.parse_layout(ATOM)),
+        often("parse_layout, Triton", lambda: ts.parse_layout(TRITON)),
+        often("convert_layout, CuTe to Triton", lambda: ts.convert_layout(ATOM, "triton")),
+    )
+
+
+def others():
+    """The same tile in other libraries, asked for one offset."""
+    for package, module in (("pycute (NVIDIA)", "pycute"), ("tensor-layouts", "tensor_layouts")):
+        try:
+            theirs = __import__(module)
+        except ImportError:
+            print(f"{package} is not installed")
+            continue
+        layout, swizzle = theirs.Layout((64, (64, 2)), (64, (1, 4096))), theirs.Swizzle(3, 3, 3)
+        yield often(f"{package}: one offset", lambda layout=layout, swizzle=swizzle: swizzle(layout(5 + 64 * 77)))
+
+
+if __name__ == "__main__":
+    main()
