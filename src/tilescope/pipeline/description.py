@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +72,11 @@ class Pipeline(Value):
             shown["constants"] = dict(self.constants)
         if self.registers is not None:
             shown["registers"] = self.registers
-        shown["barriers"] = {
-            barrier.name: {"count": barrier.count, "stages": barrier.stages} for barrier in self.barriers
-        }
-        shown["slots"] = {
-            slot.name: {"stages": slot.stages, "bytes": slot.bytes, "space": slot.space} for slot in self.slots
-        }
-        shown["roles"] = [
-            {"name": role.name, "threads": role.threads, "instances": role.instances}
-            | ({} if role.mask is None else {"mask": role.mask})
-            | {"steps": [step.plain() for step in role.steps]}
-            for role in self.roles
-        ]
-        return shown
+        for name, rows in (("barriers", self.barriers), ("slots", self.slots)):
+            shown[name] = {
+                row.name: {key: value for key, value in asdict(row).items() if key != "name"} for row in rows
+            }
+        return shown | {"roles": [role.plain() for role in self.roles]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:

@@ -7,7 +7,7 @@ from tilescope.pipeline.barriers import count, pass_wait
 from tilescope.pipeline.meeting import arrive, can_meet, leave, meet
 from tilescope.pipeline.memory import finish, touch
 from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.program import NONE, Action, Program
+from tilescope.pipeline.program import NONE, Action
 from tilescope.pipeline.state import Access, Clock, Flight, Groups, State
 
 WARPGROUP_THREADS = 128
@@ -17,9 +17,6 @@ _HELD_FENCES = 64
 
 class Machine(State):
     """The state of a run that can go on: an agent performs its next action, or something under way lands."""
-
-    def __init__(self, program: Program, *, keep: bool = False) -> None:
-        super().__init__(program, keep=keep)
 
     def current(self, agent: int) -> Action | None:
         """What an agent does next, or None when it has left."""
@@ -65,17 +62,15 @@ class Machine(State):
 
     _do_tail = _do_wait
 
-    def _do_expect(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        for barrier in action.barriers:
-            self._reach(barrier, agent, time)
-            count(self, barrier, agent, clock, tx=action.number, arrivals=int(action.flag))
-
     def _do_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+        expects = action.op == "expect"
+        arrivals = int(action.flag) if expects else action.times
+        dropped = arrivals if action.flag and not expects else 0
         for barrier in action.barriers:
             self._reach(barrier, agent, time)
-            count(self, barrier, agent, clock, arrivals=action.times, dropped=action.times if action.flag else 0)
+            count(self, barrier, agent, clock, tx=action.number, arrivals=arrivals, dropped=dropped)
 
-    _do_release = _do_arrive
+    _do_expect = _do_release = _do_arrive
 
     def _do_init(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for barrier in action.barriers:
@@ -183,38 +178,26 @@ class Machine(State):
                 finish(self, key, agent, time)
         self.groups[agent, action.choice] = (opened, closed[done:])
 
-    def _add_to_group(self, agent: int, kind: str, key: int) -> None:
-        opened, closed = self.groups.get((agent, kind), _NO_GROUPS)
-        self.groups[agent, kind] = ((*opened, key), closed)
+    def _add_to_group(self, agent: int, group: str, key: int) -> None:
+        opened, closed = self.groups.get((agent, group), _NO_GROUPS)
+        self.groups[agent, group] = ((*opened, key), closed)
 
     def _do_read(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+        """Touch slots: threads at once, a tensor core or a TMA store until a group or a commit is waited for."""
+        how = action.choice if action.choice in ("wgmma", "tcgen05") else "store" if action.op == "store" else "generic"
+        key, writes = None if how == "generic" else self._new_key(), action.op == "write"
         for slot in action.slots:
-            touch(self, slot, Access(agent, time, False, "generic"), clock, action.tile)
-
-    def _do_write(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        for slot in action.slots:
-            touch(self, slot, Access(agent, time, True, "generic"), clock)
-            self.content[slot] = action.tile
-
-    def _do_multiply(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        if action.choice == "mma":
-            self._do_read(agent, action, clock, time)
-            return
-        key = self._new_key()
-        for slot in action.slots:
-            touch(self, slot, Access(agent, time, False, action.choice, key), clock, action.tile)
+            touch(self, slot, Access(agent, time, writes, how, key), clock, action.tile)
+            if writes:
+                self.content[slot] = action.tile
         for slot in action.into:
-            touch(self, slot, Access(agent, time, True, action.choice, key), clock)
-        if action.choice == "wgmma":
-            self._add_to_group(agent, "wgmma", key)
-        else:
+            touch(self, slot, Access(agent, time, True, how, key), clock)
+        if key is not None and how == "tcgen05":
             self.mma[agent] += (key,)
+        elif key is not None:
+            self._add_to_group(agent, "bulk" if how == "store" else how, key)
 
-    def _do_store(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        key = self._new_key()
-        for slot in action.slots:
-            touch(self, slot, Access(agent, time, False, "store", key), clock)
-        self._add_to_group(agent, "bulk", key)
+    _do_write = _do_multiply = _do_store = _do_read
 
     def _do_fence(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         match action.choice:

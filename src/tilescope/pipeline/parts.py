@@ -42,9 +42,7 @@ class Operation(NamedTuple):
 
     name: str
     target: Target
-    arguments: tuple[Argument, ...]
-    instruction: str
-    meaning: str
+    arguments: tuple[Argument, ...] = ()
     choices: tuple[str, ...] = ()
 
 
@@ -57,34 +55,28 @@ _THREADS = Argument("threads", "number", "times", 0)
 
 # fmt: off
 OPERATIONS = {row.name: row for row in (
-    Operation("init", "barriers", (), "mbarrier.init", "initialises barriers; without any such step they are ready at the start"),
-    Operation("wait", "barrier", (_PARITY,), "mbarrier.try_wait.parity", "waits until the phase of this parity has ended"),
-    Operation("tail", "barrier", (_PARITY,), "mbarrier.try_wait.parity", "the same, before the role leaves"),
-    Operation("expect", "barrier", (_BYTES, Argument("arrive", "flag", "flag", True), _OWN),
-              "mbarrier.arrive.expect_tx", "expects bytes in this phase, and arrives unless arrive = false"),
-    Operation("arrive", "barrier", (_COUNT, _OWN, Argument("drop", "flag", "flag", False)), "mbarrier.arrive", "arrives `count` times"),
-    Operation("release", "barrier", (_COUNT, _OWN), "mbarrier.arrive", "the same: the slot may be filled again"),
-    Operation("copy", "slot",
+    Operation("init", "barriers"),  # mbarrier.init; without any such step barriers are ready at the start
+    Operation("wait", "barrier", (_PARITY,)),  # mbarrier.try_wait.parity: until the phase of this parity has ended
+    Operation("tail", "barrier", (_PARITY,)),  # the same, before the role leaves
+    Operation("expect", "barrier", (_BYTES, Argument("arrive", "flag", "flag", True), _OWN)),  # mbarrier.arrive.expect_tx, or expect_tx
+    Operation("arrive", "barrier", (_COUNT, _OWN, Argument("drop", "flag", "flag", False))),  # mbarrier.arrive
+    Operation("release", "barrier", (_COUNT, _OWN)),  # the same: the slot may be filled again
+    Operation("copy", "slot",  # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier
               (_BYTES, Argument("barrier", "barrier", "barriers", ""), Argument("by", "choice", "choice", "tma", COPIES), _OWN,
-               Argument("barrier_rank", "number", "owner", "own"), _TILE),
-              "cp.async.bulk.tensor", "fills a slot; its bytes count on a barrier"),
-    Operation("cp_arrive", "barrier", (_COUNT, Argument("noinc", "flag", "flag", False)), "cp.async.mbarrier.arrive",
-              "arrives when the role's cp.async have landed; without noinc it first adds as many arrivals"),
-    Operation("read", "slots", (_TILE,), "ld.shared, tcgen05.ld", "threads read slots"),
-    Operation("write", "slots", (_TILE,), "st.shared", "threads write slots"),
-    Operation("multiply", "slots",
-              (Argument("unit", "choice", "choice", "wgmma", UNITS), Argument("into", "slot", "into", ""), _OWN, _TILE),
-              "wgmma.mma_async, tcgen05.mma", "the tensor core reads slots until a group or a commit is waited for"),
-    Operation("store", "slots", (_BYTES._replace(default=0),), "cp.async.bulk.tensor.global", "TMA reads slots"),
-    Operation("commit", "group or barrier", (_OWN,), "*.commit_group, tcgen05.commit",
-              "closes a group; on a barrier: arrives when the role's tcgen05 work is done", GROUPS),
-    Operation("wait_group", "group", (Argument("pending", "number", "number", 0), Argument("read", "flag", "flag", False)),
-              "*.wait_group", "waits until at most `pending` groups are open; read: until their sources were read", GROUPS),
-    Operation("fence", "fence", (), "fence.*", "orders memory accesses of different kinds", FENCES),
-    Operation("sync", "number", (_THREADS,), "bar.sync", "meets `threads` threads (0: all of the block)"),
-    Operation("bar_arrive", "number", (_THREADS,), "bar.arrive", "arrives there without waiting"),
-    Operation("cluster", "choice", (), "barrier.cluster", "the barrier of all threads of the cluster", ("sync", "arrive", "wait")),
-    Operation("registers", "number", (), "setmaxnreg", "registers of each thread from here on"),
+               Argument("barrier_rank", "number", "owner", "own"), _TILE)),
+    Operation("cp_arrive", "barrier", (_COUNT, Argument("noinc", "flag", "flag", False))),  # when the role's cp.async have landed
+    Operation("read", "slots", (_TILE,)),  # ld.shared, tcgen05.ld
+    Operation("write", "slots", (_TILE,)),  # st.shared
+    Operation("multiply", "slots",  # a tensor core reads until a group or a commit is waited for
+              (Argument("unit", "choice", "choice", "wgmma", UNITS), Argument("into", "slot", "into", ""), _OWN, _TILE)),
+    Operation("store", "slots", (_BYTES._replace(default=0),)),  # cp.async.bulk.tensor.global: TMA reads
+    Operation("commit", "group or barrier", (_OWN,), GROUPS),  # closes a group; on a barrier tcgen05.commit
+    Operation("wait_group", "group", (Argument("pending", "number", "number", 0), Argument("read", "flag", "flag", False)), GROUPS),
+    Operation("fence", "fence", (), FENCES),
+    Operation("sync", "number", (_THREADS,)),  # bar.sync of `threads` threads; 0: all of the block
+    Operation("bar_arrive", "number", (_THREADS,)),  # arrives there without waiting
+    Operation("cluster", "choice", (), ("sync", "arrive", "wait")),  # barrier.cluster
+    Operation("registers", "number"),  # setmaxnreg
 )}
 # fmt: on
 
@@ -152,6 +144,12 @@ class Role(Value):
     threads: int = 1
     instances: int = 1
     mask: int | None = None  # bits of ranks; None: every block
+
+    def plain(self) -> dict[str, Any]:
+        """As it is written in a file."""
+        mask = {} if self.mask is None else {"mask": self.mask}
+        steps = [step.plain() for step in self.steps]
+        return {"name": self.name, "threads": self.threads, "instances": self.instances, **mask, "steps": steps}
 
     def all_steps(self) -> Iterator[Step]:
         """Every step, those in loops too."""

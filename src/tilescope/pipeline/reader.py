@@ -145,46 +145,36 @@ class _Reader:
         )
 
     def _step(self, at: str, row: Operation, table: Mapping[str, Any], names: tuple[str, ...]) -> Step:
+        arguments = {argument.name: table[argument.name] for argument in row.arguments if argument.name in table}
         self._table(f"{at} ({row.name})", table, (row.name, "when", *(argument.name for argument in row.arguments)))
-        target = self._target(f"{at}.{row.name}", row, table[row.name], names)
+        target, many = table[row.name], row.target.removesuffix("s") if row.target in ("slots", "barriers") else ""
+        if many:
+            target = tuple(target) if isinstance(target, list | tuple) else (target,)
+        for entry in target if many else (target,):
+            self._check(f"{at}.{row.name}", row.name, many or row.target, entry, row.choices, names)
         for name, kind, _, default, choices in row.arguments:
-            where = f"{at}.{name}"
-            if name not in table:
-                if default is None:
-                    self.problems.append(argument_type(where, None, f"what {row.name} needs", f"Add {name}."))
-            elif kind == "number":
-                self._expression(where, table[name], names)
-            elif kind == "flag":
-                self._try(True, flag, where, table[name])
-            elif kind == "choice":
-                self._try("", known_name, where, table[name], choices, name)
-            else:
-                self._reference(where, kind, table[name], names)
+            if name in table:
+                self._check(f"{at}.{name}", name, kind, table[name], choices, names)
+            elif default is None:
+                self.problems.append(argument_type(f"{at}.{name}", None, f"what {row.name} needs", f"Add {name}."))
         if "when" in table:
             self._expression(f"{at}.when", table["when"], names)
-        arguments = {argument.name: table[argument.name] for argument in row.arguments if argument.name in table}
         return Step(row.name, target, arguments, table.get("when"))
 
-    def _target(self, at: str, row: Operation, written: Any, names: tuple[str, ...]) -> Any:
-        targets = tuple(written) if isinstance(written, list | tuple) else (written,)
-        match row.target:
-            case "slots":
-                for target in targets:
-                    self._reference(at, "slot", target, names)
-                return targets
-            case "barriers":
-                for target in targets:
-                    self._try("", known_name, at, target, self.known["barrier"], "barrier")
-                return targets
-            case "number":
-                self._expression(at, written, names)
-            case "barrier" | "slot":
-                self._reference(at, row.target, written, names)
-            case "group or barrier" if written not in row.choices:
-                self._reference(at, "barrier", written, names)
-            case _:
-                self._try("", known_name, at, written, row.choices, row.name)
-        return written
+    def _check(
+        self, at: str, name: str, kind: str, written: Any, choices: tuple[str, ...], names: tuple[str, ...]
+    ) -> None:
+        """A target or an argument of a step."""
+        if kind == "number":
+            self._expression(at, written, names)
+        elif kind == "flag":
+            self._try(True, flag, at, written)
+        elif kind in ("barrier", "slot"):
+            self._reference(at, kind, written, names)
+        elif kind == "group or barrier" and written not in choices:
+            self._reference(at, "barrier", written, names)
+        else:
+            self._try("", known_name, at, written, choices, name)
 
     def _reference(self, at: str, kind: str, written: Any, names: tuple[str, ...]) -> None:
         name, index = self._try(("", "0"), reference, at, written)

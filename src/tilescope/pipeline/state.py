@@ -82,7 +82,7 @@ class Ambiguity(NamedTuple):
 class State:
     """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
 
-    def __init__(self, program: Program, *, keep: bool) -> None:
+    def __init__(self, program: Program, *, keep: bool = False) -> None:
         self.program = program
         agents = self.agents = len(program.agents)
         barriers, slots, blocks = program.barriers.count, program.slots.count, program.pipeline.blocks
