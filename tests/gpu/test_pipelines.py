@@ -136,8 +136,15 @@ def predicted(data):
     if simulation.mistake.rule == "pipeline-sync":
         return {"timeout": True}
     words = [
-        hex(ts.Mbarrier(count, phase=phase % 2, pending=pending, tx_bytes=tx).encode())
-        for count, phase, pending, tx in zip(machine.expected, machine.phase, machine.pending, machine.tx, strict=True)
+        hex(
+            ts.Mbarrier(
+                machine.expected[number],
+                phase=machine.phase[number] % 2,
+                pending=machine.pending[number],
+                tx_bytes=machine.tx[number],
+            ).encode()
+        )
+        for number in range(machine.barriers)
     ]
     return {"fault": 0, "outcome": [1 if left else 2 for left in machine.left], "words": words}
 

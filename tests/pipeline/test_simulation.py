@@ -9,6 +9,8 @@ from tilescope import view
 from tilescope.cli import run
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.execution import search
+from tilescope.pipeline.program import Program
 from tilescope.pipeline.recurrence import shortened
 
 
@@ -270,3 +272,14 @@ def test_a_mistake_late_in_a_long_loop_is_found():
     data["roles"][0]["steps"][0]["steps"][1]["bytes"] = "5120 + (i == 4321)"
     found = ts.simulate(data).mistake
     assert found.found == "full[1], phase 2160 expects 5121 bytes, the copies bring 5120"
+
+
+def test_the_search_follows_every_order_to_its_end():
+    """A role that has left stays away: what the others then wait for never comes."""
+    steps = {"leaver": [{"arrive": "done"}], "waiter": [{"wait": "done", "parity": 0}, {"wait": "done", "parity": 1}]}
+    roles = [{"name": name, "steps": listed} for name, listed in steps.items()]
+    pipeline = Pipeline.from_dict({"barriers": {"done": {"count": 1}}, "slots": {}, "roles": roles})
+    searched = search(Program(pipeline), 1000)
+    assert searched.mistake.outcome == "hang"
+    assert "leaver: leaves" in searched.mistake.way
+    assert searched.mistake.way[-1] == "waiter: wait done, parity 1: never passes"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from tilescope.errors import counted
+from tilescope.pipeline.barriers import arrived, meeting, wrong_threads
 from tilescope.pipeline.machine import Machine
-from tilescope.pipeline.meeting import meeting_facts, meeting_key
 from tilescope.pipeline.mistake import BULK_CUT
 from tilescope.pipeline.program import Action
 from tilescope.pipeline.wording import phase_text, said
@@ -79,19 +79,17 @@ def _meetings(machine: Machine, agent: int, action: Action) -> None:
     """A meeting to which nobody else will come."""
     if action.op not in ("sync", "cluster"):
         return
-    program, key = machine.program, meeting_key(machine, agent, action)
-    meeting = machine.meetings[key]
-    absent = [other for other in range(machine.agents) if not machine.left[other] and other not in meeting.arrived]
+    barrier = meeting(machine, agent, action)
+    came = arrived(machine, barrier)
+    absent = [other for other in range(machine.agents) if not machine.left[other] and other not in came]
     for other in absent:
         if any(
             later.op in (action.op, "bar_arrive") and later.number == action.number for later in _coming(machine, other)
         ):
             return  # it would come, and is held up elsewhere
-    facts = meeting_facts(key)
-    if meeting.threads is None:
-        raise program.mistake("cluster", **facts, agents=meeting.arrived, agents_absent=absent)
-    came = sum(program.agents[other].warp_threads for other in meeting.arrived)
-    raise program.mistake("sync", **facts, threads=meeting.threads, came=came, agents=meeting.arrived)
+    if barrier == machine.cluster:
+        raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
+    raise wrong_threads(machine, barrier, "sync")
 
 
 def _bytes(machine: Machine, wait: _Wait) -> None:

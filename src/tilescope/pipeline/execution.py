@@ -205,13 +205,17 @@ def search(program: Program, max_states: int) -> Searched:
 
 
 def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
-    """All that can happen next: agents with their actions, and landings; one alone where its place changes nothing."""
+    """All that can happen next: agents with their actions, and landings.
+
+    One move alone where its place among the others changes nothing, and for an agent that leaves: the earlier it does, the
+    more can reach for a block that has gone.
+    """
     moves: list[tuple[int, Action | Flight | None]] = []
     for agent in range(machine.agents):
         if machine.left[agent] or not machine.enabled(agent):
             continue
         action = machine.current(agent)
-        if action is not None and (action.op == "fence" or (action.op == "commit" and action.choice)):
+        if action is None or action.op == "fence" or (action.op == "commit" and action.choice):
             return [(agent, action)]
         moves.append((agent, action))
     flights = machine.flights.values()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tilescope.errors import counted
-from tilescope.pipeline.barriers import count, pass_wait
-from tilescope.pipeline.meeting import arrive, can_meet, leave, meet
+from tilescope.pipeline.barriers import can_meet, count, leave, meet, pass_wait
 from tilescope.pipeline.memory import finish, touch
 from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.program import NONE, Action
+from tilescope.pipeline.program import NONE, Action, Instances
 from tilescope.pipeline.state import Access, Clock, Flight, Groups, State
 
 WARPGROUP_THREADS = 128
@@ -77,7 +76,7 @@ class Machine(State):
             self.initialised[barrier] = (agent, time)
 
     def _do_bar_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        arrive(self, agent, action, clock)
+        meet(self, agent, action, clock, waits=False)
 
     _do_cluster = _do_bar_arrive
 
@@ -85,12 +84,12 @@ class Machine(State):
         """Note an operation on another block's barrier: that block must not have left."""
         block = self.program.barriers.rank(barrier)
         if block != self.program.agents[agent].rank:
-            self._require_present(block, agent, self.program.barriers.name(barrier))
+            self._require_present(block, agent, self.program.barriers, barrier)
             self.remote[block, agent] = max(time, self.remote.get((block, agent), 0))
 
-    def _require_present(self, block: int, agent: int, what: str) -> None:
-        if all(left for left, other in zip(self.left, self.program.agents, strict=True) if other.rank == block):
-            raise self._exit_mistake(block, self.program.agents[agent].name, what)
+    def _require_present(self, block: int, agent: int, reached: Instances, number: int) -> None:
+        if not self.present[block]:
+            raise self._exit_mistake(block, self.program.agents[agent].name, reached.name(number))
 
     # copies, groups, memory
 
@@ -99,7 +98,7 @@ class Machine(State):
             key = self._new_key()
             block = self.program.slots.rank(slot)
             if block != self.program.agents[agent].rank:
-                self._require_present(block, agent, self.program.slots.name(slot))
+                self._require_present(block, agent, self.program.slots, slot)
             fill = (barrier, self.phase[barrier]) if barrier != NONE else (NONE, agent)
             touch(self, slot, Access(agent, time, True, action.choice, key, fill), clock)
             if action.choice == "cp.async":
@@ -167,7 +166,7 @@ class Machine(State):
         for key in keys:
             finish(self, key, place, phase + 1)
         for block in blocks:
-            self._require_present(block, agent, self.program.barriers.name(barrier))
+            self._require_present(block, agent, self.program.barriers, barrier)
             self.remote[block, place] = phase + 1
 
     def _do_wait_group(self, agent: int, action: Action, clock: Clock, time: int) -> None:

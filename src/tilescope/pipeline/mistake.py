@@ -115,7 +115,7 @@ pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", exampl
 
 
 class Kind(NamedTuple):
-    """A kind of mistake; its texts are filled in with the facts of a case, of which `subject` names one."""
+    """A kind of mistake; its texts are filled in with the facts of a case, of which `subject` names one, or it is the subject itself."""
 
     rule: str
     outcome: Outcome
@@ -171,13 +171,14 @@ KINDS = {
     # barriers of threads
     "sync counts": Kind("pipeline-sync", "undefined", "meeting", "{meeting} is asked for {threads} and for {other} threads at once",
         _UNDEFINED, "Use threads = {threads} in all roles that meet there."),
-    "cluster wait": Kind("pipeline-sync", "undefined", "meeting", "{agent} waits at the cluster barrier without having arrived",
+    "cluster wait": Kind("pipeline-sync", "undefined", "the cluster barrier", "{agent} waits at the cluster barrier without having arrived",
         _UNDEFINED, "Put cluster arrive before it, or use sync."),
     "sync surplus": Kind("pipeline-sync", "undefined", "meeting", "{meeting} waits for {threads} threads and {came} come ({agents})",
         _UNDEFINED, "Let it count {came}, or use another barrier id."),
     "sync": Kind("pipeline-sync", "hang", "meeting", "{meeting} waits for {threads} threads and {came} come ({agents})",
         _NEVER, "Let it count {came}, or let the others come too."),
-    "cluster": Kind("pipeline-sync", "hang", "meeting", "{agents} wait at the cluster barrier, and {agents_absent} never come there",
+    "cluster": Kind("pipeline-sync", "hang", "the cluster barrier",
+        "{agents} wait at the cluster barrier, and {agents_absent} never come there",
         "they wait for ever", "Let every role of every block arrive there."),
     # nobody moves
     "registers": Kind("pipeline-registers", "hang", "agent",

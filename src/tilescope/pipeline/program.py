@@ -91,7 +91,15 @@ class Program:
         found, consequence, fix = (text.format(**named) for text in (row.found, row.consequence, row.fix))
         values = {name: named[name] for name, fact in facts.items() if not isinstance(fact, str)}
         return MistakeFoundError(
-            Mistake(row.rule, row.outcome, named[row.subject], found, consequence, fix + more, values=values)
+            Mistake(
+                row.rule,
+                row.outcome,
+                named.get(row.subject, row.subject),
+                found,
+                consequence,
+                fix + more,
+                values=values,
+            )
         )
 
     def _named(self, name: str, fact: Any) -> Any:

@@ -20,9 +20,9 @@ from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program, Steps
 
 Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
+Points = tuple[tuple[int, int], ...]  # places of a clock with values: agents with times, barriers with phases
 Groups = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]  # the open group's keys, and those of the closed ones
-_BARS = 16  # barriers of threads that a block has
-CLUSTER = (NONE, 0)  # the key of the cluster barrier
+BARS = 16  # barriers of threads that a block has
 
 
 class Access(NamedTuple):
@@ -52,16 +52,6 @@ class Flight(NamedTuple):
     tile: int | None
 
 
-class Meeting(NamedTuple):
-    """Threads that wait for each other, generation after generation."""
-
-    threads: int | None  # None: all that have not left
-    generation: int = 0
-    arrived: tuple[int, ...] = ()
-    clock: Clock | None = None  # what those who arrived know together
-    done: Clock | None = None  # the same of the generation before
-
-
 class Note(NamedTuple):
     """What a barrier counted in its running phase."""
 
@@ -86,9 +76,10 @@ class State:
         self.program = program
         agents = self.agents = len(program.agents)
         barriers, slots, blocks = program.barriers.count, program.slots.count, program.pipeline.blocks
-        self.meeting_place = agents + barriers
-        self.width = self.meeting_place + blocks * _BARS + 1  # of a clock
-        zero = np.zeros(self.width, np.int64)
+        self.barriers = barriers
+        self.cluster = barriers + blocks * BARS  # the number of the cluster barrier
+        counting = self.cluster + 1
+        zero = np.zeros(agents + counting, np.int64)
         self.actions_done = 0
         self.last_key = 0  # of accesses and flights
         self.ended: list[int] = []  # barriers whose phase ended in the last action; NONE: a meeting, or registers
@@ -110,33 +101,30 @@ class State:
         self.init_fences: list[tuple[int, ...]] = [()] * agents
         self.proxy_clock: list[Clock | None] = [None] * agents
         self.after_clock: list[Clock | None] = [None] * agents
-        self.standing: dict[tuple[int, tuple[int, int]], int] = {}  # (agent, meeting): generation it has arrived in
-        self.meetings: dict[tuple[int, int], Meeting] = {}  # (block, id), or CLUSTER
-        # barriers
-        self.expected = [program.barriers.row(number).count for number in range(barriers)]
+        self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
+        # mbarriers, then the barriers of threads: those of every block, and that of the cluster
+        counts = [program.barriers.row(number).count for number in range(barriers)]
+        self.expected = [*counts, *[0] * blocks * BARS, agents]
         self.pending = list(self.expected)
-        self.tx = [0] * barriers
-        self.phase = [0] * barriers
-        self.gathered: list[Clock | None] = [None] * barriers  # what those who counted in the running phase know
-        self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
-        self.notes: list[tuple[Note, ...]] = [()] * barriers
-        self.first_notes: list[tuple[Note, ...]] = [()] * barriers
-        self.arrivers: list[tuple[int, ...]] = [()] * barriers  # agents that ever arrived
-        self.raised: list[tuple[tuple[int, int], ...]] = [
-            ()
-        ] * barriers  # (agent, time) of bytes without an arrival behind them
-        self.passed: list[tuple[tuple[int, int], ...]] = [()] * barriers  # waits that passed in the running phase
+        self.tx = [0] * counting
+        self.phase = [0] * counting
+        self.gathered: list[Clock | None] = [None] * counting  # what those who counted in the running phase know
+        self.released: list[Clock] = [zero] * counting  # what those know who pass a wait now
+        self.notes: list[tuple[Note, ...]] = [()] * counting
+        self.first_notes: list[tuple[Note, ...]] = [()] * counting
+        self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
+        self.raised: list[Points] = [()] * counting  # bytes that were expected without an arrival behind them
+        self.passed: list[Points] = [()] * counting  # waits that passed in the running phase
         self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
-        self.initialised: list[tuple[int, int] | None] = [None] * barriers  # agent and time
+        self.initialised: list[tuple[int, int] | None] = [None] * counting  # agent and time
         # memory, flights, blocks
         self.accesses: list[tuple[Access, ...]] = [()] * slots
         self.content: list[int | None] = [None] * slots
-        self.finished: dict[
-            int, tuple[tuple[int, int], ...]
-        ] = {}  # key: places of a clock, and the value that means finished
+        self.finished: dict[int, Points] = {}  # key: which values of a clock mean that the access is finished
         self.uses: dict[int, int] = {}  # key: accesses that still name it
         self.flights: dict[int, Flight] = {}
         self.pool = [0] * blocks  # registers that were given back
+        self.present = [sum(agent.rank == block for agent in program.agents) for block in range(blocks)]
         self.remote: dict[tuple[int, int], int] = {}  # (block, place): a clock value that its exit must know
 
     def clone(self) -> Self:
@@ -146,10 +134,6 @@ class State:
             setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
         return other
 
-    def place(self, meeting: tuple[int, int]) -> int:
-        """The place of a clock that a meeting has."""
-        return self.width - 1 if meeting == CLUSTER else self.meeting_place + meeting[0] * _BARS + meeting[1] % _BARS
-
     def key(self) -> tuple[Any, ...]:
         """What distinguishes two states for what may come after them."""
         flights = sorted(
@@ -157,7 +141,6 @@ class State:
             for flight in self.flights.values()
         )
         groups = tuple((key, len(opened), len(closed)) for key, (opened, closed) in sorted(self.groups.items()))
-        meetings = tuple((key, met.generation, met.arrived) for key, met in sorted(self.meetings.items()))
         under_way = tuple(
             tuple(
                 (access.agent, access.write, access.how)
@@ -166,18 +149,12 @@ class State:
             )
             for accesses in self.accesses
         )
-        return (
-            tuple(self.pc), tuple(self.pending), tuple(self.tx), tuple(self.phase), tuple(flights), groups, tuple(self.pool),
-            tuple(sorted(self.standing.items())), meetings, tuple(self.content), under_way,
-        )  # fmt: skip
+        lists: tuple[list[Any], ...] = (self.pc, self.left, self.pending, self.tx, self.phase, self.pool, self.content)
+        return (*map(tuple, lists), tuple(flights), groups, tuple(sorted(self.standing.items())), under_way)
 
     def relative(self, tiles: int) -> list[Any]:
         """All that the future depends on: clocks counted from what has happened, keys from the last one, tiles from `tiles`."""
-        now = np.zeros(self.width, np.int64)
-        now[: self.agents] = [clock[agent] for agent, clock in enumerate(self.clock)]
-        now[self.agents : self.meeting_place] = self.phase
-        for key, meeting in self.meetings.items():
-            now[self.place(key)] = meeting.generation
+        now = np.array([*(clock[agent] for agent, clock in enumerate(self.clock)), *self.phase])
         counts, last = now.tolist(), self.last_key
 
         def since(clock: Clock | None) -> bytes | None:
@@ -190,9 +167,6 @@ class State:
             return None if number is None else number - tiles
 
         def keys(numbers: tuple[int, ...]) -> list[int]:
-            return [last - key for key in numbers]
-
-        def alive(numbers: tuple[int, ...]) -> list[int]:
             return [last - key for key in numbers if key in self.uses]
 
         def fill(barrier: int, phase: int) -> tuple[int, int]:
@@ -202,26 +176,23 @@ class State:
             times = ago(((access.agent, access.time), *self.finished.get(access.key or 0, ())))
             return access.write, access.how, times, access.fill and fill(*access.fill), access.key and last - access.key
 
+        released = (
+            self.released if self.standing else self.released[: self.barriers]
+        )  # met, and past it: no longer looked at
         return [
-            [since(clock) for clock in (*self.clock, *self.proxy_clock, *self.after_clock, *self.gathered, *self.released)],
-            self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase],
+            [since(clock) for clock in (*self.clock, *self.proxy_clock, *self.after_clock, *self.gathered, *released)],
+            self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase[: self.barriers]],
             [ago(points) for points in (*self.raised, *self.passed)],
             [[touched(access) for access in accesses] for accesses in self.accesses],
             [tile(number) for number in self.content],
             [
-                (
-                    last - flight.number, flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, since(flight.clock),
-                    alive(flight.keys), tile(flight.tile),
-                )
-                for flight in self.flights.values()
+                (last - number, op, barrier, amount, slot, agent, since(clock), keys(held), tile(content))
+                for number, op, barrier, amount, slot, agent, clock, held, content in self.flights.values()
             ],
             [(key, keys(opened), [*map(keys, closed)]) for key, (opened, closed) in sorted(self.groups.items())],
             [ago((agent, time) for time in times) for kind in (self.proxy_fences, self.before_fences) for agent, times in enumerate(kind)],
-            [alive(numbers) for numbers in self.mma],
-            [
-                (key, met.arrived, since(met.clock), since(met.done) if self.standing else b"")
-                for key, met in sorted(self.meetings.items())
-            ],
+            [keys(numbers) for numbers in self.mma],
+            [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
             sorted(self.standing.items()), self.registers, self.pool,
             sorted((block, *ago([(place, value)])) for (block, place), value in self.remote.items()),
             sorted((agent, fill(barrier, phase)) for (agent, barrier), phase in self.last_pass.items()),
