@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mistake import KINDS, MASK, STAGE, Mistake, MistakeFoundError
-from tilescope.pipeline.parts import GROUPS, MAX_BLOCKS, OPERATIONS, Loop, Role, Step
+from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Loop, Role, Step
 from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
 
 WARP_THREADS = 32
 NONE = -1  # no barrier
+WAITS = ("wait", "tail")
 _HELD_ACTIONS = 64
 
 
@@ -40,7 +41,7 @@ class Action(NamedTuple):
     @property
     def waits(self) -> bool:
         """Whether it waits for a phase of a barrier."""
-        return self.op in ("wait", "tail")
+        return self.op in WAITS
 
 
 class Agent(NamedTuple):
@@ -58,6 +59,7 @@ class Agent(NamedTuple):
 
 
 Emit = Callable[[dict[str, int]], Action]
+Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, and its action
 
 
 class Program:
@@ -80,73 +82,48 @@ class Program:
         """Whether some step initialises barriers; otherwise they are ready from the start."""
         return any(step.op == "init" for role in self.pipeline.roles for step in role.all_steps())
 
-    def agent_name(self, number: int) -> str:
-        """An agent as messages call it: consumer 1 of block 0."""
-        return self.agents[number].name
-
     def mistake(self, kind: str, more: str = "", **facts: Any) -> MistakeFoundError:
         """A mistake of the table: facts called agent, barrier or slot are numbers, and get their names here."""
         row = KINDS[kind]
         named = {name: self._named(name, fact) for name, fact in facts.items()}
         found, consequence, fix = (text.format(**named) for text in (row.found, row.consequence, row.fix))
         values = {name: named[name] for name, fact in facts.items() if not isinstance(fact, str)}
-        return MistakeFoundError(
-            Mistake(
-                row.rule,
-                row.outcome,
-                named.get(row.subject, row.subject),
-                found,
-                consequence,
-                fix + more,
-                values=values,
-            )
-        )
+        subject = named.get(row.subject, row.subject)
+        return MistakeFoundError(Mistake(row.rule, row.outcome, subject, found, consequence, fix + more, values=values))
 
     def _named(self, name: str, fact: Any) -> Any:
-        name_of = {
-            "agent": self.agent_name, "agents": self.agent_name, "barrier": self.barriers.name, "slot": self.slots.name,
-        }.get(name.partition("_")[0])  # fmt: skip
+        tables = {
+            "agent": self._agent_name,
+            "agents": self._agent_name,
+            "barrier": self.barriers.name,
+            "slot": self.slots.name,
+        }
+        name_of = tables.get(name.partition("_")[0])
         if name_of is None:
             return fact
         return name_of(fact) if isinstance(fact, int) else ", ".join(dict.fromkeys(map(name_of, fact)))
 
+    def _agent_name(self, number: int) -> str:
+        return self.agents[number].name
+
     def actions(self, agent: Agent) -> Iterator[Action]:
         """What an agent does, one action after another."""
-        return self._run(agent, agent.role.steps, agent_names(self.pipeline, agent))
+        return self._run(agent, agent.role.steps, agent_names(self.pipeline, agent), {})
 
-    def _run(self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterator[Action]:
+    def _run(
+        self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int], emitters: Emitters
+    ) -> Iterator[Action]:
         for step in steps:
             if isinstance(step, Loop):
-                yield from self._loop(agent, step, names)
-            else:
-                yield from self._emitted(agent, (step,), names)
-
-    def _loop(self, agent: Agent, loop: Loop, names: dict[str, int]) -> Iterator[Action]:
-        values, inner = loop_values(loop, names), dict(names)
-        if any(isinstance(step, Loop) for step in loop.steps):  # inner counts may depend on this counter
-            for inner[loop.counter] in values:
-                yield from self._run(agent, loop.steps, inner)
-            return
-        inner[loop.counter] = values.start
-        yield from self._emitted(agent, loop.steps, inner, loop.counter, values)
-
-    def _emitted(
-        self, agent: Agent, steps: tuple[Any, ...], names: dict[str, int], counter: str = "", values: range = range(1)
-    ) -> Iterator[Action]:
-        """The actions of plain steps, for every value of a loop's counter."""
-        compiled = [
-            (
-                None if step.when is None else Expression.read("when", step.when, names),
-                self._emitter(agent, step, names),
-            )
-            for step in steps
-        ]
-        for value in values:
-            if counter:
-                names[counter] = value
-            for when, emit in compiled:
-                if when is None or when.value(names):
-                    yield emit(names)
+                for value in loop_values(step, names):
+                    yield from self._run(agent, step.steps, names | {step.counter: value}, emitters)
+                continue
+            if id(step) not in emitters:
+                when = Expression.read("when", 1 if step.when is None else step.when, names)
+                emitters[id(step)] = when, self._emitter(agent, step, names)
+            when, emit = emitters[id(step)]
+            if when.value(names):
+                yield emit(names)
 
     def _emitter(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
         """A function from the values of names to the action of a step: its target and arguments as numbers."""
@@ -155,34 +132,29 @@ class Program:
         if op == "init":
             made = tuple(number for name in step.targets for number in self.barriers.all_of(name, agent.rank))
             return lambda _: Action(op, made)
-        numbers: dict[str, Expression] = {}
+        numbers = {"number": Expression.of(0), "times": Expression.of(1)}
         places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": []}
+        tables = {"barrier": self.barriers, "slot": self.slots}
         flag, choice = False, ""
         for argument in row.arguments:
             value = step.arguments.get(argument.name, argument.default)
-            match argument.kind:
-                case "number" if value not in ("own", "any"):
-                    numbers[argument.field] = Expression.read(argument.name, value, names)
-                case "flag":
-                    flag = bool(value)
-                case "choice":
-                    choice = str(value)
-                case "barrier" | "slot" if value:
-                    places[argument.field].append(
-                        (self.barriers if argument.kind == "barrier" else self.slots).at(value, names)
-                    )
-        match row.target:
-            case "slot" | "slots":
-                places["slots"] += [self.slots.at(slot, names) for slot in step.targets]
-            case "number":
-                numbers["number"] = Expression.read(op, step.target, names)
-            case "barrier" | "group or barrier" if step.target not in GROUPS:
-                places["barriers"].append(self.barriers.at(step.target, names))
-            case _:
-                choice = step.target
-        number, times, tile = (
-            numbers.get(name, Expression.of(default)) for name, default in (("number", 0), ("times", 1), ("tile", 0))
-        )
+            if argument.kind == "flag":
+                flag = bool(value)
+            elif argument.kind == "choice":
+                choice = str(value)
+            elif argument.kind in tables and value:
+                places[argument.field].append(tables[argument.kind].at(value, names))
+            elif argument.kind == "number" and value not in ("own", "any"):
+                numbers[argument.field] = Expression.read(argument.name, value, names)
+        if row.target in ("slot", "slots"):
+            places["slots"] += [self.slots.at(slot, names) for slot in step.targets]
+        elif row.target == "number":
+            numbers["number"] = Expression.read(op, step.target, names)
+        elif step.target in row.choices:
+            choice = step.target
+        else:
+            places["barriers"].append(self.barriers.at(step.target, names))
+        number, times, tile = numbers["number"], numbers["times"], numbers.get("tile")
         mask, owner = numbers.get("mask"), numbers.get("owner")
         barriers, slots, into = places.values()
         cut = CHUNK_BYTES if op == "copy" and choice == "bulk" else 1  # a bulk copy moves whole chunks
@@ -194,25 +166,28 @@ class Program:
                 ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
                 if not 0 < bits < 1 << MAX_BLOCKS:
                     raise MASK.error(
-                        "mask", f"mask {bits:#x} of {agent.name}", f"bits of the ranks 0 to {blocks - 1}",
-                        f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.", mask=bits, blocks=blocks,
-                    )  # fmt: skip
+                        "mask",
+                        f"mask {bits:#x} of {agent.name}",
+                        f"bits of the ranks 0 to {blocks - 1}",
+                        f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
+                        mask=bits,
+                        blocks=blocks,
+                    )
             owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
             counted = number.value(values)
             return Action(
                 op,
                 tuple(at(rank, values) for rank in owners for at in barriers),
                 tuple(at(rank, values) for rank in ranks for at in slots),
-                counted & 1 if waits else counted // cut * cut,
+                counted & 1 if op in WAITS else counted // cut * cut,
                 times.value(values),
                 flag,
                 choice,
                 tuple(at(rank, values) for rank in ranks for at in into),
-                tile.value(values) if "tile" in numbers else None,
+                None if tile is None else tile.value(values),
                 bits if bits >> blocks else 0,
             )
 
-        waits = op in ("wait", "tail")
         return emit
 
 
@@ -265,10 +240,13 @@ class Instances:
             stage = index.value(values)
             if not 0 <= stage < stages:
                 raise STAGE.error(
-                    written, f"{name}[{stage}], from {written}", f"{name} has stages 0 to {stages - 1}",
-                    f"Take the index modulo {stages}, or give {name} {stage + 1} stages.",
-                    stage=stage, stages=stages,
-                )  # fmt: skip
+                    written,
+                    f"{name}[{stage}], from {written}",
+                    f"{name} has stages 0 to {stages - 1}",
+                    f"Take the index modulo {stages}.",
+                    stage=stage,
+                    stages=stages,
+                )
             return rank * per_block + first + stage
 
         return number
