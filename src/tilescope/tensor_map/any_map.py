@@ -132,13 +132,13 @@ class AnyMap(Value):
         violations += _wrong_lengths(self)
         if checks is not None and not violations and self.dims:
             for check in checks:
-                if check.may_break(self):
-                    violations += check.violations(self, check.rule.violation)
+                if check.broken(self):
+                    violations += check.violations(self)
         else:  # what could not be read is not there, and a tensor without dimensions has no first and no smallest
             for check in CHECKS:
                 with suppress(AttributeError, IndexError, ValueError):
-                    if self.subject in check.rule.subjects and check.may_break(self):
-                        violations += list(check.violations(self, check.rule.violation))
+                    if self.subject in check.rule.subjects and check.broken(self):
+                        violations += list(check.violations(self))
         for violation in violations:
             if violation.severity == "error":
                 raise TensorMapError(violations)
@@ -346,7 +346,7 @@ def _settled(map_class: type[AnyMap], *values: Any) -> _Settled:
     checks = []
     for check in CHECKS:
         with suppress(AttributeError):
-            if map_class.subject not in check.rule.subjects or not check.may_break(bare):
+            if map_class.subject not in check.rule.subjects or not check.broken(bare):
                 continue
         checks.append(check)
     return _Settled(options, readers, checks)

@@ -19,7 +19,7 @@ from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, shortened
 from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule, rounded_up
-from tilescope.tensor_map.rules.tensor import rank_check
+from tilescope.tensor_map.rules.tensor import RANK
 
 _ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)}
 array_interface = map_rule(
@@ -211,14 +211,12 @@ def _undescribable(found: Metadata, data_type: DataType) -> list[Violation]:
     """What is wrong with an array, in the array's own words."""
     problems = []
     if not found.shape:
-        problems.append(
-            rank_check.rule.violation("array", "0 dimensions", "a tiled map has 1 to 5", "Use array.reshape(1).")
-        )
+        problems.append(RANK.rule.violation("array", "0 dimensions", "a tiled map has 1 to 5", "Use array.reshape(1)."))
     elif len(found.shape) > 5:
         fix = "Merge contiguous axes with reshape, or index the leading ones away."
         which = f"{len(found.shape)} dimensions"
         values: dict[str, Any] = {"rank": len(found.shape)}
-        problems.append(rank_check.rule.violation("array", which, "a tiled map has at most 5", fix, **values))
+        problems.append(RANK.rule.violation("array", which, "a tiled map has at most 5", fix, **values))
     if any(step < 0 and extent > 1 for step, extent in zip(found.strides_bytes, found.shape, strict=True)):
         problems.append(array_strides.violation(
             "array", f"strides {found.strides_bytes} bytes", "strides of at least 0",

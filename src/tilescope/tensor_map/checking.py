@@ -1,21 +1,19 @@
-"""The checks of maps and copies, each beside the row of the rule book that it holds.
+"""The checks of maps and copies, each with the row of the rule book that it holds: what breaks it, the facts, the sentence.
 
-    @checked("address-range", "The address is 0 to 2^57 - 1; 0 is accepted.", lambda a: not 0 <= a.address < 1 << 57, …)
-    def _address_range(a, violation): …         yields violation(argument, found, limit, fix, change, **values)
+    checked(
+        "address-range", "The address is 0 to 2^57 - 1; 0 is accepted.",
+        lambda a: not 0 <= a.address < 1 << 57,                     asked of every map: quick
+        "address", "address = {address:#x}", "a device address is 0 to 2^57 - 1", "Pass the device pointer itself.",
+        values=lambda a: {"address": a.address},                    the numbers of the sentence, one mapping a violation
+        examples=(MATRIX, {"address": 16}, {"address": 1 << 57}))   a sample; within the limit, and beyond it
 
-The third argument is what is quickly asked of every map: only where it holds may the rule be broken, and the check runs.
-
-
-    ranged("box-range", "Every box extent is 1 to 256 elements.", "box", (1, 256), …)       numbers between two ends
-    option_rule("nan-fill", "NaN fill is for floating-point types.", lambda a: …, …)        options that do not go together
-
-Some rules are broken while arguments are read, bytes are decoded or an array is described: `map_rule` enters those,
-which have no check of their own.
+`values` may hold the `change` that cures it, too. In the sentences `a` is the map, of a copy its map. Some rules are broken
+while arguments are read, bytes are decoded or an array is described: `map_rule` enters those, which have no check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import architectures_with
@@ -29,15 +27,28 @@ Subject = Literal[
 ]
 MAPS: tuple[Subject, ...] = ("tiled", "im2col", "wide")
 TMA_ARCHITECTURES = architectures_with("tma")
-Says = Callable[..., Violation]  # Rule.violation: argument, found, limit, fix, change, and the numbers by name
+Facts = dict[str, Any]
 
 
 class Check(NamedTuple):
-    """A rule, when a map or a copy may break it, and what makes its violations then."""
+    """A rule, when a map or a copy breaks it, and the facts and sentences of its violations."""
 
     rule: Rule
-    may_break: Callable[[Any], object]
-    violations: Callable[[Any, Says], Iterable[Violation]]
+    broken: Callable[[Any], object]
+    sentences: tuple[str, str, str, str]  # argument, found, limit, fix
+    values: Callable[[Any], Facts | Iterable[Facts]]
+    change: Facts | None
+
+    def violations(self, subject: Any) -> Iterator[Violation]:
+        """What a map or a copy that breaks the rule is told."""
+        a = getattr(subject, "tensor_map", subject)
+        values = self.values(subject)
+        for facts in (values,) if isinstance(values, dict) else values:
+            argument, found, limit, fix = (
+                part.format(a=a, **facts) if "{" in part else part for part in self.sentences
+            )
+            numbers = {name: value for name, value in facts.items() if type(value) is not str and name != "change"}
+            yield self.rule.violation(argument, found, limit, fix, facts.get("change", self.change), **numbers)
 
 
 CHECKS: list[Check] = []  # in the order of a report
@@ -50,28 +61,74 @@ def map_rule(
     passing: Example,
     failing: Example,
     source: str = f"{CUDA_H}; {H200}",
+    documented: str = "",  # a source that no card was asked about
     subjects: tuple[Subject, ...] = MAPS,
-    basis: Basis = "measured",
     severity: Severity = "error",
     architectures: tuple[str, ...] = TMA_ARCHITECTURES,
     code: int | None = None,
 ) -> Rule:
     """Enter a rule about maps, or about what is done with them."""
-    facts: dict[str, Any] = {"source": source, "basis": basis, "severity": severity, "code": code}
+    basis: Basis = "documented" if documented else "measured"
+    facts: dict[str, Any] = {"source": documented or source, "basis": basis, "severity": severity, "code": code}
     return rule(name, demand, subjects=subjects, passing=passing, failing=failing, architectures=architectures, **facts)
 
 
 def checked(
-    name: str, demand: str, may_break: Callable[[Any], object], **facts: Any
-) -> Callable[[Callable[[Any, Says], Iterable[Violation]]], Check]:
-    """Enter a rule about maps with its check; the decorated name then stands for both."""
+    name: str,
+    demand: str,
+    broken: Callable[[Any], object],
+    argument: str = "{argument}",
+    found: str = "{found}",
+    limit: str = "{limit}",
+    fix: str = "{fix}",
+    *,
+    examples: tuple[Facts, Facts, Facts],
+    values: Callable[[Any], Facts | Iterable[Facts]] = lambda _: {},
+    change: Facts | None = None,
+    **facts: Any,
+) -> Check:
+    """Enter a rule with its check; the sentences are templates for the facts.
 
-    def entered(violations: Callable[[Any, Says], Iterable[Violation]]) -> Check:
-        check = Check(map_rule(name, demand, **facts), may_break, violations)
-        CHECKS.append(check)
-        return check
+    `examples` are a sample, and what is changed in it for an example within the limit and for one beyond it.
+    """
+    sample, within, beyond = examples
+    row = map_rule(name, demand, passing=sample | within, failing=sample | beyond, **facts)
+    if change and fix == "{fix}":
+        fix = "Use " + ", ".join(f'{replaced}="{value}"' for replaced, value in change.items()) + "."
+    check = Check(row, broken, (argument, found, limit, fix), values, change)
+    CHECKS.append(check)
+    return check
 
-    return entered
+
+def ranged(
+    name: str,
+    demand: str,
+    argument: str,
+    ends: tuple[int, int],
+    limit: str,
+    below: str,
+    above: str,
+    unit: str = "",
+    **facts: Any,
+) -> None:
+    """Enter a rule that an argument, or every entry of it, lies between two ends; `below` and `above` are the fixes."""
+    least, most = ends
+
+    def broken(a: Any) -> bool:
+        held = getattr(a, argument)
+        return not least <= held <= most if type(held) is int else min(held) < least or max(held) > most
+
+    def values(a: Any) -> Iterator[Facts]:
+        held = getattr(a, argument)
+        numbers = held if isinstance(held, tuple) else (held,)
+        taken = tuple(nearest(number, least, most) for number in numbers)
+        for axis, number in enumerate(numbers):
+            if number != taken[axis]:
+                entry, change = (f"{argument}[{axis}]", taken) if numbers is held else (argument, taken[0])
+                fix = (below if number < least else above).format(taken[axis])
+                yield {"entry": entry, "number": number, "fix": fix, "change": {argument: change}}
+
+    checked(name, demand, broken, "{entry}", "{entry} = {number}" + unit, limit, values=values, **facts)
 
 
 def nearest(number: int, least: int, most: int) -> int:
@@ -90,64 +147,3 @@ def rounded_up(number: int, multiple: int) -> int:
     112
     """
     return ceil_div(number, multiple) * multiple
-
-
-def ranged(
-    name: str,
-    demand: str,
-    argument: str,
-    ends: tuple[int, int],
-    *,
-    limit: str,
-    below: str,
-    above: str,
-    unit: str = "",
-    **facts: Any,
-) -> None:
-    """Enter a rule that an argument, or every entry of it, lies between two ends.
-
-    `below` and `above` are the fixes; {} stands for the nearest number that is taken.
-    """
-    least, most = ends
-
-    def may_break(a: Any) -> bool:
-        held = getattr(a, argument)
-        return not least <= held <= most if type(held) is int else min(held) < least or max(held) > most
-
-    def violations(a: Any, violation: Says) -> Iterator[Violation]:
-        held = getattr(a, argument)
-        numbers = held if isinstance(held, tuple) else (held,)
-        for axis, number in enumerate(numbers):
-            if not least <= number <= most:
-                taken = tuple(nearest(number, least, most) for number in numbers)
-                entry, change = (f"{argument}[{axis}]", taken) if numbers is held else (argument, taken[0])
-                fix = (below if number < least else above).format(taken[axis])
-                values = {"number": number, "least": least, "most": most}
-                yield violation(entry, f"{entry} = {number}{unit}", limit, fix, {argument: change}, **values)
-
-    checked(name, demand, may_break, **facts)(violations)
-
-
-def option_rule(
-    name: str,
-    demand: str,
-    broken: Callable[[Any], bool],
-    *,
-    found: str,
-    limit: str,
-    change: Mapping[str, str],
-    argument: str = "",
-    fix: str = "",
-    **facts: Any,
-) -> None:
-    """Enter a rule that options break by their names; `found` is a template, in which `a` is the map.
-
-    Unless said otherwise, the argument to blame is the one that `change` replaces, and the fix is to replace it.
-    """
-    ((replaced, taken),) = change.items()
-    cure = fix or f'Use {replaced}="{taken}".'
-
-    def violations(a: Any, violation: Says) -> Iterator[Violation]:
-        yield violation(argument or replaced, found.format(a=a), limit, cure, change)
-
-    checked(name, demand, broken, **facts)(violations)

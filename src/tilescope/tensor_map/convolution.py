@@ -25,7 +25,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, by
 from tilescope.reading import integer, integers, known_name
 from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.rules.instruction import OFFSET_END
+from tilescope.tensor_map.rules.im2col_copy import OFFSET_END
 
 Pass = Literal["forward", "dgrad", "wgrad"]
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
@@ -42,9 +42,8 @@ _DGRAD = 'ts.tensor_map.Convolution.of((1, 8, 8, 64), (64, 3, 3), "f16", directi
 without_im2col = map_rule(
     "convolution-im2col",
     "An im2col map walks one, two or three dimensions, in even steps; the gradient of the input does so for stride 1 alone.",
-    source='PTX ISA, "Im2col mode"',
+    documented='PTX ISA, "Im2col mode"',
     subjects=("convolution",),
-    basis="documented",
     passing=_DGRAD.format(stride=1),
     failing=_DGRAD.format(stride=2),
 )

@@ -18,7 +18,7 @@ from tilescope.tensor_map.descriptor import (
     left_over,
 )
 from tilescope.tensor_map.im2col import Im2colMap
-from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SMALL_TENSOR_BYTES, size_flag_check
+from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 
@@ -137,8 +137,8 @@ def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
         size = "dense" if tensor_map.is_dense else f"{tensor_map.reach_bytes} bytes long"
         fix = f"Leave it: this tensor is {size}."
     else:
-        fix = f"Clear it after the encode call, as CUTLASS and Triton do: {CLEAR_SIZE_FLAG}."
-    return size_flag_check.rule.violation(
+        fix = CLEAR_SIZE_FLAG
+    return SIZE_FLAG.rule.violation(
         "blob", "word 1 bit 21 is set", limit, fix,
         **({} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}),
     )  # fmt: skip

@@ -9,11 +9,12 @@ other map. An edited map must be published before a copy may use it (`PUBLISHING
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tilescope.errors import TensorMapError, unknown_name
-from tilescope.reading import attempted, integers
+from tilescope.errors import RuleError, TensorMapError, unknown_name
+from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.rules.samples import MATRIX, PTX_REPLACE
 
@@ -54,11 +55,14 @@ PUBLISHING = (
 
 
 replace_field = map_rule(
-    "replace-field", "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; "
-    "cuTensorMapReplaceAddress an address alone.", source=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
-    basis="documented", subjects=("replacement",), passing=MATRIX | {"replace": {"address": 0x1000}},
+    "replace-field",
+    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; cuTensorMapReplaceAddress an "
+    "address alone.",
+    documented=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
+    subjects=("replacement",),
+    passing=MATRIX | {"replace": {"address": 0x1000}},
     failing=MATRIX | {"replace": {"l2_promotion": "128B"}},
-)  # fmt: skip
+)
 
 
 def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,21 +74,16 @@ def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
             problems.append(unknown_name("argument", name, name, replaceable))
         elif name not in replaceable or (a.subject != "tiled" and name != "address"):
             which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
-            problems.append(replace_field.violation(
-                name, f"{name} of a {a.subject} map", f"tensormap.replace writes {', '.join(replaceable)}: {which}",
-                "Encode another map instead.",
-            ))  # fmt: skip
+            limit = f"tensormap.replace writes {', '.join(replaceable)}: {which}"
+            fix = f"Encode another map with this {name}."
+            problems.append(replace_field.violation(name, f"{name} of a {a.subject} map", limit, fix))
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
-        problems.append(replace_field.violation(
-            "arch", f"arch = {a.arch.name}", "tensormap.replace needs sm_90a or later",
-            "Replace the address alone, on the host.",
-        ))  # fmt: skip
-    none: tuple[int, ...] = ()
-    if 1 << 32 in attempted([], none, integers, "dims", fields.get("dims", none)):
-        problems.append(replace_field.violation(
-            "dims", "a dim of 2^32 elements", "global_dim is written with 32 bits",
-            "Use 2^32 - 1, or encode another map.",
-        ))  # fmt: skip
+        limit, fix = "tensormap.replace needs sm_90a or later", "Replace the address alone, on the host."
+        problems.append(replace_field.violation("arch", f"arch = {a.arch.name}", limit, fix))
+    with suppress(RuleError):  # what is no sequence of integers is refused where the map is made
+        if 1 << 32 in integers("dims", fields.get("dims", ())):
+            limit, fix = "global_dim is written with 32 bits", "Use 2^32 - 1, or encode another map."
+            problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix))
     if problems:
         raise TensorMapError(problems)
     return dict(fields)
