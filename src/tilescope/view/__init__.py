@@ -27,7 +27,7 @@ DRAWING = rule(
 _DRAWN_BY = {
     "agreement": "descriptor_view:draw_agreement",
     "bank_report": "banks_view:draw_bank_report",
-    "canonical_layout": "operand_view:draw_canonical_layout",
+    "canonical_layout": "layout_view:draw_canonical_layout",
     "conversion": "layout_view:draw_conversion",
     "convolution": "tensor_map_view:draw_convolution",
     "diagnosis": "rule_view:draw_diagnosis",
@@ -42,7 +42,7 @@ _DRAWN_BY = {
     "layout_search": "banks_view:draw_layout_search",
     "map_report": "tensor_map_view:draw_map_report",
     "mbarrier": "descriptor_view:draw_mbarrier",
-    "modes": "layout_view:draw_modes",
+    "modes": "fragment_view:draw_modes",
     "pipeline": "pipeline_view:draw_pipeline",
     "plan": "plan_view:draw_plan",
     "plan_report": "plan_view:draw_plan_report",

@@ -1,4 +1,4 @@
-"""The drawing of a fragment, both ways: which thread holds each element, and what each thread holds.
+"""The drawing of a fragment or a thread-value layout, both ways: which thread holds each element, what each thread holds.
 
 Which thread holds it                      What each thread holds
 k      0-1   2-3   4-5   6-7               register    r0      r1
@@ -13,8 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import architectures_with
+from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Tier, extent, number_span
@@ -48,7 +50,8 @@ class _Block(NamedTuple):
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
     """A fragment both ways; `lane` (a thread) or the holder of `element` is marked, and listed in full.
 
-    >>> from tilescope.mma.fragment import fragment
+    >>> from tilescope.layout import Modes
+    from tilescope.mma.fragment import fragment
     >>> draw_fragment(fragment("mma.m16n8k8", "A", "bf16")).title
     'mma.m16n8k8, operand A: 16 x 8 bfloat16 (m x k)'
     """
@@ -165,3 +168,50 @@ def _facts(fragment: Fragment) -> Table:
         "exists on": ", ".join(architectures_with(fragment.feature)),
     }
     return Table(facts)
+
+
+def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
+    """A thread-value layout: which index each thread holds, and with `shape`, which thread holds each element.
+
+    >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
+    'Thread-value layout of 32 threads x 2 values'
+    """
+    thread_modes, *value_modes = modes.parts
+    index = Modes.joined(thread_modes, Modes.joined(*value_modes or (Modes(1, 0),))).offsets()
+    grids = [_held_grid(index)] if shape is None else [_holder_grid(index, shape), _held_grid(index)]
+    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
+    return Drawing("Thread-value layout of {} threads x {} values".format(*index.shape), [Beside(tuple(grids)), facts])
+
+
+def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
+    """The index of the tile that each value of each thread is."""
+
+    def cell(thread: int, value: int) -> Cell:
+        at = index[thread, value]
+        title = f"thread {thread}, value {value}: index {at}"
+        return Cell(str(at), thread % 8, title=title, link=f"T{thread}V{value} T{thread}")
+
+    rows, columns = (
+        {at: f"{letter}{at}" for at in range(count)} for letter, count in zip("TV", index.shape, strict=True)
+    )
+    names, nouns, most = ("thread", "value"), ("threads", "values"), (_WARP, _MOST_CELLS)
+    return Grid.of("What each thread holds", names, rows, columns, cell, most=most, nouns=nouns)
+
+
+def _holder_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
+    """The thread and value that holds each element of the tile, whose first index runs fastest."""
+    holder: dict[int, list[tuple[int, int]]] = {}
+    for (thread, value), at in np.ndenumerate(index):
+        holder.setdefault(int(at), []).append((thread, value))
+
+    def cell(row: int, column: int) -> Cell:
+        held = holder.get(row + column * shape[0], [])
+        if not held:
+            return Cell("", "unused", title=f"({row}, {column}): nobody")
+        said = f"({row}, {column}): " + ", ".join(f"thread {t} value {v}" for t, v in held[:4])
+        thread, value = held[0]
+        link = " ".join([*(f"T{t}V{v}" for t, v in held[:4]), f"T{thread}"])
+        return Cell(f"T{thread} V{value}" + "+" * bool(held[1:]), thread % 8, title=said, link=link)
+
+    rows, columns = map(range, shape)
+    return Grid.of("Who holds each element", ("row", "column"), rows, columns, cell, most=(_WARP, _MOST_CELLS))

@@ -205,25 +205,15 @@ def memory_grid(
     >>> grid.rows[1].labels, grid.rows[1].cells[2].text
     (('0x0100',), '0x120')
     """
-    lines = range(first // SMEM_LINE_BYTES * SMEM_LINE_BYTES, end, SMEM_LINE_BYTES)
-    labels = {line: f"{line:#06x}" for line in lines}
-    chunks = range(0, SMEM_LINE_BYTES, CHUNK_BYTES)
-    banks = {byte: Header.of_numbers(byte // BANK_BYTES, CHUNK_BYTES // BANK_BYTES) for byte in chunks}
-    columns: Mapping[int, object] = {byte: byte // CHUNK_BYTES for byte in chunks} if numbered else banks
-    outer = (Tier.of("bank", banks.values()),) if numbered else ()
-    names, rule_every = ("byte", "chunk" if numbered else "bank"), period * SMEM_LINE_BYTES
-    return Grid.of(
-        title,
-        names,
-        labels,
-        columns,
-        lambda line, byte: cell(line + byte),
-        rule_every=rule_every,
-        outer=outer,
-        notes=notes,
-        most=(most, None),
-        nouns=("lines", "columns"),
-    )
+    lines, chunks = range(first // SMEM_LINE_BYTES, -(-end // SMEM_LINE_BYTES)), range(0, SMEM_LINE_BYTES, CHUNK_BYTES)
+    rows: list[Row] = []
+    for line in lines[:most]:
+        cells = tuple(cell(line * SMEM_LINE_BYTES + byte) for byte in chunks)
+        ruled = bool(rows and period) and line % period == 0
+        rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), cells, ruled))
+    banks = Tier.of("bank", (Header.of_numbers(byte // BANK_BYTES, CHUNK_BYTES // BANK_BYTES) for byte in chunks))
+    tiers = (banks, Tier.of("chunk", range(len(chunks)))) if numbered else (banks,)
+    return Grid(title, tiers, tuple(rows), ("byte",), (*notes, *drawn_of((len(rows),), (len(lines),), ("lines",))))
 
 
 def chunk_bytes(address: int) -> str:

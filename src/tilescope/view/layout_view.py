@@ -1,27 +1,39 @@
-"""The drawings of layouts: a tile in shared memory, whole or two of them side by side, two notations, threads and values.
+"""The drawings of layouts: a tile in shared memory, an operand with its atoms, two layouts or notations side by side.
 
 The tile                        Shared memory
 k      0  8 16 24 …             bank       0    4    8   12 …      a cell of the tile says its 16-byte place, a cell
 mn 0   0  1  2  3 …             0x0000   0,0  0,8 0,16 0,24 …      of memory the piece it holds; both share a link
 mn 1   9  8 11 10 …             0x0080   1,8  1,0 1,24 1,16 …
+
+Of a tensor core's operand, a map of the atoms, and one atom both ways:
+
+Where each atom starts             One atom, by element            The same atom, by shared memory
+          k 0-63   64-127                k  0-7   8-15 …              bank   0-3   4-7   8-11 …
+mn  0-7   0x0000   0x4000          mn 0    0x000  0x010           line 0     0,0   0,8   0,16
+mn 8-15   0x0400   0x4400             1    0x090  0x080                1     1,8   1,0   1,24
+
+A cell of the middle grid has the colour of the banks that hold it, a cell of the right one the colour of the core
+matrix it belongs to: a column of one colour on one side fans out over all eight on the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import by, counted
-from tilescope.layout import Layout, Modes
+from tilescope.layout import Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.descriptor import neighbours_in_words
 from tilescope.notation import Conversion
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, extent
-from tilescope.view.operand_view import Element, draw_operand
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, extent
+from tilescope.view.palette import Mark
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 LAYOUT_DIFFERENCE = rule(
@@ -35,18 +47,20 @@ LAYOUT_DIFFERENCE = rule(
 _MOST = 16  # rows and columns of a tile, in pieces …
 _MOST_WHOLE = 128  # … and of one that is drawn whole; two of them have half the columns
 _MOST_HELD = 4096  # pieces of a drawing of shared memory
-_MOST_THREADS = 32
+_NARROW_MAP = 4  # columns of a map of atoms that leave room beside it
+_MOST_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around the element that is asked for
+Element = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """A tile cut into pieces that lie whole in shared memory, contiguous index left to right."""
 
-    addresses: npt.NDArray[np.int64]  # of each piece's first byte: rows x pieces
+    addresses: npt.NDArray[np.int64]  # of the first bytes of pieces: rows x pieces
     elements: int  # of a piece
     bytes: int
-    row_name: str
-    column_name: str
+    names: tuple[str, str]  # of rows and columns
+    corner: Element = (0, 0)  # what the first piece starts with
 
     @classmethod
     def of(
@@ -55,14 +69,15 @@ class Pieces:
         addresses: npt.NDArray[np.int64] | None = None,
         names: tuple[str, str] | None = None,
         most: int | None = None,
+        corner: Element = (0, 0),
     ) -> Pieces:
         """The widest pieces, up to 16 bytes and `most` elements, that no row's swizzle takes apart."""
         addresses = row_addresses(layout) if addresses is None else addresses
         count = most or max(1, CHUNK_BYTES * 8 // layout.element_bits)
         while count > 1 and not _whole(addresses, count, layout.element_bits):
             count //= 2
-        row_name, column_name = names or layout.as_rows().names
-        return cls(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), row_name, column_name)
+        names = names or layout.as_rows().names
+        return cls(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), names, corner)
 
     @property
     def key(self) -> str:
@@ -73,25 +88,72 @@ class Pieces:
             "counted from shared address 0. One colour, one chunk of the banks."
         )
 
-    def where(self, row: int, first: int) -> str:
+    def first(self, piece: Element) -> Element:
+        """The row and column that a piece starts with."""
+        return self.corner[0] + piece[0], self.corner[1] + piece[1] * self.elements
+
+    def where(self, piece: Element) -> str:
         """The elements of a piece, such as "mn 1, k 8 to 15"."""
-        return f"{self.row_name} {row}, {self.column_name} {extent(first, self.elements, ' to ')}"
+        row, column = self.first(piece)
+        return f"{self.names[0]} {row}, {self.names[1]} {extent(column, self.elements, ' to ')}"
 
     def grid(
-        self, title: str, rows: int = _MOST, columns: int = _MOST, marked: npt.NDArray[np.bool_] | None = None
+        self,
+        title: str,
+        most: tuple[int, int] = (_MOST, _MOST),
+        *,
+        text: Callable[[int], str] | None = None,
+        mark: Callable[[Element], Mark] = lambda _: "",
+        notes: Iterable[str] = (),
     ) -> Grid:
-        """The pieces of the tile, each with the place that holds it; `marked` ones are framed."""
+        """The pieces of the tile, each with the place that holds it, or with `text` of its address."""
 
         def cell(row: int, column: int) -> Cell:
-            address, first = int(self.addresses[row, column]), column * self.elements
-            said = f"{self.where(row, first)}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
-            chunk, link = address // CHUNK_BYTES % CHUNKS_PER_LINE, f"{row},{first}"
-            mark = marked is not None and marked[row, column]
-            return Cell(str(address // self.bytes), chunk, "collision" if mark else "", said, link=link)
+            address = int(self.addresses[row, column])
+            said = f"{self.where((row, column))}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
+            shown = str(address // self.bytes) if text is None else text(address)
+            chunk = address // CHUNK_BYTES % CHUNKS_PER_LINE
+            return Cell(shown, chunk, mark((row, column)), said, link=f"{row},{column}")
 
         high, wide = self.addresses.shape
-        names, firsts = (self.row_name, self.column_name), {column: column * self.elements for column in range(wide)}
-        return Grid.of(title, names, range(high), firsts, cell, most=(rows, columns))
+        rows = {row: str(self.first((row, 0))[0]) for row in range(high)}
+        columns = {column: self.first((0, column))[1] for column in range(wide)}
+        return Grid.of(title, self.names, rows, columns, cell, most=most, notes=notes)
+
+    def memory(
+        self,
+        title: str,
+        colour: Callable[[Element], int] = lambda piece: piece[0],
+        mark: Callable[[Element], Mark] = lambda _: "",
+        note: str = "",
+    ) -> Grid:
+        """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
+        held: dict[int, list[Element]] = {}
+        for piece, address in np.ndenumerate(self.addresses):
+            held.setdefault(int(address) // self.bytes, []).append((piece[0], piece[1]))
+        width = max(1, min(SMEM_LINE_BYTES, 32 * self.bytes) // self.bytes)
+        mn_first = -1 if self.names == ("k", "mn") else 1
+
+        def cell(line: int, column: int) -> Cell:
+            pieces, where = (
+                held.get(line * width + column, []),
+                f"from byte {(line * width + column) * self.bytes:#x} on",
+            )
+            if not pieces:
+                return Cell("", "gap", title=f"{where}: not of the tile")
+            several = f", and {counted(len(pieces) - 1, 'other')}" if len(pieces) > 1 else ""
+            link = " ".join(f"{row},{column}" for row, column in pieces[:8])
+            text = ",".join(map(str, self.first(pieces[0])[::mn_first]))
+            title = f"{where}: {self.where(pieces[0])}{several}"
+            return Cell(text, colour(pieces[0]), mark(pieces[0]), title, link=link)
+
+        notes = [f"A cell names the {','.join(self.names[::mn_first])} that its piece starts with.{note}"]
+        names = "byte", "bank" if width * self.bytes == SMEM_LINE_BYTES else "word"
+        lines = {line: f"{line * width * self.bytes:#06x}" for line in sorted({place // width for place in held})}
+        banks = max(1, self.bytes // BANK_BYTES)
+        columns = {place: Header.of_numbers(place * self.bytes // BANK_BYTES, banks) for place in range(width)}
+        most, nouns = (_MOST_WHOLE, None), ("lines", "columns")
+        return Grid.of(title, names, lines, columns, cell, notes=notes, most=most, nouns=nouns)
 
 
 def draw_layout(layout: Layout, element: Element | None = None, other: Layout | None = None) -> Drawing:
@@ -118,8 +180,8 @@ def whole_layout(layout: Layout) -> Drawing:
     ['The tile', 'Shared memory']
     """
     pieces = Pieces.of(layout)
-    tile = pieces.grid("The tile", _MOST_WHOLE, _MOST_WHOLE)
-    memory = (_memory_grid(pieces),) if pieces.addresses.size <= _MOST_HELD else ()
+    tile = pieces.grid("The tile", (_MOST_WHOLE, _MOST_WHOLE))
+    memory = (pieces.memory("Shared memory"),) if pieces.addresses.size <= _MOST_HELD else ()
     return _drawing(layout, pieces, Beside((tile, *memory)))
 
 
@@ -157,8 +219,12 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     count = min(Pieces.of(layout, addresses, names).elements for layout, addresses in both)
     pieces = [Pieces.of(layout, addresses, names, count) for layout, addresses in both]
     marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
-    titled = zip(("The first", "The second"), pieces, strict=True)
-    grids = Beside(tuple(piece.grid(title, _MOST_WHOLE, _MOST_WHOLE // 2, marked) for title, piece in titled))
+
+    def mark(piece: Element) -> Mark:
+        return "collision" if marked[piece] else ""
+
+    titled, most = zip(("The first", "The second"), pieces, strict=True), (_MOST_WHOLE, _MOST_WHOLE // 2)
+    grids = Beside(tuple(piece.grid(title, most, mark=mark) for title, piece in titled))
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
     if first is None:
@@ -168,33 +234,6 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     legend = Legend((Entry("lies elsewhere in the other layout", 5, "collision", "5"),))
     title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements lie elsewhere"
     return Drawing(title, [grids, legend, pieces[0].key, Table({"first difference": said} | facts)])
-
-
-def _memory_grid(pieces: Pieces) -> Grid:
-    """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
-    held: dict[int, list[tuple[int, int]]] = {}
-    for (row, column), address in np.ndenumerate(pieces.addresses):
-        held.setdefault(int(address) // pieces.bytes, []).append((row, column * pieces.elements))
-    width = max(1, min(SMEM_LINE_BYTES, 32 * pieces.bytes) // pieces.bytes)
-    lines = sorted({place // width for place in held})
-
-    def cell(line: int, column: int) -> Cell:
-        place = line * width + column
-        inside, where = held.get(place, []), f"from byte {place * pieces.bytes:#x} on"
-        if not inside:
-            return Cell("", "gap", title=f"{where}: not of the tile")
-        row, first = inside[0]
-        several = f", and {counted(len(inside) - 1, 'other')}" if len(inside) > 1 else ""
-        link = " ".join(f"{row},{first}" for row, first in inside[:8])
-        return Cell(f"{row},{first}", row, title=f"{where}: {pieces.where(row, first)}{several}", link=link)
-
-    note = f"A cell names the {pieces.row_name},{pieces.column_name} that its piece starts with."
-    names = "byte", "bank" if width * pieces.bytes == SMEM_LINE_BYTES else "word"
-    labels = {line: f"{line * width * pieces.bytes:#06x}" for line in lines}
-    banks = max(1, pieces.bytes // BANK_BYTES)
-    columns = {place: extent(place * pieces.bytes // BANK_BYTES, banks) for place in range(width)}
-    most, nouns = (_MOST_WHOLE, None), ("lines", "columns")
-    return Grid.of("Shared memory", names, labels, columns, cell, notes=[note], most=most, nouns=nouns)
 
 
 def described(layout: Layout) -> str:
@@ -243,48 +282,136 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     return Drawing(f"The same layout in {conversion.notation}", parts)
 
 
-def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
-    """A thread-value layout: which index each thread holds, and with `shape`, which thread holds each element.
+def draw_canonical_layout(canonical: CanonicalLayout) -> Drawing:
+    """One atom of a layout.
 
-    >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
-    'Thread-value layout of 32 threads x 2 values'
+    >>> draw_canonical_layout(CanonicalLayout("K", "32B")).title
+    'K-major 32B: one atom of 8 x 16 (mn x k), 16-bit elements'
     """
-    thread_modes, *value_modes = modes.parts
-    index = Modes.joined(thread_modes, Modes.joined(*value_modes or (Modes(1, 0),))).offsets()
-    grids = [_held_grid(index)] if shape is None else [_holder_grid(index, shape), _held_grid(index)]
-    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
-    return Drawing("Thread-value layout of {} threads x {} values".format(*index.shape), [Beside(tuple(grids)), facts])
+    mn, k = canonical.atom
+    title = f"{canonical.major}-major {canonical.mode}: one atom of {mn} x {k} (mn x k), {canonical.element_bits}-bit elements"
+    operand = _Operand(canonical, canonical.tile(canonical.atom), None)
+    return Drawing(title, [_atom_sentence(canonical), Beside(operand.atom_both_ways()), operand.facts()])
 
 
-def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
-    """The index of the tile that each value of each thread is."""
+def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> Drawing:
+    """A whole operand: the map of its atoms, the first one in full (or the one that holds `element`), and the facts.
 
-    def cell(thread: int, value: int) -> Cell:
-        at = index[thread, value]
-        title = f"thread {thread}, value {value}: index {at}"
-        return Cell(str(at), thread % 8, title=title, link=f"T{thread}V{value} T{thread}")
-
-    rows, columns = (
-        {at: f"{letter}{at}" for at in range(count)} for letter, count in zip("TV", index.shape, strict=True)
+    >>> canonical = CanonicalLayout("K", "128B")
+    >>> print(draw_operand(canonical, canonical.tile((128, 64))).text(80).splitlines()[0])
+    Operand 128 x 64 (mn x k), 16-bit elements, K-major 128B
+    """
+    mn, k = layout.shape
+    if element is not None:
+        layout.address(*element)  # refuses what lies outside
+    title = (
+        f"Operand {mn} x {k} (mn x k), {canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}"
     )
-    names, nouns, most = ("thread", "value"), ("threads", "values"), (_MOST_THREADS, _MOST)
-    return Grid.of("What each thread holds", names, rows, columns, cell, most=most, nouns=nouns)
+    if layout.start:
+        title += f", at shared address {layout.start:#x}"
+    operand = _Operand(canonical, layout, element)
+    order = layout.atom_order if 1 in operand.grid else "row" if operand.down > operand.right else "column"
+    dimension = "contiguous" if order == "row" else "strided"
+    follow = f"Order `{order}`: atoms along the {dimension} dimension follow each other in shared memory."
+    starts, atom = operand.atom_map(), operand.atom_both_ways()
+    grids: list[Part] = [Beside((starts, *atom))] if starts.columns <= _NARROW_MAP else [starts, Beside(atom)]
+    return Drawing(title, [f"{_atom_sentence(canonical)} {follow}", *grids, operand.facts()])
 
 
-def _holder_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
-    """The thread and value that holds each element of the tile, whose first index runs fastest."""
-    holder: dict[int, list[tuple[int, int]]] = {}
-    for (thread, value), at in np.ndenumerate(index):
-        holder.setdefault(int(at), []).append((thread, value))
+def _atom_sentence(canonical: CanonicalLayout) -> str:
+    mn, k = canonical.atom
+    strided, contiguous = oriented(canonical.major, "mn", "k")
+    moved = f"the {canonical.swizzle.name} swizzle then moves pieces of {canonical.swizzle.atom_bytes} bytes by their address"
+    if canonical.swizzle.bits == 0:
+        moved = "nothing is permuted, but this is not a tile of plain rows: a core matrix is 128 contiguous bytes"
+    return (
+        f"{contiguous} is contiguous. An atom of {mn} x {k} (mn x k) elements is stored whole in {canonical.atom_bytes} bytes, "
+        f"{canonical.atom_rows} rows along {strided} of {canonical.span_bytes} bytes each; {moved}."
+    )
 
-    def cell(row: int, column: int) -> Cell:
-        held = holder.get(row + column * shape[0], [])
-        if not held:
-            return Cell("", "unused", title=f"({row}, {column}): nobody")
-        said = f"({row}, {column}): " + ", ".join(f"thread {t} value {v}" for t, v in held[:4])
-        thread, value = held[0]
-        link = " ".join([*(f"T{t}V{v}" for t, v in held[:4]), f"T{thread}"])
-        return Cell(f"T{thread} V{value}" + "+" * bool(held[1:]), thread % 8, title=said, link=link)
 
-    rows, columns = map(range, shape)
-    return Grid.of("Who holds each element", ("row", "column"), rows, columns, cell, most=(_MOST_THREADS, _MOST))
+class _Operand:
+    """A tile of atoms as rows and columns, and the element that is asked for."""
+
+    def __init__(self, canonical: CanonicalLayout, layout: Layout, element: Element | None) -> None:
+        self.canonical, self.layout, self.element = canonical, layout, element
+        self.tile = layout.as_rows()
+        self.atom = oriented(canonical.major, *canonical.atom)
+        self.grid = self.tile.shape[0] // self.atom[0], self.tile.shape[1] // self.atom[1]
+        self.at = None if element is None else oriented(canonical.major, *element)  # row, column
+        row, column = self.at or (0, 0)
+        self.corner = row - row % self.atom[0], column - column % self.atom[1]  # of the atom drawn in full
+        first = self.tile.logical(0, 0)
+        self.down = self.tile.logical(self.atom[0], 0) - first if self.grid[0] > 1 else 0
+        self.right = self.tile.logical(0, self.atom[1]) - first if self.grid[1] > 1 else 0
+
+    def atom_map(self) -> Grid:
+        """Where each atom starts."""
+        rows, columns = (
+            _window(range(0, count * step, step), at // step)
+            for count, at, step in zip(self.grid, self.corner, self.atom, strict=True)
+        )
+        row_name, column_name = self.tile.names
+        notes = []
+        if (len(rows), len(columns)) != self.grid:
+            drawn = f"{len(rows)} x {len(columns)} of {self.grid[0]} x {self.grid[1]} atoms"
+            notes.append(f"Drawn: {drawn}; the others continue in equal steps.")
+        if self.down:
+            notes.append(f"One atom down ({self.atom[0]} {row_name}): {self.down} bytes.")
+        if self.right:
+            notes.append(f"One atom to the right ({self.atom[1]} {column_name}): {self.right} bytes.")
+        down = {row: extent(row, self.atom[0]) for row in rows}
+        across = {column: extent(column, self.atom[1]) for column in columns}
+        notes.append("The marked atom is drawn in full.")
+        return Grid.of("Where each atom starts", self.tile.names, down, across, self._atom_cell, notes=notes)
+
+    def _atom_cell(self, row: int, column: int) -> Cell:
+        mn, k = oriented(self.canonical.major, row, column)
+        start, atom_bytes = self.tile.logical(row, column), self.canonical.atom_bytes
+        number = (start - self.layout.start) // atom_bytes
+        title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + atom_bytes - 1:#x}"
+        return Cell(f"{start:#06x}", number, "focus" if (row, column) == self.corner else "", title)
+
+    def atom_both_ways(self) -> tuple[Grid, Grid]:
+        """One atom by element, and by shared memory."""
+        (row, column), (high, wide) = self.corner, self.atom
+        addresses = row_addresses(self.layout)[row : row + high, column : column + wide]
+        pieces = Pieces.of(self.layout, addresses, corner=self.corner)
+        per_matrix = self.canonical.swizzle.atom_bytes // CHUNK_BYTES
+
+        def mark(piece: Element) -> Mark:
+            first = pieces.first(piece)
+            return "focus" if self.at in [(first[0], first[1] + place) for place in range(pieces.elements)] else ""
+
+        note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
+        elements = pieces.grid("One atom, by element", text=lambda address: f"{address:#05x}", mark=mark, notes=[note])
+        matrix = " Colour: the core matrix, a column of chunks."
+        memory = pieces.memory("The same atom, by shared memory", lambda piece: piece[1] // per_matrix, mark, matrix)
+        return elements, memory
+
+    def facts(self) -> Table:
+        """Size, core matrix, descriptor fields, readers."""
+        canonical, rows = self.canonical, {}
+        if self.element is not None:
+            address = self.layout.address(*self.element)
+            line, byte = divmod(address, SMEM_LINE_BYTES)
+            said = f"address {address:#x}: line {line}, byte {byte} of it, bank {address // 4 % 32}"
+            rows[f"element {self.element[0]},{self.element[1]}"] = said
+        readers = ", ".join(reader.instruction for reader in canonical.readers)
+        (mn, k), (mn_atoms, k_atoms) = canonical.core_matrix, oriented(canonical.major, *self.grid)
+        leading, stride = canonical.offsets(self.layout)
+        rows |= {
+            "size": f"{self.layout.size_bytes} bytes; {mn_atoms} x {k_atoms} atoms (mn x k)",
+            "core matrix": f"{mn} x {k} (mn x k), {canonical.core_matrices} side by side in an atom",
+            "leading": f"{leading} bytes {neighbours_in_words(canonical, 'leading_bytes')}",
+            "stride": f"{stride} bytes {neighbours_in_words(canonical, 'stride_bytes')}",
+            "alignment": f"{self.layout.alignment_bytes} bytes, for base offset 0",
+            "read by": readers or "no instruction, with elements of this width",
+            "basis": canonical.basis,
+        }
+        return Table(rows)
+
+
+def _window(atoms: range, around: int) -> range:
+    first = min(max(0, around - _MOST_ATOMS // 2), max(0, len(atoms) - _MOST_ATOMS))
+    return atoms[first : first + _MOST_ATOMS]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
 
 from tilescope.errors import counted
 from tilescope.pipeline.description import Pipeline
@@ -47,19 +46,7 @@ _LETTERS = {  # of operations, and what they stand for
 _LETTER = {operation: letter for letter, (_, *operations) in _LETTERS.items() for operation in operations}
 
 
-class _Span(NamedTuple):
-    """A cell of a lane, and the ticks that it covers."""
-
-    start: int
-    end: int
-    cell: Cell
-
-    @classmethod
-    def of(cls, start: int, end: int, *cell: object) -> _Span:
-        return cls(start, max(end, start + 1), Cell(*cell))  # type: ignore[arg-type]
-
-
-Lane = tuple[str, str, list[_Span]]  # what it is of, its name, its spans
+Span = tuple[int, int, Cell]  # the first tick, the one behind the last, and what they show
 
 
 def draw_pipeline(pipeline: Pipeline) -> Drawing:
@@ -105,8 +92,7 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     events = _window(_of_block(simulation.events, chosen, blocks), at_end=mistake is not None)
     timeline: list[Part] = []
     if events:
-        where = f", block {chosen}" if blocks > 1 else ""
-        grid = _timeline(events, f"Timeline{where} (nominal ticks)", subject)
+        grid = _timeline(events, f"Timeline{f', block {chosen}' if blocks > 1 else ''} (nominal ticks)", subject)
         timeline = [grid, _legend(events, grid), _waits(events)]
     parts = [
         simulation.sentence,
@@ -161,16 +147,15 @@ def _window(events: list[Event], *, at_end: bool) -> list[Event]:
 def _timeline(events: list[Event], title: str, subject: str) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake's subject ends in a mark."""
     ticks = max(event.end for event in events)
-    roles: dict[str, list[_Span]] = {}
+    roles: dict[str, list[Span]] = {}
     for event in events:
         if event.op not in ("flight", "phase"):
-            roles.setdefault(event.role, []).append(_role_span(event))
-    lanes: list[Lane] = [("role", role, spans) for role, spans in roles.items()]
-    lanes += [*_slot_lanes(events), *_barrier_lanes(events, ticks)]
+            roles.setdefault(event.role, []).append((event.start, event.end, _role_cell(event)))
     flights = [event for event in events if event.op == "flight"]
-    if flights:
-        sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
-        lanes.append(("KiB in flight", "", [*_runs_of_bytes(sizes)]))
+    sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
+    lanes = [("role", role, spans) for role, spans in roles.items()]
+    lanes += [("slot", names, spans) for names, spans in _slot_lanes(events).items()]
+    lanes += [("phase", name, spans) for name, spans in _barrier_lanes(events, ticks).items()]
     rows: list[Row] = []
     for kind, name, spans in lanes:
         cells = _lane(spans, ticks)
@@ -178,8 +163,26 @@ def _timeline(events: list[Event], title: str, subject: str) -> Grid:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
             cells[last] = replace(cells[last], colour="collision", mark="collision")
         rows.append(Row((kind, name), tuple(cells), ruled=bool(rows) and rows[-1].labels[0] != kind))
+    if flights:
+        runs = [(size, len([*same])) for size, same in groupby(sizes)]
+        cells = [
+            Cell(f"{size / 1024:.3g}", "unused", title=f"{size} bytes", span=span) if size else Cell(span=span)
+            for size, span in runs
+        ]
+        rows.append(Row(("KiB in flight", ""), tuple(cells), ruled=True))
     heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
     return Grid(title, (Tier.of("", heads),), tuple(rows), ("", ""))
+
+
+def _lane(spans: list[Span], ticks: int) -> list[Cell]:
+    """Spans as cells side by side, with empty ones between; what overlaps begins where the one before ends."""
+    cells, reached = [], 0
+    for start, end, cell in [*sorted(spans, key=lambda span: span[:2]), (ticks, ticks, Cell())]:
+        first, last = max(start, reached), min(max(end, start + 1), ticks)
+        cells += [Cell(span=first - reached)] if reached < first else []
+        cells += [replace(cell, span=last - first)] if first < last else []
+        reached = max(reached, first, last)
+    return cells
 
 
 def _stage(name: str) -> int:
@@ -188,88 +191,58 @@ def _stage(name: str) -> int:
     return int(inside) if inside.isdecimal() else 0
 
 
-def _role_span(event: Event) -> _Span:
+def _role_cell(event: Event) -> Cell:
     name = event.barrier or (event.slots[0] if event.slots else "")
     ticks, waits = event.end - event.start, event.op in ("wait", "tail", "stuck")
     stage = str(_stage(name)) if "[" in name else ""
     text = name if waits and ticks > 3 else f"{_LETTER.get(event.op, '!')}{stage}"
     if event.op == "stuck":
-        return _Span.of(event.start, event.end, text, "collision", "collision", event.said)
+        return Cell(text, "collision", "collision", event.said)
     colour: Tint = "gap" if waits and ticks > 1 else _stage(name) if name else "unused"
-    return _Span.of(event.start, event.end, text, colour, "", event.said)
+    return Cell(text, colour, title=event.said)
 
 
-def _slot_lanes(events: list[Event]) -> list[Lane]:
+def _slot_lanes(events: list[Event]) -> dict[str, list[Span]]:
     """The fills and reads of slots; slots with the same ones share a lane."""
-    spans: dict[str, list[_Span]] = {}
+    spans: dict[str, list[Span]] = {}
     for event in events:
+        title = event.said if event.op == "flight" else f"{event.role}: {event.said}"
         for slot in event.slots:
             if event.op == "flight":
-                span = _Span.of(event.start, event.end, "▸", _stage(slot), "", event.said)
-                spans.setdefault(slot, []).append(span)
+                spans.setdefault(slot, []).append((event.start, event.end, Cell("▸", _stage(slot), title=title)))
             elif event.op in ("multiply", "read", "store", "write"):
-                title = f"{event.role}: {event.said}"
-                span = _Span.of(event.start, _finished(events, event), _LETTER[event.op], "fill", "", title)
-                spans.setdefault(slot, []).append(span)
-    lanes: dict[tuple[tuple[int, int, str], ...], list[str]] = {}
+                cell = Cell(_LETTER[event.op], "fill", title=title)
+                spans.setdefault(slot, []).append((event.start, _finished(events, event), cell))
+    lanes: dict[tuple[object, ...], list[str]] = {}
     for slot in sorted(spans, key=lambda slot: (_stage(slot), slot)):
-        lanes.setdefault(tuple((span.start, span.end, span.cell.text) for span in spans[slot]), []).append(slot)
-    return [("slot", ", ".join(names), spans[names[0]]) for names in lanes.values()]
+        lanes.setdefault(tuple((start, end, cell.text) for start, end, cell in spans[slot]), []).append(slot)
+    return {", ".join(names): spans[names[0]] for names in lanes.values()}
 
 
 def _finished(events: list[Event], begun: Event) -> int:
     """When an access that ends later than it begins is waited for."""
-    if begun.op not in ("multiply", "store"):
-        return begun.end
-    waits = (event for event in events if event.role == begun.role and event.op == "wait_group")
-    return next((wait.end for wait in waits if wait.start >= begun.end), begun.end)
+    waits = [
+        event.end
+        for event in events
+        if event.role == begun.role and event.op == "wait_group" and event.start >= begun.end
+    ]
+    return waits[0] if waits and begun.op in ("multiply", "store") else begun.end
 
 
-def _barrier_lanes(events: list[Event], ticks: int) -> list[Lane]:
+def _barrier_lanes(events: list[Event], ticks: int) -> dict[str, list[Span]]:
     """The phases of every barrier, each up to the tick in which it ends."""
-    phases: dict[str, list[tuple[int, int]]] = {}
-    running: dict[str, int] = {}
-    for event in events:
-        if event.barrier:
-            running.setdefault(event.barrier, event.phase)
-            phases.setdefault(event.barrier, [])
-            if event.op == "phase":
-                phases[event.barrier].append((event.start, event.phase))
-    lanes: list[Lane] = []
-    for name in sorted(phases, key=lambda name: (name.partition("[")[0], _stage(name))):
-        ends = sorted(phases[name])
+    running = {event.barrier: event.phase for event in reversed(events) if event.barrier}
+    lanes: dict[str, list[Span]] = {}
+    for name in sorted(running, key=lambda name: (name.partition("[")[0], _stage(name))):
+        ends = sorted((event.start, event.phase) for event in events if event.op == "phase" and event.barrier == name)
         last = ends[-1][1] + 1 if ends else running[name]
-        spans, start = [], 0
+        spans, start = lanes.setdefault(name, []), 0
         for end, phase in [*ends, (ticks, last)]:
-            runs_on = ", runs on" if phase == last else ""
+            title = f"{name}, phase {phase}{', runs on' if phase == last else ''}"
             if end > start:
-                title = f"{name}, phase {phase}{runs_on}"
-                spans.append(_Span.of(start, end, str(phase), _PARITY_COLOUR[phase % 2], "", title))
+                spans.append((start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title)))
                 start = end
-        lanes.append(("phase", name, spans))
     return lanes
-
-
-def _runs_of_bytes(sizes: list[int]) -> Iterable[_Span]:
-    """Bytes in flight, a span for each run of ticks with equally many."""
-    start = 0
-    for size, same in groupby(sizes):
-        end = start + len([*same])
-        if size:
-            yield _Span.of(start, end, f"{size / 1024:.3g}", "unused", "", f"{size} bytes")
-        start = end
-
-
-def _lane(spans: list[_Span], ticks: int) -> list[Cell]:
-    """Spans as cells side by side, with empty ones between; what overlaps begins where the one before ends."""
-    cells, reached = [], 0
-    for span in sorted(spans, key=lambda span: span[:2]):
-        start, end = max(span.start, reached), min(span.end, ticks)
-        if end > start:
-            cells += [Cell(span=start - reached)] if start > reached else []
-            cells.append(replace(span.cell, span=end - start))
-            reached = end
-    return [*cells, Cell(span=ticks - reached)] if reached < ticks else cells
 
 
 def _legend(events: list[Event], timeline: Grid) -> Legend:
