@@ -50,8 +50,7 @@ class _Block(NamedTuple):
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
     """A fragment both ways; `lane` (a thread) or the holder of `element` is marked, and listed in full.
 
-    >>> from tilescope.layout import Modes
-    from tilescope.mma.fragment import fragment
+    >>> from tilescope.mma.fragment import fragment
     >>> draw_fragment(fragment("mma.m16n8k8", "A", "bf16")).title
     'mma.m16n8k8, operand A: 16 x 8 bfloat16 (m x k)'
     """
@@ -93,7 +92,7 @@ def _element_grid(
         register, bit = fragment.register_of(number)
         title = f"{where}: thread {holder}, values from {number} (register {register}, from bit {bit})"
         name = f"T{holder}V{number}"
-        return Cell(name, holder % _WARP, "focus" if holder == lane else "", title, link=f"{name} T{holder}")
+        return Cell(name, holder % _WARP, title=title, link=f"{name} T{holder}")
 
     notes = []
     if per_warp < height:
@@ -109,7 +108,8 @@ def _element_grid(
     down = {row: extent(row, block.rows) for row in range(first_row, first_row + per_warp, block.rows)}
     columns = range(first_column, first_column + drawn_columns, block.columns)
     across = {column: extent(column, block.columns) for column in columns}
-    return Grid.of("Which thread holds each element", names, down, across, cell, rule_every=8, notes=notes)
+    title = "Which thread holds each element"
+    return Grid.of(title, names, down, across, cell, rule_every=8, notes=notes).marked({f"T{lane}"})
 
 
 def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
@@ -121,8 +121,7 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
         held = coords[thread, first : first + width]
         text = ",".join(map(number_span, held.min(axis=0).tolist(), held.max(axis=0).tolist()))  # "0,0-1" or "2-3,5"
         title = f"thread {thread}, values {extent(first, width)}: ({text}) of matrix {matrix[thread, first]}"
-        link = f"T{thread}V{first} T{thread}"
-        return Cell(text, thread % _WARP, "focus" if thread == lane else "", title, link=link)
+        return Cell(text, thread % _WARP, title=title, link=f"T{thread}V{first} T{thread}")
 
     steps = range(0, fragment.values, width)[:_MOST_REGISTERS]
     outer: tuple[Tier, ...] = ()
@@ -136,7 +135,7 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
         notes.append(f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.")
     title, names = f"What each thread holds: {','.join(_NAMES[fragment.operand])}", ("thread", "value")
     threads, values = range(first_thread, first_thread + _WARP), {first: f"V{extent(first, width)}" for first in steps}
-    return Grid.of(title, names, threads, values, cell, rule_every=8, outer=outer, notes=notes)
+    return Grid.of(title, names, threads, values, cell, rule_every=8, outer=outer, notes=notes).marked({f"T{lane}"})
 
 
 def _lane_table(fragment: Fragment, lane: int) -> Table:

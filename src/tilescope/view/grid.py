@@ -10,8 +10,8 @@ A grid says what is where, not how it looks: `terminal` prints it, `svg_document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple, TypeVar
@@ -169,6 +169,22 @@ class Grid:
         cut = drawn_of((len(lines), len(shown)), (len(down), len(across)), nouns)
         tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown)))
         return cls(title, tiers, tuple(lines), names[:-1], (*notes, *cut))
+
+    def marked(self, links: Collection[str], mark: Mark = "focus") -> Grid:
+        """The grid with a mark on the cells that bear one of the links.
+
+        >>> grid = Grid("", (), (Row((), (Cell(link="a b"), Cell(link="c"))),)).marked({"b"})
+        >>> [cell.mark for cell in grid.rows[0].cells]
+        ['focus', '']
+        """
+        rows = []
+        for row in self.rows:
+            asked = [not {*links}.isdisjoint(cell.link.split()) for cell in row.cells]
+            cells = [
+                replace(cell, mark=mark) if is_asked else cell for cell, is_asked in zip(row.cells, asked, strict=True)
+            ]
+            rows.append(replace(row, cells=tuple(cells)))
+        return replace(self, rows=tuple(rows))
 
     @property
     def columns(self) -> int:

@@ -12,13 +12,12 @@ Where each atom starts             One atom, by element            The same atom
 mn  0-7   0x0000   0x4000          mn 0    0x000  0x010           line 0     0,0   0,8   0,16
 mn 8-15   0x0400   0x4400             1    0x090  0x080                1     1,8   1,0   1,24
 
-A cell of the middle grid has the colour of the banks that hold it, a cell of the right one the colour of the core
-matrix it belongs to: a column of one colour on one side fans out over all eight on the other.
+A cell of the middle grid has the colour of the banks that hold it, a cell of the right one the colour of the
+column that it comes from: a column of one colour on one side fans out over all eight on the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +32,6 @@ from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, extent
-from tilescope.view.palette import Mark
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 LAYOUT_DIFFERENCE = rule(
@@ -97,61 +95,48 @@ class Pieces:
         row, column = self.first(piece)
         return f"{self.names[0]} {row}, {self.names[1]} {extent(column, self.elements, ' to ')}"
 
-    def grid(
-        self,
-        title: str,
-        most: tuple[int, int] = (_MOST, _MOST),
-        *,
-        text: Callable[[int], str] | None = None,
-        mark: Callable[[Element], Mark] = lambda _: "",
-        notes: Iterable[str] = (),
-    ) -> Grid:
-        """The pieces of the tile, each with the place that holds it, or with `text` of its address."""
+    def grid(self, title: str, most: tuple[int, int] = (_MOST, _MOST), *, in_bytes: bool = False) -> Grid:
+        """The pieces of the tile, each with the number of the place that holds it, or with its address."""
 
         def cell(row: int, column: int) -> Cell:
             address = int(self.addresses[row, column])
             said = f"{self.where((row, column))}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
-            shown = str(address // self.bytes) if text is None else text(address)
-            chunk = address // CHUNK_BYTES % CHUNKS_PER_LINE
-            return Cell(shown, chunk, mark((row, column)), said, link=f"{row},{column}")
+            text = f"{address:#05x}" if in_bytes else str(address // self.bytes)
+            return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, title=said, link=f"{row},{column}")
 
         high, wide = self.addresses.shape
         rows = {row: str(self.first((row, 0))[0]) for row in range(high)}
         columns = {column: self.first((0, column))[1] for column in range(wide)}
+        notes = (
+            ["A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."] if in_bytes else []
+        )
         return Grid.of(title, self.names, rows, columns, cell, most=most, notes=notes)
 
-    def memory(
-        self,
-        title: str,
-        colour: Callable[[Element], int] = lambda piece: piece[0],
-        mark: Callable[[Element], Mark] = lambda _: "",
-        note: str = "",
-    ) -> Grid:
+    def memory(self, title: str) -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
         held: dict[int, list[Element]] = {}
-        for piece, address in np.ndenumerate(self.addresses):
-            held.setdefault(int(address) // self.bytes, []).append((piece[0], piece[1]))
+        for (row, column), address in np.ndenumerate(self.addresses):
+            held.setdefault(int(address) // self.bytes, []).append((row, column))
         width = max(1, min(SMEM_LINE_BYTES, 32 * self.bytes) // self.bytes)
         mn_first = -1 if self.names == ("k", "mn") else 1
 
         def cell(line: int, column: int) -> Cell:
-            pieces, where = (
-                held.get(line * width + column, []),
-                f"from byte {(line * width + column) * self.bytes:#x} on",
-            )
+            place = line * width + column
+            pieces, where = held.get(place, []), f"from byte {place * self.bytes:#x} on"
             if not pieces:
                 return Cell("", "gap", title=f"{where}: not of the tile")
             several = f", and {counted(len(pieces) - 1, 'other')}" if len(pieces) > 1 else ""
             link = " ".join(f"{row},{column}" for row, column in pieces[:8])
             text = ",".join(map(str, self.first(pieces[0])[::mn_first]))
-            title = f"{where}: {self.where(pieces[0])}{several}"
-            return Cell(text, colour(pieces[0]), mark(pieces[0]), title, link=link)
+            return Cell(text, pieces[0][1], title=f"{where}: {self.where(pieces[0])}{several}", link=link)
 
-        notes = [f"A cell names the {','.join(self.names[::mn_first])} that its piece starts with.{note}"]
         names = "byte", "bank" if width * self.bytes == SMEM_LINE_BYTES else "word"
         lines = {line: f"{line * width * self.bytes:#06x}" for line in sorted({place // width for place in held})}
         banks = max(1, self.bytes // BANK_BYTES)
         columns = {place: Header.of_numbers(place * self.bytes // BANK_BYTES, banks) for place in range(width)}
+        notes = [
+            f"A cell names the {','.join(self.names[::mn_first])} that its piece starts with. Colour: its column of the tile."
+        ]
         most, nouns = (_MOST_WHOLE, None), ("lines", "columns")
         return Grid.of(title, names, lines, columns, cell, notes=notes, most=most, nouns=nouns)
 
@@ -219,12 +204,9 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     count = min(Pieces.of(layout, addresses, names).elements for layout, addresses in both)
     pieces = [Pieces.of(layout, addresses, names, count) for layout, addresses in both]
     marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
-
-    def mark(piece: Element) -> Mark:
-        return "collision" if marked[piece] else ""
-
+    links = {f"{row},{column}" for row, column in zip(*marked.nonzero(), strict=True)}
     titled, most = zip(("The first", "The second"), pieces, strict=True), (_MOST_WHOLE, _MOST_WHOLE // 2)
-    grids = Beside(tuple(piece.grid(title, most, mark=mark) for title, piece in titled))
+    grids = Beside(tuple(piece.grid(title, most).marked(links, "collision") for title, piece in titled))
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
     if first is None:
@@ -377,17 +359,11 @@ class _Operand:
         (row, column), (high, wide) = self.corner, self.atom
         addresses = row_addresses(self.layout)[row : row + high, column : column + wide]
         pieces = Pieces.of(self.layout, addresses, corner=self.corner)
-        per_matrix = self.canonical.swizzle.atom_bytes // CHUNK_BYTES
-
-        def mark(piece: Element) -> Mark:
-            first = pieces.first(piece)
-            return "focus" if self.at in [(first[0], first[1] + place) for place in range(pieces.elements)] else ""
-
-        note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
-        elements = pieces.grid("One atom, by element", text=lambda address: f"{address:#05x}", mark=mark, notes=[note])
-        matrix = " Colour: the core matrix, a column of chunks."
-        memory = pieces.memory("The same atom, by shared memory", lambda piece: piece[1] // per_matrix, mark, matrix)
-        return elements, memory
+        links = set()
+        if self.at is not None:
+            links = {f"{self.at[0] - row},{(self.at[1] - column) // pieces.elements}"}
+        drawn = pieces.grid("One atom, by element", in_bytes=True), pieces.memory("The same atom, by shared memory")
+        return drawn[0].marked(links), drawn[1].marked(links)
 
     def facts(self) -> Table:
         """Size, core matrix, descriptor fields, readers."""

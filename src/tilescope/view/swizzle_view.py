@@ -8,7 +8,6 @@ line 1 0 1 2 3 …      line 1 1 0 3 2 …      fan out over all banks on the ri
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from tilescope.errors import counted
@@ -91,13 +90,10 @@ def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
     frame = _Frame.of(swizzle)
     unit = "line" if frame.is_line else "row"
     first = address // frame.row_bytes * frame.row_bytes
-    aimed = swizzle.apply(address) if physical else address
-    aimed_piece = aimed // frame.piece_bytes * frame.piece_bytes
+    asked = {f"{address // frame.piece_bytes * frame.piece_bytes:x}"} if address % frame.row_bytes else set()
 
     def cell(start: int, byte: int) -> Cell:
-        drawn = _cell(swizzle, frame, start + byte, physical)
-        asked = address % frame.row_bytes and start + byte == aimed_piece
-        return replace(drawn, mark="focus") if asked else drawn
+        return _cell(swizzle, frame, start + byte, physical)
 
     notes = {
         "L and H are the lower and upper 8 bytes of a chunk; odd lines exchange them.": swizzle.flip_bytes,
@@ -109,14 +105,15 @@ def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
     step = frame.row_step * frame.row_bytes
     starts = range(first, first + frame.row_count * step, step)
     rule_every = 0 if frame.between_rows else max(frame.row_bytes, swizzle.repeat_bytes)
-    if not physical:
-        rows = {start: str(start // frame.row_bytes) for start in starts}
-        return Grid.of(
-            "Logical: as a program counts", (unit, name), rows, columns, cell, rule_every=rule_every, outer=outer
-        )
-    labels = {start: (str(start // frame.row_bytes), f"{start:#06x}") for start in starts}
-    title, said = "Physical: as it lies in shared memory", [note for note, holds in notes.items() if holds]
-    return Grid.of(title, (unit, "byte", name), labels, columns, cell, rule_every=rule_every, outer=outer, notes=said)
+    names: tuple[str, ...] = (unit, name)
+    title, said = "Logical: as a program counts", []
+    rows: dict[int, tuple[str, ...]] = {start: (str(start // frame.row_bytes),) for start in starts}
+    if physical:
+        title, names = "Physical: as it lies in shared memory", (unit, "byte", name)
+        rows = {start: (*labels, f"{start:#06x}") for start, labels in rows.items()}
+        said = [note for note, holds in notes.items() if holds]
+    grid = Grid.of(title, names, rows, columns, cell, rule_every=rule_every, outer=outer, notes=said)
+    return grid.marked(asked)
 
 
 def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import singledispatch
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import NamedTuple, TypeAlias
 
 from tilescope.view.grid import Cell, Columns, Grid, Header, Measure, placed
@@ -19,7 +18,6 @@ _WIDEST = 96  # prose in longer lines is hard to follow
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
 _TICK_BITS = 8  # between the numbers over a bit ruler
 _MAX_SCALE = 3  # characters of a bit
-_NARROW_ROW_BITS = 32  # of a bit ruler in a terminal that has no room for 64
 _NARROWEST = 12  # columns of a table keep this width even if the terminal has less
 
 
@@ -281,14 +279,35 @@ def _spans(columns: Columns, items: list[tuple[int, int, Span]], start: int, sto
 @lines_of.register
 def _ruler(part: BitRuler, width: int) -> list[Line]:
     """Bit numbers once, then one line a row (fields in brackets, unnamed bits as dots), then the table of the fields."""
-    stub = max(len(part.row_label(row)) for row in part.rows()) + 1 if part.bits > part.row_bits else 0
-    if stub + part.row_bits > width and part.row_bits > _NARROW_ROW_BITS:
-        return lines_of(replace(part, row_bits=_NARROW_ROW_BITS), width)
+    rows = part.rows()
+    stub = max(len(part.row_label(row)) for row in rows) + 1 if part.bits > part.row_bits else 0
     scale = max(1, min(_MAX_SCALE, (width - stub) // part.row_bits))
-    lines: list[Line] = [[Span(" " * stub + _bit_numbers(part.row_bits, scale), "header")]]
-    lines += [[Span(part.row_label(row).ljust(stub), "header"), *_pieces(part, row, scale)] for row in part.rows()]
+    drawn: list[tuple[str, Line]] = [("", [Span(_bit_numbers(part.row_bits, scale), "header")])]
+    drawn += [(part.row_label(row), _pieces(part, row, scale)) for row in rows]
+    shown = (
+        part.row_bits * scale if stub + part.row_bits * scale <= width else part.row_bits // 2
+    )  # two parts, if narrow
+    lines: list[Line] = [
+        [Span(label.ljust(stub), "header"), *_line_part(line, start, start + shown)]
+        for start in range(0, part.row_bits * scale, shown)
+        for label, line in drawn
+    ]
     table = Table(part.table_rows(), part.table_headings())
     return _titled(part.title, stacked([lines, lines_of(table, width)]), part.notes, width)
+
+
+def _line_part(line: Line, start: int, stop: int) -> Line:
+    """The characters of a line from `start` to below `stop`.
+
+    >>> _line_part([Span("abc", 1), Span("de")], 2, 4)
+    [Span(text='c', tint=1), Span(text='d', tint=None)]
+    """
+    begins = accumulate((len(span.text) for span in line), initial=0)
+    cut = [
+        Span(span.text[max(0, start - at) : max(0, stop - at)], span.tint)
+        for at, span in zip(begins, line, strict=False)
+    ]
+    return [span for span in cut if span.text]
 
 
 def _bit_numbers(row_bits: int, scale: int) -> str:

@@ -15,7 +15,7 @@ from tilescope.view.grid import Cell, Grid, Row
 from tilescope.view.ruler import BitRuler, byte_grid
 from tilescope.view.svg_canvas import number
 from tilescope.view.svg_document import grid_block
-from tilescope.view.tensor_plane import plane
+from tilescope.view.trace_view import plane
 from tilescope.web.page import drawn
 
 _TILE = TensorMap("bf16", (128, 24), (256,), (64, 8), swizzle="128B")

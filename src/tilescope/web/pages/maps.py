@@ -24,7 +24,7 @@ from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Part
 from tilescope.view.ruler import BitRuler, byte_grid
 from tilescope.view.tensor_map_view import findings
-from tilescope.view.tensor_plane import chunk_links, dim_names
+from tilescope.view.trace_view import chunk_links, dim_names
 from tilescope.web.call import Call
 from tilescope.web.field import Field, form, limited
 from tilescope.web.page import Answer, Drag, Lead, Page, Step, address, drawn
