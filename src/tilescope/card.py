@@ -31,6 +31,8 @@ SAVED_CARD = rule(
     "saved-card",
     "A card of the user's own has a name that the table does not have, and a file that `bench --save-card` wrote.",
     source="tilescope bench --save-card",
+    passing='ts.card.free_path("my-h200")',
+    failing='ts.card.free_path("H200")',
 )
 _SAVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 

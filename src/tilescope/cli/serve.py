@@ -11,7 +11,9 @@ from tilescope.cli.output import STDOUT
 from tilescope.rule import rule
 
 SERVE_PORT = rule(
-    "serve-port", "The explorer listens on a port that no other program has taken.", source="the command line"
+    "serve-port",
+    "The explorer listens on a port that no other program has taken.",
+    source="the command line; the ports of a machine are its own, so no example runs",
 )
 
 PORT = 8765

@@ -28,7 +28,9 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
 
 SAVED_TOPICS = rule(
-    "bench-save", "A card is saved from the topics loads and stores.", source="tilescope bench --save-card"
+    "bench-save",
+    "A card is saved from the topics loads and stores.",
+    source="tilescope bench --save-card; it measures a card, so no example runs",
 )
 Progress = Callable[[str, int, int], None]  # topic, measurements done, measurements in all
 _SWIZZLE_OF_ROW: dict[int, Any] = {128: "128B", 64: "64B", 32: "32B", 16: "none"}

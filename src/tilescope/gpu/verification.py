@@ -36,9 +36,15 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
 
 CAPTURE_FORMAT = rule(
-    "capture-format", "A capture has the format number that this version reads.", source="tilescope verify"
+    "capture-format",
+    "A capture has the format number that this version reads.",
+    source="tilescope verify; a capture is a file, so no example runs",
 )
-CAPTURE = rule("capture", "A capture is a file that `tilescope verify --save` wrote.", source="tilescope verify")
+CAPTURE = rule(
+    "capture",
+    "A capture is a file that `tilescope verify --save` wrote.",
+    source="tilescope verify; a capture is a file, so no example runs",
+)
 
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole

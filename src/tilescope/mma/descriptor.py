@@ -296,7 +296,7 @@ class OperandDescriptor(Value):
             return problems
         max_k = _MAX_K_BYTES * 8 // element_bits
         if not 1 <= rows <= _MAX_ROWS:
-            refuse("rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", "Use 64 for A, n for B.")
+            refuse("rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", f"Use rows = {_MAX_ROWS}.")
         if not 1 <= k <= max_k:
             reads = f"one instruction reads {max_k // 2} elements of {element_bits} bits along k (sparse: {max_k} of B)"
             refuse("k", k, reads, f"Use k = {max_k // 2}, and {name}_descriptors for the other K steps.")

@@ -80,7 +80,7 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     if length != whole[0] * whole[1]:
         found, limit = (
             f"{length} bytes for {rows} x {blocks} scales",
-            f"{by(grid)} atoms of {ATOM_BYTES} bytes are {whole[0] * whole[1]}",
+            f"they lie in {by(grid)} atoms of {ATOM_BYTES} bytes, {whole[0] * whole[1]} bytes in all",
         )
         fix = f"Pass all {whole[0] * whole[1]} bytes, padding included."
         raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)

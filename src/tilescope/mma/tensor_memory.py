@@ -288,7 +288,7 @@ class TensorMemory(Documented, Value):
         cells, columns = self.cells.copy(), slice(place.column, place.column + SHIFT_COLUMNS)
         first, last = place.lane, place.lane + QUARTER_LANES
         cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
-        note = _unconfirmed("tcgen05.shift.down", "PTX does not say over how many rows it shifts: 32 here")
+        note = _unconfirmed("tcgen05.shift.down", "PTX does not say how many rows it shifts; tilescope takes 32")
         return self._next(cells, [note])
 
     def _next(self, cells: Cells, notes: list[Violation]) -> TensorMemory:

@@ -45,7 +45,7 @@ TMEM_DATAPATH, TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN =
          "tcgen05.mma: Data path layout organization", "(256, 64), cta_group=2", "(256, 64)"),
         ("extent", "What lies in tensor memory, or is moved there, stays within 128 lanes and 512 columns.",
          "Tensor Memory", "(128, 256), address=256", "(128, 256), address=257"),
-        ("lane", "D, A and metadata start at a multiple of 32 lanes (layouts C and F also 16 further on), loads at their quarter.",
+        ("lane", "D, A and metadata start at a multiple of 32 lanes (in layouts C and F also 16 lanes after one), loads at their quarter.",
          "tcgen05.mma: Data path layout organization", "(64, 64), address=16 << 16", "(128, 64), address=16 << 16"),
         ("n", "An accumulator is as wide as one instruction allows.", "tcgen05.mma: Matrix shape", "(128, 256)", "(128, 260)"),
         ("type", "Accumulators are float32, float16 or int32.", "tcgen05.mma: kinds", '(128, 64), data_type="f16"',
@@ -318,7 +318,7 @@ def tmem_layout(
     base = TmemAddress.of(address)
     if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):
         found = f"lane {base.lane} for layout {row.name}"
-        limit = "D, A and metadata start at a multiple of 32 lanes; those of layouts C and F also 16 further on"
+        limit = "D, A and metadata start at a multiple of 32 lanes; in layouts C and F also 16 lanes after one"
         raise TMEM_LANE.error("address", found, limit, f"Use lane {base.lane // 32 * 32}.", lane=base.lane)
     modes, element_bits, source = _BUILT[operand](row, extent, kept, sparse)
     return TmemLayout.of(operand, row.name, (m, extent), row.cta_group, element_bits, modes, base, source)

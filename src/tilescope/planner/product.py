@@ -79,11 +79,11 @@ class Product(NamedTuple):
 
 
 def product_problems(product: Product) -> list[Violation]:
-    """Why no tile of any shape serves: no such consumer, type or majorness on the card, or rows out of step."""
+    """Why no tile of any shape serves: a consumer, type or majorness that the card lacks, or rows of a wrong length."""
     missing = missing_consumer(product.consumer, product.arch)
     if missing is not None:
         return [RULES["gemm-consumer"].violation("consumer", *missing)]
-    return _unknown_type(product) or _unmoved_types(product) or [*_unread_majors(product), *_rows_out_of_step(product)]
+    return _unknown_type(product) or _unmoved_types(product) or [*_unread_majors(product), *_wrong_row_lengths(product)]
 
 
 def _unknown_type(product: Product) -> list[Violation]:
@@ -104,7 +104,7 @@ def _unknown_type(product: Product) -> list[Violation]:
 
 
 def _unmoved_types(product: Product) -> list[Violation]:
-    """Elements of less than a byte: no TMA moves single bits as such, and not every one the packed types."""
+    """Types below a byte that TMA does not move: single bits, and packed types where the architecture lacks them."""
     problems = _unmoved(product, "data_type", product.data_type)
     said = problems and product.output_type == product.data_type
     return problems if said else problems + _unmoved(product, "output_type", product.output_type)
@@ -162,7 +162,7 @@ def mma_types(arch: Arch) -> tuple[str, ...]:
 
 
 def _uneven_rows(product: Product, extents: Tile) -> Iterator[dict[str, Any]]:
-    """Rows of A, B and C (or of their tiles) that whoever copies them does not take, and the next longer that he does."""
+    """Rows of A, B and C (or of their tiles) whose length the copy does not take, with the next longer length that it does."""
     lengths = dict(zip("mnk", extents, strict=True))
     for matrix, extent, row in (
         ("A", "k" if product.a_major == "K" else "m", product.data_type),
@@ -183,7 +183,7 @@ def _uneven_rows(product: Product, extents: Tile) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def _rows_out_of_step(product: Product) -> Iterator[Violation]:
+def _wrong_row_lengths(product: Product) -> Iterator[Violation]:
     mover = "TMA takes" if product.by_tma else "cp.async takes 16 bytes at a time of"
     for row in _uneven_rows(product, product.shape):
         yield refusal("gemm-rows", row["extent"], "", {row["extent"]: row["up"]}, mover=mover, **row)
@@ -193,7 +193,7 @@ def tile_problems(product: Product, tile: Tile) -> list[Violation]:
     """Why no block computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
     # types that TMA spreads out to a byte an element move in whole rows of 128 (stores on sm_103: of 64)
     uneven = (refusal("gemm-tile", "tile", "rows", **row) for row in _uneven_rows(product, tile) if row["padded"])
-    return list(_beyond_a_block(product, tile)) or [*_torn_mma(product, tile), *uneven]
+    return list(_beyond_a_block(product, tile)) or [*_partial_instructions(product, tile), *uneven]
 
 
 def accumulator_columns(tile: Tile) -> int:
@@ -223,8 +223,8 @@ def _beyond_a_block(product: Product, tile: Tile) -> Iterator[Violation]:
         yield refusal("gemm-smem", "tile", operand_bytes=operands, limit_bytes=room, **told)
 
 
-def _torn_mma(product: Product, tile: Tile) -> Iterator[Violation]:
-    """Whole instructions: 16 rows of A and 8 columns of B, or A and B exchanged; descriptors know their own shapes."""
+def _partial_instructions(product: Product, tile: Tile) -> Iterator[Violation]:
+    """Tiles that are no whole number of mma instructions, 16 rows of A by 8 columns of B, nor with A and B exchanged."""
     (m, n, k), forms, bits = tile, product.mma_forms, product.output_type.smem_bits
     if not is_exchanged(product, tile):
         return
@@ -238,7 +238,7 @@ def _torn_mma(product: Product, tile: Tile) -> Iterator[Violation]:
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:
-    """Whether mma takes B as its first operand and A as its second, because m has no 16 rows for it.
+    """Whether mma takes B as its first operand and A as its second, because m is no multiple of 16.
 
     >>> bf16, hopper = DataType.named("bf16"), Arch.named("sm_90")
     >>> product = Product((8, 64, 64), bf16, bf16, hopper, None, "ldmatrix", "K", "K", 132)

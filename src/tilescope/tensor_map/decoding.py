@@ -124,7 +124,7 @@ def _checked_blob(blob: Any) -> bytes:
         data = None
     if data is None or len(data) != DESCRIPTOR_BYTES:
         raise TensorMapError([descriptor_length.violation(
-            "blob", f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes", "128 bytes",
+            "blob", f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes", "a tensor map is 128 bytes",
             "Pass the whole CUtensorMap, 128 bytes.", **({} if data is None else {"bytes": len(data)}),
         )])  # fmt: skip
     return data

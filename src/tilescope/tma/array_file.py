@@ -35,7 +35,11 @@ _XXD = re.compile(rb"^[0-9a-fA-F]{7,16}: ((?:[0-9a-fA-F]{2,4} )+) [^\n]*$", re.M
 _OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump ends with the length alone
 
 NPY_FILE = rule(
-    "npy-file", "A .npy file holds one array of numbers, as np.save writes it.", source="the format of np.save"
+    "npy-file",
+    "A .npy file holds one array of numbers, as np.save writes it.",
+    source="the format of np.save",
+    passing='ts.tma.array_file.dump_bytes(ts.tma.array_file.as_npy(np.zeros(4, "f2")))',
+    failing='ts.tma.array_file.dump_bytes(ts.tma.array_file.as_npy(np.zeros(4, "f2"))[:40])',
 )
 NPY_TYPE = rule(
     "npy-type",
@@ -69,7 +73,8 @@ def read_array(path: str | Path) -> np.ndarray[Any, Any]:
         fix = "Save it with np.save."
         if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
             fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
-        raise NPY_FILE.error(str(path), f"no array: {shortened(str(error), 60)}", limit, fix) from None
+        reason = shortened(str(error), 60)
+        raise NPY_FILE.error(str(path), f"no array: {reason}", limit, fix, reason=reason) from None
     if not isinstance(array, np.ndarray):
         fix = "Save one array: np.save(FILE, archive[NAME])."
         raise NPY_FILE.error(str(path), "an archive of several arrays", limit, fix)
@@ -189,8 +194,6 @@ def _saved(content: bytes, path: str) -> np.ndarray[Any, Any]:
     try:
         array = np.load(BytesIO(content), allow_pickle=False)
     except (ValueError, EOFError, MemoryError, OSError, OverflowError, TypeError, SyntaxError) as error:
-        raise NPY_FILE.error(
-            path, f"no array: {shortened(str(error), 60)}", "one array of numbers, as np.save writes it",
-            "Save it with np.save.",
-        ) from None  # fmt: skip
+        reason, limit = shortened(str(error), 60), "one array of numbers, as np.save writes it"
+        raise NPY_FILE.error(path, f"no array: {reason}", limit, "Save it with np.save.", reason=reason) from None
     return np.ascontiguousarray(array)

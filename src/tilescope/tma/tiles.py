@@ -66,8 +66,8 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
     """
     if not isinstance(tensor_map, TensorMap):
         raise TILES_MAP.error(
-            "tensor_map", f"a {type(tensor_map).__name__}", "a tiled map, whose grid steps by the box",
-            "Call load for each column of an im2col map.",
+            "tensor_map", type(tensor_map).__name__, "a tiled map, whose grid steps by the box",
+            "Call ts.load for every column of an im2col map.",
         )  # fmt: skip
     workers = integer("threads", threads, least=1)
     source = readable("memory", memory)

@@ -28,14 +28,14 @@ from tilescope.web.field import PAGE_LIMIT, Field, form, limited
 from tilescope.web.page import Answer, Code, Lead, Page, address, command_line, drawn
 from tilescope.written import tile as written_tile
 
-MOST_ELEMENTS = 1 << 17
-_MOST_COUNTED = 1 << 15  # of a tile that threads read as they like: every instruction is counted
+MOST_ELEMENTS = 1 << 17  # of a tile
+_MOST_COUNTED = 1 << 15  # elements of a tile whose reads are counted instruction by instruction
 MOST_ROLES = 48  # in all blocks
 MOST_STATES = 200
 _STDIN = "stdin"  # how the command names what it reads there
 _TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
-# Steps of all roles, loops run. One run proves two tiles or a GEMM; else other orders may have to be tried.
-# A product for tcgen05 takes longest to plan.
+# Steps of all roles, with every round of a loop. A planned pipeline of two tiles or of a GEMM is proven by one run, so it
+# may be longer than one that needs other orders tried; a GEMM for tcgen05 takes longest to plan.
 _MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, "tcgen05": 3000, _TEXT: 1000}
 _PROBLEM = ("arch", "consumer", "copy", "direction")  # what the planner is told; the rest is the pipeline's
 
