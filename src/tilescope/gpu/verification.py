@@ -108,7 +108,8 @@ class Capture:
             "path",
             f"{path} has format {number}",
             f"this tilescope reads {FORMAT}",
-            "Use the tilescope that wrote it, or capture again.",
+            "Capture again: tilescope verify --save FILE.",
+            format=number,
         )
 
 

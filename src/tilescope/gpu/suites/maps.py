@@ -181,7 +181,8 @@ _CORNER_EDGES = (-32769, -32768, -129, -128, -17, -16, 15, 16, 127, 128, 32767, 
 def _draw_near_edges(random: random.Random, arch: str) -> Case:
     """A map that keeps most rules, its tensor of any size, then up to three of its arguments moved to an edge."""
     kind = random.choice(("tiled", "tiled", "im2col"))
-    drawn = _tiled(random, arch) if kind == "tiled" else _columns(random, arch)
+    data_type = random.choice(_DRIVER_TYPES) if random.random() < 0.2 else None  # also those of newer chips
+    drawn = _tiled(random, arch, data_type) if kind == "tiled" else _columns(random, arch)
     arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in drawn.items()}
     arguments["address"] = 32 * random.randint(0, (1 << random.randint(20, 52)) - 1)
     if random.random() < 0.7:

@@ -23,7 +23,7 @@ from tilescope.gpu.device import Device
 from tilescope.gpu.suite import Array, Case, Pieces, Suite, splitmix_bytes
 from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import Fragment, fragment
-from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05_kind import KINDS
 
@@ -180,13 +180,13 @@ TCGEN05 = _of_descriptors("tcgen05", _run_tcgen05, "tensor_memory", together=100
 
 
 class _Opcode(NamedTuple):
-    """An instruction of PTX: the name that `fragment` knows, m, n and k, and the types of its operands by their PTX names."""
+    """An instruction of PTX: its row, its name for `fragment`, m, n and k, and the types of its operands by their PTX names."""
 
+    row: Instruction
     name: str
     mnk: tuple[int, int, int]
     types: dict[str, str]
-    is_wgmma: bool
-    bits: str  # what is counted where the operands are bits
+    counted: str  # what is counted where the operands are bits
 
 
 # Integers that a type holds exactly, and whose sums of products every accumulator holds
@@ -207,23 +207,22 @@ def opcodes() -> dict[str, _Opcode]:
     for row in INSTRUCTIONS:
         if not Arch.named("sm_90").has(row.feature):
             continue
-        is_wgmma = row.family == "wgmma"
-        types = [DataType.named(name).ptx for name in row.types]
-        sums = [DataType.named(name).ptx for name in row.accumulators]
-        orders = ("",) if is_wgmma else _ORDERS if row.quad_pairs else _ORDERS[:1]
-        bits = ("",) if types != ["b1"] else ("and",) if is_wgmma else ("xor", "and")
-        for n, order, d, a, b, counts in product(_WGMMA_N if is_wgmma else row.n, orders, sums, types, types, bits):
-            parts = ["wgmma.mma_async.sync.aligned" if is_wgmma else "mma.sync.aligned", f"m{row.m}n{n}k{row.k}", order]
-            parts += [d, a, b, "" if is_wgmma else d, counts and f"{counts}.popc"]
-            name = f"{row.family}.m{row.m}n{n}k{row.k}{order and '.' + order}"
-            mnk = (row.m, n, row.k)
-            made[".".join(filter(None, parts))] = _Opcode(name, mnk, {"A": a, "B": b, "D": d}, is_wgmma, counts)
+        types, sums = ([DataType.named(name).ptx for name in names] for names in (row.types, row.accumulators))
+        counts: tuple[str, ...] = ("xor.popc", "and.popc") if types == ["b1"] else ("",)
+        start, ns, orders = "mma.sync.aligned", row.n, _ORDERS if row.quad_pairs else _ORDERS[:1]
+        if row.warps > 1:
+            start, ns, orders, counts = "wgmma.mma_async.sync.aligned", _WGMMA_N, ("",), counts[-1:]
+        for n, order, d, a, b, count in product(ns, orders, sums, types, types, counts):
+            shape, c = f"m{row.m}n{n}k{row.k}", "" if row.warps > 1 else d
+            name = ".".join(filter(None, (row.family, shape, order)))
+            opcode = ".".join(filter(None, (start, shape, order, d, a, b, c, count)))
+            made[opcode] = _Opcode(row, name, (row.m, n, row.k), {"A": a, "B": b, "D": d}, count)
     return made
 
 
 def _draw_opcode(random: random.Random, arch: str) -> Case:
-    has_wgmma = Arch.named(arch).has("wgmma")
-    known = [name for name, opcode in opcodes().items() if has_wgmma or not opcode.is_wgmma]
+    card = Arch.named(arch)
+    known = [name for name, opcode in opcodes().items() if opcode.row.warps == 1 or card.has(opcode.row.feature)]
     return {"opcode": random.choice(known), "seed": random.randrange(1 << 31)}
 
 
@@ -258,7 +257,7 @@ def _words(case: Case, operand: str, matrices: npt.NDArray[np.int64]) -> Array:
 def _predict_sums(case: Case) -> bytes:
     """D: the product of bits counts those that both have (and), or that differ (xor)."""
     a, b, c = _numbers(case)
-    is_xor = opcodes()[case["opcode"]].bits == "xor"
+    is_xor = opcodes()[case["opcode"]].counted == "xor.popc"
     return _words(case, "D", c + ((a[..., None] != b[:, None]).sum(axis=2) if is_xor else a @ b)).tobytes()
 
 
@@ -270,7 +269,7 @@ def _run_products(device: Device, cases: list[Case]) -> list[bytes]:
         for name, place in (("A", 0), ("D", 2))
     )
     out, kernel = device.upload(d), f"tensor_cores:{cases[0]['opcode'].replace('.', '_')}"
-    if opcode.is_wgmma:
+    if opcode.row.warps > 1:  # B is read from shared memory
         b = np.stack([_b_bytes(opcode, matrices[1]) for matrices in numbers])
         size = b.shape[1]
         values = device.upload(a), device.upload(b), out, np.int32(size)
