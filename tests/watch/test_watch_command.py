@@ -195,8 +195,7 @@ def test_what_is_missing_is_said_in_one_sentence(around, tmp_path):
 
 
 def test_without_cupti_it_says_so(monkeypatch, capsys):
-    monkeypatch.setattr("tilescope.gpu.watch_build._packages", list)
-    monkeypatch.setattr("tilescope.gpu.watch_build._toolkits", list)
+    monkeypatch.setattr("tilescope.gpu.watch_build._installations", list)
     assert run(["watch", "--", "true"]) == 3
     assert capsys.readouterr().err.startswith("watch needs CUPTI: set CUDA_HOME")
 

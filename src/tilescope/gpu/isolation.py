@@ -1,6 +1,6 @@
 """Work in child processes with a time limit: what faults, hangs or dies there costs one case, never the caller.
 
-    caller                          child: python -m tilescope.gpu.child
+    caller                          child: python -m tilescope.gpu.isolation FOLDER PIPE
       │◀─ {"ready": facts} ─────────  the card is there ({"missing": why}: it is not)
       │── (suite, cases) ──────────▶  runs them on the card
       │◀─ {"results": [bytes …]} ───
@@ -20,17 +20,18 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tilescope.errors import DeviceError
 from tilescope.gpu.suite import Case, Outcome
 
 START_SECONDS = 120.0  # a first context on a busy machine is slow
-COMMAND = (sys.executable, "-m", "tilescope.gpu.child")
+COMMAND = (sys.executable, "-m", __name__)
 
 
 class ChildEndedError(Exception):
@@ -79,13 +80,11 @@ class Child:
         except (EOFError, OSError):
             status = self._process.wait()
             cause = f"signal {-status}" if status < 0 else f"status {status}"
-            raise ChildEndedError(f"the process died ({cause}){self._last_complaint()}") from None
+            self._complaints.seek(0)
+            lines = self._complaints.read().decode(errors="replace").strip().splitlines()
+            last = f": {lines[-1][:200]}" if lines else ""
+            raise ChildEndedError(f"the process died ({cause}){last}") from None
         return answer
-
-    def _last_complaint(self) -> str:
-        self._complaints.seek(0)
-        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
-        return f": {lines[-1][:200]}" if lines else ""
 
     def close(self) -> None:
         """End the child, whatever it is doing."""
@@ -94,12 +93,6 @@ class Child:
         self._connection.close()
         self._complaints.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class CardInChildren:
     """The card of this machine, with a folder for the kernels that are compiled for it; this process stays free of CUDA."""
@@ -107,7 +100,7 @@ class CardInChildren:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._command = (*COMMAND, str(folder))
-        with Child(self._command) as child:
+        with closing(Child(self._command)) as child:
             self.facts = child.facts
 
     def compile(self, kernels: Iterable[str]) -> None:
@@ -177,3 +170,36 @@ def _environment() -> dict[str, str]:
     """The caller's environment, in which the child finds this very tilescope: a checkout need not be installed."""
     home = str(Path(__file__).parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
+
+
+def serve(folder: Path, pipe: int) -> None:
+    """The child: with the card and the kernels in a folder, answer what comes through a pipe until it is closed."""
+    connection: Connection[dict[str, Any], tuple[str, list[Case]]] = Connection(pipe)
+    try:
+        from tilescope.gpu import streaming
+        from tilescope.gpu.device import CudaError, Device
+        from tilescope.gpu.suites import suite_named
+
+        device = Device(folder)
+    except DeviceError as error:
+        connection.send({"missing": str(error)})
+        return
+    except ModuleNotFoundError as error:
+        connection.send({"missing": f"This needs the package {error.name}: pip install 'tilescope[gpu]'."})
+        return
+    connection.send({"ready": device.facts()})
+    with suppress(EOFError):
+        while True:
+            name, cases = connection.recv()
+            try:
+                run = streaming.run if name == streaming.NAME else suite_named(name).results
+                results = run(device, cases)
+                device.free()
+            except CudaError as error:
+                connection.send({"error": error.code})
+                os._exit(0)  # clearing up a spent context may hang
+            connection.send({"results": results})
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), int(sys.argv[2]))

@@ -165,16 +165,16 @@ def splitmix_bytes(seed: int, count: int) -> Bytes:
 def pool() -> Bytes:
     """The megabyte from which copies read, and with which memory is filled before stores; read-only."""
     chunks = splitmix_bytes(1, POOL_BYTES).reshape(-1, _CHUNK_BYTES).copy()
-    specials = np.concatenate([_special_chunks(size, values) for size, values in _SPECIAL.items()])
+    specials = np.concatenate(
+        [  # a value, followed in its chunk by its neighbours
+            np.array(
+                [np.roll(values, -first)[: _CHUNK_BYTES // size] for first in range(len(values))], f"<u{size}"
+            ).view(np.uint8)
+            for size, values in ((size, np.array(row, f"<u{size}")) for size, row in _SPECIAL.items())
+        ]
+    )
     choice = splitmix_bytes(2, len(chunks) * 2).view("<u2")
     taken = choice % _ONE_IN == 0
     chunks[taken] = specials[choice[taken] // _ONE_IN % len(specials)]
     chunks.flags.writeable = False
     return chunks.reshape(-1)
-
-
-def _special_chunks(element_bytes: int, values: tuple[int, ...]) -> Bytes:
-    """One chunk for each value, followed in it by its neighbours."""
-    elements = _CHUNK_BYTES // element_bytes
-    rows = [[values[(first + step) % len(values)] for step in range(elements)] for first in range(len(values))]
-    return np.array(rows, f"<u{element_bytes}").view(np.uint8)

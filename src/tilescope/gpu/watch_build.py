@@ -37,12 +37,13 @@ class Cupti:
 
 def find_cupti() -> Cupti:
     """The CUPTI of the CUDA toolkit, or of the nvidia-cuda-cupti and nvidia-cuda-runtime packages."""
-    for includes, libraries in (*_toolkits(), *_packages()):
-        folders = tuple(path for path in includes if path.is_dir())
-        built = [min(path.glob("libcupti.so*"), key=lambda file: len(file.name), default=None) for path in libraries]
+    for folders in _installations():
+        includes = tuple(path for folder in folders if (path := folder / "include").is_dir())
+        paths = [folder / name for folder in folders for name in ("lib64", "lib")]
+        built = [min(path.glob("libcupti.so*"), key=lambda file: len(file.name), default=None) for path in paths]
         library = next(filter(None, built), None)
-        if library and all(any((path / name).exists() for path in folders) for name in HEADERS):
-            return Cupti(folders, library)
+        if library and all(any((path / name).exists() for path in includes) for name in HEADERS):
+            return Cupti(includes, library)
     raise DeviceError(
         "watch needs CUPTI: set CUDA_HOME to a CUDA toolkit that has it, "
         "or pip install nvidia-cuda-cupti nvidia-cuda-runtime nvidia-cuda-crt."
@@ -99,20 +100,17 @@ def _build(command: list[str], library: Path) -> None:
         made.replace(library)
 
 
-def _toolkits() -> Iterator[tuple[list[Path], list[Path]]]:
+def _installations() -> Iterator[list[Path]]:
+    """Folders that together may have CUPTI and its headers: toolkits, then NVIDIA's packages.
+
+    From CUDA 13 on one folder holds all packages; before, every package had its own.
+    """
     nvcc = shutil.which("nvcc")
     roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and Path(nvcc).resolve().parent.parent]
     for root in (Path(root) for root in (*roots, "/usr/local/cuda") if root):
-        targets = sorted(root.glob("targets/*"))
-        parts = [root, root / "extras" / "CUPTI", *targets]
-        yield [part / "include" for part in parts], [part / name for part in parts for name in ("lib64", "lib")]
-
-
-def _packages() -> Iterator[tuple[list[Path], list[Path]]]:
-    """The folders of NVIDIA's packages: one for all from CUDA 13 on, one for every package before."""
+        yield [root, root / "extras" / "CUPTI", *sorted(root.glob("targets/*"))]
     package = importlib.util.find_spec("nvidia")
     places = [Path(place) for place in (package and package.submodule_search_locations) or ()]
     from_13_on = sorted({path.name for place in places for path in place.glob("cu[0-9]*")}, reverse=True)
     for names in (*([name] for name in from_13_on), ["cuda_cupti", "cuda_runtime"]):
-        parts = [place / name for place in places for name in names]
-        yield [part / "include" for part in parts], [part / "lib" for part in parts]
+        yield [place / name for place in places for name in names]

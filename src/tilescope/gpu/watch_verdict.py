@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from tilescope.arch import ARCH, Arch
+from tilescope.arch import ARCH
 from tilescope.card import CARD, REQUEST_BYTES
-from tilescope.errors import RuleError, TensorMapError, Violation, counted
+from tilescope.errors import TensorMapError, Violation, counted
 from tilescope.gpu.watch_record import MOST_DIMS, POINTERS, Call
 from tilescope.rule import RULES, rule
 from tilescope.tensor_map.any_map import AnyMap
@@ -107,8 +107,11 @@ def judged(call: Call) -> Verdict:
 
 
 def asked_by(call: Call) -> MapArguments:
-    """The arguments of a call that encodes a map, for the architecture whose rules hold."""
-    return MapArguments.of({name: value for name, value in call.arguments.items() if name != "arch"} | _arch(call))
+    """The arguments of a call that encodes a map, for its own architecture, or the newest known."""
+    arguments = dict(call.arguments)
+    if call.arch is not None and call.arch not in ARCH:
+        arguments["arch"] = list(ARCH)[-1]
+    return MapArguments.of(arguments)
 
 
 def _report(call: Call) -> MapReport:
@@ -130,16 +133,6 @@ def _report(call: Call) -> MapReport:
 
 def _refused(*violations: Violation) -> MapReport:
     return MapReport(False, violations, None)
-
-
-def _arch(call: Call) -> dict[str, str]:
-    """The architecture whose rules hold: the call's own, or the newest known; without one, the arguments' default."""
-    if call.arch is None:
-        return {}
-    try:
-        return {"arch": Arch.named(call.arch).name}
-    except RuleError:
-        return {"arch": list(ARCH)[-1]}
 
 
 def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
