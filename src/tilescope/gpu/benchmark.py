@@ -141,7 +141,7 @@ def boxes_of(
 ) -> Case:
     """Tiles of `tile_rows` rows of `tile_row_bytes` in boxes of `row_bytes` by `box_rows`, 16-bit elements.
 
-    So many `tiles` are in flight on every SM (0: `options` say how they are spread).
+    `tiles` of them are in flight on every SM; where it is 0, `options` hold stages and streams.
     """
     columns, box, swizzle = tile_row_bytes // 2, (row_bytes // 2, box_rows), _SWIZZLE_OF_ROW[row_bytes]
     busy = min(options.get("sms") or _MANY_SMS, _MANY_SMS)
@@ -262,7 +262,7 @@ def card_cells(made: Benchmark) -> Mapping[str, Any]:
 
 
 def draw_benchmark(benchmark: Benchmark) -> Drawing:
-    """What `tilescope bench` prints: a table for each thing that was varied; all bars share their scale."""
+    """What `tilescope bench` prints: a table for everything that was varied; all bars share their scale."""
     fastest = max((rate.gb_per_s for rate in benchmark.rates), default=1.0)
     parts: list[Part] = []
     for table, group in groupby(benchmark.rates, lambda rate: rate.table):

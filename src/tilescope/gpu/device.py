@@ -81,7 +81,7 @@ class Device:
         }
 
     def encode(self, kind: type[AnyMap], arguments: Mapping[str, Any]) -> tuple[int, bytes]:
-        """What the driver makes of a map's arguments, rules or not: its result code and the 128 bytes."""
+        """The driver's result code and 128 bytes for a map's arguments, whether or not they keep the rules."""
         storage = ctypes.create_string_buffer(128 + _MAP_ALIGNMENT_BYTES)
         place = -(-ctypes.addressof(storage) // _MAP_ALIGNMENT_BYTES) * _MAP_ALIGNMENT_BYTES
         spread = {name: (integer * 5)(*arguments.get(name, ())[:5]) for name, integer in _ARRAYS.items()}

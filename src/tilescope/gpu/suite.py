@@ -71,7 +71,7 @@ class Suite:
     seconds_at_most: float = 120.0  # that a child may take for what it was sent
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
-        """The first `count` cases of a seed: each has a generator of its own, so case 7 is the same in any count."""
+        """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count."""
         return [self._case(random.Random(f"{seed} {self.name} {number}"), arch) for number in range(count)]  # noqa: S311
 
     def _case(self, random: random.Random, arch: str) -> Case:

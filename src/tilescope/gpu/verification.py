@@ -165,7 +165,7 @@ class Verification(Value):
 def verify(
     suites: Iterable[str] = (), *, count: int | None = None, seed: int = 1, progress: Progress | None = None
 ) -> tuple[Verification, Capture]:
-    """Hold tilescope against the card of this machine, and the capture of what the card did.
+    """Compare tilescope with the card of this machine; also gives the capture of what the card did.
 
     `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own).
     """
@@ -191,7 +191,7 @@ def verify(
 
 
 def replay(capture: Capture, progress: Progress | None = None) -> Verification:
-    """Hold tilescope against what a card did when the capture was made."""
+    """Compare tilescope with what a card did when the capture was made."""
     results = [
         _compared(suite_named(recording.suite), recording.cases, recording.results, progress)[0]
         for recording in capture.recordings

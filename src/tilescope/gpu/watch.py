@@ -121,7 +121,7 @@ def _ended(pid: int) -> int | None:
 
 
 def _end_by(number: int) -> int:
-    """End as the program did, by the same signal; its core dump was enough."""
+    """End by the signal that ended the program, without a second core dump."""
     sys.stdout.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -202,7 +202,7 @@ class Process:
 
 @dataclass(slots=True)
 class Teller:
-    """What was heard, and what has been said of it."""
+    """What the program reported so far, and what was printed about it."""
 
     verbose: bool
     as_json: bool
@@ -215,7 +215,7 @@ class Teller:
 
     @contextmanager
     def going_on(self, reader: Reader) -> Iterator[None]:
-        """Whatever goes wrong on our side is said, and the program waited for all the same."""
+        """An error of our own is printed once; the program is still waited for."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
@@ -227,7 +227,7 @@ class Teller:
                 self.say(f"this is a mistake of tilescope, please report it: {what}. The program runs on.")
 
     def hear(self, process: Process, data: bytes) -> None:
-        """Take in one packet, and say what there is to say."""
+        """Take in one packet, and print what is worth knowing."""
         packet = Packet(data)
         record = packet.record
         if record.kind == HELLO:
@@ -245,7 +245,7 @@ class Teller:
             self._tell(verdict, process.name)
 
     def _tell(self, verdict: Verdict, process: str) -> None:
-        """Explain what was refused and remark on what was accepted, once for each map, and for each of several ranks."""
+        """Explain what was refused and remark on what was accepted, once a map, and a line for every other process."""
         call, is_accepted = verdict.call, verdict.state == "accepted"
         arguments = ((name, value) for name, value in call.arguments.items() if name != "address")
         distinct = call.function, call.result, call.caller, *arguments, *verdict.rules
@@ -279,7 +279,7 @@ class Teller:
             self.out = None
 
     def end(self) -> None:
-        """Say the summary."""
+        """Print the summary."""
         summary = self.summary()
         if self.as_json:
             self._write(json.dumps(summary.to_dict()))

@@ -1,4 +1,4 @@
-"""emitted: programs that `emit` writes, run as they are; each checks its own result, and must notice a spoiled input."""
+"""emitted: programs that `emit` writes, run as they are; they check their own results, and must notice a spoiled input."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def _run(_device: Device, cases: list[Case]) -> list[bytes]:
 
 def _status(program: Any, *arguments: str) -> int:
     """The exit status of a Python program, run in this process: starting another takes seconds."""
-    given, sys.argv = sys.argv, ["tile.py", *arguments]
+    before, sys.argv = sys.argv, ["tile.py", *arguments]
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             exec(program, {"__name__": "__main__"})  # noqa: S102  our own text
     except SystemExit as ended:
         return int(ended.code or 0)
     finally:
-        sys.argv = given
+        sys.argv = before
     return 0
 
 

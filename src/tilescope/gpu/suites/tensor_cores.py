@@ -139,7 +139,7 @@ def _multiplied(device: Device, place: str, cases: list[Case], *more: Any, words
 
 
 def _read_elements(cases: list[Case], products: Array) -> list[bytes]:
-    """The address of each element that was read, from the digits in four products with the unit matrix."""
+    """The address of every element that was read, from the digits in four products with the unit matrix."""
     row = DataType.named(cases[0]["data_type"])
     k, known = _k(row), _digits(row).astype(np.float64)
     results = []
