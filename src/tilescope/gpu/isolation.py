@@ -1,6 +1,6 @@
 """Work in child processes with a time limit: what faults, hangs or dies there costs one case, never the caller.
 
-    caller                          child: python -m tilescope.gpu.isolation FOLDER PIPE
+    caller                          child: python -m tilescope.gpu.child FOLDER PIPE
       │◀─ {"ready": facts} ─────────  the card is there ({"missing": why}: it is not)
       │── (suite, cases) ──────────▶  runs them on the card
       │◀─ {"results": [bytes …]} ───
@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from tilescope.errors import DeviceError
 from tilescope.gpu.suite import Case, Outcome
 
 START_SECONDS = 120.0  # a first context on a busy machine is slow
-COMMAND = (sys.executable, "-m", __name__)
+COMMAND = (sys.executable, "-m", "tilescope.gpu.child")
 
 
 class ChildEndedError(Exception):
@@ -170,36 +169,3 @@ def _environment() -> dict[str, str]:
     """The caller's environment, in which the child finds this very tilescope: a checkout need not be installed."""
     home = str(Path(__file__).parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
-
-
-def serve(folder: Path, pipe: int) -> None:
-    """The child: with the card and the kernels in a folder, answer what comes through a pipe until it is closed."""
-    connection: Connection[dict[str, Any], tuple[str, list[Case]]] = Connection(pipe)
-    try:
-        from tilescope.gpu import streaming
-        from tilescope.gpu.device import CudaError, Device
-        from tilescope.gpu.suites import suite_named
-
-        device = Device(folder)
-    except DeviceError as error:
-        connection.send({"missing": str(error)})
-        return
-    except ModuleNotFoundError as error:
-        connection.send({"missing": f"This needs the package {error.name}: pip install 'tilescope[gpu]'."})
-        return
-    connection.send({"ready": device.facts()})
-    with suppress(EOFError):
-        while True:
-            name, cases = connection.recv()
-            try:
-                run = streaming.run if name == streaming.NAME else suite_named(name).results
-                results = run(device, cases)
-                device.free()
-            except CudaError as error:
-                connection.send({"error": error.code})
-                os._exit(0)  # clearing up a spent context may hang
-            connection.send({"results": results})
-
-
-if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
