@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from tilescope.layout import Layout
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
+    from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
     from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
     from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import fragment
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
-    from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
     from tilescope.mma.readings import descriptor_readings, inspect_descriptor
     from tilescope.mma.scale_layout import scale_layout
@@ -93,11 +93,11 @@ _MODULE = {name: module for module, names in {
     "emitter": "emit snippet",
     "mma.agreement": "compatible",
     "mma.canonical": "canonical_layout",
+    "mma.consumer": "tcgen05_descriptors wgmma_descriptors",
     "mma.descriptor": "Tcgen05Descriptor WgmmaDescriptor",
     "mma.emulation": "emulate_mma",
     "mma.fragment": "fragment",
     "mma.instruction_descriptor": "InstructionDescriptor",
-    "mma.instruction_loops": "tcgen05_descriptors wgmma_descriptors",
     "mma.ldmatrix": "ldmatrix stmatrix",
     "mma.readings": "descriptor_readings inspect_descriptor",
     "mma.scale_layout": "scale_layout",

@@ -27,7 +27,7 @@ from tilescope.errors import RuleError, Violation, argument_type, by, missing_fi
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _DEFINING_MODULES = (
     "layout", "tensor_map", "tma", "tma.place", "mma.agreement", "mma.readings", "mma.scale_format",
-    "mma.instruction_loops", "mma.tensor_memory", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
+    "mma.tcgen05_product", "mma.tensor_memory", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
     "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over

@@ -6,8 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.mma.canonical import READERS
-from tilescope.mma.consumer import CONSUMER, ConsumerName, consumers_of, missing_consumer
-from tilescope.mma.instruction_loops import Tcgen05Loop, WgmmaLoop
+from tilescope.mma.consumer import CONSUMER, ConsumerName, Tcgen05Loop, WgmmaLoop, consumers_of, missing_consumer
 
 
 def test_the_names_are_those_of_the_table():

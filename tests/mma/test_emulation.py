@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import emulate_mma
-from tilescope.mma.instruction_loops import WgmmaLoop
+from tilescope.mma.consumer import WgmmaLoop
 
 XOR_16 = ("none", "32B", "64B", "128B")
 BOTH = ("K", "MN")

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import WgmmaDescriptor, inspect_descriptor
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.descriptor import neighbours_in_words
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODES = ("none", "32B", "64B", "128B")
@@ -205,7 +204,7 @@ def test_explains_every_field():
 def test_names_the_neighbours_that_leading_and_stride_connect():
     def words(major, mode, bits=16):
         layout = CanonicalLayout(major, mode, bits)
-        return [neighbours_in_words(layout, name).split(", at ")[-1] for name in ("leading_bytes", "stride_bytes")]
+        return [layout.neighbours(name).split(", at ")[-1] for name in ("leading_bytes", "stride_bytes")]
 
     assert words("K", "none") == ["(mn 0, k 8)", "(mn 8, k 0)"]
     assert words("K", "none", 32) == ["(mn 0, k 4)", "(mn 8, k 0)"]

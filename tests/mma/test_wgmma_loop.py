@@ -5,7 +5,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import WgmmaDescriptor, tcgen05_descriptors, wgmma_descriptors
-from tilescope.mma.instruction_loops import WgmmaLoop
+from tilescope.mma.consumer import WgmmaLoop
 
 MODES = ("none", "32B", "64B", "128B")
 K_MAJOR_TYPES = ("bf16", "f16", "tf32", "e4m3", "s8", "b1")

@@ -4,7 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import compatible, plan
-from tilescope.mma.instruction_loops import Tcgen05Loop
+from tilescope.mma.consumer import Tcgen05Loop
 
 XOR_16 = {"none", "32B", "64B", "128B"}
 ARCHITECTURES = ("sm_100", "sm_103", "sm_110")

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
+from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map import Im2colMap, TensorMap, inspect_tensor_map
 from tilescope.tma import trace

@@ -9,7 +9,7 @@ from typing import Any
 from tilescope.inputs import Input
 from tilescope.inputs.shared import START, TYPE
 from tilescope.layout import ATOM_ORDERS, MAJORS
-from tilescope.mma.instruction_loops import tcgen05_descriptors, wgmma_descriptors
+from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
 from tilescope.reading import known_name
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, pair, tile

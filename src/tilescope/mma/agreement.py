@@ -68,9 +68,7 @@ class Agreement(Value):
     difference: Difference | None
     cause: Cause | None
     sentence: str
-    correction: (
-        OperandDescriptor | Layout | None
-    )  # what reads the tile as it was written; None: the copies are to blame
+    correction: OperandDescriptor | Layout | None  # what reads the tile as written; None: the copies are to blame
     correction_major: Major | None  # as which it does
     basis: Basis
 
@@ -114,47 +112,41 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         return tmem_compatible(tensor_map_or_plan, descriptor, warp=warp, address=address, operand=operand, k=k)
     smem_address = integer("smem_address", smem_address)
     source = _Source.of(tensor_map_or_plan, descriptor, copies, smem_address)
+    reader, tensor_map = source.descriptor, source.tensor_map
     data_major = source.major if tile_major is None else major_named(tile_major)
-    reader = source.descriptor
     if isinstance(reader, Layout | DescriptorLoop):
-        layout = reader if isinstance(reader, Layout) else reader.layout
-        major = (layout.major or "K") if major is None else major_named(major)
+        own = (reader if isinstance(reader, Layout) else reader.layout).major
     else:
-        major = major_named((data_major or "K") if major is None else major)
-    tensor_map = source.tensor_map
+        own = data_major
+    major = major_named((own or "K") if major is None else major)
     if tensor_map is None:
         assert source.layout is not None
         written, bits = WrittenTile.by_layout(source.layout), source.layout.element_bits
     else:
         row = tensor_map.data_type if data_type is None else DataType.named(data_type)
-        bits, brought = row.smem_bits, written_addresses(
-            tensor_map, source.copies, smem_address=smem_address, major=data_major or major, data_type=row
-        )  # fmt: skip
-        written = WrittenTile.by_copies(tensor_map, brought)
+        where: Any = {"smem_address": smem_address, "major": data_major or major, "data_type": row}
+        written = WrittenTile.by_copies(tensor_map, written_addresses(tensor_map, source.copies, **where))
+        bits = row.smem_bits
     reads = _reads(reader, major, written.addresses, bits, origin, rows, k)
     basis: Basis = "measured" if written.basis == reads[0].basis == "measured" else "documented"
-    differing, first = 0, None
-    for read in reads:
-        wrong = read.addresses() != read.part_of(written.addresses)
-        differing += int(wrong.sum())
-        if first is None and wrong.any():
-            first = read, tuple(map(int, np.argwhere(wrong)[0]))
-    shape = (max(read.origin[0] + read.rows for read in reads) - reads[0].origin[0],
-             max(read.origin[1] + read.k for read in reads) - reads[0].origin[1])  # fmt: skip
-    read, difference, diagnosis, sentence = reads[0], None, None, ""
+    wrong = [read.addresses() != read.part_of(written.addresses) for read in reads]
+    differing = sum(int(part.sum()) for part in wrong)
+    last, (mn_first, k_first) = reads[-1], reads[0].origin
+    shape = last.origin[0] + last.rows - mn_first, last.origin[1] + last.k - k_first
+    read, difference, diagnosis, half = reads[0], None, None, ""
     if cta_rank is not None:
         height = written.addresses.shape[0]
-        sentence = wrong_half(tensor_map, source.copies, data_major or major, height, cta_rank) or ""
-    if sentence:
-        diagnosis, differing = Diagnosis("pair-half", sentence), shape[0] * shape[1]
-    elif first is not None:
-        read, place = first
-        difference = _difference(read, written.addresses, *place)
+        half = wrong_half(tensor_map, source.copies, data_major or major, height, cta_rank) or ""
+    if half:
+        diagnosis, differing = Diagnosis("pair-half", half), prod(shape)
+    elif differing:
+        read, first = next((read, part) for read, part in zip(reads, wrong, strict=True) if part.any())
+        difference = _difference(read, written.addresses, *np.argwhere(first)[0].tolist())
         diagnosis = diagnosed(read, written, flip=data_major is None and tensor_map is not None)
     return Agreement(
         agrees=diagnosis is None, descriptor=read.descriptor, major=major, element_bits=bits, shape=shape, differing=differing,
         difference=difference, cause=diagnosis and diagnosis.cause,
-        sentence=sentence or _sentence(shape, reads, differing, difference, diagnosis),
+        sentence=half or _sentence(shape, reads, differing, difference, diagnosis),
         correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major, basis=basis,
     )  # fmt: skip
 
@@ -180,10 +172,8 @@ class _Source(NamedTuple):
             tensor_map, brought = source, copies_of(copies) if copies is not None else (((0,) * source.rank, 0),)
         elif isinstance(source, PlannedTile):
             if not source.copies:
-                found, limit = "a plan whose threads copy", "compatible follows TMA copies"
-                raise ARGUMENT_RANGE.error(
-                    "tensor_map_or_plan", found, limit, 'Plan with copy="tma", or use plan.layout.'
-                )
+                found, fix = "a plan whose threads copy", 'Plan with copy="tma", or use plan.layout.'
+                raise ARGUMENT_RANGE.error("tensor_map_or_plan", found, "compatible follows TMA copies", fix)
             tensor_map, major = source.tensor_map(0, source.problem.tile), source.problem.major
             brought = copies_of(source.copies if copies is None else copies)
             descriptor = source.descriptors(smem_address) if descriptor is None else descriptor
@@ -201,15 +191,12 @@ class _Source(NamedTuple):
 def _two_indices(argument: str, layout: Layout) -> Layout:
     """The tile of mn x k; of a staged layout, its first stage."""
     if isinstance(layout, TmemLayout):
-        raise RuleError(
-            [argument_type(argument, layout, "a layout of shared memory", "Pass the tmem_layout first, and its load.")]
-        )
+        fix = "Pass the tmem_layout first, and its load."
+        raise RuleError([argument_type(argument, layout, "a layout of shared memory", fix)])
     tile = layout if len(layout.shape) == 2 else layout.stage()
     if tile is None:
-        found = f"a layout of {by(layout.shape)}"
-        raise ARGUMENT_RANGE.error(
-            argument, found, "a tile of mn x k, or stages of one", "Use a layout of two indices."
-        )
+        found, limit = f"a layout of {by(layout.shape)}", "a tile of mn x k, or stages of one"
+        raise ARGUMENT_RANGE.error(argument, found, limit, "Use Layout((64, 64), 16), for example.", shape=layout.shape)
     return tile
 
 
@@ -239,11 +226,9 @@ def _reads(
 
 def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
     read_at, left_at = int(read.addresses()[row, k]), int(read.part_of(written)[row, k])
-    lies = np.argwhere(written == read_at)
-    there = (int(lies[0][0]), int(lies[0][1])) if lies.size else None
-    return Difference(
-        read.origin[0] + row, read.origin[1] + k, read_at, None if left_at == NOT_WRITTEN else left_at, there
-    )
+    lies = np.argwhere(written == read_at).tolist()
+    there, left = (lies[0][0], lies[0][1]) if lies else None, None if left_at == NOT_WRITTEN else left_at
+    return Difference(read.origin[0] + row, read.origin[1] + k, read_at, left, there)
 
 
 def _sentence(
@@ -254,16 +239,12 @@ def _sentence(
         readers = "the descriptor reads" if len(reads) == 1 else f"the {len(reads)} descriptors read"
         readers = "the layout has" if isinstance(reads[0].descriptor, Layout) else readers
         return f"All {by(shape)} elements (mn x k) lie where {readers} them."
-    there = difference.found
-    read = (
-        f"is read at {difference.read_address:#x}, where "
-        f"{'nothing of the tile' if there is None else f'(mn {there[0]}, k {there[1]})'} lies"
-    )
-    if difference.written_address is None:
+    there, left = difference.found, difference.written_address
+    lies = "nothing of the tile" if there is None else f"(mn {there[0]}, k {there[1]})"
+    read = f"is read at {difference.read_address:#x}, where {lies} lies"
+    if left is None:
         read += ", but no copy leaves it in shared memory"
     else:
-        read = f"was written at {difference.written_address:#x} and {read}"
-    return (
-        f"Element (mn {difference.mn}, k {difference.k}) {read}; {differing} of {prod(shape)} elements differ. "
-        f"{diagnosis.sentence}"
-    )
+        read = f"was written at {left:#x} and {read}"
+    element, count = f"(mn {difference.mn}, k {difference.k})", f"{differing} of {prod(shape)} elements differ"
+    return f"Element {element} {read}; {count}. {diagnosis.sentence}"

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, by, ceil_div, printed, raise_all
+from tilescope.errors import by, ceil_div, printed, raise_all
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
-from tilescope.reading import is_one_of, pair
+from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
@@ -40,6 +40,8 @@ ELEMENT_BITS = (1, 4, 8, 16, 32)
 IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")
 _XOR_16 = ("none", "32B", "64B", "128B")  # the modes whose chunks of 16 bytes stay whole
 _MODES = {"K": _XOR_16, "MN": (*_XOR_16, "128B_ATOM_32B")}
+_WIDTHS = "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory"
+_TYPES = "Use b1, e2m1, e4m3, int8, bf16, f16 or tf32."
 
 CANONICAL_SWIZZLE = rule(
     "canonical-swizzle",
@@ -110,15 +112,20 @@ class CanonicalLayout(Value):
     element_bits: int = 16
 
     def __init__(self, major: Major, swizzle: SwizzleName | Swizzle, element_bits: int = 16) -> None:
-        swizzle = Swizzle.named(swizzle)
-        major = major_named(major)
+        row, major = Swizzle.named(swizzle), major_named(major)
         problems = []
-        if swizzle.name not in _MODES[major]:
-            problems.append(_no_such_mode(major, swizzle))
+        if row.name not in _MODES[major]:
+            found = f"{major}-major with swizzle {row.name}" + " (it exists MN-major)" * (row.name in _MODES["MN"])
+            limit = f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}"
+            nearest = "128B" if row.span_bytes == 128 else "32B"
+            problems.append(
+                CANONICAL_SWIZZLE.violation("swizzle", found, limit, f"Use {nearest}.", {"swizzle": nearest})
+            )
         if not is_one_of(element_bits, ELEMENT_BITS):
-            problems.append(_no_such_element(f"{printed(element_bits)} bits"))
+            found, bits = f"{printed(element_bits)} bits", plain_int(element_bits)
+            problems.append(CANONICAL_ELEMENT.violation("element_bits", found, _WIDTHS, _TYPES, element_bits=bits))
         raise_all(problems)
-        for name, value in (("major", major), ("swizzle", swizzle), ("element_bits", element_bits)):
+        for name, value in (("major", major), ("swizzle", row), ("element_bits", element_bits)):
             object.__setattr__(self, name, value)
 
     @property
@@ -199,19 +206,38 @@ class CanonicalLayout(Value):
         return (0, k) if self._leading_follows_mn else (mn, 0)
 
     @property
+    def ignored_fields(self) -> tuple[str, ...]:
+        """Fields of a descriptor that the hardware does not look at.
+
+        >>> canonical_layout("K", "128B", "bf16").ignored_fields, canonical_layout("K", "none", "bf16").ignored_fields
+        (('leading_bytes',), ('base_offset',))
+        """
+        return ("leading_bytes",) * (self.leading_step is None) + ("base_offset",) * (self.swizzle.bits == 0)
+
+    def neighbours(self, name: str) -> str:
+        """Which two elements `leading_bytes` or `stride_bytes` connects.
+
+        >>> canonical_layout("MN", "128B", "bf16").neighbours("leading_bytes")
+        'from the atom at (mn 0, k 0) to the next 128 bytes of mn, at (mn 64, k 0)'
+        """
+        step = self.leading_step if name == "leading_bytes" else self.stride_step
+        if step is None:
+            return "(ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)"
+        mn, k = step
+        along = "mn" if mn else "k"
+        amount = f"{self.span_bytes} bytes of {along}" if along.upper() == self.major else f"{mn or k} {along}"
+        piece = "core matrix" if self.swizzle.bits == 0 else "atom"
+        return f"from the {piece} at (mn 0, k 0) to the next {amount}, at (mn {mn}, k {k})"
+
+    @property
     def readers(self) -> tuple[Reader, ...]:
         """The instructions that read this layout with elements of this width.
 
         >>> [reader.instruction for reader in canonical_layout("MN", "128B", "bf16").readers]
         ['wgmma', 'tcgen05', 'ldmatrix.trans']
         """
-        return tuple(
-            reader
-            for reader in READERS
-            if reader.major == self.major
-            and self.element_bits in reader.element_bits
-            and self.swizzle.name in reader.swizzles
-        )
+        own = [row for row in READERS if row.major == self.major and self.element_bits in row.element_bits]
+        return tuple(row for row in own if self.swizzle.name in row.swizzles)
 
     @property
     def basis(self) -> Basis:
@@ -230,8 +256,8 @@ class CanonicalLayout(Value):
         major, mode = layout.major, layout.swizzle.hardware_mode
         if not major or not mode or mode.name not in _MODES[major] or layout.element_bits not in ELEMENT_BITS:
             return None
-        found = cls(major, mode, layout.element_bits)
-        return None if found._same_tile(layout) is None else found
+        canonical = cls(major, mode, layout.element_bits)
+        return None if canonical._same_tile(layout) is None else canonical
 
     def _same_tile(self, layout: Layout) -> Layout | None:
         """The tile of these atoms, in either order, that is the layout; None where none is."""
@@ -256,12 +282,16 @@ class CanonicalLayout(Value):
         >>> canonical_layout("K", "32B", "bf16").tile((64, 32), atom_order="row").address(0, 16)
         256
         """
-        shape = tile_shape(shape)
-        _require_whole_atoms(shape, self)
+        shape, atom, bits = tile_shape(shape), self.atom, self.element_bits
+        whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
+        if whole != shape:
+            what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
+            found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
+            fix = f"Use {by(whole)}, or a smaller swizzle."
+            raise TILE_ATOMS.error("tile", found, limit, fix, {"tile": whole}, tile=shape, atom=atom)
         return Layout(
-            shape, self.element_bits, atom=self.atom, atom_order=atom_order, major=self.major, swizzle=self.swizzle,
-            start=start,
-        )  # fmt: skip
+            shape, bits, atom=atom, atom_order=atom_order, major=self.major, swizzle=self.swizzle, start=start
+        )
 
     def offsets(self, layout: Layout) -> DescriptorOffsets:
         """What the leading and stride fields of a descriptor must be to read a tile of these atoms.
@@ -275,7 +305,9 @@ class CanonicalLayout(Value):
         tile = self._same_tile(layout)
         if tile is None:
             limit = f"atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, "Use canonical_layout(...).tile(shape).")
+            fix = 'Use canonical_layout("K", "128B", "bf16").tile((128, 64)), for example.'
+            values = {"shape": layout.shape, "element_bits": layout.element_bits}
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
         assert tile.tiling is not None
         down, right = tile.tiling.atom_strides_bytes
 
@@ -342,24 +374,9 @@ def canonical_layout(
     """
     row = DataType.named(data_type)
     if row.smem_bits not in ELEMENT_BITS:
-        raise RuleError([_no_such_element(f"{row.name} has {row.smem_bits} bits", "data_type")])
+        found = f"{row.name} has {row.smem_bits} bits"
+        raise CANONICAL_ELEMENT.error("data_type", found, _WIDTHS, _TYPES, element_bits=row.smem_bits)
     return CanonicalLayout(major, swizzle, row.smem_bits)
-
-
-def _no_such_mode(major: Major, swizzle: Swizzle) -> Violation:
-    nearest = "128B" if swizzle.span_bytes == 128 else "32B"
-    why = " (it exists MN-major)" if swizzle.name in _MODES["MN"] else ""
-    return CANONICAL_SWIZZLE.violation(
-        "swizzle", f"{major}-major with swizzle {swizzle.name}{why}",
-        f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}", f"Use {nearest}.", {"swizzle": nearest},
-    )  # fmt: skip
-
-
-def _no_such_element(found: str, argument: str = "element_bits") -> Violation:
-    return CANONICAL_ELEMENT.violation(
-        argument, found, "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory",
-        "Use such a type: b1, e2m1, e4m3, int8, bf16, f16 or tf32.",
-    )  # fmt: skip
 
 
 def tile_shape(shape: Any) -> tuple[int, int]:
@@ -369,14 +386,3 @@ def tile_shape(shape: Any) -> tuple[int, int]:
     (64, 32)
     """
     return pair("tile", shape, 1)
-
-
-def _require_whole_atoms(shape: tuple[int, int], canonical: CanonicalLayout) -> None:
-    whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, canonical.atom, strict=True))
-    if whole != shape:
-        raise TILE_ATOMS.error(
-            "tile", f"a tile of {by(shape)} (mn x k)",
-            f"{canonical.major}-major {canonical.mode} with {canonical.element_bits}-bit elements has atoms of "
-            f"{by(canonical.atom)}, and a tile is a whole number of them",
-            f"Use {by(whole)}, or a smaller swizzle.", {"tile": whole}, tile=shape, atom=canonical.atom,
-        )  # fmt: skip

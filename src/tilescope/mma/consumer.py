@@ -4,21 +4,172 @@ consumer   who finds the elements                     sums lie in      reads thr
 wgmma      the tensor core, by descriptors (Hopper)   registers        the async proxy
 tcgen05    the tensor core, by descriptors            tensor memory    the async proxy
 ldmatrix   the lanes of a warp, by their addresses    registers        the generic proxy, as every load
+
+The descriptors of a K loop over a tile are those of the instruction: how much of m, n and k one takes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from tilescope.arch import Arch, Basis, architectures_with
 from tilescope.data_type import DataType
-from tilescope.layout import Major
-from tilescope.mma.canonical import READERS, CanonicalLayout
-from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.instruction_loops import Tcgen05Loop, WgmmaLoop
-from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.errors import printed, raise_all
+from tilescope.layout import AtomOrder, Layout, Major
+from tilescope.mma.canonical import READERS, CanonicalLayout, canonical_layout, tile_shape
+from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
+from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
+from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
+from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
+from tilescope.reading import is_one_of, plain_int
+from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
+Loop = TypeVar("Loop", bound=DescriptorLoop)
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaLoop(DescriptorLoop):
+    """The descriptors with which wgmma reads an operand tile, indexed [mn_block][k_step].
+
+    >>> loop = wgmma_descriptors((128, 64), "bf16", swizzle="128B")
+    >>> len(loop), len(loop[0]), loop.instruction
+    (2, 4, 'wgmma.m64nNk16')
+    >>> [descriptor.start_address for descriptor in loop[1]]
+    [8192, 8224, 8256, 8288]
+    >>> wgmma_descriptors((64, 128), "bf16", swizzle="128B").advance_bytes
+    (32, 32, 32, 8096, 32, 32, 32)
+    >>> for sentence in wgmma_descriptors((64, 32), "bf16", swizzle="32B").explanation:
+    ...     print(sentence)
+    leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
+    stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
+    k step = +2048 bytes (+128 encoded), to the next atom
+    """
+
+    described: ClassVar[type[OperandDescriptor]] = WgmmaDescriptor
+
+    @classmethod
+    def extents(cls, data_type: DataType) -> Extents:
+        """64 rows of A, the n of the type, 32 bytes of k."""
+        row = wgmma_for(data_type)
+        return Extents((WGMMA_M,), row.n, row.k)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reads these descriptors; the other operand's extent as a letter."""
+        return f"wgmma.m{WGMMA_M}n{self.block_mn if self.operand == 'B' else 'N'}k{self.k_per_step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tcgen05Loop(DescriptorLoop):
+    """The descriptors with which tcgen05 reads an operand tile, indexed [mn_block][k_step].
+
+    >>> loop = tcgen05_descriptors((256, 64), "bf16", swizzle="128B")
+    >>> len(loop), len(loop[0]), loop.instruction
+    (2, 4, 'tcgen05.mma.kind::f16, m128 k16')
+    >>> [hex(descriptor.encode()) for descriptor in loop[1]][:2]
+    ['0x4000404000010400', '0x4000404000010402']
+    """
+
+    described: ClassVar[type[OperandDescriptor]] = Tcgen05Descriptor
+    form: ClassVar[str] = "cta_group::1"  # of the instruction: its row in Tcgen05Kind.shapes
+    blocks: ClassVar[int] = 1  # that share m and n of the instruction
+
+    k_step_bytes: int = K_STEP_BYTES
+
+    @classmethod
+    def extents(cls, data_type: DataType) -> Extents:
+        """What one block holds of the instruction's m and n, and 32 bytes of k."""
+        kind = tcgen05_for(data_type)
+        shapes = next((row for row in kind.shapes() if row.form == cls.form), kind.shapes()[0])
+        return Extents(tuple(m // cls.blocks for m in shapes.m), tuple(n // cls.blocks for n in shapes.n), kind.k)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reads these descriptors."""
+        form = "" if self.form == Tcgen05Loop.form else f".{self.form}"
+        extent = f"{'m' if self.operand == 'A' else 'n'}{self.block_mn * self.blocks}"
+        return f"tcgen05.mma{form}.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tcgen05PairLoop(Tcgen05Loop):
+    """The descriptors of one block of a pair (cta_group::2): it holds half of A's rows, and half of B's columns.
+
+    >>> loop = tcgen05_descriptors((128, 64), "bf16", swizzle="128B", cta_group=2)
+    >>> len(loop), loop.block_mn, loop.instruction
+    (1, 128, 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
+    """
+
+    form: ClassVar[str] = "cta_group::2"
+    blocks: ClassVar[int] = 2
+    _extends_a_kind: ClassVar[bool] = True  # of one block alone, the loop is a value of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Tcgen05WsLoop(Tcgen05Loop):
+    """The descriptors of the .ws instruction, which also has m = 32."""
+
+    form: ClassVar[str] = "cta_group::1.ws"
+    _extends_a_kind: ClassVar[bool] = True
+
+
+def _loop(
+    kind: type[Loop], tile: Any, data_type: Any, swizzle: Any, major: Major, atom_order: AtomOrder, operand: SmemOperand, start: int,
+    **options: Any,
+) -> Loop:  # fmt: skip
+    row = DataType.named(data_type)
+    if isinstance(tile, Layout):
+        return kind(tile, operand, row, **options)
+    canonical, shape = canonical_layout(major, swizzle, row), tile_shape(tile)
+    raise_all(kind.unreadable(shape, row, operand, canonical))  # before what atoms say of the shape
+    return kind(canonical.tile(shape, atom_order=atom_order, start=start), operand, row, **options)
+
+
+def wgmma_descriptors(
+    tile: tuple[int, int] | Layout, data_type: Any, *, swizzle: SwizzleName | Swizzle = "128B", major: Major = "K",
+    atom_order: AtomOrder = "column", operand: SmemOperand = "A", smem_address: int = 0,
+) -> WgmmaLoop:  # fmt: skip
+    """The descriptors with which wgmma reads a tile of (mn, k) elements, for every block of mn and K step.
+
+    A is read in blocks of 64 rows, B in the largest n that the instruction has and that divides the tile. A `Layout` in
+    place of the tile says its swizzle, majorness, order and address itself.
+
+    >>> loop = wgmma_descriptors((64, 64), "bf16", swizzle="128B", smem_address=0x400)
+    >>> [hex(descriptor.encode()) for descriptor in loop[0]][:2]
+    ['0x4000004000010040', '0x4000004000010042']
+    >>> loop = wgmma_descriptors((128, 32), "bf16", major="MN", swizzle="64B", operand="B")
+    >>> loop.leading_bytes, loop.stride_bytes, loop.advance_bytes
+    (2048, 512, (1024,))
+    """
+    return _loop(WgmmaLoop, tile, data_type, swizzle, major, atom_order, operand, smem_address)
+
+
+def tcgen05_descriptors(
+    tile: tuple[int, int] | Layout, data_type: Any, *, swizzle: SwizzleName | Swizzle = "128B", major: Major = "K",
+    atom_order: AtomOrder = "column", operand: SmemOperand = "A", smem_address: int = 0, k_step_bytes: int = K_STEP_BYTES,
+    cta_group: int = 1,
+) -> Tcgen05Loop:  # fmt: skip
+    """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
+
+    A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The
+    blocks are those of cta_group::1; with cta_group=2 the tile is what one block of the pair holds, half of A's rows or of B's
+    columns. `k_step_bytes` is 48 for the k = 96 instructions of sm_103a. A `Layout` in place of the tile says its swizzle,
+    majorness, order and address itself.
+
+    >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
+    >>> loop.leading_bytes, loop.stride_bytes, hex(loop[0][0].encode())
+    (1024, 512, '0x2000402000400040')
+    >>> wide = tcgen05_descriptors((128, 768), "e2m1", swizzle="128B", k_step_bytes=48)
+    >>> [(hex(step.start_address), hex(step.leading_bytes)) for step in wide[0]][1:4]
+    [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
+    """
+    if not is_one_of(cta_group, (1, 2)):
+        limit, group = "one block multiplies, or a pair", plain_int(cta_group)
+        raise MMA_GROUP.error("cta_group", printed(cta_group), limit, "Use 1 or 2.", cta_group=group)
+    kind = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
+    return _loop(kind, tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
 
 
 class Consumer(NamedTuple):

@@ -271,7 +271,7 @@ class OperandDescriptor(Value):
 
     def ignored_fields(self, major: Major = "K") -> tuple[str, ...]:
         """Fields that the hardware does not look at in this mode."""
-        ignored = ignored_fields(self.layout(major))
+        ignored = self.layout(major).ignored_fields
         return ignored[1:] if self.leading_is_address else ignored
 
     def _read_problems(self, major: Major, rows: int, k: int, element_bits: int) -> list[Violation]:
@@ -385,30 +385,3 @@ def readable_bits(instruction: str, major: Major, swizzle: Swizzle) -> tuple[int
     """
     readers = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
     return tuple(sorted({bits for row in readers if swizzle.name in row.swizzles for bits in row.element_bits}))
-
-
-def ignored_fields(layout: CanonicalLayout) -> tuple[str, ...]:
-    """Fields of a descriptor that the hardware does not look at in this layout.
-
-    >>> ignored_fields(CanonicalLayout("K", "128B")), ignored_fields(CanonicalLayout("K", "none"))
-    (('leading_bytes',), ('base_offset',))
-    """
-    leading = ("leading_bytes",) if layout.leading_step is None else ()
-    return leading + (("base_offset",) if layout.swizzle.bits == 0 else ())
-
-
-def neighbours_in_words(layout: CanonicalLayout, name: str) -> str:
-    """Which two elements `leading_bytes` or `stride_bytes` connects.
-
-    >>> neighbours_in_words(CanonicalLayout("MN", "128B"), "leading_bytes")
-    'from the atom at (mn 0, k 0) to the next 128 bytes of mn, at (mn 64, k 0)'
-    """
-    step = layout.leading_step if name == "leading_bytes" else layout.stride_step
-    if step is None:
-        return "(ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)"
-    mn, k = step
-    piece = "core matrix" if layout.swizzle.bits == 0 else "atom"
-    along = "mn" if mn else "k"
-    contiguous = "k" if layout.major == "K" else "mn"
-    amount = f"{layout.span_bytes} bytes of {along}" if along == contiguous else f"{mn or k} {along}"
-    return f"from the {piece} at (mn 0, k 0) to the next {amount}, at (mn {mn}, k {k})"

@@ -33,10 +33,10 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
 from tilescope.layout import Layout
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, tile_shape
-from tilescope.mma.descriptor import OperandDescriptor, neighbours_in_words
+from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.reading import attempted, is_one_of, known_name
+from tilescope.reading import attempted, is_one_of, known_name, plain_int
 from tilescope.rule import Rule, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
@@ -137,7 +137,9 @@ class DescriptorLoop(Value):
             raise RuleError([argument_type("layout", layout, "a Layout", fix)])
         if layout.major is None:
             limit = f"{self.described.form.instruction} reads tiles with mn or k contiguous"
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, shape=layout.shape)
+            raise DESCRIPTOR_LAYOUT.error(
+                "layout", f"{layout!r}", limit, fix, shape=layout.shape, element_bits=layout.element_bits
+            )
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
     def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:
@@ -155,6 +157,7 @@ class DescriptorLoop(Value):
                 f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)",
                 f"Use {K_STEP_BYTES}.",
                 {"k_step_bytes": K_STEP_BYTES},
+                k_step_bytes=plain_int(step_bytes),
                 k=k,
                 element_bits=canonical.element_bits,
             )
@@ -206,7 +209,7 @@ class DescriptorLoop(Value):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Leading, stride and the K loop, each by its name and what it is.
 
-        >>> from tilescope.mma.instruction_loops import wgmma_descriptors
+        >>> from tilescope.mma.consumer import wgmma_descriptors
         >>> wgmma_descriptors((64, 64), "bf16").facts[-1]
         ('k step', '+32 bytes (+2 encoded), inside the atom')
         """
@@ -217,7 +220,7 @@ class DescriptorLoop(Value):
         ):
             unreached = step is not None and step[0] >= self.block_mn
             note = f" (not reached: one instruction takes {self.block_mn} of mn)" if unreached else ""
-            facts.append((name, f"{value} bytes {neighbours_in_words(canonical, f'{name}_bytes')}{note}"))
+            facts.append((name, f"{value} bytes {canonical.neighbours(f'{name}_bytes')}{note}"))
         steps = dict.fromkeys(zip(self.advance_bytes, self._destinations(), strict=True))
         facts += [("k step", f"+{advance} bytes (+{advance // 16} encoded), {where}") for advance, where in steps]
         return tuple(facts)

@@ -29,6 +29,38 @@ Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",
     "start-address", "leading-bytes", "stride-bytes", "not-written", "several", "pair-half", "atom-order",
 ]  # fmt: skip
+# What is said of a field in which the right descriptor differs, the weightiest first.
+_FIELD_SENTENCES: dict[Cause, str] = {
+    "majorness": 'Majorness: the tile lies {right}-major, and is read as {wrong}-major. Use major="{right}".',
+    "swizzle-mode": "Swizzle mode: {writer} wrote {right}, the descriptor reads {wrong}. Use swizzle {right}.",
+    "leading-stride-exchanged": "Leading and stride are in each other's role: use leading_bytes={right}, stride_bytes={wrong}.",
+    "base-offset": (
+        "Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says {wrong}. "
+        "Use base_offset={right}."
+    ),
+    "start-address": (
+        "Start address: the first element was written for start {right:#x}, the descriptor says {wrong:#x}. "
+        "Use start_address={right:#x}."
+    ),
+    "leading-bytes": "Leading: the neighbour {where}, not {wrong}. Use leading_bytes={right}.",
+    "stride-bytes": "Stride: the neighbour {where}, not {wrong}. Use stride_bytes={right}.",
+}
+_PLAIN_SENTENCES: dict[Cause, str] = {
+    "none-against-none": (
+        "{writer} none against MMA none: {writer} stores plain rows of {row_bytes} bytes, the tensor core reads core matrices of "
+        "8 rows x 16 bytes. Use {box} and one copy for each column of 16 bytes, or a swizzle in both."
+    ),
+    "box-wider-than-atom": (
+        "Box wider than the atom: its rows are {row_bytes} bytes, an atom of {swizzle} is {span} wide. Use {box}, swizzle {swizzle}, "
+        "and one copy for each column of atoms."
+    ),
+    "swizzle-mode": (
+        "Swizzle mode: {writer} wrote plain rows (swizzle none), the descriptor reads {swizzle}. Use swizzle {swizzle} in {where}."
+    ),
+}
+_LAYOUT_NAMES: dict[Cause, str] = {
+    "swizzle-mode": "Swizzle mode", "start-address": "Start address", "atom-order": "Atom order", "majorness": "Majorness",
+}  # fmt: skip
 
 
 class Diagnosis(NamedTuple):
@@ -64,10 +96,10 @@ class Read:
 
     def part_of(self, written: Addresses) -> Addresses:
         """What was written of the elements that it reads."""
-        (mn, k), found = self.origin, np.full((self.rows, self.k), NOT_WRITTEN, np.int64)
+        mn, k = self.origin
         part = written[mn : mn + self.rows, k : k + self.k]
-        found[: part.shape[0], : part.shape[1]] = part
-        return found
+        missing = (0, self.rows - part.shape[0]), (0, self.k - part.shape[1])
+        return np.pad(part, missing, constant_values=NOT_WRITTEN) if np.any(missing) else part
 
 
 def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
@@ -77,22 +109,24 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
         return _layout_diagnosed(read, read.descriptor, tile)
     if tile.swizzle.bits == 0 and tile.row_bytes not in (0, CHUNK_BYTES):
         return _plain_rows(read.descriptor, tile)
-    fits = sorted(_fits(read, tile, flip=flip), key=lambda fit: len(_changes(read, fit[0], fit[1], tile.writer)))
     part = read.part_of(written)
     missing = part == NOT_WRITTEN
     only_missing = missing.any() and bool((read.addresses() == part)[~missing].all())
+    fits = [
+        (fitted, major, _changes(read, fitted, major, tile.writer)) for fitted, major in _fits(read, tile, flip=flip)
+    ]
     if fits and not only_missing:
-        fitted, major = fits[0]
-        changes = _changes(read, fitted, major, tile.writer)
-        return Diagnosis(next(iter(changes)), " ".join(changes.values()), _corrected(read, fitted, changes), major)
+        fitted, major, changes = min(fits, key=lambda fit: len(fit[2]))
+        sentences = [_FIELD_SENTENCES[cause].format(**facts) for cause, facts in changes.items()]
+        return Diagnosis(next(iter(changes)), " ".join(sentences), _corrected(read, fitted, changes), major)
     if missing.any():
         return _not_written(
-            written, [major for fitted, major in fits if major != read.major and fitted == read.descriptor]
+            written, [major for fitted, major, _ in fits if major != read.major and fitted == read.descriptor]
         )
     reader = f"{read.descriptor.form.instruction} descriptor"
     if tile.swizzle.name != read.descriptor.swizzle.name:
-        said = f"Swizzle mode: {tile.writer} wrote with swizzle {tile.swizzle.name}, which no {reader} reads here."
-        return Diagnosis("swizzle-mode", said)
+        sentence = f"Swizzle mode: {tile.writer} wrote with swizzle {tile.swizzle.name}, which no {reader} reads here."
+        return Diagnosis("swizzle-mode", sentence)
     return Diagnosis("several", f"More than one thing differs: no single {reader} reads this tile.")
 
 
@@ -108,35 +142,36 @@ def _layout_diagnosed(read: Read, layout: Layout, tile: WrittenTile) -> Diagnosi
     part = read.part_of(tile.addresses)
     if (part == NOT_WRITTEN).any():
         return _not_written(tile.addresses, [])
-    for cause, name, changed in _changed_layouts(layout, tile.swizzle, int(part[0, 0])):
+    for cause, changed in _changed_layouts(layout, tile.swizzle, int(part[0, 0])):
         if (changed.addresses() == part).all():
-            values = {
-                "swizzle-mode": (changed.swizzle.name, layout.swizzle.name), "start-address": (hex(changed.start), hex(layout.start)),
-                "atom-order": (changed.atom_order, layout.atom_order), "majorness": (f"{changed.major}-major", f"{layout.major}-major"),
-            }  # fmt: skip
-            right, wrong = values[cause]
-            return Diagnosis(
-                cause, f"{name}: the tile was written with {right}, the layout has {wrong}.", changed, changed.major
+            right, wrong = (
+                {
+                    "swizzle-mode": one.swizzle.name,
+                    "start-address": hex(one.start),
+                    "atom-order": one.atom_order,
+                    "majorness": f"{one.major}-major",
+                }[cause]
+                for one in (changed, layout)
             )
+            sentence = f"{_LAYOUT_NAMES[cause]}: the tile was written with {right}, the layout has {wrong}."
+            return Diagnosis(cause, sentence, changed, changed.major)
     return Diagnosis("several", "More than one thing differs between the tile and the layout.")
 
 
-def _changed_layouts(layout: Layout, swizzle: Swizzle, first: int) -> Iterator[tuple[Cause, str, Layout]]:
+def _changed_layouts(layout: Layout, swizzle: Swizzle, first: int) -> Iterator[tuple[Cause, Layout]]:
     """The layout with one thing changed: its swizzle, start, atom order or majorness."""
-    modes, bits = layout.bit_modes, layout.element_bits
-    yield (
-        "swizzle-mode", "Swizzle mode", Layout.from_modes(modes, bits, unit_bits=1, swizzle=swizzle, start=layout.start),
-    )  # fmt: skip
-    yield "start-address", "Start address", layout.with_start(layout.swizzle.apply(first))
+    bits, start = layout.element_bits, layout.start
+    yield "swizzle-mode", Layout.from_modes(layout.bit_modes, bits, unit_bits=1, swizzle=swizzle, start=start)
+    yield "start-address", layout.with_start(layout.swizzle.apply(first))
     canonical, (mn, k) = CanonicalLayout.of(layout), layout.shape
     if canonical is None:
         return
     orders: tuple[AtomOrder, AtomOrder] = ("row", "column") if layout.atom_order == "column" else ("column", "row")
-    yield "atom-order", "Atom order", canonical.tile((mn, k), atom_order=orders[0], start=layout.start)
+    yield "atom-order", canonical.tile((mn, k), atom_order=orders[0], start=start)
     other = CanonicalLayout("MN" if layout.major == "K" else "K", layout.swizzle, bits)
     if mn % other.atom[0] == 0 and k % other.atom[1] == 0:
         for order in orders:
-            yield "majorness", "Majorness", other.tile((mn, k), atom_order=order, start=layout.start)
+            yield "majorness", other.tile((mn, k), atom_order=order, start=start)
 
 
 def wrong_half(
@@ -171,125 +206,102 @@ def _corrected(read: Read, fitted: OperandDescriptor, changes: Any) -> OperandDe
 
 def _plain_rows(descriptor: OperandDescriptor, tile: WrittenTile) -> Diagnosis:
     """Rows without swizzle that are no core matrices: no descriptor reads them."""
-    writer, row_bytes = tile.writer, tile.row_bytes
-    span = descriptor.swizzle.span_bytes or CHUNK_BYTES
-    box = f"box[0] = {span * 8 // tile.element_bits}" if writer == "TMA" else f"rows of {span} bytes"
-    if descriptor.swizzle.bits == 0:
-        return Diagnosis("none-against-none", (
-            f"{writer} none against MMA none: {writer} stores plain rows of {row_bytes} bytes, the tensor core reads core matrices of "
-            f"8 rows x 16 bytes. Use {box} and one copy for each column of 16 bytes, or a swizzle in both."
-        ))  # fmt: skip
-    if row_bytes > span:
-        return Diagnosis("box-wider-than-atom", (
-            f"Box wider than the atom: its rows are {row_bytes} bytes, an atom of {descriptor.swizzle.name} is {span} wide. "
-            f"Use {box}, swizzle {descriptor.swizzle.name}, and one copy for each column of atoms."
-        ))  # fmt: skip
-    return Diagnosis("swizzle-mode", (
-        f"Swizzle mode: {writer} wrote plain rows (swizzle none), the descriptor reads {descriptor.swizzle.name}. "
-        f"Use swizzle {descriptor.swizzle.name} in {'the tensor map' if writer == 'TMA' else writer}."
-    ))  # fmt: skip
+    writer, row_bytes, swizzle = tile.writer, tile.row_bytes, descriptor.swizzle
+    span = swizzle.span_bytes or CHUNK_BYTES
+    by_tma = writer == "TMA"
+    cause: Cause = "swizzle-mode"
+    if swizzle.bits == 0:
+        cause = "none-against-none"
+    elif row_bytes > span:
+        cause = "box-wider-than-atom"
+    box = f"box[0] = {span * 8 // tile.element_bits}" if by_tma else f"rows of {span} bytes"
+    where = "the tensor map" if by_tma else writer
+    facts = {
+        "writer": writer,
+        "row_bytes": row_bytes,
+        "span": span,
+        "box": box,
+        "swizzle": swizzle.name,
+        "where": where,
+    }
+    return Diagnosis(cause, _PLAIN_SENTENCES[cause].format(**facts))
 
 
 def _fits(read: Read, tile: WrittenTile, *, flip: bool) -> list[tuple[OperandDescriptor, Major]]:
-    """The descriptors that read what was written, each with the majorness it takes."""
+    """The descriptors that read what was written, and the majorness that each takes."""
     written, descriptor = tile.addresses, read.descriptor
     assert isinstance(descriptor, OperandDescriptor)
     other: Major = "MN" if read.major == "K" else "K"
-    views = [(read.major, read, written), (other, replace(read, major=other), written)]
+    views = [(read, written), (replace(read, major=other), written)]
     if flip:  # nobody said which dimension the map's innermost one is: perhaps it is the other
-        extent = min(read.rows, written.shape[1]), min(read.k, written.shape[0])
-        views.append(
-            (other, replace(read, major=other, rows=extent[0], k=extent[1], origin=read.origin[::-1]), written.T)
-        )
-    found = []
-    for major, view, addresses in views:
-        for base_offset in dict.fromkeys((descriptor.base_offset, 0)):
-            fitted = _fitted(view, view.part_of(addresses), tile.swizzle.name, base_offset)
-            if fitted is not None:
-                found.append((fitted, major))
-    return found
+        rows, k = min(read.rows, written.shape[1]), min(read.k, written.shape[0])
+        views.append((replace(read, major=other, rows=rows, k=k, origin=read.origin[::-1]), written.T))
+    offsets = dict.fromkeys((descriptor.base_offset, 0))
+    tried = [
+        (_fitted(view, view.part_of(addresses), tile.swizzle, offset), view.major)
+        for view, addresses in views
+        for offset in offsets
+    ]
+    return [(fitted, major) for fitted, major in tried if fitted is not None]
 
 
-def _fitted(read: Read, written: Addresses, swizzle: Any, base_offset: int) -> OperandDescriptor | None:
+def _fitted(read: Read, written: Addresses, swizzle: Swizzle, base_offset: int) -> OperandDescriptor | None:
     """The descriptor of this swizzle and base offset that reads the written addresses, if there is one."""
     descriptor = read.descriptor
     assert isinstance(descriptor, OperandDescriptor)
-    is_address = getattr(descriptor, "leading_is_address", False)
-    fields = {"leading_is_address": True} if is_address else {}
-    try:
-        layout = CanonicalLayout(read.major, swizzle, read.element_bits)
-        if read.element_bits not in readable_bits(descriptor.form.instruction, read.major, layout.swizzle):
-            return None
-        blank = type(descriptor)(0, leading_bytes=0, stride_bytes=0, swizzle=swizzle, base_offset=base_offset)
-    except RuleError:
+    form, is_address = descriptor.form, descriptor.leading_is_address
+    if read.element_bits not in readable_bits(form.instruction, read.major, swizzle) or swizzle.name not in form.codes:
         return None
     if (written == NOT_WRITTEN).any():
         return None
-    logical = blank.physical(written)
+    layout = CanonicalLayout(read.major, swizzle, read.element_bits)
+    fields: dict[str, Any] = {"swizzle": swizzle, "base_offset": base_offset}
+    logical = type(descriptor)(0, leading_bytes=0, stride_bytes=0, **fields).physical(written)
     start = int(logical[0, 0])
 
-    def reached(step: tuple[int, int] | None) -> int | None:
-        return None if step is None or step[0] >= read.rows or step[1] >= read.k else int(logical[step])
+    def reached(step: tuple[int, int] | None, otherwise: int, origin: int = start) -> int:
+        beyond = step is None or step[0] >= read.rows or step[1] >= read.k
+        return otherwise if beyond else int(logical[step]) - origin
 
-    leading, stride = reached(layout.leading_step), reached(layout.stride_step)
+    leading = reached(layout.leading_step, descriptor.leading_bytes)
     if is_address:
-        leading = reached((0, (SMEM_LINE_BYTES - start % SMEM_LINE_BYTES) * 8 // read.element_bits))
-    elif leading is not None:
-        leading -= start
+        seam = (0, (SMEM_LINE_BYTES - start % SMEM_LINE_BYTES) * 8 // read.element_bits)
+        leading, fields = reached(seam, descriptor.leading_bytes, origin=0), fields | {"leading_is_address": True}
+    stride = reached(layout.stride_step, descriptor.stride_bytes)
     try:
-        fitted = type(descriptor)(
-            start, leading_bytes=descriptor.leading_bytes if leading is None else leading,
-            stride_bytes=descriptor.stride_bytes if stride is None else stride - start,
-            swizzle=swizzle, base_offset=base_offset, **fields,
-        )  # fmt: skip
+        fitted = type(descriptor)(start, leading_bytes=leading, stride_bytes=stride, **fields)
         agrees = (fitted.addresses(read.major, read.rows, read.k, read.element_bits) == written).all()
     except RuleError:
         return None
     return fitted if agrees else None
 
 
-def _changes(read: Read, fitted: OperandDescriptor, major: Major, writer: str) -> dict[Cause, str]:
-    """The fields in which the right descriptor differs from the one that reads, as causes, the weightiest first."""
-    descriptor, changes = read.descriptor, dict[Cause, str]()
+def _changes(read: Read, fitted: OperandDescriptor, major: Major, writer: str) -> dict[Cause, dict[str, Any]]:
+    """The fields in which the right descriptor differs from the one that reads, by cause, with what their sentences say."""
+    descriptor = read.descriptor
     assert isinstance(descriptor, OperandDescriptor)
-    if major != read.major:
-        changes["majorness"] = (
-            f'Majorness: the tile lies {major}-major, and is read as {read.major}-major. Use major="{major}".'
-        )
-    if fitted.swizzle != descriptor.swizzle:
-        changes["swizzle-mode"] = (
-            f"Swizzle mode: {writer} wrote {fitted.swizzle.name}, the descriptor reads {descriptor.swizzle.name}. "
-            f"Use swizzle {fitted.swizzle.name}."
-        )
+    leading, stride = descriptor.leading_bytes, descriptor.stride_bytes
     ignored = fitted.ignored_fields(major)
     moved = [
-        name for name in ("leading_bytes", "stride_bytes")
+        name
+        for name in ("leading_bytes", "stride_bytes")
         if getattr(fitted, name) != getattr(descriptor, name) and name not in ignored
-    ]  # fmt: skip
-    exchanged = {"leading_bytes": descriptor.stride_bytes, "stride_bytes": descriptor.leading_bytes}
-    if moved and all(getattr(fitted, name) == exchanged[name] for name in moved):
-        changes["leading-stride-exchanged"] = (
-            f"Leading and stride are in each other's role: use leading_bytes={descriptor.stride_bytes}, "
-            f"stride_bytes={descriptor.leading_bytes}."
-        )
-        moved = []
-    if fitted.base_offset != descriptor.base_offset:
-        changes["base-offset"] = (
-            f"Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says {descriptor.base_offset}. "
-            "Use base_offset=0."
-        )
-    if fitted.start_address != descriptor.start_address:
-        changes["start-address"] = (
-            f"Start address: the first element was written for start {fitted.start_address:#x}, the descriptor says "
-            f"{descriptor.start_address:#x}. Use start_address={fitted.start_address:#x}."
-        )
-    causes: dict[str, tuple[Cause, str]] = {
-        "leading_bytes": ("leading-bytes", "Leading"),
-        "stride_bytes": ("stride-bytes", "Stride"),
+    ]
+    exchanged = {"leading_bytes": stride, "stride_bytes": leading}
+    swapped = bool(moved) and all(getattr(fitted, name) == exchanged[name] for name in moved)
+    pairs: dict[Cause, tuple[Any, Any]] = {
+        "majorness": (major, read.major),
+        "swizzle-mode": (fitted.swizzle.name, descriptor.swizzle.name),
+        "leading-stride-exchanged": (stride, leading) if swapped else (0, 0),
+        "base-offset": (fitted.base_offset, descriptor.base_offset),
+        "start-address": (fitted.start_address, descriptor.start_address),
+        "leading-bytes": (fitted.leading_bytes, leading) if "leading_bytes" in moved and not swapped else (0, 0),
+        "stride-bytes": (fitted.stride_bytes, stride) if "stride_bytes" in moved and not swapped else (0, 0),
     }
-    for name in moved:
-        (cause, field), value = causes[name], getattr(fitted, name)
-        is_address = name == "leading_bytes" and getattr(descriptor, "leading_is_address", False)
-        where = f"begins at {value:#x}" if is_address else f"lies {value} bytes away"
-        changes[cause] = f"{field}: the neighbour {where}, not {getattr(descriptor, name)}. Use {name}={value}."
+    changes = {}
+    for cause, (right, wrong) in pairs.items():
+        if right != wrong:
+            at_seam = cause == "leading-bytes" and descriptor.leading_is_address
+            where = f"begins at {right:#x}" if at_seam else f"lies {right} bytes away"
+            changes[cause] = {"right": right, "wrong": wrong, "writer": writer, "where": where}
     return changes

@@ -5,29 +5,54 @@
                                                                     tcgen05                              ─┘
 
 Numbers are summed exactly enough to compare: integers as such, floats in double precision, rounded once.
+
+What is read comes back as a matrix of (mn, k) elements, so that a byte that went astray shows as a wrong element.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import by, printed
-from tilescope.layout import AtomOrder, Layout, Major
-from tilescope.mma.consumer import CONSUMER, ConsumerName
-from tilescope.mma.fragment import as_array
-from tilescope.mma.operand_path import MMA_SHAPE, OperandPath
+from tilescope.errors import RuleError, argument_type, by, ceil_div, printed
+from tilescope.layout import AtomOrder, Layout, Major, major_named
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
+from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
+from tilescope.mma.descriptor_loop import SmemOperand
+from tilescope.mma.fragment import as_array, fragment
+from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
+from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.tcgen05_emulation import BlockOperands, Scaling, compressed, multiplied, scaling_of
 from tilescope.mma.tcgen05_kind import MMA_GROUP
-from tilescope.mma.tcgen05_product import pair_shares, pairs_of, tcgen05_product
-from tilescope.reading import flag, is_one_of, known_name, plain_int
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
-from tilescope.swizzle import SwizzleName
+from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, pair_shares, pairs_of, tcgen05_product
+from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
+from tilescope.tensor_map import TensorMap
+from tilescope.tma import load_multicast
+from tilescope.tma.packing import packed, unpacked
+
+_MAX_BOX_ROWS = 256
+_MMA_M, _MMA_N = 16, 8
+_PRODUCT = 'ts.emulate_mma(np.zeros({a}), np.zeros({b}), data_type={type!r}, consumer="ldmatrix", {more})'
+MMA_SHAPE = rule(
+    "mma-shape", "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    source="PTX ISA, mma: shapes", passing=_PRODUCT.format(a=(16, 64), b=(64, 8), type="bf16", more=""),
+    failing=_PRODUCT.format(a=(16, 64), b=(32, 8), type="bf16", more=""),
+)  # fmt: skip
+MMA_TYPE = rule(
+    "mma-type", "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    source="PTX ISA, mma and ldmatrix: types", passing=_PRODUCT.format(a=(64, 64), b=(64, 8), type="bf16", more="a_major='MN'"),
+    failing=_PRODUCT.format(a=(128, 128), b=(128, 8), type="e4m3", more="a_major='MN'"),
+)  # fmt: skip
 
 Matrix = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
 
 
 def emulate_mma(
@@ -152,3 +177,164 @@ def _elements(name: str, operand: npt.ArrayLike, row: DataType) -> Matrix:
         shown, limit = f"an array of shape {elements.shape}", "a matrix: two dimensions, neither empty"
         raise ARGUMENT_RANGE.error(name, shown, limit, "Use an array of shape (64, 64).", shape=elements.shape)
     return elements
+
+
+class OperandPath(NamedTuple):
+    """How operands come to shared memory and are read from it."""
+
+    row: DataType
+    consumer: Consumer
+    majors: tuple[Major, Major]
+    swizzle: Any
+    atom_order: Any
+    smem_address: Any
+    layouts: tuple[Layout | None, Layout | None]
+    product: Tcgen05Product | None = None
+    shares: tuple[PairShare, ...] = ()  # of the blocks of a cluster
+
+    def read(self, a: list[Matrix], b: list[Matrix]) -> list[tuple[Matrix, Matrix]]:
+        """A (m, k) and B (n, k) of each block as its tensor core reads them."""
+        swizzles = self.swizzle if isinstance(self.swizzle, tuple) and len(self.swizzle) == 2 else (self.swizzle,) * 2
+        one, after = a, self.smem_address
+        if self.product is None or not self.product.a_in_tensor_memory:
+            first = self._tile(0, a[0].shape, swizzles[0], after)
+            one = self._through_smem("A", first, a, [share.a_multicast for share in self.shares])
+            after = first.start + ceil_div(first.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+        second = self._tile(1, b[0].shape, swizzles[1], after)
+        other = self._through_smem("B", second, b, [share.b_multicast for share in self.shares])
+        return list(zip(one, other, strict=True))
+
+    def _tile(self, place: int, shape: tuple[int, ...], swizzle: Any, start: Any) -> Layout:
+        layout: Any = self.layouts[place]
+        (mn, k), row, name = shape, self.row, f"{'ab'[place]}_layout"
+        if layout is None:
+            if rest := integer("smem_address", start, 0) % SMEM_LINE_BYTES:
+                found, limit = f"smem_address = {start:#x}", "TMA writes to multiples of 128 bytes"
+                below = start - rest
+                raise SMEM_ALIGNMENT.error(
+                    "smem_address", found, limit, f"Use {below:#x}.", {"smem_address": below}, smem_address=start
+                )
+            canonical = canonical_layout(major_named(self.majors[place]), swizzle, row)
+            return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
+        if not isinstance(layout, Layout) or isinstance(layout, TmemLayout):
+            raise RuleError([argument_type(name, layout, "a Layout of shared memory", "Use parse_layout(text).")])
+        tile = (layout.stage() or layout) if len(layout.shape) > 2 else layout
+        if tile.shape != shape or tile.element_bits != row.smem_bits:
+            found = f"a layout of {by(tile.shape)} elements of {tile.element_bits} bits"
+            limit = f"one block holds {by(shape)} (mn x k) of {row.name}, {row.smem_bits} bits"
+            fix, values = f"Use Layout({shape}, {row.smem_bits}).", {"layout": tile.shape, "shape": shape}
+            raise MMA_SHAPE.error(name, found, limit, fix, **values, element_bits=tile.element_bits)
+        return tile
+
+    def _through_smem(self, operand: SmemOperand, tile: Layout, parts: list[Matrix], masks: list[int]) -> list[Matrix]:
+        """One operand of each block, brought and read; blocks of one mask hold the same, which is multicast to them."""
+        smems = [np.zeros(tile.size_bytes + tile.alignment_bytes, np.uint8) for _ in parts]
+        for mask in dict.fromkeys(masks or [1 << rank for rank in range(len(parts))]):
+            ranks = [rank for rank in range(len(parts)) if mask >> rank & 1]
+            _bring(tile, parts[ranks[0]], self.row, [smems[rank] for rank in ranks])
+        loop, options = self.consumer.loop, {}
+        if self.product is not None:
+            loop, options = self.product.loop, {"k_step_bytes": self.product.k * self.row.smem_bits // 8}
+        if loop is None:
+            return [_read_fragments(self.consumer, operand, tile, self.row, smem) for smem in smems]
+        address = loop(tile, operand, self.row, **options).addresses() - _smem_base(tile)
+        return [_values(smem, address, self.row) for smem in smems]
+
+
+def _smem_base(tile: Layout) -> int:
+    """The line in which the tile begins: the first address of the emulated shared memory."""
+    return tile.start // SMEM_LINE_BYTES * SMEM_LINE_BYTES
+
+
+def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) -> None:
+    """Copy an operand to the shared memory of some blocks: boxes one atom wide, as high as the atoms that follow each other.
+
+    Threads store what TMA cannot: a tile that is not made of a tensor core's atoms.
+    """
+    base, tile = _smem_base(layout), layout.as_rows()
+    if CanonicalLayout.of(layout) is None or tile.tiling is None:
+        if row.bits < 8:
+            limit, fix = (
+                "elements below a byte lie in a tensor core's atoms",
+                'Use swizzle="128B", and leave the layout out.',
+            )
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, element_bits=row.bits)
+        place = (layout.addresses() - base)[..., None] + np.arange(row.bits // 8)
+        for smem in smems:
+            smem[place] = np.ascontiguousarray(elements)[..., None].view(np.uint8)
+        return
+    stored = np.ascontiguousarray(elements if layout.major == "K" else elements.T)
+    memory = packed(stored, row.bits) if row.bits < 8 else stored
+    rows, columns = tile.shape
+    atom_rows, width = tile.tiling.atom
+    run = rows if layout.atom_order == "column" else atom_rows
+    height = max(extent for extent in range(atom_rows, min(run, _MAX_BOX_ROWS) + 1, atom_rows) if run % extent == 0)
+    arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
+    pitch = columns * row.bits // 8
+    tensor_map = TensorMap(row.tma, (columns, rows), (pitch,), (width, height), swizzle=layout.swizzle, arch=arch)
+    everyone = (1 << len(smems)) - 1
+    for column in range(0, columns, width):
+        for first in range(0, rows, height):
+            address = tile.logical(first, column)
+            targets = [smem[address - base :] for smem in smems]
+            load_multicast(tensor_map, memory, (column, first), targets, cta_mask=everyone, smem_address=address)
+
+
+def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:
+    """The elements at these addresses."""
+    if row.bits >= 8:
+        element_bytes = row.bits // 8  # a tensor core's atoms keep elements aligned
+        elements: Matrix = smem.view(f"u{element_bytes}")[address // element_bytes].view(row.numpy)
+        return elements
+    # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte each.
+    per_chunk = CHUNK_BYTES * 8 // row.smem_bits
+    chunks = smem[address[:, ::per_chunk, None] + np.arange(CHUNK_BYTES * row.bits // row.smem_bits)]
+    return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)
+
+
+def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes) -> Matrix:
+    """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
+    block_mn, block_k = _MMA_M if operand == "A" else _MMA_N, K_STEP_BYTES * 8 // row.smem_bits
+    held = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
+    mn, k = tile.shape
+    if mn % block_mn or k % block_k:
+        whole = ceil_div(mn, block_mn) * block_mn, ceil_div(k, block_k) * block_k
+        found, limit = f"operand {operand} of {mn} x {k} (mn x k)", f"mma takes it in blocks of {block_mn} x {block_k}"
+        values = {"mn": mn, "k": k, "block": (block_mn, block_k)}
+        raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)
+    transposed = tile.major == "MN"
+    matrices = block_mn // 8 * 2
+    lane = np.arange(32) % (8 * matrices)  # lanes beyond the rows repeat them; nobody looks
+    matrix, line = lane // 8, lane % 8
+    # Matrix j: the first or second 8 of mn, then the second half of k. Its rows run along k, or (.trans) along mn.
+    first_mn, first_k = matrix % (block_mn // 8) * 8, matrix // (block_mn // 8) * (block_k // 2)
+    lane_mn, lane_k = (first_mn, first_k + line) if transposed else (first_mn + line, first_k)
+    blocks_mn, blocks_k = np.arange(0, mn, block_mn)[:, None, None], np.arange(0, k, block_k)[None, :, None]
+    registers = ldmatrix(
+        smem, tile.address(blocks_mn + lane_mn, blocks_k + lane_k), count=matrices, transpose=transposed,
+        smem_address=_smem_base(tile), form="m8n8.b16" if row.bits == row.smem_bits else "m8n16.b6x16_p32",
+    )  # fmt: skip
+    values_read = np.ascontiguousarray(registers).view(np.uint8)
+    values_read = unpacked(values_read, row.bits) if row.smem_bits < 8 else values_read
+    _, place, column = held.indices()
+    blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
+    blocks[..., place, column] = values_read.view(row.numpy)
+    if operand == "B":
+        blocks = blocks.swapaxes(-1, -2)
+    return blocks.swapaxes(1, 2).reshape(mn, k)
+
+
+def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> str:
+    """The mma whose k is 32 bytes of the type as it lies in shared memory."""
+    major = tile.major or "K"
+    canonical = CanonicalLayout.of(tile) or CanonicalLayout(major, "none", tile.element_bits)
+    rows = [row for row in INSTRUCTIONS if (row.family, row.m) == ("mma", _MMA_M)]
+    if consumer.reads(canonical, major):
+        for mma in rows:
+            if (mma.n, mma.k) == ((_MMA_N,), block_k) and row.name in mma.types:
+                return mma.name
+    types = [DataType.named(name) for name in dict.fromkeys(name for mma in rows for name in mma.types)]
+    known = [known.name for known in types if known.numpy_name and known.smem_bits <= 32]
+    limit = f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone"
+    fix = "Use K-major operands." if row.name in known else "Use bfloat16."
+    raise MMA_TYPE.error("data_type", f"{row.name}, {tile.major}-major", limit, fix, element_bits=row.smem_bits)

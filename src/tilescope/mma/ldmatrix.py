@@ -104,9 +104,9 @@ def stmatrix(
     memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
-        shape = f"an array of shape {np.shape(lane_address)}"
+        found, limit = f"an array of shape {np.shape(lane_address)}", "one store takes 32 addresses"
         raise ARGUMENT_RANGE.error(
-            "lane_address", shape, "one store takes 32 addresses", "Call it once for each store."
+            "lane_address", found, limit, "Store lane_address[0], then [1] …", shape=np.shape(lane_address)
         )
     held = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
     stacked = matrices.collect(held).reshape(count * chosen.rows, chosen.columns)
@@ -118,11 +118,10 @@ def stmatrix(
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     words = as_array("registers", registers)
     if words.ndim != 2 or words.shape[0] != _LANES or words.shape[1] not in (1, 2, 4) or words.dtype.kind not in "iu":
-        raise ARGUMENT_RANGE.error(
-            "registers", f"an array of shape {words.shape} and type {words.dtype}",
-            "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",
-            "Use np.uint32 words, as ldmatrix gives them.",
-        )  # fmt: skip
+        found = f"an array of shape {words.shape} and type {words.dtype}"
+        limit = "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix"
+        fix = "Use np.uint32 words, as ldmatrix gives them."
+        raise ARGUMENT_RANGE.error("registers", found, limit, fix, shape=words.shape)
     if words.dtype.itemsize != 4 and words.size and (words.min() < 0 or words.max() > 0xFFFF_FFFF):
         raise ARGUMENT_RANGE.error("registers", "words beyond 32 bits", "0 to 0xffffffff", "Use np.uint32 words.")
     return words.view(np.uint32) if words.dtype.itemsize == 4 else words.astype(np.uint32)
@@ -132,29 +131,31 @@ def _row_offsets(
     memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: Any
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
-    address = as_array("lane_address", lane_address)
-    first_address = integer("smem_address", smem_address, 0, (1 << 32) - 1)
+    address, base = as_array("lane_address", lane_address), integer("smem_address", smem_address, 0, (1 << 32) - 1)
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
-        raise ARGUMENT_RANGE.error(
-            "lane_address", f"an array of shape {address.shape} and type {address.dtype}",
-            "32 integer addresses, one per lane", "Use 32 integers; those of lanes beyond the rows may be 0.",
-        )  # fmt: skip
+        found, limit = (
+            f"an array of shape {address.shape} and type {address.dtype}",
+            "32 integer addresses, one per lane",
+        )
+        fix = "Use 32 integers; those of lanes beyond the rows may be 0."
+        raise ARGUMENT_RANGE.error("lane_address", found, limit, fix, shape=address.shape)
     used = address[..., :rows].astype(np.int64)
-    offset = used - first_address
+    offset, last = used - base, base + memory.size - ROW_BYTES
+    smem = f"smem holds {base:#x} to {base + memory.size:#x}, and a row is 16 bytes"
     problems = []
     for broken, wrong, limit, fix in (
-        (MATRIX_ALIGNMENT, used % ROW_BYTES != 0, "row addresses are multiples of 16", "Use a row pitch of 16, 32, 48, ..."),
         (
-            MATRIX_RANGE, (offset < 0) | (offset > memory.size - ROW_BYTES),
-            f"smem holds {first_address:#x} to {first_address + memory.size:#x}, and a row is 16 bytes",
-            f"The last row starts at {first_address + memory.size - ROW_BYTES:#x}.",
+            MATRIX_ALIGNMENT,
+            used % ROW_BYTES != 0,
+            "row addresses are multiples of 16",
+            "Use a row pitch of 16, 32, 48, ...",
         ),
-    ):  # fmt: skip
+        (MATRIX_RANGE, (used < base) | (used > last), smem, f"The last row starts at {last:#x}."),
+    ):
         if wrong.any():
-            values = {"lane": int(np.argwhere(wrong)[0][-1]), "address": int(used[wrong][0]), "rows": int(wrong.sum())}
-            found = (
-                f"lane {values['lane']} gives {values['address']:#x} ({values['rows']} of {wrong.size} rows are wrong)"
-            )
+            lane, first, count = int(np.argwhere(wrong)[0][-1]), int(used[wrong][0]), int(wrong.sum())
+            found = f"lane {lane} gives {first:#x} ({count} of {wrong.size} rows are wrong)"
+            values = {"lane": lane, "address": first, "wrong": count, "rows": wrong.size}
             problems.append(broken.violation("lane_address", found, limit, fix, **values))
     raise_all(problems)
     return offset
@@ -166,10 +167,9 @@ def _require_one_value_each(first_byte: npt.NDArray[np.int64], rows: npt.NDArray
     same_place = first_byte[order][1:] == first_byte[order][:-1]
     differ = same_place & (rows[order][1:] != rows[order][:-1]).any(axis=1)
     if differ.any():
-        one, other = sorted(int(lane) for lane in order[np.argmax(differ) : np.argmax(differ) + 2])
-        raise MATRIX_OVERLAP.error(
-            "lane_address",
-            f"lanes {one} and {other} both give {int(first_byte[one]) + smem_address:#x}, with different rows",
-            "which of two rows stays at one address is not defined", "Store every row at its own address, 16 bytes apart.",
-            lanes=(one, other),
-        )  # fmt: skip
+        one, other = sorted(order[np.argmax(differ) : np.argmax(differ) + 2].tolist())
+        address = int(first_byte[one]) + smem_address
+        found = f"lanes {one} and {other} both give {address:#x}, with different rows"
+        limit = "which of two rows stays at one address is not defined"
+        fix = "Store every row at its own address, 16 bytes apart."
+        raise MATRIX_OVERLAP.error("lane_address", found, limit, fix, lanes=(one, other), address=address)

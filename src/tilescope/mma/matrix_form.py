@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from tilescope.arch import Basis
 from tilescope.errors import Violation, printed, raise_all
-from tilescope.reading import flag, is_one_of, known_name
+from tilescope.reading import flag, is_one_of, known_name, plain_int
 from tilescope.rule import UNKNOWN_NAME, rule
 
 ROW_BYTES = 16
@@ -124,19 +124,17 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
     forms = MATRIX_FORMS[known_name("form", name, known, f"{direction} form")]
     transpose = flag("transpose", transpose)
     problems: list[Violation] = []
-    if not is_one_of(count, forms[0].counts):
-        listed = " or ".join(map(str, forms[0].counts)) if len(forms[0].counts) < 3 else "1, 2 or 4"
-        problems.append(MATRIX_COUNT.violation(
-            "count", f"{printed(count)} matrices", f"{direction} moves {listed}", f"Use {listed}.",
-            counts=forms[0].counts,
-        ))  # fmt: skip
-    chosen = [form for form in forms if form.transposed == transpose]
+    counts, chosen = forms[0].counts, [form for form in forms if form.transposed == transpose]
+    if not is_one_of(count, counts):
+        listed = " or ".join(map(str, counts)) if len(counts) < 3 else "1, 2 or 4"
+        found, limit = f"{printed(count)} matrices", f"{direction} moves {listed}"
+        fix = f"Use count={counts[-1]}."
+        problems.append(MATRIX_COUNT.violation("count", found, limit, fix, count=plain_int(count), counts=counts))
     if not chosen:
         has = forms[0].transposed
-        problems.append(MATRIX_TRANS.violation(
-            "transpose", f"transpose = {transpose}", f"{name} {'always' if has else 'never'} transposes",
-            f"Use transpose={has}.", {"transpose": has},
-        ))  # fmt: skip
+        limit, fix = f"{name} {'always' if has else 'never'} transposes", f"Use transpose={has}."
+        found, change = f"transpose = {transpose}", {"transpose": has}
+        problems.append(MATRIX_TRANS.violation("transpose", found, limit, fix, change))
     raise_all(problems)
     return chosen[0]
 
@@ -154,10 +152,10 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     element = next((qualifier for qualifier in rest if qualifier.startswith("b")), "b16" if shape == "m8n8" else "b8")
     name = f"{shape}.{element}"
     if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
-        raise UNKNOWN_NAME.error(
-            "instruction", printed(opcode),
+        limit = (
             "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
-            f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}",
-            "Use ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8, for example.",
-        )  # fmt: skip
+            f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}"
+        )
+        fix = "Use ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8, for example."
+        raise UNKNOWN_NAME.error("instruction", printed(opcode), limit, fix)
     return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

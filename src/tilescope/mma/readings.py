@@ -16,14 +16,7 @@ from tilescope.bits import Inspection
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.descriptor import (
-    DescriptorForm,
-    OperandDescriptor,
-    Tcgen05Descriptor,
-    WgmmaDescriptor,
-    ignored_fields,
-    neighbours_in_words,
-)
+from tilescope.mma.descriptor import DescriptorForm, OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
@@ -146,7 +139,7 @@ def inspect_descriptor(
     descriptor = None
     if not any(finding.severity == "error" for finding in findings):
         descriptor = attempted(findings, None, described.decode, word)
-    ignored = () if layout is None else ignored_fields(layout)
+    ignored = () if layout is None else layout.ignored_fields
     if descriptor is not None and layout is not None:
         findings += _advice(descriptor, layout)
         ignored = descriptor.ignored_fields(major)
@@ -173,7 +166,7 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
     if layout is not None:
         mn, k = layout.atom
         for name in ("leading_bytes", "stride_bytes"):
-            meaning[name] += f" {neighbours_in_words(layout, name)}"
+            meaning[name] += f" {layout.neighbours(name)}"
         meaning["swizzle"] = f"{layout.mode}: atoms of {mn} x {k} (mn x k), {layout.atom_bytes} bytes"
         meaning["base_offset"] = "0: the pattern starts where the absolute address says, as TMA writes it"
         if base:
@@ -198,7 +191,7 @@ def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Viol
     too_close = f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there"
     for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):
         if step is not None and getattr(descriptor, argument) < layout.atom_bytes:
-            fix = f"Use at least {layout.atom_bytes}: it leads {neighbours_in_words(layout, argument)}."
+            fix = f"Use at least {layout.atom_bytes}: it leads {layout.neighbours(argument)}."
             warn(DESCRIPTOR_OVERLAP, argument, too_close, fix)
     if "leading_bytes" in descriptor.ignored_fields(layout.major) and descriptor.leading_bytes >= layout.atom_bytes:
         limit = "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn"

@@ -282,7 +282,7 @@ def compressed(a: Matrix, data_type: DataType) -> tuple[Matrix, Matrix]:
         where = f"k {group * extent} to {(group + 1) * extent - 1}"
         found = f"row {row} has {used[row, group]} {unit} that are not zero in {where}"
         limit = f"a sparse A of {data_type.name} has at most {keep} of {count} {unit}"
-        values = {"row": row, "k": group * extent, "nonzero": int(used[row, group])}
+        values = {"row": row, "k": (group * extent, (group + 1) * extent - 1), "nonzero": int(used[row, group])}
         raise MMA_SPARSE.error(
             "a", found, limit, f"Prune A to {keep} of {count} {unit}, or use sparse=False.", **values
         )

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import by, printed
-from tilescope.mma.instruction_loops import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
+from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.tcgen05_kind import (
     MMA_GROUP,

@@ -166,7 +166,7 @@ class TensorMemory(Documented, Value):
             used = int(taken.sum())
             found = f"{size} columns, with {used} of {TMEM_COLUMNS} taken: {self._listed()}"
             limit = "alloc waits until an aligned range is free; this block would wait for itself"
-            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "allocations": self.allocations}
+            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "allocations": self._listed()}
             raise TMEM_FULL.error("columns", found, limit, f"Free {size} columns first, or ask for fewer.", **values)
         notes, last = self.findings, self.allocations[-1][1] if self.allocations else TMEM_COLUMNS
         if size > last:

@@ -7,8 +7,8 @@ atoms in shared memory ── tcgen05.cp ──▶               each atom in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from tilescope.errors import printed
@@ -21,7 +21,7 @@ from tilescope.mma.tcgen05_kind import WIDE_K, Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.reading import entries, integer, is_one_of, known_name
+from tilescope.reading import entries, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
@@ -29,6 +29,28 @@ TmemCause = Literal[
     "lane-quarter", "lane-start", "packing", "columns", "scale-id", "scale-column", "scale-type", "atom-order", "atom-missing",
     "atom-rows",
 ]  # fmt: skip
+
+
+# fmt: off
+_SENTENCES: dict[TmemCause, str] = {
+    "lane-quarter": "Lane quarter: warp {warp} reaches lanes {own} to {end} alone ({warp} mod 4), and the address names lane {lane}. "
+                    "Set its lane field: {right}.",
+    "lane-start":   "Lane: .{form} starts at lane {own} of its quarter, not {lane}. Use {right}.",
+    "packing":      "Packing: {opcode} takes the low halves of cells, and elements of {operand} fill them.",
+    "columns":      "Columns: {opcode} reads columns {reads[0]} to {reads[1]}, and {operand} lies in {first} to {last}.",
+    "scale-type":   "Scale type: the scales are {format} ({type}, kind {kind}), the instruction is of kind {mma_kind} with {scale}.",
+    "scale-column": "Scale column: k {k} needs {blocks}, whose word lies at column {column}; the instruction's address "
+                    "names column {address}. The word of the next 4 blocks is {word_columns} columns further.",
+    "scale-id":     "Scale id: k {k} needs {blocks}, which begin{s} at byte {id} of the word; the descriptor says {told}. "
+                    "Use {letter}_scale_id={id}.",
+    "atom-rows":    "Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; its "
+                    "descriptor has {swizzle} and {stride}.",
+    "atom-missing": "Atom missing: no copy brings {which} to column {column}.",
+    "atom-order":   "Atom order: column {column} gets atom {other} (rows from {row}, blocks from {block}), and instructions look there for "
+                    "atom {atom} ({which}). In shared memory the atoms along k follow each other; in tensor memory the next word of k "
+                    "is {word_columns} columns on, the next 128 rows 4.",
+}
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +77,13 @@ class TmemAgreement(Documented, Value):
         return self.sentence
 
 
+def _differs(
+    subject: str, cause: TmemCause, right: TmemAddress | None = None, scale_id: int | None = None, **facts: Any
+) -> TmemAgreement:
+    sentence = _SENTENCES[cause].format(right=right, id=scale_id, **facts)
+    return TmemAgreement(False, subject, sentence, cause, right, scale_id)
+
+
 def tmem_compatible(
     held: TmemLayout | ScaleLayout, reader: Any, *, warp: Any = None, address: Any = None, operand: Any = None, k: Any = None,
 ) -> TmemAgreement:  # fmt: skip
@@ -64,59 +93,40 @@ def tmem_compatible(
     are read by an InstructionDescriptor for the instruction that begins at `k`, with the word at `address`; or they are brought
     by copies, (Tcgen05Descriptor, address) each.
     """
+    place = TmemAddress.of(0 if address is None else address)
     if isinstance(held, TmemLayout):
-        return _loaded(held, reader, warp, TmemAddress.of(0 if address is None else address))
+        return _loaded(held, reader, warp, place)
     operand = known_name("operand", operand, ("A", "B"), "operand with scale factors")
     if isinstance(reader, InstructionDescriptor):
-        return _scaled(held, reader, operand, k, TmemAddress.of(0 if address is None else address))
+        return _scaled(held, reader, operand, k, place)
     return _copied(held, _pairs(reader), operand)
 
 
 def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> TmemAgreement:
     """Whether a warp's load stays in its quarter and meets the matrix."""
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
-    number = integer("warp", warp, 0)
-
-    def differs(cause: TmemCause, sentence: str, correction: TmemAddress | None = None) -> TmemAgreement:
-        return TmemAgreement(False, held.operand, sentence, cause, correction)
-
-    own = number % QUARTERS * QUARTER_LANES
+    number, name = integer("warp", warp, 0), held.operand
+    own, lane = number % QUARTERS * QUARTER_LANES, address.lane
     if address.quarter != number % QUARTERS:
-        right = TmemAddress(own + address.lane % QUARTER_LANES, address.column)
-        return differs("lane-quarter", (
-            f"Lane quarter: warp {number} reaches lanes {own} to {own + QUARTER_LANES - 1} alone ({number} mod 4), and the address names "
-            f"lane {address.lane}. Set its lane field: {right}."
-        ), right)  # fmt: skip
-    halves = (0, 16) if move.form.lanes == 16 else (0,)
-    if address.lane % QUARTER_LANES not in halves:
+        right = TmemAddress(own + lane % QUARTER_LANES, address.column)
+        return _differs(name, "lane-quarter", right, warp=number, own=own, end=own + QUARTER_LANES - 1, lane=lane)
+    if lane % QUARTER_LANES not in move.form.starts:
         right = TmemAddress(own, address.column)
-        return differs(
-            "lane-start",
-            f"Lane: .{move.form.name} starts at lane {own} of its quarter, not {address.lane}. Use {right}.",
-            right,
-        )
-    wide = held.element_bits == 16 and held.operand == "D"
-    if move.packed and not wide:
-        return differs(
-            "packing",
-            f"Packing: {move.opcode} takes the low halves of cells, and elements of {held.operand} fill them.",
-        )
+        return _differs(name, "lane-start", right, form=move.form.name, own=own, lane=lane)
+    if move.packed and (held.element_bits, name) != (16, "D"):
+        return _differs(name, "packing", opcode=move.opcode, operand=name)
     first, last = held.base.column, held.base.column + held.columns - 1
     reads = address.column, address.column + move.columns * move.form.places - 1
     if reads[0] < first or reads[1] > last:
-        right = TmemAddress(address.lane, first)
-        return differs("columns", (
-            f"Columns: {move.opcode} reads columns {reads[0]} to {reads[1]}, and {held.operand} lies in {first} to {last}."
-        ), right)  # fmt: skip
-    lanes = [lane for lane in held.lanes if address.lane <= lane < address.lane + move.form.lanes]
-    rows = sorted({place[0] for lane in lanes if (place := held.element_at(lane, address.column)) is not None})
+        right = TmemAddress(lane, first)
+        return _differs(name, "columns", right, opcode=move.opcode, operand=name, reads=reads, first=first, last=last)
+    lanes = [used for used in held.lanes if lane <= used < lane + move.form.lanes]
+    rows = sorted({place[0] for used in lanes if (place := held.element_at(used, address.column)) is not None})
     if not rows:
-        return differs(
-            "lane-start",
-            f"Lanes: nothing of {held.operand} lies in lanes {address.lane} to {address.lane + move.form.lanes - 1}.",
-        )
+        sentence = f"Lanes: nothing of {name} lies in lanes {lane} to {lane + move.form.lanes - 1}."
+        return TmemAgreement(False, name, sentence, "lane-start")
     half = f", in {len(lanes)} of {move.form.lanes} lanes" if len(lanes) < move.form.lanes else ""
-    return TmemAgreement(True, held.operand, f"Warp {number} loads rows {_runs(rows)} of {held.operand}{half}.")
+    return TmemAgreement(True, name, f"Warp {number} loads rows {_runs(rows)} of {name}{half}.")
 
 
 def _runs(rows: list[int]) -> str:
@@ -125,12 +135,7 @@ def _runs(rows: list[int]) -> str:
     >>> _runs([0, 1, 2, 16])
     '0 to 2, 16'
     """
-    runs: list[list[int]] = []
-    for row in rows:
-        if runs and row == runs[-1][-1] + 1:
-            runs[-1].append(row)
-        else:
-            runs.append([row])
+    runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda item: item[1] - item[0])]
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
@@ -138,35 +143,31 @@ def _scaled(
     scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOperand, k: Any, address: TmemAddress
 ) -> TmemAgreement:
     """Whether an instruction finds the scales of its own k."""
-    step_k = word.k
-    steps = {step.k: step for step in scales.steps(step_k)}
+    steps, form = {step.k: step for step in scales.steps(word.k)}, scales.format
     if not is_one_of(k, steps):
-        limit = f"instructions of kind {word.mma_kind} begin at multiples of {step_k} below {scales.k}"
-        raise SCALE_K.error("k", printed(k), limit, f"Use {next(iter(steps))}, the first k of an instruction.")
+        limit = f"instructions of kind {word.mma_kind} begin at multiples of {word.k} below {scales.k}"
+        fix = f"Use {next(iter(steps))}, the first k of an instruction."
+        raise SCALE_K.error("k", printed(k), limit, fix, k=plain_int(k))
     step, name = steps[int(k)], f"SF{operand}"
-    given_id = word.a_scale_id if operand == "A" else word.b_scale_id
-    right = TmemAddress(0, step.column)
-    if (word.mma_kind, word.scale_type) != (scales.format.mma_kind, scales.format.scale_type):
-        return TmemAgreement(False, name, (
-            f"Scale type: the scales are {scales.format.name} ({scales.format.scale_type}, kind {scales.format.mma_kind}), the "
-            f"instruction is of kind {word.mma_kind} with {word.scale_type}."
-        ), "scale-type")  # fmt: skip
-    blocks = f"blocks {step.scales[0]} to {step.scales[-1]}" if len(step.scales) > 1 else f"block {step.scales[0]}"
+    told = word.a_scale_id if operand == "A" else word.b_scale_id
+    if (word.mma_kind, word.scale_type) != (form.mma_kind, form.scale_type):
+        kinds: dict[str, Any] = {"format": form.name, "type": form.scale_type, "kind": form.mma_kind}
+        return _differs(name, "scale-type", **kinds, mma_kind=word.mma_kind, scale=word.scale_type)
+    one = len(step.scales) == 1
+    blocks = f"block {step.scales[0]}" if one else f"blocks {step.scales[0]} to {step.scales[-1]}"
+    right = TmemAddress(0, step.column), step.scale_id
+    facts: dict[str, Any] = {"k": step.k, "blocks": blocks}
     if address.column != step.column:
-        return TmemAgreement(False, name, (
-            f"Scale column: k {step.k} needs {blocks}, whose word is {step.column} columns after the first; the instruction is given "
-            f"{address.column}. The word of the next 4 blocks is {scales.word_columns} columns further."
-        ), "scale-column", right, step.scale_id)  # fmt: skip
-    if given_id != step.scale_id:
-        return TmemAgreement(False, name, (
-            f"Scale id: k {step.k} needs {blocks}, which begin{'s' if len(step.scales) == 1 else ''} at byte {step.scale_id} of the word; "
-            f"the descriptor says {given_id}. Use {operand.lower()}_scale_id={step.scale_id}."
-        ), "scale-id", right, step.scale_id)  # fmt: skip
-    said = f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}."
-    source = (
-        " That scales of k = 96 run on into the next word rests on one source: CUTLASS." if step_k == WIDE_K else ""
+        facts |= {"column": step.column, "address": address.column, "word_columns": scales.word_columns}
+        return _differs(name, "scale-column", *right, **facts)
+    if told != step.scale_id:
+        return _differs(name, "scale-id", *right, **facts, s="s" * one, told=told, letter=operand.lower())
+    sentence = (
+        f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}."
     )
-    return TmemAgreement(True, name, said + source)
+    if word.k == WIDE_K:
+        sentence += " That scales of k = 96 run on into the next word rests on one source: CUTLASS."
+    return TmemAgreement(True, name, sentence)
 
 
 def _copied(
@@ -179,50 +180,32 @@ def _copied(
     base_column = min(address.column for _, address in copies)
     brought: dict[int, int] = {}
     for descriptor, address in copies:
-        if (descriptor.swizzle.bits, descriptor.stride_bytes) != (0, 128):
-            return TmemAgreement(False, name, (
-                f"Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; its "
-                f"descriptor has {descriptor.swizzle.name} and {descriptor.stride_bytes}."
-            ), "atom-rows")  # fmt: skip
+        swizzle, stride = descriptor.swizzle, descriptor.stride_bytes
+        if (swizzle.bits, stride) != (0, 128):
+            return _differs(name, "atom-rows", swizzle=swizzle.name, stride=stride)
         atom, rest = divmod(descriptor.start_address - base_smem, ATOM_BYTES)
         if rest:
-            return TmemAgreement(
-                False, name, f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes.",
-                "atom-rows",
-            )  # fmt: skip
+            sentence = f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes."
+            return TmemAgreement(False, name, sentence, "atom-rows")
         brought[address.column - base_column] = atom
-    for column, atom in sorted(wanted.items()):
-        if brought.get(column) == atom:
-            continue
-        row, word = divmod(atom, along)
-        which = f"rows {128 * row} to {128 * row + 127}, blocks {4 * word} to {4 * word + 3}"
-        right = TmemAddress(0, base_column + column)
-        if column not in brought:
-            return TmemAgreement(
-                False, name, f"Atom missing: no copy brings {which} to column {base_column + column}.", "atom-missing", right,
-            )  # fmt: skip
-        other_row, other_word = divmod(brought[column], along)
-        return TmemAgreement(False, name, (
-            f"Atom order: column {base_column + column} gets atom {brought[column]} (rows from {128 * other_row}, blocks from "
-            f"{4 * other_word}), and instructions look there for atom {atom} ({which}). In shared memory the atoms along k follow "
-            f"each other; in tensor memory the next word of k is {scales.word_columns} columns on, the next 128 rows 4."
-        ), "atom-order", right)  # fmt: skip
+    for place, atom in sorted(wanted.items()):
+        other = brought.get(place)
+        if other != atom:
+            (row, word), column = divmod(atom, along), base_column + place
+            which = f"rows {128 * row} to {128 * row + 127}, blocks {4 * word} to {4 * word + 3}"
+            right = TmemAddress(0, column)
+            facts: dict[str, Any] = {"which": which, "column": column}
+            if other is None:
+                return _differs(name, "atom-missing", right, **facts)
+            facts |= {"atom": atom, "other": other, "row": 128 * (other // along), "block": 4 * (other % along)}
+            return _differs(name, "atom-order", right, word_columns=scales.word_columns, **facts)
     return TmemAgreement(True, name, f"The copies bring all {down} x {along} atoms where instructions look for them.")
 
 
 def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
-    given = entries(copies, 1 << 16) if isinstance(copies, Iterable) else None
-    found: list[tuple[Tcgen05Descriptor, TmemAddress]] = []
-    for each in given or ():
-        pair = entries(each, 4) or []
-        if len(pair) == 3:  # a ScaleCopy has its shape first
-            pair = pair[1:]
-        if len(pair) != 2 or not isinstance(pair[0], Tcgen05Descriptor):
-            found = []
-            break
-        found.append((pair[0], TmemAddress.of(pair[1])))
-    if not found:
-        raise ARGUMENT_TYPE.error("descriptor", printed(copies), "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each",
-            "Use scale_layout(…).copies().",
-        )  # fmt: skip
-    return found
+    """Copies as (descriptor, address); a ScaleCopy has its shape before them."""
+    listed = [(entries(copy, 4) or [])[-2:] for copy in entries(copies, 1 << 16) or ()]
+    if not listed or not all(len(pair) == 2 and isinstance(pair[0], Tcgen05Descriptor) for pair in listed):
+        limit = "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each"
+        raise ARGUMENT_TYPE.error("descriptor", printed(copies), limit, "Use scale_layout(…).copies().")
+    return [(descriptor, TmemAddress.of(address)) for descriptor, address in listed]

@@ -108,7 +108,9 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
                 f"{name} needs {columns} columns after {after} taken ones",
                 f"tensor memory has {TMEM_COLUMNS} columns",
             )
-            problems.append(TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], columns=columns, taken=after))
+            problems.append(
+                TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], part=name, columns=columns, taken=after)
+            )
             placed.append(TmemPart(name, operand, columns, None))
             continue
         placed.append(TmemPart(name, operand, columns, first))

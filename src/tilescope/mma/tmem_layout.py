@@ -198,7 +198,9 @@ class TmemLayout(Documented, Layout):
                 if room >= 0
                 else "Use fewer columns."
             )
-            raise TMEM_EXTENT.error("address", found, limit, fix, lane=last_lane, column=last_column)
+            raise TMEM_EXTENT.error(
+                "address", found, limit, fix, start=(address.lane, address.column), last=(last_lane, last_column)
+            )
         return made
 
     @classmethod

@@ -55,21 +55,12 @@ class WrittenTile(NamedTuple):
 
 @runtime_checkable
 class PlannedTile(Protocol):
-    """What a plan has: the copies of one tile and the map they go through."""
+    """What a plan has: the copies of one tile, the map they go through, and the descriptors that read the tile."""
 
-    @property
-    def problem(self) -> Any:
-        """Its `tile` (mn, k) and `major`."""
-
-    @property
-    def copies(self) -> tuple[Any, ...]:
-        """Each with `coords` and `smem_offset_bytes`."""
-
-    def tensor_map(self, address: int, global_shape: Any = None, strides_bytes: Any = None) -> TensorMap:
-        """The map of a matrix of `global_shape` (mn, k)."""
-
-    def descriptors(self, smem_address: int = 0) -> Any:
-        """The descriptors that read the tile."""
+    problem: Any  # its `tile` (mn, k) and `major`
+    copies: tuple[Any, ...]  # each with `coords` and `smem_offset_bytes`
+    tensor_map: Any  # (address, global_shape): the map of a matrix of `global_shape` (mn, k)
+    descriptors: Any  # (smem_address)
 
 
 def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
@@ -80,7 +71,7 @@ def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
             for copy in copies
         ]
         listed = tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
-    except Exception:  # noqa: BLE001  a foreign object may raise whatever it likes
+    except (TypeError, ValueError):
         listed = ()
     if not listed:
         wanted = "pairs of coordinates and offset in shared memory"
@@ -110,10 +101,9 @@ def written_addresses(
     _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
     kept = len(address) - 1 - last
     step = _elements_per_piece(tensor_map, data_type)
-    found = np.full((int(row.max()) + 1, int(column.max()) + step), NOT_WRITTEN, np.int64)
-    within = np.arange(step)
-    found[row[kept, None], column[kept, None] + within] = address[kept, None] + within * data_type.smem_bits // 8
-    return found if major == "K" else found.T
+    placed, within = np.full((int(row.max()) + 1, int(column.max()) + step), NOT_WRITTEN, np.int64), np.arange(step)
+    placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * data_type.smem_bits // 8
+    return placed if major == "K" else placed.T
 
 
 def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:

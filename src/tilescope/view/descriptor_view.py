@@ -224,7 +224,7 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
         0x0080      0    0    1
         0x0100      1    1    0
 
-    >>> from tilescope.mma.instruction_loops import wgmma_descriptors
+    >>> from tilescope.mma.consumer import wgmma_descriptors
     >>> grid = k_step_grid(wgmma_descriptors((64, 64), "bf16", swizzle="128B"))
     >>> [cell.text for cell in grid.rows[2].cells]
     ['1', '1', '0', '0', '3', '3', '2', '2']

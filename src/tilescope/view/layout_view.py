@@ -26,7 +26,6 @@ import numpy.typing as npt
 from tilescope.errors import by, counted
 from tilescope.layout import Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.descriptor import neighbours_in_words
 from tilescope.notation import Conversion
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
@@ -379,8 +378,8 @@ class _Operand:
         rows |= {
             "size": f"{self.layout.size_bytes} bytes; {mn_atoms} x {k_atoms} atoms (mn x k)",
             "core matrix": f"{mn} x {k} (mn x k), {canonical.core_matrices} side by side in an atom",
-            "leading": f"{leading} bytes {neighbours_in_words(canonical, 'leading_bytes')}",
-            "stride": f"{stride} bytes {neighbours_in_words(canonical, 'stride_bytes')}",
+            "leading": f"{leading} bytes {canonical.neighbours('leading_bytes')}",
+            "stride": f"{stride} bytes {canonical.neighbours('stride_bytes')}",
             "alignment": f"{self.layout.alignment_bytes} bytes, for base offset 0",
             "read by": readers or "no instruction, with elements of this width",
             "basis": canonical.basis,
