@@ -10,8 +10,8 @@ import pytest
 
 import tilescope.cli
 from tilescope.errors import RuleError
-from tilescope.web.export import exported
 from tilescope.web.pages import PAGES
+from tilescope.web.rendering import exported
 
 STATES = [
     "/swizzle?mode=64B&step=3",

@@ -40,56 +40,44 @@ def explained(error: BaseException, *, as_json: bool = False) -> int:
         case BrokenPipeError():
             _silence_stdout()
             return READER_GONE
-        case FaultError() if as_json:
-            listed = [violation.to_dict() for violation in error.violations]
-            click.echo(json.dumps({"code": error.code, "answer": error.answer, "violations": listed}, indent=2))
-            return REFUSED
         case FaultError():
-            click.echo("\n".join([*_lines(error), error.answer]))
+            listed = [violation.to_dict() for violation in error.violations]
+            plain = {"code": error.code, "answer": error.answer, "violations": listed}
+            click.echo(json.dumps(plain, indent=2) if as_json else f"{_lines(error)}\n{error.answer}")
             return REFUSED
-        case RuleError():
-            _say("\n".join(_lines(error)))
-            return NOT_UNDERSTOOD
-        case DeviceError():
-            _say(str(error))
-            return MISSING
-        case ModuleNotFoundError() if _extra(error):
-            _say(f"This needs the package {error.name}: pip install 'tilescope[{_extra(error)}]'.")
-            return MISSING
-        case TilescopeError():
-            _say(f"error: {error}")
-            return NOT_UNDERSTOOD
-        case ValueError() if "null byte" in str(error):
-            _say("error: a file's name has no null byte.")
-            return NOT_UNDERSTOOD
-        case OSError():
-            place = f"{error.filename}: " if error.filename else ""
-            _say(f"error: {place}{error.strerror or error}.")
-            return NOT_UNDERSTOOD
-    if os.environ.get("TILESCOPE_DEBUG"):
+    status, sentence = _reason(error)
+    if status == INTERNAL and os.environ.get("TILESCOPE_DEBUG"):
         traceback.print_exception(error)
     else:
-        _say(
-            f"A mistake in tilescope ({type(error).__name__}: {_one_line(str(error))}). Please report it with the output "
-            "of the same command under TILESCOPE_DEBUG=1."
-        )
-    return INTERNAL
+        click.echo(sentence, err=True)
+    return status
 
 
-def _extra(error: ModuleNotFoundError) -> str | None:
-    return _EXTRAS.get((error.name or "").split(".")[0])
+def _reason(error: BaseException) -> tuple[int, str]:
+    """The status of a failure, and the sentence that says why."""
+    match error:
+        case RuleError():
+            return NOT_UNDERSTOOD, _lines(error)
+        case DeviceError():
+            return MISSING, str(error)
+        case ModuleNotFoundError() if extra := _EXTRAS.get((error.name or "").split(".")[0]):
+            return MISSING, f"This needs the package {error.name}: pip install 'tilescope[{extra}]'."
+        case TilescopeError():
+            return NOT_UNDERSTOOD, f"error: {error}"
+        case ValueError() if "null byte" in str(error):
+            return NOT_UNDERSTOOD, "error: a file's name has no null byte."
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            return NOT_UNDERSTOOD, f"error: {place}{error.strerror or error}."
+    said = " ".join(str(error).split())[:200]
+    return INTERNAL, (
+        f"A mistake in tilescope ({type(error).__name__}: {said}). Please report it with the output of the same command "
+        "under TILESCOPE_DEBUG=1."
+    )
 
 
-def _lines(error: RuleError) -> list[str]:
-    return [f"{violation.severity}: {violation}" for violation in error.violations]
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
+def _lines(error: RuleError) -> str:
+    return "\n".join(f"{violation.severity}: {violation}" for violation in error.violations)
 
 
 def _silence_stdout() -> None:

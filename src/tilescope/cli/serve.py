@@ -38,7 +38,7 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
     if (url is None) != (path is None):
         raise click.UsageError("--export URL and -o FILE belong together.")
     if url is not None and path is not None:
-        from tilescope.web.export import exported
+        from tilescope.web.rendering import exported
 
         document = exported(url)
         if path == STDOUT:

@@ -1,7 +1,15 @@
-"""Pages as HTML: one template for all pages of the table, one for the first page, one for refusals."""
+"""Pages as HTML: templates for all pages of the table, for the first page, for refusals, and for drawings.
+
+A saved SVG holds the whole drawing. On a page its words are words: they wrap on a phone, grow with the reader's font
+and are read aloud; only grids and bit rulers are the SVG that view/ makes. Colours come from the page's style sheet, so
+that grids turn dark with it. An exported page is one file, for a blog or a talk: style, script, drawing and tables inside.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -10,12 +18,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from tilescope.errors import RuleError, Violation
+from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import plain, words
-from tilescope.view.svg_canvas import hatchings, style_sheet
-from tilescope.web.drawn import fitted, picture, ruler_table
+from tilescope.view.parts import Beside, Table, plain, words
+from tilescope.view.ruler import BitRuler
+from tilescope.view.svg_canvas import Block, hatchings, number, style_sheet
+from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.web.page import Answer, Form
-from tilescope.web.pages import PAGES
+from tilescope.web.pages import PAGES, form_at
+
+_BESIDE_SCALE = 0.88  # of grids that stand beside each other …
+_SMALLEST_SCALE = 0.6  # … and of those that would not fit …
+_BESIDE_WIDTH, _BESIDE_GAP = 1010, 32  # … into the answer of a window of 1400 pixels
 
 
 @cache
@@ -72,3 +86,62 @@ def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
 
 def _rendered(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
+
+
+def picture(part: Grid | BitRuler) -> Markup:
+    """The cells of a grid, or the bits of a ruler, without the words around them."""
+    return _svg(_cells(part), 1) if isinstance(part, Grid) else _svg(ruler_rows(part, linked=True), 1, " ruler")
+
+
+def fitted(part: Beside) -> tuple[bool, list[tuple[object, Markup | None]]]:
+    """Parts that stand beside each other, with the pictures of grids; whether they shrink in a narrower window."""
+    blocks = [_cells(inner) if isinstance(inner, Grid) else None for inner in part.parts]
+    scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(sum(block.width for block in blocks if block), 1)
+    shrinks = all(blocks) and scale >= _SMALLEST_SCALE
+    scale = scale if _SMALLEST_SCALE <= scale < _BESIDE_SCALE else _BESIDE_SCALE
+    pictures = [_svg(block, scale) if block else None for block in blocks]
+    return shrinks, list(zip(part.parts, pictures, strict=True))
+
+
+def _cells(part: Grid) -> Block:
+    return grid_block(replace(part, title="", notes=()), linked=True)
+
+
+def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
+    width, height = drawn.width + 2, drawn.height + 2
+    svg = Markup('<svg class="tilescope{}" width="{}" height="{}" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
+    sizes = map(number, (width * scale, height * scale, width, height))
+    return svg.format(kind, *sizes, Markup(drawn.body))  # noqa: S704  view/ escapes what it draws
+
+
+def ruler_table(part: BitRuler) -> Table:
+    """The fields of a ruler, named and explained."""
+    return Table(part.table_rows(), part.table_headings(), notes=part.notes)
+
+
+def exported(url: str) -> str:
+    """The page at `url`, whole or from its path on, as a document that hovers and steps by itself.
+
+    >>> exported("/swizzle?mode=64B").count("<script")
+    2
+    """
+    form = form_at(url)
+    answer = form.answer()
+    style, script = static_file("explorer.css"), static_file("explorer.js")
+    standalone = {
+        "style": Markup(style),  # noqa: S704  our own files
+        "script": Markup(script),  # noqa: S704
+        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data: blob:",
+        "svg": _data("image/svg+xml", answer.drawing.svg()),
+        "json": _data("application/json", answer.json()),
+    }
+    return render_form(form, standalone=standalone)[1]
+
+
+def _hash(text: str) -> str:
+    """The text as a content security policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(media_type: str, text: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(text.encode()).decode()}"
