@@ -48,7 +48,7 @@ COMMANDS = {
     "serve": ("serve", "Open the explorer in a browser, or export a page of it."),
     "verify": ("on_card", "Hold tilescope's answers against the GPU of this machine."),
     "bench": ("on_card", "Measure how fast the GPU of this machine moves tiles."),
-    "explain": ("explain", "Explain a term, a rule, a field, a mode, a type."),
+    "explain": ("topics", "Explain a term, a rule, a field, a mode, a type."),
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
 

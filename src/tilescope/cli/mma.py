@@ -38,7 +38,7 @@ def mma(context: click.Context) -> None:
 
 
 @mma.command(short_help="Draw an operand as it lies in shared memory.")
-@options(*OPERAND, replace(ELEMENT, hint="mn,k; the atom that holds it is drawn."))
+@options(*OPERAND, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn."))
 @output_options()
 def layout(
     tile: Any, data_type: str, output: Output, smem_address: int = 0, element: Any = None,

@@ -1,4 +1,4 @@
-"""What can be explained, and where it comes from: a group of topics names them, and finds one by what a user typed."""
+"""`tilescope explain`: what can be explained, by groups of topics that find one by what a user typed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
+import click
+
 from tilescope.arch import ARCH, KIB, Arch
+from tilescope.cli.options import completing, output_options
+from tilescope.cli.output import Output
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
@@ -17,6 +21,8 @@ from tilescope.symptoms import SYMPTOM, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Table
 from tilescope.view.swizzle_view import facts, rule_sentence, used_by
 
 LONGEST_TEXT = 8_000  # characters that are read
@@ -205,3 +211,24 @@ GROUPS = (
     Group("tensor map fields", field_topics.names(), _map_field, field_topics.spellings()),
     Group("symptoms", SYMPTOM, _symptom),
 )
+
+
+@click.command()
+@click.argument("topic", nargs=-1, shell_complete=completing(names()))
+@output_options(svg=False)
+def explain(topic: tuple[str, ...], output: Output) -> int:
+    """Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or what you see.
+
+    What you see may be an error code (715), an error's name, or a few words: hang, "garbage in every second row".
+
+    Without TOPIC: list everything that can be explained.
+    """
+    if not topic:
+        rows = tuple((group, ", ".join(listed)) for group, listed in index().groups)
+        return output.show(index(), Drawing("What can be explained", (Table(rows),)))
+    explained = find(" ".join(topic))
+    if not isinstance(explained, Topic):  # rules and diagnoses draw themselves
+        return output.show(explained)
+    facts = (Table(explained.facts),) if explained.facts else ()
+    see = (f"See also: {', '.join(explained.see)}.",) if explained.see else ()
+    return output.show(explained, Drawing(explained.name, (explained.meaning, *facts, *see)))

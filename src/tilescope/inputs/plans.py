@@ -45,11 +45,11 @@ PLAN = (
     DIRECTION,
     Input("traffic", "--traffic", "Traffic", unsaid="dense", choices=("dense", "sparse")),
     Input("fold", "--fold", "Also maps of rank 3 and 4", read=flag),
-    Input("global_shape", "--global-shape", "Whole matrix", "mn x k.", tile, "the tile"),
+    Input("global_shape", "--global-shape", "Whole matrix", "as mn x k.", tile, "the tile"),
     Input("strides_bytes", "--strides-bytes", "Strides in bytes", "from row to row of the matrix.", numbers, "dense"),
 )
 GEMM = (
-    Input("shape", "", "Product", "m x n x k, in elements.", product),
+    Input("shape", "", "Product", "in elements, m x n x k.", product),
     ELEMENT_TYPE,
     ARCHITECTURE,
     CARD_INPUT,

@@ -16,10 +16,10 @@ from tilescope.written import number, pair, tile
 
 _LOOPS: dict[str, Callable[..., Any]] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
 
-TILE = Input("tile", "", "Tile", "mn x k, in elements.", tile)
+TILE = Input("tile", "", "Tile", "in elements, mn x k.", tile)
 ELEMENT_TYPE = replace(TYPE, option="")
 MAJOR = Input("major", "--major", "Contiguous dimension", unsaid="K", choices=MAJORS)
-ELEMENT = Input("element", "--element", "Mark element", "mn,k.", pair)
+ELEMENT = Input("element", "--element", "Mark element", "as mn,k.", pair)
 ATOM_ORDER = Input(
     "atom_order", "--atom-order", "Atom order",
     "column: atoms along the strided dimension follow each other.", unsaid="column", choices=ATOM_ORDERS,
@@ -28,7 +28,7 @@ ATOM_ORDER = Input(
 # What the text of a layout may leave unsaid.
 LAYOUT_TEXT = (
     Input("element_bits", "--bits", "Bits of an element", "where the text does not say.", number),
-    Input("shape", "--shape", "Tile", "mn x k, where the text does not say.", tile),
+    Input("shape", "--shape", "Tile", "where the text does not say, as mn x k.", tile),
     replace(MAJOR, hint="where the text does not say."),
     Input(
         "unit", "--unit", "Unit of the swizzle", "in CuTe's Python form.", unsaid="bytes", choices=("bytes", "elements")

@@ -39,10 +39,10 @@ class Call:
 
     def run(self) -> Any:
         """The result; whatever the library raises goes through."""
-        objects = () if self.receiver is None else (self.receiver.run(),)
-        arguments = [_ran(argument) for argument in self.arguments]
-        found = self.function(*objects, *arguments, **{name: _ran(option) for name, option in self.options.items()})
-        return getattr(found, self.attribute) if self.attribute else found
+        receiver = () if self.receiver is None else (self.receiver,)
+        arguments = [_ran(argument) for argument in (*receiver, *self.arguments)]
+        result = self.function(*arguments, **{name: _ran(option) for name, option in self.options.items()})
+        return getattr(result, self.attribute) if self.attribute else result
 
     def source(self) -> str:
         """The Python that does the same, imports included."""

@@ -1,4 +1,4 @@
-"""What a page is: its forms, and the function that answers a filled one."""
+"""What a page is: its forms, their fields, and the function that answers a filled one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
-from tilescope.inputs import in_words
-from tilescope.rule import rule
+from tilescope.inputs import READERS, Input, flag, in_words
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.value import EXTRA, Value
 from tilescope.view.drawing import Drawing
 from tilescope.web.call import Call
-from tilescope.web.field import Field, arguments
 
 PAGE_QUERY = rule(
     "page-query",
@@ -27,8 +26,74 @@ PAGE_QUERY = rule(
     passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
     failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
 )
+PAGE_LIMIT = rule(
+    "page-limit",
+    "A page of the explorer takes what it can answer within a second; the command line takes more.",
+    source="the explorer",
+    passing='ts.web.pages.form_at("/banks?tile=32x32").answer()',
+    failing='ts.web.pages.form_at("/banks?tile=4096x4096").answer()',
+)
+MOST_CHARACTERS, MOST_LONG_CHARACTERS = 400, 6000
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
+
+
+def limited(what: str, argument: str, count: int, most: int, fix: str) -> None:
+    """Refuse what a page would take too long or too much memory to answer, before it is computed."""
+    if count > most:
+        raise PAGE_LIMIT.error(argument, f"{count} {what}", f"a page takes at most {most}", fix, count=count, most=most)
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Input):
+    """An input on a page, and what it holds if the address does not say."""
+
+    default: str = ""
+
+    @property
+    def control(self) -> str:
+        """How the page shows it: a box to tick, an area for much text, a list of names, or a line."""
+        if self.read is flag or self.is_long:
+            return "area" if self.is_long else "tick"
+        return "choice" if self.choices and not self.is_open else "line"
+
+    @property
+    def has_no_choice(self) -> bool:
+        """Whether a list of names may stay without one."""
+        return not self.default or (bool(self.unsaid) and self.unsaid not in self.choices)
+
+    @property
+    def note(self) -> str:
+        """What stands below it."""
+        empty = f"Empty: {self.unsaid}." if self.unsaid and not self.default else ""
+        return f"{self.hint} {empty}".strip()
+
+    def argument(self, written: str) -> Any:
+        """What the text means to the library: None if an option stays unsaid, RuleError if it means nothing."""
+        most = MOST_LONG_CHARACTERS if self.is_long else MOST_CHARACTERS
+        fix = f"Use at most {most} characters; the command line takes more."
+        limited("characters", self.name, len(written), most, fix)
+        if not written.strip() and (self.unsaid or not self.default):
+            return None
+        if self.control == "choice" and written not in self.choices:
+            raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
+        try:
+            return self.read(written)
+        except ValueError as error:
+            wrong, instead = error.args
+            limit = f"{self.name} is {READERS[self.read][1]}"
+            raise ARGUMENT_TYPE.error(self.name, wrong, limit, f"Write {instead}.") from None
+
+
+def form(inputs: Iterable[Input], **defaults: str) -> tuple[Field, ...]:
+    """The fields of a table of inputs: `defaults` are what they hold at first, else the library's own if it is a choice."""
+    return tuple(
+        Field(
+            **{column.name: getattr(row, column.name) for column in fields(row)},
+            default=defaults.get(row.name, row.unsaid if row.unsaid in row.choices and not row.is_open else ""),
+        )
+        for row in inputs
+    )
 
 
 class Step(NamedTuple):
@@ -149,7 +214,16 @@ class Form:
 
     def answer(self) -> Answer:
         """What the library says to it; RuleError where a field cannot be read or the library refuses."""
-        return self.page.answer(self.chosen, arguments(self.fields, self.written))
+        said: dict[str, Any] = {}
+        wrong: list[Violation] = []
+        for entry in self.fields:
+            try:
+                said[entry.name] = entry.argument(self.written[entry.name])
+            except RuleError as error:
+                wrong.extend(error.violations)
+        if wrong:
+            raise RuleError(wrong)
+        return self.page.answer(self.chosen, {name: value for name, value in said.items() if value is not None})
 
     def path(self, **changed: str) -> str:
         """The path and query of this state, or of one with some fields changed; defaults are left out."""

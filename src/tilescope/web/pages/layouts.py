@@ -18,8 +18,7 @@ from tilescope.swizzle import Swizzle
 from tilescope.view.layout_view import draw_difference, whole_layout
 from tilescope.view.swizzle_view import logical_grid
 from tilescope.web.call import Call
-from tilescope.web.field import form, limited
-from tilescope.web.page import Answer, Page, Step, answered, drawn
+from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
 from tilescope.written import tile as written_tile
 
 MOST_ELEMENTS = 1 << 15
@@ -115,7 +114,7 @@ _PATTERNS = (
     Input("other", "", "And", "a second pattern on the same tile.", choices=_ACCESSES, is_open=True),
 )
 _TILE = (
-    Input("tile", "", "Tile", "rows x columns, in elements.", written_tile),
+    Input("tile", "", "Tile", "in elements, rows x columns.", written_tile),
     replace(TYPE, option=""),
     *BANK_TILE,
     START,

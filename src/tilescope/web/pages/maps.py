@@ -26,8 +26,7 @@ from tilescope.view.ruler import BitRuler, byte_grid
 from tilescope.view.tensor_map_view import findings
 from tilescope.view.trace_view import chunk_links, dim_names
 from tilescope.web.call import Call
-from tilescope.web.field import Field, form, limited
-from tilescope.web.page import Answer, Drag, Lead, Page, Step, address, drawn
+from tilescope.web.page import Answer, Drag, Field, Lead, Page, Step, address, drawn, form, limited
 
 MOST_SMEM_BYTES = 1 << 18
 MOST_LINES = 256  # drawn

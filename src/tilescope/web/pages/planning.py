@@ -24,8 +24,7 @@ from tilescope.planner.search import PlanReport
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part
 from tilescope.web.call import Call
-from tilescope.web.field import PAGE_LIMIT, Field, form, limited
-from tilescope.web.page import Answer, Code, Lead, Page, address, command_line, drawn
+from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Lead, Page, address, command_line, drawn, form, limited
 from tilescope.written import tile as written_tile
 
 MOST_ELEMENTS = 1 << 17  # of a tile

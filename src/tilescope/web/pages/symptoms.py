@@ -7,8 +7,7 @@ from typing import Any
 
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, diagnose
 from tilescope.web.call import Call
-from tilescope.web.field import Field
-from tilescope.web.page import Answer, Lead, Page, address, answered
+from tilescope.web.page import Answer, Field, Lead, Page, address, answered
 from tilescope.web.pages.layouts import BANKS_PAGE, SWIZZLE_PAGE
 from tilescope.web.pages.maps import COPY_PAGE, MAP_PAGE
 from tilescope.web.pages.planning import PLAN_PAGE

@@ -16,8 +16,7 @@ from tilescope.view.descriptor_view import k_step_grid, step_link
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Beside
 from tilescope.web.call import Call
-from tilescope.web.field import form, limited
-from tilescope.web.page import Answer, Page, Step, answered, drawn
+from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
 
 MOST_BYTES = 1 << 18  # of an operand
 
