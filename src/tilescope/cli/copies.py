@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from tilescope.cli.map_source import described, map_options, read_input
-from tilescope.cli.options import INPUT_FILE, options, output_options
+from tilescope.cli.options import INPUT_FILE, options, output_options, refuse
 from tilescope.cli.output import STDOUT, Output, write_to
 from tilescope.inputs import Input
 from tilescope.inputs.maps import COPY
@@ -57,9 +57,9 @@ def load(
     else:
         tensor_map = map_of_array(array, npy, asked)
     copied = trace(tensor_map, **copy)
-    if output.out_path is not None and (array is None or not copied.is_load):
-        raise click.UsageError("--out needs --npy FILE, the tensor, and a load.")
-    if array is not None and copied.is_load:
+    loads = array is not None and copied.is_load
+    refuse((output.out_path is not None and not loads, "--out needs --npy FILE, the tensor, and a load."))
+    if array is not None and loads:
         smem = _carried_out(copied, array)
         if output.out_path is not None:
             write_to(output.out_path, as_npy(smem), f": {len(smem)} bytes")
@@ -106,8 +106,7 @@ def identify(dump: str, tile: str, output: Output, data_type: Any = None, shape:
 
     Exit status 1: the tile is not there, or not all of it.
     """  # noqa: D301  \b keeps the lines below it apart
-    if dump == tile == "-":
-        raise click.UsageError("- can be given once: stdin holds one file.")
+    refuse((dump == tile == "-", "- can be given once: stdin holds one file."))
     content = dump_bytes(read_input(dump, LARGEST_DUMP_BYTES))
     identification = identified(content, tile_of(read_input(tile), tile, data_type, shape), **said)
     return output.show(identification, ok=identification.explained)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from tilescope.cli.options import options, output_options, reading
+from tilescope.cli.options import options, output_options, reading, refuse
 from tilescope.cli.output import STDOUT, Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.inputs import Input
+from tilescope.inputs import Input, chosen
 from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT, ELEMENT, LAYOUT_TEXT
 from tilescope.layout import Modes
 from tilescope.notation import (
@@ -149,22 +148,21 @@ def banks(
 
     Exit status 1: --fix found no layout without conflicts.
     """  # noqa: D301  \b keeps the lines below it apart
-    if not patterns and tv is None:
-        raise click.UsageError("say what is accessed: --pattern P, or --tv TEXT of a --layout.")
-    if text is not None and tile is not None:
-        raise click.UsageError("--layout takes the place of the tile: give one of them.")
-    if text is None and tv is not None:
-        raise click.UsageError("--tv is a thread-value layout of a tile: give the tile as --layout TEXT.")
-    if fix and (tv is not None or (tile is None and text is None)):
-        raise click.UsageError("--fix needs a tile, such as 64x64 bf16, or a --layout, and patterns alone.")
-    if tile is None and text is None:
+    lanes = tile is None and text is None  # addresses that the patterns say themselves
+    refuse(
+        (not patterns and tv is None, "say what is accessed: --pattern P, or --tv TEXT of a --layout."),
+        (text is not None and tile is not None, "--layout takes the place of the tile: give one of them."),
+        (text is None and tv is not None, "--tv is a thread-value layout of a tile: give the tile as --layout TEXT."),
+        (fix and (tv or lanes), "--fix needs a tile, such as 64x64 bf16, or a --layout, and patterns alone."),
+        (tile is not None and data_type is None, "a tile needs the type of its elements, such as 64x64 bf16."),
+    )
+    if lanes:
         return output.show(tile_report([Access.named(pattern) for pattern in patterns]))
     if text is not None:
-        layout = parse_layout(text, **_of(_BESIDE, said))
-    elif data_type is None:
-        raise click.UsageError("a tile needs the type of its elements, such as 64x64 bf16.")
+        layout = parse_layout(text, **chosen(_BESIDE, said))
     else:
-        layout = layout_as_written(tile, DataType.named(data_type).smem_bits, **_of((*BANK_TILE, *_BESIDE[-1:]), said))
+        bits = DataType.named(data_type).smem_bits
+        layout = layout_as_written(tile, bits, **chosen((*BANK_TILE, *_BESIDE[-1:]), said))
     tile, bits = layout.as_rows().shape, layout.element_bits
     accesses = [Access.named(pattern, tile, bits) for pattern in patterns]
     accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, said.get("op"))]
@@ -175,11 +173,7 @@ def banks(
         raise
     if not fix:
         return output.show(report)
-    search = find_layouts(accesses, tile=tile, element_bits=bits, **_of((_MAX_PADDING,), said))
+    search = find_layouts(accesses, tile=tile, element_bits=bits, **chosen((_MAX_PADDING,), said))
     cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
     extra = {"search": search.to_dict()}
     return output.show(report, extra=extra, ok=search.conflict_free, search=search, cured=cured)
-
-
-def _of(inputs: Iterable[Input], said: Mapping[str, Any]) -> dict[str, Any]:
-    return {row.name: said[row.name] for row in inputs if row.name in said}

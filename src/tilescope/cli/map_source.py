@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from tilescope.cli.options import INPUT_FILE as EXISTING_FILE
-from tilescope.cli.options import Command, options
+from tilescope.cli.options import Command, options, refuse
 from tilescope.errors import RuleError, TensorMapError, shortened
 from tilescope.inputs.maps import MAP, WIDTHS
 from tilescope.rule import rule
@@ -61,8 +61,7 @@ def map_options(command: Command) -> Command:
 
     @wraps(command)
     def with_map(*, words: tuple[str, ...], from_json: str | None, **said: Any) -> Any:
-        if words and from_json is not None:
-            raise click.UsageError("SOURCE and --from-json both give a map; give one of them.")
+        refuse((words and from_json, "SOURCE and --from-json both give a map; give one of them."))
         arguments = {row.name: value for row in MAP if (value := said.pop(row.name)) is not None}
         if "mode" in arguments:
             for width, row in WIDTHS.items():
@@ -79,14 +78,13 @@ def described(source: tuple[str, ...] | MapSource, asked: MapArguments | None = 
     """The map that SOURCE gives, with the options' arguments in place of its own; without both, what stdin gives."""
     if not source and asked is not None:
         return _complete((asked.completed(),))
-    if not source and sys.stdin.isatty():
-        raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
+    lacking = "describe a map: --type, --dims and --box, or a file, or - for stdin."
+    refuse((not source and sys.stdin.isatty(), lacking))
     maps = source if isinstance(source, MapSource) else read_source(source or (STDIN,))
-    if maps.blob is None:
-        return _complete(maps.asked if asked is None else tuple(asked.completed(base) for base in maps.asked))
-    if asked is not None:
-        raise click.UsageError("options replace arguments, not the bytes of a descriptor.")
-    return maps
+    refuse((maps.blob is not None and asked, "options replace arguments, not the bytes of a descriptor."))
+    if maps.blob is not None:
+        return maps
+    return _complete(maps.asked if asked is None else tuple(asked.completed(base) for base in maps.asked))
 
 
 def _complete(asked: tuple[MapArguments, ...]) -> MapSource:

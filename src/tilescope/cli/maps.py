@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tilescope.cli.map_source import STDIN, described, map_options, read_source
-from tilescope.cli.options import options, output_options, reading
+from tilescope.cli.options import options, output_options, reading, refuse
 from tilescope.cli.output import Output, write_to
 from tilescope.errors import TensorMapError
 from tilescope.inputs import Input
@@ -116,8 +116,7 @@ def diff(one: str, other: str, output: Output) -> int:
 
     Exit status 1: they differ.
     """
-    if one == other == STDIN:
-        raise click.UsageError("- can be given once: stdin holds one map.")
+    refuse((one == other == STDIN, "- can be given once: stdin holds one map."))
     difference = TensorMapDiff.of(read_source((one,)).tensor_map(), read_source((other,)).tensor_map())
     return output.show(difference, ok=difference.same)
 

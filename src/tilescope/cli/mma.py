@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tilescope.cli.map_source import described, map_options, read_source
-from tilescope.cli.options import options, output_options, reading
+from tilescope.cli.options import options, output_options, reading, refuse
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
@@ -88,8 +88,8 @@ def tmem(
     m: int, metadata: bool, output: Output, n: int | None = None, k: int | None = None, element: Any = None, **said: Any
 ) -> int:
     """Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters."""
-    if (n is None) == (k is None) or (metadata and k is None):
-        raise click.UsageError("Give --n for the accumulator D, or --k for A (and --metadata for its metadata).")
+    unclear = (n is None) == (k is None) or (metadata and k is None)
+    refuse((unclear, "Give --n for the accumulator D, or --k for A (and --metadata for its metadata)."))
     operand: Any = "D" if k is None else "metadata" if metadata else "A"
     matrix = tmem_layout((m, n or k or 0), operand=operand, **said)
     extra = {} if element is None else {"element": list(element), "place": matrix.place(*element)._asdict()}

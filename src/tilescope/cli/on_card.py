@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import options, output_file, output_options
+from tilescope.cli.options import options, output_file, output_options, refuse
 from tilescope.cli.output import Output, progress_bars
 from tilescope.gpu.benchmark import TOPICS, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
@@ -41,8 +41,7 @@ def verify(
 
     Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
     """  # noqa: D301  \b keeps the lines below it apart
-    if capture is not None and (suites or said or save):
-        raise click.UsageError("--replay checks a whole capture; leave the other options out.")
+    refuse((capture and (suites or said or save), "--replay checks a whole capture; leave the other options out."))
     with progress_bars() as progress:
         if capture is not None:
             verification = replay(Capture.read(capture), progress)

@@ -49,6 +49,13 @@ def _parameter(row: Input) -> Callable[[Command], Command]:
     return click.option(*row.option.split(), row.name, metavar=row.metavar, help=row.help, **shared)
 
 
+def refuse(*mistakes: tuple[object, str]) -> None:
+    """Say what is wrong with a command line: the sentence of the first mistake that was made."""
+    for made, sentence in mistakes:
+        if made:
+            raise click.UsageError(sentence)
+
+
 def completing(names: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """What a shell may complete a value to: the names that begin with what is typed."""
     return lambda _context, _parameter, typed: [name for name in names if name.casefold().startswith(typed.casefold())]
@@ -77,11 +84,7 @@ def output_options(*, svg: bool = True, out: str | None = None) -> Callable[[Com
             *, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: Any
         ) -> Any:
             to_stdout = ["--json"] * as_json + ["--svg -"] * (svg_path == STDOUT) + ["--out -"] * (out_path == STDOUT)
-            if len(to_stdout) > 1:
-                one, other, *_ = to_stdout
-                raise click.UsageError(
-                    f"{one} and {other} both write to stdout; give {other.removesuffix(' -')} a file."
-                )
+            refuse((len(to_stdout) > 1, f"{' and '.join(to_stdout)} both write to stdout; give one of them a file."))
             passed = {name: value for name, value in said.items() if value is not None}
             return command(output=Output(as_json, svg_path, out_path), **passed)
 

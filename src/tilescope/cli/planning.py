@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from tilescope.cli.map_source import STDIN, read_input
-from tilescope.cli.options import INPUT_FILE, listed, options, output_file, output_options, reading
+from tilescope.cli.options import INPUT_FILE, listed, options, output_file, output_options, reading, refuse
 from tilescope.cli.output import STDOUT, Output, progress_bars, write_to
 from tilescope.errors import PlanError, by
-from tilescope.inputs import Input, flag
-from tilescope.inputs.plans import GEMM, PIPELINE, PLAN
+from tilescope.inputs import Input, chosen, flag
+from tilescope.inputs.plans import GEMM, PIPELINE, PLAN, PROBLEM
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.simulation import MAX_STATES, simulate
 from tilescope.planner import Unplanned, plan_gemm
@@ -107,12 +107,9 @@ def sweep(workers: int, output: Output, file: str | None = None, **lists: Any) -
 
     Exit status 1: no problem has a plan.
     """  # noqa: D301  \b keeps the lines below it apart
-    if (file is None) == (not lists):
-        raise click.UsageError(
-            "give a FILE of problems, or options such as --tile 64x64,128x64 --type bf16, and not both."
-        )
-    if file is None and not {"tile", "data_type"} <= set(lists):
-        raise click.UsageError("a problem needs --tile and --type.")
+    both = "give a FILE of problems, or options such as --tile 64x64,128x64 --type bf16, and not both."
+    lacking = file is None and not {"tile", "data_type"} <= set(lists)
+    refuse(((file is None) == (not lists), both), (lacking, "a problem needs --tile and --type."))
     problems = list(combinations(lists)) if file is None else read_problems(read_input(file))
     with progress_bars() as show, ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         table = swept(_counted(problems, show), executor=pool)
@@ -129,7 +126,7 @@ def _counted(problems: list[Any], show: Any) -> Iterator[Any]:
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="FILE | TILE… TYPE")
-@options(*PIPELINE, _BLOCK, _MAX_STATES, _DESCRIBE)
+@options(*PIPELINE, *PROBLEM, _BLOCK, _MAX_STATES, _DESCRIBE)
 @output_options()
 def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int | None = None, **said: Any) -> int:
     """Run a pipeline in every order: proven, or the mistake and the shortest way into it.
@@ -144,14 +141,13 @@ def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int 
 
     Exit status 1: a mistake, or undecided.
     """  # noqa: D301  \b keeps the lines below it apart
-    searched = {"max_states": said.pop("max_states")} if "max_states" in said else {}
     described = _from_file(words[0]) if len(words) == 1 else _planned(words, **said)
     if describe:
         click.echo(json.dumps(described.to_dict(), indent=2))
         return 0
     if block is not None and not 0 <= block < described.blocks:
         raise click.BadParameter(f"{block}; the cluster has blocks 0 to {described.blocks - 1}.", param_hint="--block")
-    simulation = simulate(described, **searched)
+    simulation = simulate(described, **chosen((_MAX_STATES,), said))
     return output.show(simulation, ok=simulation.verdict == "proven", block=block)
 
 
@@ -166,15 +162,12 @@ def _from_file(name: str) -> Pipeline:
 def _planned(words: tuple[str, ...], *, no_multicast: bool, **said: Any) -> Pipeline:
     *tiles, data_type = words
     shapes = [reading(extents)(tile) for tile in tiles]
-    problem = {name: said.pop(name) for name in ("arch", "consumer", "copy", "direction") if name in said}
+    problem = chosen(PROBLEM, said)
     planned: Any
     if len(shapes) == 1 and len(shapes[0]) == 3:
-        if problem.keys() & {"copy", "direction"}:
-            raise click.UsageError(
-                "--copy and --direction are for tiles; a GEMM is loaded by TMA, and stores its result."
-            )
+        refuse((problem.keys() & {"copy", "direction"}, "--copy and --direction are for tiles; a GEMM has both."))
         m, n, k = shapes[0]
         planned = plan_gemm(m, n, k, data_type, **problem)
     else:
         planned = [find_plans(shape, data_type, **problem).best for shape in shapes]
-    return plan_pipeline(planned, multicast=not no_multicast, **said)
+    return plan_pipeline(planned, multicast=not no_multicast, **chosen(PIPELINE, said))

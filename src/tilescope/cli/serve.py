@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tilescope.cli.options import output_file
-from tilescope.cli.output import STDOUT
+from tilescope.cli.options import output_file, refuse
+from tilescope.cli.output import write_to
 from tilescope.rule import rule
 
 SERVE_PORT = rule(
@@ -35,17 +35,11 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
     tilescope serve --port 9000 --no-browser
     tilescope serve --export "/swizzle?mode=64B" -o swizzle.html
     """  # noqa: D301  \b keeps the lines below it apart
-    if (url is None) != (path is None):
-        raise click.UsageError("--export URL and -o FILE belong together.")
+    refuse(((url is None) != (path is None), "--export URL and -o FILE belong together."))
     if url is not None and path is not None:
         from tilescope.web.rendering import exported
 
-        document = exported(url)
-        if path == STDOUT:
-            click.echo(document, nl=False)
-        else:
-            path.write_text(document, "utf-8")
-            click.echo(f"wrote {path}", err=True)
+        write_to(path, exported(url).encode())
         return
     _serve(host, port, open_browser=not no_browser)
 

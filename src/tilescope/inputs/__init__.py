@@ -94,6 +94,11 @@ class Input:
         return [f"{option[0]}={said}"] if said.startswith("-") else [option[0], said]
 
 
+def chosen(inputs: Iterable[Input], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that inputs of a table have."""
+    return {row.name: values[row.name] for row in inputs if row.name in values}
+
+
 def command_words(inputs: Iterable[Input], values: Mapping[str, Any]) -> list[str]:
     """The words of a command that say these values: first those that have no option, then the options."""
     ordered = sorted(inputs, key=lambda row: bool(row.option))

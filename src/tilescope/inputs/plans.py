@@ -61,6 +61,7 @@ GEMM = (
     Input("output_type", "--output-type", "Type of C", unsaid="TYPE; s32 for b1"),
     Input("sms", "--sms", "Multiprocessors", "to plan for.", number, "the card's"),
 )
+PROBLEM = (ARCHITECTURE, CONSUMER_INPUT, COPIED_BY, DIRECTION)  # of a pipeline's tiles
 PIPELINE = (
     replace(STAGES, unsaid="those of the plan"),
     Input("consumers", "--consumers", "Consumers", "warpgroups.", number, "1; a GEMM of 128 rows or more: 2"),
@@ -70,8 +71,4 @@ PIPELINE = (
           unsaid="warpgroup; threads that read: warp", choices=("warpgroup", "warp", "thread")),
     Input("no_multicast", "--no-multicast", "Every block loads its own tiles", read=flag),
     Input("cta_group", "--cta-group", "Blocks that multiply together", "2: pairs, with tcgen05.", number, "1"),
-    ARCHITECTURE,
-    CONSUMER_INPUT,
-    COPIED_BY,
-    DIRECTION,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from struct import unpack
 from typing import Any
 
 from tilescope.errors import RuleError, Violation
-from tilescope.inputs import command_words, in_words
+from tilescope.inputs import chosen, command_words, in_words
 from tilescope.inputs.maps import COPY, MAP, WIDTHS
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MAP_KINDS, MapArguments
@@ -146,7 +146,7 @@ def copy_answer(kind: str, asked: dict[str, Any]) -> Answer:
     arguments = _map_arguments(kind, asked)
     tensor_map: AnyMap = arguments.tensor_map()
     limited("bytes of shared memory", "box", tensor_map.smem_bytes, MOST_SMEM_BYTES, "Use a smaller box.")
-    options = {row.name: asked[row.name] for row in COPY if row.name in asked}
+    options = chosen(COPY, asked)
     call = Call(trace, (_map_call(arguments),), options, "trace")
     copied: Trace = call.run()
     drawing = drawn(copied, lines=MOST_LINES, exact=EXACT)

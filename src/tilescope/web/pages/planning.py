@@ -8,8 +8,8 @@ from typing import Any
 
 from tilescope.emitter.emission import TARGETS, emit
 from tilescope.errors import RuleError
-from tilescope.inputs import Input, command_words, in_words
-from tilescope.inputs.plans import GEMM, PIPELINE, PLAN
+from tilescope.inputs import Input, chosen, command_words, in_words
+from tilescope.inputs.plans import ARCHITECTURE, CONSUMER_INPUT, GEMM, PIPELINE, PLAN, PROBLEM
 from tilescope.inputs.tiles import ELEMENT_TYPE, TILE
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
@@ -34,9 +34,8 @@ MOST_STATES = 200
 _STDIN = "stdin"  # how the command names what it reads there
 _TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
 # Steps of all roles, with every round of a loop. A planned pipeline of two tiles or of a GEMM is proven by one run, so it
-# may be longer than one that needs other orders tried; a GEMM for tcgen05 takes longest to plan.
-_MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, "tcgen05": 3000, _TEXT: 1000}
-_PROBLEM = ("arch", "consumer", "copy", "direction")  # what the planner is told; the rest is the pipeline's
+# may be longer than one that needs other orders tried.
+_MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, _TEXT: 1000}
 
 
 def plan_answer(_: str, asked: dict[str, Any]) -> Answer:
@@ -92,18 +91,16 @@ def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...])
     return Code(title, source, written, command_line((*command, "--emit", target))), []
 
 
-def pipeline_answer(chosen: str, asked: dict[str, Any]) -> Answer:
+def pipeline_answer(form: str, asked: dict[str, Any]) -> Answer:
     """The verdict on a pipeline, its timeline, and the way into the mistake."""
     described: Any
-    if chosen == _TEXT:
+    if form == _TEXT:
         pipeline = Pipeline.from_text(asked["text"].encode("utf-8", errors="replace"), _STDIN)
         described, command = pipeline.to_dict(), ["-"]  # the command reads the same text from its input
     else:
-        described = _planning(chosen, asked)
-        pipeline, command = described.run(), command_words(PIPELINE_PAGE.forms[chosen], asked)
-    in_tmem = any(slot.space == "tmem" for slot in pipeline.slots)
-    alone = chosen == _TILES and "other" not in asked
-    _require_small(pipeline, _MOST_STEPS[_TEXT if alone else "tcgen05" if in_tmem and chosen == _GEMM else chosen])
+        described = _planning(form, asked)
+        pipeline, command = described.run(), command_words(PIPELINE_PAGE.forms[form], asked)
+    _require_small(pipeline, _MOST_STEPS[_TEXT if form == _TILES and "other" not in asked else form])
     simulation: Simulation = simulate(pipeline, max_states=MOST_STATES)
     drawing = drawn(simulation)
     repeated = [] if simulation.mistake is None else [simulation.sentence]  # the page lists mistakes itself
@@ -115,12 +112,11 @@ def pipeline_answer(chosen: str, asked: dict[str, Any]) -> Answer:
     )  # fmt: skip
 
 
-def _planning(chosen: str, asked: dict[str, Any]) -> Call:
+def _planning(form: str, asked: dict[str, Any]) -> Call:
     """The call that plans the pipeline of one tile, of two that share a stage, or of a GEMM."""
-    problem = {name: asked[name] for name in _PROBLEM if name in asked}
-    options = {row.name: asked[row.name] for row in PIPELINE if row.name in asked and row.name not in _PROBLEM}
+    problem, options = chosen(PROBLEM, asked), chosen(PIPELINE, asked)
     options["multicast"] = not options.pop("no_multicast", False)
-    if chosen == _GEMM:
+    if form == _GEMM:
         gemm = Call(plan_gemm, (*asked["shape"], asked["data_type"]), problem, "gemm")
         return Call(plan_pipeline, (gemm,), options, "pipeline")
     tiles = [asked[name] for name in ("tile", "other") if name in asked]
@@ -164,7 +160,7 @@ _TARGET_NAMES = {
 }  # fmt: skip
 _TARGET = Input("target", "", "Code to copy", "of the best plan, below the drawing.", choices=("none", *TARGETS))
 _OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", written_tile)
-_GEMM_ROWS = (*GEMM[:2], *(row for row in PIPELINE if row.name not in ("steps", "copy", "direction")))
+_GEMM_ROWS = (*GEMM[:2], *(row for row in PIPELINE if row.name != "steps"), ARCHITECTURE, CONSUMER_INPUT)
 _SAMPLE = (files("tilescope.web") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
 
 PLAN_PAGE = Page(
@@ -179,7 +175,7 @@ PIPELINE_PAGE = Page(
     "Pipeline",
     "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake marked.",
     {
-        _TILES: form((TILE, _OTHER, ELEMENT_TYPE, *PIPELINE), tile="128x64", data_type="bf16", stages="4"),
+        _TILES: form((TILE, _OTHER, ELEMENT_TYPE, *PIPELINE, *PROBLEM), tile="128x64", data_type="bf16", stages="4"),
         _GEMM: form(_GEMM_ROWS, shape="4096x4096x4096", data_type="bf16"),
         _TEXT: (
             Field(

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from tilescope.data_type import DataType
-from tilescope.inputs import command_words
+from tilescope.inputs import chosen, command_words
 from tilescope.inputs.tiles import DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
@@ -43,7 +43,7 @@ def _operand(asked: dict[str, Any]) -> Answer:
 
 def _descriptors(asked: dict[str, Any]) -> Answer:
     _require_small(asked)
-    options = {row.name: asked[row.name] for row in DESCRIPTORS[2:-1] if row.name in asked}
+    options = chosen(DESCRIPTORS[2:-1], asked)
     call = Call(loop_of(asked["reader"]), (asked["tile"], asked["data_type"]), options, "loop")
     loop = call.run()
     drawing = drawn(loop)
@@ -69,7 +69,7 @@ def _k_steps(loop: DescriptorLoop) -> tuple[Step, ...]:
 
 
 def _fragment(asked: dict[str, Any]) -> Answer:
-    options = {row.name: asked[row.name] for row in FRAGMENT[1:3] if row.name in asked}
+    options = chosen(FRAGMENT[1:3], asked)
     call = Call(fragment, (asked["instruction"],), options, "fragment")
     held = call.run()
     lane = asked.get("lane")
