@@ -9,6 +9,7 @@ plan((128, 64), "bf16", major="MN")       what the library is told, and nothing 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -64,7 +65,7 @@ class Input:
     @property
     def metavar(self) -> str:
         """How --help writes the value: N,… for numbers, K|MN for a few names, TYPE,… for several names."""
-        name = (self.option or self.name).split()[0].strip("-").rpartition("_")[2].upper()
+        name = re.split("[-_]", (self.option or self.name).split()[0])[-1].upper()
         if self.read is not text:
             return READERS[self.read][0] if self.read in READERS else f"{name},…"
         choices = "" if self.is_open else "|".join(self.choices)
@@ -74,7 +75,9 @@ class Input:
     def help(self) -> str:
         """What --help says."""
         default = f" [default: {self.unsaid}]" if self.unsaid else ""
-        return (f"{self.label}: {self.hint}" if self.hint else f"{self.label}.") + default
+        names = ", ".join(self.choices[:4]) + (", …" if len(self.choices) > 4 else ".")
+        hint = self.hint or (names if self.choices and self.metavar != "|".join(self.choices) else "")
+        return (f"{self.label}: {hint}" if hint else f"{self.label}.") + default
 
     def words(self, value: Any) -> list[str]:
         """The words of a command that say `value`; none where it is what the library takes anyway.

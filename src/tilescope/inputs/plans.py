@@ -34,7 +34,7 @@ PLAN = (
     TILE,
     ELEMENT_TYPE,
     MAJOR,
-    replace(CONSUMER_INPUT, hint='also a pattern such as "ld.b128 columns".'),
+    replace(CONSUMER_INPUT, hint='wgmma, tcgen05, ldmatrix, or a pattern such as "ld.b128 columns".'),
     ARCHITECTURE,
     CARD_INPUT,
     Input("swizzle", "--swizzle", "Swizzle", unsaid="the best", choices=tuple(SWIZZLE), is_open=True),
@@ -59,7 +59,7 @@ GEMM = (
     Input("a_major", "--a-major", "Contiguous in A", unsaid="K", choices=MAJOR.choices),
     Input("b_major", "--b-major", "Contiguous in B", unsaid="K", choices=MAJOR.choices),
     Input("output_type", "--output-type", "Type of C", unsaid="TYPE; s32 for b1"),
-    Input("sms", "--sms", "Multiprocessors", "to plan for.", number, "the card's"),
+    Input("sms", "--sms", "Multiprocessors to plan for", "", number, "the card's"),
 )
 PROBLEM = (ARCHITECTURE, CONSUMER_INPUT, COPIED_BY, DIRECTION)  # of a pipeline's tiles
 PIPELINE = (
@@ -67,8 +67,8 @@ PIPELINE = (
     Input("consumers", "--consumers", "Consumers", "warpgroups.", number, "1; a GEMM of 128 rows or more: 2"),
     Input("steps", "--steps", "K steps", read=number, unsaid="4 x stages + 2"),
     Input("cluster", "--cluster", "Cluster", "blocks, x by y.", extents, "1x1"),
-    Input("arrivals", "--arrivals", "A consumer arrives", "once for each of these.",
+    Input("arrivals", "--arrivals", "Arrivals", "a consumer arrives once per warpgroup, warp or thread.",
           unsaid="warpgroup; threads that read: warp", choices=("warpgroup", "warp", "thread")),
     Input("no_multicast", "--no-multicast", "Every block loads its own tiles", read=flag),
-    Input("cta_group", "--cta-group", "Blocks that multiply together", "2: pairs, with tcgen05.", number, "1"),
+    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 are a pair, with tcgen05.", number, "1"),
 )  # fmt: skip

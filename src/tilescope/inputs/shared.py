@@ -9,7 +9,14 @@ from tilescope.inputs import Input
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import smem_address
 
-TYPE = Input("data_type", "--type", "Element type", choices=tuple(DATA_TYPE), is_open=True)
+TYPE = Input(
+    "data_type",
+    "--type",
+    "Element type",
+    "bf16, u8, e4m3, …, or a driver's name.",
+    choices=tuple(DATA_TYPE),
+    is_open=True,
+)
 SMEM_ADDRESS = Input("smem_address", "--smem-address", "Shared address", read=smem_address, unsaid="0x0")
 START = replace(SMEM_ADDRESS, option="--smem-address --address")  # where nothing else has an address
 MODE = (

@@ -22,7 +22,7 @@ MAJOR = Input("major", "--major", "Contiguous dimension", unsaid="K", choices=MA
 ELEMENT = Input("element", "--element", "Mark element", "as mn,k.", pair)
 ATOM_ORDER = Input(
     "atom_order", "--atom-order", "Atom order",
-    "column: atoms along the strided dimension follow each other.", unsaid="column", choices=ATOM_ORDERS,
+    "with column, atoms along the strided dimension follow each other.", unsaid="column", choices=ATOM_ORDERS,
 )  # fmt: skip
 
 # What the text of a layout may leave unsaid.
