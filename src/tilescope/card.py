@@ -42,8 +42,7 @@ GbPerS = Mapping[int, int]
 SECTOR_BYTES = 32  # the least that global memory delivers
 REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
 ROW_BYTES = (128, 64, 32, 16)  # of the boxes that were measured
-_NARROW_BYTES = 64  # rows of this and fewer pass one SM's engine at one a cycle
-_SHARPNESS = 3  # how sharply a rate bends from one bound to the next: as 1,500 loads on an H200 did
+_SHARPNESS = 3  # how sharply a rate bends from one bound to the next: recorded loads follow the cube best
 _FULL = 0.995  # of the rate that memory allows counts as all of it
 
 
@@ -93,7 +92,8 @@ class TmaRates(Value):
         bounds = [memory, self.sms * issuers * tile_bytes / (boxes * self.issue_ns["one thread"])]
         if in_flight_bytes is not None:
             tiles = max(1.0, in_flight_bytes / tile_bytes)
-            rows_ns = (box_rows - 64) * _NARROW_BYTES / self.sm_loads[_NARROW_BYTES]  # a row a cycle
+            narrowest = min(ROW_BYTES)  # such rows pass one SM's engine at one a cycle
+            rows_ns = (box_rows - 64) * narrowest / self.sm_loads[narrowest]
             engine_ns = tile_bytes / tiles / self.sm_loads[width] - 8192 / self.sm_loads[128]
             copy_ns = 1e3 * self.latency_us + rows_ns + engine_ns
             bounds.append(self.sms * in_flight_bytes / copy_ns)

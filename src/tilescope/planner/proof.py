@@ -57,12 +57,12 @@ class Consumed(NamedTuple):
             return cls(packed(values, bits).reshape(-1), address, address, values[row, column], False)
         if bits < smem_bits:
             address, column = address // CHUNK_BYTES * CHUNK_BYTES, column // PIECE_ELEMENTS * PIECE_ELEMENTS
-        word_bytes = max(WORD_BYTES, smem_bits // 8)
+        shift = max(WORD_BYTES, smem_bits // 8).bit_length() - 1  # dividing arrays takes longer
+        index = np.dtype(f"u{1 << shift}")
         byte = row * (problem.columns * bits // 8) + column * bits // 8
-        index = np.dtype(f"u{word_bytes}")
-        memory = np.arange(problem.moved_bytes // word_bytes, dtype=index).view(np.uint8)
-        misplaced = ((address ^ byte) & (word_bytes - 1)).astype(np.bool_)
-        return cls(memory, address, address // word_bytes, (byte // word_bytes).astype(index), misplaced)
+        memory = np.arange(problem.moved_bytes >> shift, dtype=index).view(np.uint8)
+        misplaced = ((address ^ byte) & ((1 << shift) - 1)).astype(np.bool_)
+        return cls(memory, address, address >> shift, (byte >> shift).astype(index), misplaced)
 
 
 def prove(plan: Plan, consumed: Consumed) -> None:
