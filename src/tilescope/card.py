@@ -1,4 +1,4 @@
-"""One table of cards: how many SMs, how fast its memory, its TMA and its tensor cores are, and what each number rests on.
+"""One table of cards: how many SMs, how fast its memory, its TMA and its tensor cores are, and what the numbers rest on.
 
     cell                 H200, measured                                          other cards, from their datasheets
     memory_gb_per_s      4559, the fastest loads by TMA                          the memory's own peak
@@ -63,7 +63,7 @@ class TmaRates(Value):
 
         memory    what boxes of such rows reach when nothing else is in the way (`loads`)
         latency   bytes in flight once in the time of a copy: `latency_us` for a box of 64 rows of 128 bytes, a cycle for
-                  each row more, and what the engine of one SM takes for a tile, shared by the tiles in flight
+                  every row more, and what the engine of one SM takes for a tile, shared by the tiles in flight
         issuing   a thread issues a copy every `issue_ns`
 
     >>> h200 = Card.named("H200").tma
@@ -125,12 +125,12 @@ class TmaRates(Value):
 
 def _at_most(number: int, known: Collection[int]) -> int:
     """The largest measured one that is no larger, or the smallest of all."""
-    return max((each for each in known if each <= number), default=min(known))
+    return max((width for width in known if width <= number), default=min(known))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Card(Row):
-    """One card: its architecture, its rates, and what each of them rests on.
+    """One card: its architecture, its rates, and what they rest on.
 
     >>> h200 = Card.named("H200")
     >>> h200.arch.name, h200.sms, h200.memory_gb_per_s, h200.basis("memory_gb_per_s")
@@ -309,16 +309,16 @@ def saved_card(name: str) -> Card | None:
         return None
     path = cards_folder() / f"{name}.json"
     try:
-        given = json.loads(path.read_text("utf-8"))
-        rates = given["tma"]
+        cells = json.loads(path.read_text("utf-8"))
+        rates = cells["tma"]
         loads = MappingProxyType({promotion: _by_number(row) for promotion, row in rates["loads"].items()})
         stores, sm_loads = _by_number(rates["stores"]), _by_number(rates["sm_loads"])
         tma = TmaRates(rates["sms"], loads, stores, sm_loads, rates["latency_us"], MappingProxyType(rates["issue_ns"]))
-        known = card_called(given["card"])
+        known = card_called(cells["card"])
         return Card(
-            name, ARCH[given["arch"]], given["sms"], given["clock_mhz"], given["l2_bytes"], given["memory_gb_per_s"],
+            name, ARCH[cells["arch"]], cells["sms"], cells["clock_mhz"], cells["l2_bytes"], cells["memory_gb_per_s"],
             MappingProxyType({} if known is None else known.tflop_per_s), tma,
-            frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma"}), given["source"],
+            frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma"}), cells["source"],
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SAVED_CARD.error(

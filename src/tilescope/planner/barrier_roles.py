@@ -4,8 +4,8 @@
                   ▲                                  ▼
     consumer   release ◀─ wait_group ◀─ multiply ◀─ wait full
 
-In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A and those with the same y share B: each
-loads its part of a shared tile into all of them. So every block expects whole tiles, and a slot is free when the
+In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A and those with the same y share B: every
+block loads its part of a shared tile into all of them. So every block expects whole tiles, and a slot is free when the
 consumers of every block that it feeds have released it.
 
 Counts that a kernel knows by name are constants of the pipeline (STAGES, k_tiles), so that the emitter prints the steps as
@@ -53,7 +53,7 @@ def plan_pipeline(
 
     `plan` is one plan, several whose tiles share a stage (A, then B), or a GEMM plan, whose epilogue is included.
     `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread (None: once where the
-    tensor core reads, by warp where threads do); `cta_group=2` lets the even block of each pair multiply for both (tcgen05).
+    tensor core reads, by warp where threads do); `cta_group=2` lets the even block of a pair multiply for both (tcgen05).
     `steps` is how many K steps are described.
 
     >>> import tilescope as ts
@@ -119,10 +119,10 @@ class _Planning:
         once = attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS)
         self.arrivals = -(-self.threads // ARRIVALS[once])
         self.blocks = prod(self.cluster)
-        # along x, if there is a B: of a pair each block has half of it
+        # along x, if there is a B: the blocks of a pair have half of it
         self.b_sharers = self.cluster[0] // self.cta_group if len(self.plans) > 1 else 1
-        self.shares = self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)  # parts are loaded into each other
-        self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: each has a part of the buffer
+        self.shares = self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)  # blocks load parts for the others
+        self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
         if problems:
             raise RuleError(problems)
         if problems := list(self._contradictions()):
@@ -310,7 +310,7 @@ class _Planning:
         return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(), loop, *self._drain()]}
 
     def _epilogue(self) -> Steps:
-        """The slices of a tile of C, each written by its threads and stored by one of them."""
+        """The slices of a tile of C, written by all threads and stored by one of them."""
         if self.gemm is None or self.gemm.epilogue is None:
             return []
         parts, bytes_stored = [f"c[{part}]" for part in range(self.writers)], self.gemm.epilogue.transaction_bytes
@@ -370,5 +370,5 @@ def _cluster(cluster: Any) -> tuple[int, int]:
 
 
 def _column(across: int, down: int, width: int) -> int:
-    """The bits of `width` blocks next to each other in every row of a cluster."""
+    """The bits of `width` neighbouring blocks in every row of a cluster."""
     return sum(((1 << width) - 1) << across * row for row in range(down))

@@ -1,7 +1,7 @@
-"""A tile cut into TMA boxes, so that each box lands where its atoms belong.
+"""A tile cut into TMA boxes, so that every box lands where its atoms belong.
 
 TMA stores the rows of a box one after another. A box is therefore one atom wide (the swizzle's span), and as
-high as the atoms that follow each other in shared memory:
+high as the atoms that lie in a row in shared memory:
 
     order "column"                 order "row"                     folded (one more dimension)
     ┌──┬──┐  box: span x rows      ┌──┬──┐  box: span x 8          ┌──┬──┐  box: span x rows x atoms
@@ -74,7 +74,7 @@ def split(layout: Layout) -> tuple[Boxes, ...]:
     """
     tile = layout.as_rows().tiling
     atom_rows, width = tile.atom
-    run = tile.shape[0] if tile.atom_order == "column" else atom_rows  # rows that follow each other
+    run = tile.shape[0] if tile.atom_order == "column" else atom_rows  # rows without a gap in shared memory
     heights = _heights(run, tile.pitch_bytes)
     half = heights[0] // 2
     starts_patterns = half * tile.pitch_bytes % layout.swizzle.repeat_bytes == 0
@@ -92,7 +92,7 @@ def _grid(layout: Layout, width: int, height: int) -> tuple[PlannedCopy, ...]:
 
 
 def _heights(run: int, pitch_bytes: int) -> list[int]:
-    """Heights of boxes that cut `run` rows evenly, each box on a line of its own, the tallest first.
+    """Heights of boxes that cut `run` rows evenly, every box on a line of its own, the tallest first.
 
     Where nothing fits, the nearest: the rules then say what is wrong with it.
     """
@@ -117,10 +117,10 @@ def fold(layout: Layout) -> Boxes:
 
 
 def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
-    """Why the boxes cannot lie one behind the other: each starts on a line of 128 bytes.
+    """Why the boxes cannot lie one behind the other: every box starts on a line of 128 bytes.
 
     >>> layout = Layout((3, 320), 8, atom=(3, 80))
-    >>> [str(each) for each in misplaced(layout, split(layout)[0])]
+    >>> [str(problem) for problem in misplaced(layout, split(layout)[0])]
     ['plan-rows: 3 rows of 80 bytes, 240 bytes a box; the next box starts on a line of 128 bytes. Use 8 rows.']
     """
     if not any(copy.smem_offset_bytes % SMEM_LINE_BYTES for copy in boxes.copies):

@@ -180,7 +180,7 @@ def ldmatrix_pattern(problem: Problem) -> Access:
 
 
 def reads_plain_rows_freely(problem: Problem) -> bool:
-    """Whether ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks each.
+    """Whether ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks a row.
 
     >>> [reads_plain_rows_freely(Problem((64, k), "bf16", consumer="ldmatrix")) for k in (64, 72)]
     [False, True]

@@ -1,6 +1,6 @@
 """A GEMM tile planned whole: A, B and the epilogue, how many stages fit, and how well the tiles fill the card.
 
-    for each k tile:  A (tile_m x tile_k) ─┐
+    for every k tile: A (tile_m x tile_k) ─┐
                                            ├─▶ tensor core ─▶ accumulators ─▶ slices of the tile ─▶ C
                       B (tile_n x tile_k) ─┘
 
@@ -78,9 +78,9 @@ def plan_gemm(
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
-    None: the card's architecture (sm_90 and an H200 where neither is given), its own consumer (tcgen05, wgmma, ldmatrix) and
-    its SMs; C of the operands' type (of b1: int32). Split K is not planned. PlanError says what of the product, or of a
-    given tile, cannot be.
+    None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
+    its SMs; C of the operands' type (of b1: int32). Split K is not planned. PlanError says what of the product, or of
+    the tile, cannot be.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile[0], low_batch.b.swizzle.name

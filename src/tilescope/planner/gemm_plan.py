@@ -1,7 +1,7 @@
 """The plan of a GEMM tile, how a block's shared memory is shared out, and why the plan is as it is.
 
 shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C │ full 0, full 1, …, empty 0, empty 1, … │
-                each region starts at a multiple of its alignment; the budget is where the last one ends
+                a region starts at a multiple of its alignment; the budget is where the last one ends
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
-    EXTENTS,
     REGISTER_FILE_BYTES,
     TENSOR_MEMORY_COLUMNS,
     Product,
@@ -34,7 +33,7 @@ _MAX_WARPS = 8  # that share a tile between them by mma
 
 
 class SmemRegion(NamedTuple):
-    """A part of a block's shared memory: where each of its pieces starts, and how large a piece is."""
+    """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
     name: str  # a, b, epilogue or barriers
     starts: tuple[int, ...]
@@ -64,7 +63,7 @@ class GemmPlan(Value):
     a: Plan
     b: Plan
     epilogue: Plan | None  # None: without TMA the accumulators are stored straight from registers
-    sms: int | None  # None: neither given nor known of a card
+    sms: int | None  # None: neither asked for nor known of a card
     ranked: tuple[RankedTile, ...]  # this tile first
     refused: tuple[RefusedTile, ...]
 
@@ -94,7 +93,7 @@ class GemmPlan(Value):
 
     @property
     def others(self) -> tuple[RankedTile, ...]:
-        """Tile shapes that come after this one, best first, each with the reason."""
+        """Tile shapes that come after this one, best first, with the reason."""
         return self.ranked[1:]
 
     @property
@@ -153,7 +152,7 @@ class GemmPlan(Value):
         return regions_of(self.a, self.b, self.epilogue, self.stages)
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
-        """Where each stage of A and of B, the epilogue, and the barriers (full of each stage, then empty) start.
+        """Where the stages of A and of B, the epilogue, and the barriers (full of all stages, then empty) start.
 
         The block's shared memory itself starts at a multiple of `smem_alignment_bytes`.
 
@@ -177,7 +176,7 @@ class GemmPlan(Value):
 
 
 def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:
-    """A, B, the epilogue and the barriers of each stage, each region at the next multiple of its alignment."""
+    """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment."""
     barriers = 0 if a.boxes is None else 2 * stages  # cp.async completes by cp.async.wait_group
     wanted = [
         ("a", stages, a.stage_bytes, a.smem_alignment_bytes),
@@ -258,13 +257,13 @@ def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
 
 
 def _choice(best: GemmPlan) -> Iterator[Reason]:
-    for each in [each for each in best.refused if each.would_lead][:2]:
-        first = each.violations[0]
-        yield Reason.of("would-lead", tile=each.tile, found=first.found, limit=first.limit)
-    near = [each for each in best.ranked if each.behind_in != "floor"]
+    for refused in [tile for tile in best.refused if tile.would_lead][:2]:
+        first = refused.violations[0]
+        yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
+    near = [tile for tile in best.ranked if tile.behind_in != "floor"]
     chosen = best.ranked[0]
     if len(near) > 1 and chosen.terms:
-        tied = next((each for each in near[1:] if each.behind_in in ("instructions", "order")), None)
+        tied = next((tile for tile in near[1:] if tile.behind_in in ("instructions", "order")), None)
         more = tied is not None and tied.behind_in == "instructions"
         yield Reason.of(
             "near-floors", near=len(near), busiest_bytes=chosen.busiest_bytes, tied=tied.tile if tied and more else None,
@@ -276,14 +275,18 @@ def _choice(best: GemmPlan) -> Iterator[Reason]:
 
 def _rows(best: GemmPlan) -> Iterator[Reason]:
     """How wide the rows of A and B are in shared memory, and how the swizzle takes them."""
-    said: dict[tuple[tuple[str, object], ...], list[str]] = {}
-    for matrix, each in (("A", best.a), ("B", best.b)):
-        span, row_bytes = each.swizzle.span_bytes, each.problem.row_bytes
-        values = {
-            "columns": each.problem.columns, "extent": EXTENTS[matrix][each.problem.major == "K"], "row_bytes": row_bytes,
-            "spans": None if span is None else row_bytes // span, "swizzle": each.swizzle.name,
+    rows = {}
+    for matrix, plan in (("A", best.a), ("B", best.b)):
+        problem, span = plan.problem, plan.swizzle.span_bytes
+        rows[matrix] = {
+            "columns": problem.columns,
+            "extent": problem.row_names[1],
+            "row_bytes": problem.row_bytes,
+            "spans": None if span is None else problem.row_bytes // span,
+            "swizzle": plan.swizzle.name,
             "chunk_bytes": CHUNK_BYTES if span is None else None,
-        }  # fmt: skip
-        said.setdefault(tuple(values.items()), []).append(matrix)
-    for pairs, matrices in said.items():
-        yield Reason.of("rows", matrices=tuple(matrices), **dict(pairs))
+        }
+    if rows["A"] == rows["B"]:
+        yield Reason.of("rows", matrices=("A", "B"), **rows["A"])
+    else:
+        yield from (Reason.of("rows", matrices=(matrix,), **values) for matrix, values in rows.items())

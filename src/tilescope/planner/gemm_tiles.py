@@ -1,10 +1,10 @@
-"""Which tile of C a block should compute: what each shape costs at least, and which comes first.
+"""Which tile of C a block should compute: what a shape costs at least, and which comes first.
 
 The floor of a tile is the longest of four times, none of which a kernel with these tiles undercuts:
 
-    arithmetic            whole rounds of the card, each SM a tile a round, at the card's FLOP/s for the type
+    arithmetic            whole rounds of the card, a tile for every SM a round, at the card's FLOP/s for the type
     shared-memory reads   the operands of those rounds, 128 bytes a cycle. By descriptor every instruction reads its own: with
-                          64 rows of A and 8 of B, 32 bytes each, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
+                          64 rows of A and 8 of B, 32 bytes a row, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
                           (ldmatrix) read every row of the tile at least once
     loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes

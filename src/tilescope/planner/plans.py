@@ -24,10 +24,11 @@ from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
-from tilescope.planner.problem import Problem, matrix_shape, pitch_given
+from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
 from tilescope.planner.reasons import reasons_of
 from tilescope.planner.refusal import refusal
+from tilescope.reading import integers, pair
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.option import L2PromotionName
@@ -105,7 +106,7 @@ class Costs(Value):
 
     @property
     def wavefronts(self) -> int:
-        """Wavefronts of shared memory, reading and writing; each takes a cycle."""
+        """Wavefronts of shared memory, reading and writing, a cycle for every one."""
         return (self.read_wavefronts or 0) + (self.write_wavefronts or 0)
 
     @property
@@ -121,7 +122,7 @@ class Costs(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Value):
-    """One way to move a tile: swizzle, atoms, boxes, where each lands, and what it costs.
+    """One way to move a tile: swizzle, atoms, boxes, where they land, and what it costs.
 
     >>> from tilescope.planner import plan
     >>> best = plan((128, 64), "bf16").best
@@ -179,7 +180,7 @@ class Plan(Value):
 
     @property
     def smem_alignment_bytes(self) -> int:
-        """Alignment of each stage's shared memory."""
+        """Alignment of a stage's shared memory."""
         return self.costs.smem_alignment_bytes
 
     @property
@@ -204,7 +205,7 @@ class Plan(Value):
 
     @property
     def barrier_bytes(self) -> int:
-        """Shared memory of the mbarriers, one for each stage that TMA loads."""
+        """Shared memory of the mbarriers, one for every stage that TMA loads."""
         return self.problem.stages * barrier_bytes(self.problem)
 
     @property
@@ -228,8 +229,16 @@ class Plan(Value):
         """
         if self.boxes is None:
             raise RuleError([refusal("plan-copy", "copy", "map", copy=self.problem.copy)])
-        whole = self.problem.global_shape or self.problem.tile if global_shape is None else matrix_shape(global_shape)
-        strides = self.problem.strides_bytes if strides_bytes is None else pitch_given(strides_bytes)
+        whole = (
+            self.problem.global_shape or self.problem.tile
+            if global_shape is None
+            else pair("global_shape", global_shape, least=1)
+        )
+        strides = (
+            self.problem.strides_bytes
+            if strides_bytes is None
+            else integers("strides_bytes", strides_bytes, count=1, least=0)
+        )
         if self.folded and (problems := list(unfoldable(self.problem, self.layout, whole))):
             raise RuleError(problems)
         arguments = map_arguments(self.problem, self.layout, self.boxes, whole, strides)
@@ -270,7 +279,7 @@ class Plan(Value):
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
-        """The source chunk (row x chunks of a row + chunk) that each place of shared memory holds: (lines, 8).
+        """The source chunk (row x chunks of a row + chunk) that every place of shared memory holds: (lines, 8).
 
         A warp that stores one line of 128 bytes reads these chunks from global memory.
 
@@ -337,7 +346,7 @@ class Plan(Value):
         >>> print(*plan((128, 64), "bf16").best.edge((1000, 4096)))
         Edge, mn: 8 tiles of 128, the last with 104 of 128: 24 filled.
         """
-        shape = self.problem.global_shape if global_shape is None else matrix_shape(global_shape)
+        shape = self.problem.global_shape if global_shape is None else pair("global_shape", global_shape, least=1)
         fate = "dropped" if self.problem.direction == "store" else "filled"
         if self.boxes is None:
             how = "cp.async with a smaller source size" if self.problem.copy == "cp.async" else "a predicate"

@@ -43,7 +43,7 @@ LARGEST_STAGES = 1024  # that may be asked for
 def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
     """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
 
-    A card has its architecture; an architecture, or the name of a device given as one, has the card that stands for it.
+    A card has its architecture; an architecture, or the name of a device in its place, has the card that stands for it.
 
     >>> [row.name for row in resolved(None, "RTX 4090")], [row.name for row in resolved("RTX4090", None)]
     (['sm_89', 'RTX 4090'], ['sm_89', 'RTX 4090'])
@@ -72,21 +72,21 @@ class Problem(Value):
 
     tile: tuple[int, int]
     data_type: DataType = row_field(DataType.named)
-    major: Major = "K"
-    consumer: str | Access = None  # type: ignore[assignment]  # never None once constructed
-    arch: Arch = row_field(Arch.named, default=None)
-    card: Card | None = row_field(Card.named, default=None)  # None: nothing is weighed by rates
-    swizzle: Swizzle | None = row_field(Swizzle.named, default=None)
-    atom_order: AtomOrder | None = None
-    operand: Operand | None = None
-    stages: int = 1
-    copy: CopyName = None  # type: ignore[assignment]
-    direction: Direction = "load"
-    traffic: Traffic = "dense"
-    fold: bool = False
-    global_shape: tuple[int, int] | None = None
-    strides_bytes: tuple[int, ...] | None = None
-    extent_names: tuple[str, str] = None  # type: ignore[assignment]
+    major: Major
+    consumer: str | Access
+    arch: Arch = row_field(Arch.named)
+    card: Card | None = row_field(Card.named)  # None: nothing is weighed by rates
+    swizzle: Swizzle | None = row_field(Swizzle.named)
+    atom_order: AtomOrder | None
+    operand: Operand | None
+    stages: int
+    copy: CopyName
+    direction: Direction
+    traffic: Traffic
+    fold: bool
+    global_shape: tuple[int, int] | None
+    strides_bytes: tuple[int, ...] | None
+    extent_names: tuple[str, str]
 
     def __init__(
         self,
@@ -109,18 +109,18 @@ class Problem(Value):
         strides_bytes: tuple[int, ...] | None = None,
         extent_names: tuple[str, str] | None = None,
     ) -> None:
-        """As `plan`; None: the card's architecture (sm_90 and an H200 where neither is given), its tensor core, TMA if it exists.
+        """As `plan`; None: the card's architecture (without either: sm_90 and an H200), its tensor core, TMA if it exists.
 
         `extent_names` are what sentences call the two extents of the tile.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
+        asked = {name: value for name, value in locals().items() if name != "self"}
         problems: list[Violation] = []
-        places = attempted(problems, None, resolved, given.pop("arch"), given.pop("card"))
+        places = attempted(problems, None, resolved, asked.pop("arch"), asked.pop("card"))
         fields = {
             name: None
             if value is None and name in _OPTIONAL
             else attempted(problems, None, _READERS[name], name, value)
-            for name, value in given.items()
+            for name, value in asked.items()
         }
         if problems or places is None:
             raise RuleError(problems)
@@ -175,7 +175,7 @@ class Problem(Value):
 
     @property
     def pitch_bytes(self) -> int:
-        """From one row to the next in global memory: as given, else the whole matrix's (or the tile's) own rows."""
+        """From one row to the next in global memory: as asked for, else the whole matrix's (or the tile's) own rows."""
         if self.strides_bytes is not None:
             return self.strides_bytes[0]
         mn, k = self.global_shape or self.tile
@@ -258,26 +258,16 @@ def _beyond_threads(problem: Problem) -> Iterator[Violation]:
         yield refusal("plan-swizzle", "swizzle", "tile", up=up, **told)
 
 
-def matrix_shape(given: Any) -> tuple[int, int]:
-    """The (mn, k) of a matrix, as `global_shape` has it."""
-    return pair("global_shape", given, least=1)
+def _consumer(argument: str, value: Any) -> str | Access:
+    if isinstance(value, str | Access):
+        return value
+    raise RuleError([unknown_name("consumer", argument, value, CONSUMER)])
 
 
-def pitch_given(given: Any) -> tuple[int, ...]:
-    """The one stride of a matrix, as `strides_bytes` has it: bytes from row to row."""
-    return integers("strides_bytes", given, count=1, least=0)
-
-
-def _consumer(argument: str, given: Any) -> str | Access:
-    if isinstance(given, str | Access):
-        return given
-    raise RuleError([unknown_name("consumer", argument, given, CONSUMER)])
-
-
-def _names(argument: str, given: Any) -> tuple[str, str]:
-    if isinstance(given, list | tuple) and len(given) == 2 and all(isinstance(name, str) for name in given):
-        return given[0], given[1]
-    raise RuleError([argument_type(argument, given, "two names", 'Use ("mn", "k").')])
+def _names(argument: str, value: Any) -> tuple[str, str]:
+    if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(name, str) for name in value):
+        return value[0], value[1]
+    raise RuleError([argument_type(argument, value, "two names", 'Use ("mn", "k").')])
 
 
 _OPTIONAL = frozenset({
@@ -285,10 +275,10 @@ _OPTIONAL = frozenset({
 })  # fmt: skip
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "tile": partial(pair, least=1, most=LARGEST_EXTENT),
-    "data_type": lambda _, given: DataType.named(given),
-    "major": lambda _, given: major_named(given),
+    "data_type": lambda _, value: DataType.named(value),
+    "major": lambda _, value: major_named(value),
     "consumer": _consumer,
-    "swizzle": lambda _, given: Swizzle.named(given),
+    "swizzle": lambda _, value: Swizzle.named(value),
     "atom_order": partial(known_name, known=ATOM_ORDERS),
     "operand": partial(known_name, known=OPERANDS),
     "stages": partial(integer, least=1, most=LARGEST_STAGES),
@@ -296,7 +286,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "direction": partial(known_name, known=DIRECTIONS),
     "traffic": partial(known_name, known=TRAFFICS),
     "fold": flag,
-    "global_shape": lambda _, given: matrix_shape(given),
-    "strides_bytes": lambda _, given: pitch_given(given),
+    "global_shape": partial(pair, least=1),
+    "strides_bytes": partial(integers, count=1, least=0),
     "extent_names": _names,
 }

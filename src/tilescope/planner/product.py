@@ -2,7 +2,7 @@
 
     C (m x n)  =  A (m x k)  x  B (n x k, the k x n matrix seen by its columns)
 
-    accumulators of a tile, 4 bytes each, lie in
+    accumulators of a tile, of 4 bytes, lie in
         registers          65536 of 4 bytes an SM, 255 a thread      wgmma, mma (ldmatrix)
         tensor memory      512 columns of 128 lanes x 4 bytes        tcgen05
 
@@ -33,11 +33,11 @@ Tile = tuple[int, int, int]  # m, n, k
 EXTENTS = {"A": ("m", "k"), "B": ("n", "k"), "C": ("m", "n")}
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
-_TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer each
+_TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer
 TENSOR_MEMORY_LANES = 128
 TENSOR_MEMORY_COLUMNS = 512
 _ROW_BITS = 128  # rows in global memory start at multiples of 16 bytes
-_PADDED_ROW_ELEMENTS = 128  # of the packed types that shared memory holds in a byte each
+_PADDED_ROW_ELEMENTS = 128  # of the packed types that shared memory holds in whole bytes
 _MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
 _NEVER_STORED = "16u4_align16b"

@@ -6,8 +6,8 @@ other way round: the layout puts every element where its producer writes it, and
 
     global 0 1 2 3 …  ──▶ planned copies ──▶ shared memory ──▶ descriptor / layout reads (mn, k) ──▶ its own index?
 
-Values that TMA pads come in pieces of sixteen, one chunk of shared memory each. A load is proven by the first word of every
-piece; a store takes a value from each byte, which an index does not fit: they are random, the same ones every time.
+Values that TMA pads come in pieces of sixteen, one chunk of shared memory a piece. A load is proven by the first word of every
+piece; a store takes a value from every byte, which an index does not fit: they are random, the same ones every time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PIECE_ELEMENTS = 16  # of a padded type, in one chunk of shared memory
 
 
 class Consumed(NamedTuple):
-    """The consumer's view of a tile at address 0: where it looks for each element (mn, k), and what must be there."""
+    """The consumer's view of a tile at address 0: where it looks for an element (mn, k), and what must be there."""
 
     memory: Bytes  # of the tile in global memory
     address: npt.NDArray[np.int64]

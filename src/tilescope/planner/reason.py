@@ -140,7 +140,7 @@ class Reason(Value):
 
 @cache
 def _pieces(template: str) -> tuple[tuple[bool, tuple[tuple[str, str | None, str | None], ...]], ...]:
-    """A template taken apart: whether a piece stands in brackets; its texts, each with the value behind it and its unit."""
+    """A template taken apart: whether a piece stands in brackets; its texts, with the value behind them and its unit."""
     pieces = re.split(r"\[([^\]]*)\]", template)
     return tuple(
         (number % 2 == 1, tuple(part[:3] for part in string.Formatter().parse(piece)))

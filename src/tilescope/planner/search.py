@@ -94,7 +94,7 @@ def plan(
 ) -> PlanReport:
     """What to do with a tile of (mn, k) elements: every way to bring it to its consumer, proven and ranked.
 
-    None: the card's architecture (sm_90 and an H200 where neither is given), its own tensor core, TMA where it exists.
+    None: the card's architecture (without either: sm_90 and an H200), its own tensor core, TMA where it exists.
 
     >>> best = plan((128, 64), "bf16").best
     >>> best.swizzle.name, best.box, best.gmem_request_bytes
@@ -278,14 +278,12 @@ def _rates(
 
 def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapping[int, int]) -> list[Plan]:
     """Candidates weighed and ranked anew for a kernel with so many blocks on an SM; `issuers`: issuing threads by copies."""
-
-    def weighed(each: Plan) -> Plan:
-        rates = _rates(
-            each.problem, each.layout, each.boxes, each.l2_promotion, blocks_per_sm, issuers[each.tma_instructions]
-        )
-        return replace(each, costs=replace(each.costs, **rates._asdict()))
-
-    return reasons.ranked([weighed(candidate) for candidate in candidates])
+    weighed = []
+    for plan in candidates:
+        threads = issuers[plan.tma_instructions]
+        rates = _rates(plan.problem, plan.layout, plan.boxes, plan.l2_promotion, blocks_per_sm, threads)
+        weighed.append(replace(plan, costs=replace(plan.costs, **rates._asdict())))
+    return reasons.ranked(weighed)
 
 
 def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:

@@ -1,4 +1,4 @@
-"""Many problems planned one after another, or side by side: a table with one row for each, in their order.
+"""Many problems planned one after another, or side by side: a table with a row for every problem, in their order.
 
 They come from a file, JSON, TOML or CSV, or are every combination of some lists:
 
@@ -129,7 +129,7 @@ def _named(problem: Problem) -> str:
 
 
 def _in_words(asked: Any) -> str:
-    """What was asked, as it was given."""
+    """What was asked for, in its own words."""
     if not isinstance(asked, Mapping):
         return printed(asked, 60)
     values = [by(value) if isinstance(value, tuple) else str(value) for value in islice(asked.values(), 6)]
