@@ -111,10 +111,8 @@ class DataType(Row):
         ('bfloat16', 'float32')
         """
         if self.numpy_name is None:
-            raise ARRAY_TYPE.error(
-                "data_type", f"data type {self.name}", "no numpy or ml_dtypes type holds one such element",
-                "Hold the packed bytes as uint8.",
-            )  # fmt: skip
+            limit, fix = "no numpy or ml_dtypes type holds one such element", "Use uint8 for the packed bytes."
+            raise ARRAY_TYPE.error("data_type", f"data type {self.name}", limit, fix)
         try:
             return np.dtype(self.numpy_name)
         except TypeError:
@@ -192,10 +190,9 @@ def _from_array_type(dtype_like: object) -> DataType | None:
     except (TypeError, ValueError):
         return None
     if dtype.str.startswith(">"):
-        raise ARRAY_TYPE.error(
-            "data_type", f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian",
-            f'Use array.astype("<{dtype.str[1:]}"), or array.view("u1") to move the bytes as they are.',
-        )  # fmt: skip
+        found, limit = f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian"
+        fix = f'Use array.astype("<{dtype.str[1:]}"), or array.view("u1") to move the bytes as they are.'
+        raise ARRAY_TYPE.error("data_type", found, limit, fix)
     return None if dtype_like is None else _BY_NAME.get(dtype.name)
 
 

@@ -86,10 +86,9 @@ class Value:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
-        shown = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
-        return {"kind": self.kind} | {
-            field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init
-        } | shown  # fmt: skip
+        told = {field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init}
+        derived = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
+        return {"kind": self.kind, **told, **derived}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -107,12 +106,9 @@ class Value:
         known_fields = {field.name: field for field in _fields(chosen) if field.init}
         if strange := [name for name in data if name != "kind" and name not in known_fields]:
             raise RuleError(unknown_name(f"field of {chosen.kind}", "data", name, known_fields) for name in strange)
-        parameters = inspect.signature(chosen).parameters.values()
-        if missing := [
-            parameter.name
-            for parameter in parameters
-            if parameter.default is parameter.empty and parameter.name not in data
-        ]:
+        parameters = inspect.signature(chosen).parameters
+        needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
+        if missing := [name for name in needed if name not in data]:
             raise missing_fields(chosen.kind, missing)
         return chosen(**{name: _revived(data[name], known_fields[name]) for name in data if name != "kind"})
 
@@ -127,10 +123,8 @@ class Value:
     def __repr__(self) -> str:
         """The call that makes the value, defaults left out; what is long is cut until the whole is short."""
         parameters = inspect.signature(type(self)).parameters
-        shown = [
-            field for field in _fields(self)
-            if field.repr and field.name in parameters and not _is_default(self, field, parameters[field.name].default)
-        ]  # fmt: skip
+        said = (field for field in _fields(self) if field.repr and field.name in parameters)
+        shown = [field for field in said if not _is_default(self, field, parameters[field.name].default)]
         whole = ""
         for budget in _REPR_BUDGETS:
             parts = (f"{field.name}={_cut(getattr(self, field.name), field, budget)}" for field in shown)
@@ -294,9 +288,8 @@ def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
     try:
         return read_only(np.array(value, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
-        raise RuleError(
-            [argument_type(described.name, value, f"nested lists of {dtype}", "Use what to_dict() returned.")]
-        ) from None
+        wanted, fix = f"nested lists of {dtype}", "Use what to_dict() returned."
+        raise RuleError([argument_type(described.name, value, wanted, fix)]) from None
 
 
 def _same(one: Any, other: Any) -> bool:

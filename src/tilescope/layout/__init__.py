@@ -15,6 +15,7 @@ from tilescope.layout.tiling import (
     ATOM_ORDERS,
     ELEMENT_BITS,
     MAJORS,
+    MAX_RANK,
     AtomOrder,
     Major,
     Rows,
@@ -24,6 +25,6 @@ from tilescope.layout.tiling import (
 )
 
 __all__ = [
-    "ATOM_ORDERS", "ELEMENT_BITS", "MAJORS", "TILE_ATOMS", "AddressTerms", "AtomOrder", "IntTree", "Layout", "Major",
+    "ATOM_ORDERS", "ELEMENT_BITS", "MAJORS", "MAX_RANK", "TILE_ATOMS", "AddressTerms", "AtomOrder", "IntTree", "Layout", "Major",
     "Modes", "Rows", "Term", "Tiling", "as_modes", "major_named", "oriented",
 ]  # fmt: skip

@@ -6,8 +6,7 @@
                                                               512 addresses, compared one by one
 
 text.py            tokens of a text, with limits for whatever is pasted
-hints.py           what a notation leaves unsaid
-equivalent.py      what a layout must be to have a text
+hints.py           between a text and a layout: what the text leaves unsaid, what a layout must be to have one
 cute.py            CuTe, as C++ and Python print it           cute_spelling.py  and written so
 cute_atom.py       GMMA and UMMA atoms by name
 triton.py          the shared encodings of Triton             triton_text.py    how TTGIR and Gluon write them

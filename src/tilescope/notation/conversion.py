@@ -11,8 +11,7 @@ from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, cute_spelling, layout_call, mosaic, swizzle_names, triton, triton_text
-from tilescope.notation.equivalent import no_equivalent
-from tilescope.notation.hints import Hints, Unit
+from tilescope.notation.hints import Hints, Unit, no_equivalent
 from tilescope.notation.text import checked_text
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value

@@ -31,8 +31,7 @@ from dataclasses import dataclass
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
-from tilescope.notation.equivalent import xor_swizzle
-from tilescope.notation.hints import Hints, Unit
+from tilescope.notation.hints import Hints, Unit, xor_swizzle
 from tilescope.notation.text import POINTER, Scanner, last_name, refusal, type_bits
 from tilescope.swizzle import SWIZZLE, Swizzle
 

@@ -13,8 +13,7 @@ import re
 from tilescope.errors import by
 from tilescope.layout import IntTree, Layout, Major, Modes, oriented
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.notation.equivalent import no_equivalent, strides_of
-from tilescope.notation.hints import Hints
+from tilescope.notation.hints import Hints, no_equivalent, strides_of
 from tilescope.notation.text import Scanner, last_name, refusal, type_bits
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tilescope.layout import Layout
-from tilescope.notation.equivalent import no_equivalent, strides_of
+from tilescope.notation.hints import no_equivalent, strides_of
 from tilescope.swizzle import Swizzle
 
 

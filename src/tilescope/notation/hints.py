@@ -1,4 +1,4 @@
-"""What a notation leaves unsaid, and the caller says beside the text.
+"""Between a text and a layout: what the text leaves unsaid, and what a layout must be to have a text.
 
 #ttg.swizzled_shared<{vec = 8, ...}>    says neither the element's bits nor the tile's shape
 CU_TENSOR_MAP_SWIZZLE_128B              says only the swizzle
@@ -12,21 +12,39 @@ from math import prod
 from typing import Any, Literal
 
 from tilescope.errors import RuleError, Violation, argument_range, by, counted, raise_all
-from tilescope.layout import ELEMENT_BITS, MAJORS, Layout, Major
+from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Rows
+from tilescope.notation.text import refusal
 from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
+from tilescope.swizzle import SWIZZLE, Swizzle
 
 Unit = Literal["bytes", "elements"]
 UNITS: tuple[Unit, ...] = ("bytes", "elements")
 MAX_EXTENT = 1 << 20
-MAX_RANK = 5
 
 NOTATION_ARGUMENT = rule(
     "notation-argument",
     "The caller says what a text leaves unsaid (bits, shape, major, unit), and does not contradict the text.",
-    source="the grammar of the notation", passing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)',
+    source="the grammar of the notation",
+    passing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)',
     failing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B")',
-)  # fmt: skip
+)
+NO_EQUIVALENT = rule(
+    "no-equivalent",
+    "A notation has a text only for layouts that it can express, address for address.",
+    source="the text, read again and compared",
+    passing='ts.spell_layout(ts.Layout((64, 64), 16, swizzle="128B"), "triton")',
+    failing='ts.spell_layout(ts.Layout((64, 64), 16, padding_bytes=16), "triton")',
+)
+# What an argument says, why it is needed, and what to add.
+_NEEDED = {
+    "element_bits": ("how wide an element is", "addresses are in bytes", "Add element_bits (--bits), such as 16."),
+    "shape": (
+        "how large the tile is",
+        "an address map has a shape",
+        "Add shape (--shape), such as 64x64 elements.",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +59,7 @@ class Hints:
 
     def __post_init__(self) -> None:
         problems: list[Violation] = []
-        for reader, argument, *limits in (
-            (one_of, "element_bits", ELEMENT_BITS), (_tile, "shape"), (known_name, "major", MAJORS),
-            (known_name, "unit", UNITS), (integer, "start", 0),
-        ):  # fmt: skip
+        for argument, reader, *limits in _READERS:
             value = getattr(self, argument)
             if value is not None or argument == "start":
                 object.__setattr__(self, argument, attempted(problems, None, reader, argument, value, *limits))
@@ -52,27 +67,16 @@ class Hints:
 
     def bits(self, said: int | None, where: str) -> int:
         """The element's bits, from the text or the caller; both must agree."""
-        if said is None and self.element_bits is None:
-            raise NOTATION_ARGUMENT.error(
-                "element_bits", f"{where} does not say how wide an element is", "addresses are in bytes",
-                "Add element_bits (--bits), such as 16.",
-            )  # fmt: skip
-        self._agree("element_bits", said, self.element_bits, where)
-        return said if said is not None else self.element_bits or 0
+        bits: int = self._told("element_bits", said, where)
+        return bits
 
     def tile_shape(self, said: tuple[int, ...] | None, where: str, rank: int = 2) -> tuple[int, ...]:
         """The tile's shape, from the text or the caller; both must agree."""
-        if said is None and self.shape is None:
-            raise NOTATION_ARGUMENT.error(
-                "shape", f"{where} does not say how large the tile is", "an address map has a shape",
-                "Add shape (--shape), such as 64x64 elements.",
-            )  # fmt: skip
-        shape = said or self.shape or ()
-        if len(shape) != rank:
-            limit = f"{where} has {counted(rank, 'index', 'indices')}"
-            example = (64,) * rank
-            raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, f"Use {by(example)}.", shape=shape)
-        self._agree("shape", said, self.shape, where)
+        wanted = said or self.shape
+        if wanted is not None and len(wanted) != rank:
+            limit, fix = f"{where} has {counted(rank, 'index', 'indices')}", f"Use {by((64,) * rank)}."
+            raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(wanted)}", limit, fix, shape=wanted)
+        shape: tuple[int, ...] = self._told("shape", said, where)
         return shape
 
     def pair(self, said: tuple[int, int] | None, where: str) -> tuple[int, int]:
@@ -82,30 +86,106 @@ class Hints:
 
     def major_or(self, said: Major | None, where: str) -> Major:
         """Which index is contiguous: from the text, from the caller, or "K"."""
-        self._agree("major", said, self.major, where)
-        return said or self.major or "K"
+        major: Major = self._told("major", said, where) or "K"
+        return major
 
     def agrees_with(self, layout: Layout, where: str) -> None:
         """Refuse a layout whose shape or majorness is not the one beside its text."""
         if len(layout.shape) > 1 or self.shape is not None:
             folded = (*layout.shape, 1)[0], prod(layout.shape[1:])
-            self._agree("shape", layout.shape if self.shape == layout.shape else folded, self.shape, where)
+            self._told("shape", layout.shape if self.shape == layout.shape else folded, where)
         if layout.major is not None and 1 not in layout.shape:
-            self._agree("major", layout.major, self.major, where)
+            self._told("major", layout.major, where)
 
-    @staticmethod
-    def _agree(argument: str, said: object, beside: object, where: str) -> None:
+    def _told(self, argument: str, said: Any, where: str) -> Any:
+        """What the text says, or the caller; refused where they differ, or where neither says what is needed."""
+        beside = getattr(self, argument)
         if said is not None and beside is not None and said != beside:
+            found, fix = f"{where} says {argument} = {said}, the argument {beside}", f"Leave {argument} out."
             raise NOTATION_ARGUMENT.error(
-                argument, f"{where} says {argument} = {said}, the argument {beside}", "both must agree",
-                f"Leave {argument} out.", {argument: None}, text=said, argument=beside,
-            )  # fmt: skip
+                argument, found, "both must agree", fix, {argument: None}, text=said, argument=beside
+            )
+        if said is None and beside is None and argument in _NEEDED:
+            what, limit, fix = _NEEDED[argument]
+            raise NOTATION_ARGUMENT.error(argument, f"{where} does not say {what}", limit, fix)
+        return beside if said is None else said
 
 
 def _tile(argument: str, shape: Any) -> tuple[int, ...]:
-    extents = integers(argument, shape)
+    extents = integers(argument, shape, None, 1, MAX_EXTENT)
     if not 1 <= len(extents) <= MAX_RANK:
-        raise RuleError(
-            [argument_range(argument, len(extents), f"1 to {MAX_RANK} extents", "Use (64, 64), for example.")]
+        limit, fix = f"1 to {MAX_RANK} extents", "Use (64, 64), for example."
+        raise RuleError([argument_range(argument, len(extents), limit, fix)])
+    return extents
+
+
+_READERS: tuple[tuple[Any, ...], ...] = (
+    ("element_bits", one_of, ELEMENT_BITS),
+    ("shape", _tile),
+    ("major", known_name, MAJORS),
+    ("unit", known_name, UNITS),
+    ("start", integer, 0),
+)
+
+
+def no_equivalent(found: str, limit: str, fix: str, **values: Any) -> RuleError:
+    """The error for a layout that a notation cannot say."""
+    return NO_EQUIVALENT.error("layout", found, limit, fix, **values)
+
+
+def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
+    """The swizzle of byte addresses with these three numbers: TMA's own row where it has one.
+
+    >>> xor_swizzle(3, 4, 3).name, xor_swizzle(0, 4, 3).name, xor_swizzle(2, 3, 3).name
+    ('128B', 'none', 'xor:2,3,3')
+    """
+    swizzle = Swizzle.xor(bits, base, shift) if bits else SWIZZLE["none"]
+    return swizzle.hardware_mode or swizzle
+
+
+def on_pattern(start: int, swizzle: Swizzle) -> int:
+    """The start of a buffer whose swizzle counts from its first byte: where the pattern of addresses starts."""
+    repeat = swizzle.repeat_bytes
+    if start % repeat:
+        limit = f"buffers start on the pattern, every {repeat} bytes"
+        raise refusal(
+            f"start {start:#x}", limit, f"Use {start // repeat * repeat:#x}.", start=start, repeat_bytes=repeat
         )
-    return tuple(integer(f"{argument}[{place}]", extent, 1, MAX_EXTENT) for place, extent in enumerate(extents))
+    return start
+
+
+def strides_of(layout: Layout) -> Modes:
+    """The modes with strides in elements."""
+    if layout.modes is None:
+        raise no_equivalent(
+            f"{layout!r}", "strides count whole elements", "Use a padding that is a multiple of the element."
+        )
+    return layout.modes
+
+
+def pair_of(layout: Layout) -> tuple[int, int]:
+    """The tile's (mn, k); refused where there are other indices, with the tile of one stage where that is one.
+
+    >>> pair_of(Layout((64, 32), 16))
+    (64, 32)
+    """
+    if len(layout.shape) == 2:
+        return layout.shape[0], layout.shape[1]
+    stage = layout.stage()
+    fix = "Spell it as cute."
+    if stage is not None:
+        fix = f"One stage of it is a tile: {stage.modes}."
+    found = f"{layout.modes or layout!r} has {len(layout.shape)} indices"
+    raise no_equivalent(found, "a tile has two, mn and k", fix, rank=len(layout.shape))
+
+
+def tile_of(layout: Layout) -> Rows:
+    """The tile as rows of equal atoms; refused with the reason where it is none."""
+    pair_of(layout)
+    if layout.major is None:
+        limit = "in a tile mn or k is contiguous"
+        raise no_equivalent(f"{layout.modes} has no index of stride 1", limit, "Spell it as cute.")
+    if layout.atom is None:
+        limit = "a tile is a grid of equal atoms, one after the other by column or by row"
+        raise no_equivalent(f"{layout.modes or layout!r}", limit, "Spell it as cute.")
+    return layout.as_rows()

@@ -12,8 +12,7 @@ import re
 from typing import Any
 
 from tilescope.layout import Layout
-from tilescope.notation.equivalent import tile_of
-from tilescope.notation.hints import Hints
+from tilescope.notation.hints import Hints, tile_of
 from tilescope.notation.text import Scanner, require_known
 
 _PLAIN = ("shape", "element_bits", "atom", "atom_order", "padding_bytes", "major", "swizzle", "start")

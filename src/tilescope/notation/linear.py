@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 from tilescope.bits import ones
 from tilescope.layout import Layout, Modes
 from tilescope.layout.modes import coalesced
-from tilescope.notation.equivalent import on_pattern, xor_swizzle
+from tilescope.notation.hints import on_pattern, xor_swizzle
 from tilescope.notation.text import refusal
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle

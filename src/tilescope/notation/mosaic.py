@@ -15,8 +15,7 @@ from math import prod
 from typing import Any
 
 from tilescope.layout import Layout, Modes
-from tilescope.notation.equivalent import no_equivalent, on_pattern, tile_of
-from tilescope.notation.hints import Hints
+from tilescope.notation.hints import Hints, no_equivalent, on_pattern, tile_of
 from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE
 

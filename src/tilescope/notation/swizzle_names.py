@@ -13,8 +13,7 @@ import re
 
 from tilescope.errors import ceil_div
 from tilescope.layout import Layout, oriented
-from tilescope.notation.equivalent import no_equivalent, tile_of
-from tilescope.notation.hints import Hints
+from tilescope.notation.hints import Hints, no_equivalent, tile_of
 from tilescope.notation.text import refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES

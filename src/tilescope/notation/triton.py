@@ -32,8 +32,7 @@ from typing import Any
 
 from tilescope.errors import by
 from tilescope.layout import Layout, Major, oriented
-from tilescope.notation.equivalent import no_equivalent, pair_of
-from tilescope.notation.hints import Hints
+from tilescope.notation.hints import Hints, no_equivalent, pair_of
 from tilescope.notation.linear import Basis, Padding, extents_of, layout_of, unit_bases
 from tilescope.notation.text import refusal
 from tilescope.notation.triton_text import MAX_EXTENT, WIDTHS, Encoding, is_power, read_encoding

@@ -290,10 +290,11 @@ class Swizzle(Row):
         row, chunk = integer("row", row, least=0), integer("chunk", chunk, 0, span_bytes // CHUNK_BYTES - 1)
         start = integer("address", address, least=0)
         if start % SMEM_LINE_BYTES:
-            raise SMEM_ALIGNMENT.error(
-                "address", f"a box at {start:#x}", "TMA writes boxes at multiples of 128 bytes",
-                f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.", address=start,
-            )  # fmt: skip
+            limit, fix = (
+                "TMA writes boxes at multiples of 128 bytes",
+                f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.",
+            )
+            raise SMEM_ALIGNMENT.error("address", f"a box at {start:#x}", limit, fix, address=start)
         start += row * span_bytes
         return (self.apply(start + chunk * CHUNK_BYTES) - start) // CHUNK_BYTES
 

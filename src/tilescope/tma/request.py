@@ -81,12 +81,18 @@ def _offset_count(tensor_map: AnyMap) -> int:
     return 2 if isinstance(tensor_map, Im2colWideMap) else 0
 
 
+def _nearest_coord(place: int) -> str:
+    return f"Use {max(-_COORD_END, min(place, _COORD_END - 1))}, and start the tensor nearer to the box."
+
+
 def _inexpressible(
     tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...], smem_address: int, reduce: Any
 ) -> list[Violation]:
-    limit, fix = "a coordinate is a signed 32-bit number", "Start the tensor nearer to the box."
+    limit = "a coordinate is a signed 32-bit number"
     problems = [
-        COORDS_RANGE.violation(f"coords[{axis}]", f"coords[{axis}] = {place}", limit, fix, coord=place)
+        COORDS_RANGE.violation(
+            f"coords[{axis}]", f"coords[{axis}] = {place}", limit, _nearest_coord(place), coord=place
+        )
         for axis, place in enumerate(coords)
         if not -_COORD_END <= place < _COORD_END
     ]
