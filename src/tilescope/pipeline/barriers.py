@@ -107,7 +107,7 @@ def require_initialised(state: State, barrier: int, agent: int, clock: Clock) ->
     if clock[maker] < time:
         raise program.mistake("init", agent=agent, barrier=barrier)
     if program.agents[maker].rank != program.agents[agent].rank and not any(
-        time < fence <= clock[maker] for fence in state.init_fences[maker]
+        time < fence <= clock[maker] for fence in state.fences.get((maker, "mbarrier_init"), ())
     ):
         raise program.mistake("init fence", agent=agent, barrier=barrier)
 

@@ -46,39 +46,59 @@ class Machine(State):
             return
         if action.mask:
             raise self._mask_mistake(agent, action)
-        if _meets(action):
-            if not meet(self, agent, action, clock):
-                return
-        else:
-            getattr(self, f"_do_{action.op}")(agent, action, clock, int(clock[agent]))
+        if not self._do(agent, action, clock, int(clock[agent])):
+            return
         self.pc[agent] += 1
         self.next_action[agent] = self.steps[agent].at(self.pc[agent])
 
-    # barriers
+    def _do(self, agent: int, action: Action, clock: Clock, time: int) -> bool:
+        """Change the state as an action says; whether it is over: a meeting takes two, arriving and leaving."""
+        groups = self.groups.get((agent, action.choice), _NO_GROUPS)
+        match action.op:
+            case "wait" | "tail":
+                pass_wait(self, action.barriers[0], agent, clock, time)
+            case "expect" | "arrive" | "release":
+                self._arrive(agent, action, clock, time)
+            case "init":
+                for barrier in action.barriers:
+                    self.initialised[barrier] = (agent, time)
+            case "sync" | "bar_arrive" | "cluster":
+                return meet(self, agent, action, clock, waits=_meets(action))
+            case "copy":
+                self._copy(agent, action, clock, time)
+            case "cp_arrive":
+                self._cp_arrive(agent, action, clock)
+            case "commit" if action.choice:
+                self.groups[agent, action.choice] = ((), (*groups[1], groups[0]))
+            case "commit":
+                self.mma[agent] = self._alive(self.mma[agent])
+                for barrier in action.barriers:
+                    self._reach(barrier, agent, time)
+                    self._fly("commit", barrier, 1, agent, self.mma[agent])
+            case "wait_group":
+                done = max(0, len(groups[1]) - action.number)
+                for key in (key for group in groups[1][:done] for key in group):
+                    finish(self, key, agent, time)
+                self.groups[agent, action.choice] = (groups[0], groups[1][done:])
+            case "fence":
+                before = self.fences.get((agent, action.choice), ())
+                self.fences[agent, action.choice] = (*before[1 - _HELD_FENCES :], time)
+                self.fence_clock[agent, action.choice] = clock
+            case "registers":
+                self.pool[self.program.agents[agent].rank] -= self.register_need(agent, action)
+                self.registers[agent] = action.number
+                self.ended.append(NONE)
+            case _:
+                self._touch(agent, action, clock, time)
+        return True
 
-    def _do_wait(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        pass_wait(self, action.barriers[0], agent, clock, time)
-
-    _do_tail = _do_wait
-
-    def _do_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         expects = action.op == "expect"
         arrivals = int(action.flag) if expects else action.times
         dropped = arrivals if action.flag and not expects else 0
         for barrier in action.barriers:
             self._reach(barrier, agent, time)
             count(self, barrier, agent, clock, tx=action.number, arrivals=arrivals, dropped=dropped)
-
-    _do_expect = _do_release = _do_arrive
-
-    def _do_init(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        for barrier in action.barriers:
-            self.initialised[barrier] = (agent, time)
-
-    def _do_bar_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        meet(self, agent, action, clock, waits=False)
-
-    _do_cluster = _do_bar_arrive
 
     def _reach(self, barrier: int, agent: int, time: int) -> None:
         """Note an operation on another block's barrier: that block must not have left."""
@@ -91,9 +111,7 @@ class Machine(State):
         if not self.present[block]:
             raise self._exit_mistake(block, self.program.agents[agent].name, reached.name(number))
 
-    # copies, groups, memory
-
-    def _do_copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for slot, barrier in zip(action.slots, action.barriers or (NONE,) * len(action.slots), strict=True):
             key = self._new_key()
             block = self.program.slots.rank(slot)
@@ -107,7 +125,7 @@ class Machine(State):
             elif barrier != NONE:
                 self._fly("copy", barrier, action.number, agent, (key,), slot, action.tile)
 
-    def _do_cp_arrive(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _cp_arrive(self, agent: int, action: Action, clock: Clock) -> None:
         barrier = action.barriers[0]
         if not action.flag:
             count(self, barrier, agent, clock, more=action.times)
@@ -116,16 +134,6 @@ class Machine(State):
         keys = self._alive(tuple(key for group in (*closed, opened) for key in group))
         op = "cp_arrive" if action.flag else "cp_drop"  # what was added is taken back
         self._fly(op, barrier, action.times, agent, keys)
-
-    def _do_commit(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        if action.choice:
-            opened, closed = self.groups.get((agent, action.choice), _NO_GROUPS)
-            self.groups[agent, action.choice] = ((), (*closed, opened))
-            return
-        self.mma[agent] = self._alive(self.mma[agent])
-        for barrier in action.barriers:
-            self._reach(barrier, agent, time)
-            self._fly("commit", barrier, 1, agent, self.mma[agent])
 
     def _fly(
         self,
@@ -169,19 +177,11 @@ class Machine(State):
             self._require_present(block, agent, self.program.barriers, barrier)
             self.remote[block, place] = phase + 1
 
-    def _do_wait_group(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        opened, closed = self.groups.get((agent, action.choice), _NO_GROUPS)
-        done = max(0, len(closed) - action.number)
-        for group in closed[:done]:
-            for key in group:
-                finish(self, key, agent, time)
-        self.groups[agent, action.choice] = (opened, closed[done:])
-
     def _add_to_group(self, agent: int, group: str, key: int) -> None:
         opened, closed = self.groups.get((agent, group), _NO_GROUPS)
         self.groups[agent, group] = ((*opened, key), closed)
 
-    def _do_read(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _touch(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         """Touch slots: threads at once, a tensor core or a TMA store until a group or a commit is waited for."""
         how = action.choice if action.choice in ("wgmma", "tcgen05") else "store" if action.op == "store" else "generic"
         key, writes = None if how == "generic" else self._new_key(), action.op == "write"
@@ -195,20 +195,6 @@ class Machine(State):
             self.mma[agent] += (key,)
         elif key is not None:
             self._add_to_group(agent, "bulk" if how == "store" else how, key)
-
-    _do_write = _do_multiply = _do_store = _do_read
-
-    def _do_fence(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        match action.choice:
-            case "proxy.async":
-                self.proxy_fences[agent] = (*self.proxy_fences[agent][1 - _HELD_FENCES :], time)
-                self.proxy_clock[agent] = clock
-            case "mbarrier_init":
-                self.init_fences[agent] += (time,)
-            case "tcgen05.before":
-                self.before_fences[agent] = (*self.before_fences[agent][1 - _HELD_FENCES :], time)
-            case "tcgen05.after":
-                self.after_clock[agent] = clock
 
     def _new_key(self) -> int:
         self.last_key += 1
@@ -236,8 +222,6 @@ class Machine(State):
             works=action.mask & every or every,
         )
 
-    # registers and leaving
-
     def register_need(self, agent: int, action: Action) -> int:
         """Registers that setmaxnreg takes from the block's pool; negative where it gives some back."""
         return (action.number - self.registers[agent]) * self.register_threads(agent)
@@ -245,11 +229,6 @@ class Machine(State):
     def register_threads(self, agent: int) -> int:
         """Threads whose registers setmaxnreg sets: whole warpgroups."""
         return -(-self.program.agents[agent].role.threads // WARPGROUP_THREADS) * WARPGROUP_THREADS
-
-    def _do_registers(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        self.pool[self.program.agents[agent].rank] -= self.register_need(agent, action)
-        self.registers[agent] = action.number
-        self.ended.append(NONE)
 
     def _leave(self, agent: int) -> None:
         leave(self, agent)

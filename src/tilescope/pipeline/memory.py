@@ -120,8 +120,12 @@ def _verb(access: Access) -> str:
 def _check_fences(state: State, slot: int, earlier: Access, access: Access, clock: Clock) -> None:
     """Refuse an access that is in order but lacks the fence that its kind needs."""
 
-    def fenced(fences: list[tuple[int, ...]]) -> bool:
-        return any(earlier.time < fence <= clock[earlier.agent] for fence in fences[earlier.agent])
+    def fenced(kind: str) -> bool:
+        fences = state.fences.get((earlier.agent, kind), ())
+        return any(earlier.time < fence <= clock[earlier.agent] for fence in fences)
+
+    def seen_by(kind: str) -> bool:
+        return _ordered(state, earlier, state.fence_clock.get((access.agent, kind)))
 
     def missing(fence: str, where: str) -> MistakeFoundError:
         return state.program.mistake(
@@ -132,17 +136,13 @@ def _check_fences(state: State, slot: int, earlier: Access, access: Access, cloc
     how, other_agent = (earlier.how, access.how), earlier.agent != access.agent
     row = state.program.slots.row(slot)
     if row.space == "tmem":
-        if (
-            how == ("tcgen05", "generic")
-            and other_agent
-            and not _ordered(state, earlier, state.after_clock[access.agent])
-        ):
+        if how == ("tcgen05", "generic") and other_agent and not seen_by("tcgen05.after"):
             raise missing("tcgen05.fence::after_thread_sync", "behind the wait")
-        if how == ("generic", "tcgen05") and other_agent and not fenced(state.before_fences):
+        if how == ("generic", "tcgen05") and other_agent and not fenced("tcgen05.before"):
             raise missing("tcgen05.fence::before_thread_sync", "before the arrival")
-    elif HOW[access.how].proxied and not HOW[earlier.how].proxied and not fenced(state.proxy_fences):
+    elif HOW[access.how].proxied and not HOW[earlier.how].proxied and not fenced("proxy.async"):
         if earlier.how == "cp.async":
-            if not _ordered(state, earlier, state.proxy_clock[access.agent]):
+            if not seen_by("proxy.async"):
                 raise missing("fence.proxy.async", "between the copy's end and the read")
             return
         error = missing("fence.proxy.async", "behind the access and before the barrier")

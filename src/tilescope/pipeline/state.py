@@ -96,11 +96,8 @@ class State:
         self.registers = [program.pipeline.registers or 0] * agents
         self.mma: list[tuple[int, ...]] = [()] * agents  # keys of tcgen05 work
         self.groups: dict[tuple[int, str], Groups] = {}
-        self.proxy_fences: list[tuple[int, ...]] = [()] * agents
-        self.before_fences: list[tuple[int, ...]] = [()] * agents
-        self.init_fences: list[tuple[int, ...]] = [()] * agents
-        self.proxy_clock: list[Clock | None] = [None] * agents
-        self.after_clock: list[Clock | None] = [None] * agents
+        self.fences: dict[tuple[int, str], tuple[int, ...]] = {}  # (agent, kind): times
+        self.fence_clock: dict[tuple[int, str], Clock] = {}  # what an agent knew at its last one
         self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
         # mbarriers, then the barriers of threads: those of every block, and that of the cluster
         counts = [program.barriers.row(number).count for number in range(barriers)]
@@ -180,7 +177,7 @@ class State:
             self.released if self.standing else self.released[: self.barriers]
         )  # met, and past it: no longer looked at
         return [
-            [since(clock) for clock in (*self.clock, *self.proxy_clock, *self.after_clock, *self.gathered, *released)],
+            [since(clock) for clock in (*self.clock, *self.gathered, *released)],
             self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase[: self.barriers]],
             [ago(points) for points in (*self.raised, *self.passed)],
             [[touched(access) for access in accesses] for accesses in self.accesses],
@@ -190,7 +187,10 @@ class State:
                 for number, op, barrier, amount, slot, agent, clock, held, content in self.flights.values()
             ],
             [(key, keys(opened), [*map(keys, closed)]) for key, (opened, closed) in sorted(self.groups.items())],
-            [ago((agent, time) for time in times) for kind in (self.proxy_fences, self.before_fences) for agent, times in enumerate(kind)],
+            [
+                (agent, kind, ago((agent, time) for time in times), since(self.fence_clock[agent, kind]))
+                for (agent, kind), times in sorted(self.fences.items()) if kind != "mbarrier_init"  # it lies before the loop
+            ],
             [keys(numbers) for numbers in self.mma],
             [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
             sorted(self.standing.items()), self.registers, self.pool,
