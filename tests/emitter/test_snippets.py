@@ -10,7 +10,7 @@ from emitter_sample import plans
 from emitter_toolchain import cuda_root, nvrtc
 
 import tilescope as ts
-from tilescope.emitter.pieces import SNIPPETS
+from tilescope.emitter.emission import SNIPPETS
 
 PLANS = dict(plans())
 SOME = [name for number, name in enumerate(PLANS) if number % 5 == 0]

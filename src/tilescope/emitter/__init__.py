@@ -1,6 +1,5 @@
 """A plan as source code: whole programs, the instructions of one copy, and pieces to paste."""
 
-from tilescope.emitter.emission import emit
-from tilescope.emitter.pieces import snippet
+from tilescope.emitter.emission import emit, snippet
 
 __all__ = ["emit", "snippet"]

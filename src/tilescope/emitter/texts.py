@@ -135,15 +135,15 @@ def gluon_facts(plan: Plan, _: dict[str, Any]) -> dict[str, Any]:
         limit = "Gluon's tensor descriptors have elements of 8, 16 or 32 bits"
         raise EMIT.error("data_type", problem.data_type.name, limit, "Plan the same bytes as uint8.", bits=bits)
     span_bytes = next((span for span in (128, 64, 32) if problem.row_bytes % span == 0), 128)
-    swizzled = f'Plan with swizzle="{span_bytes}B".'
+    swizzle = f'Plan with swizzle="{span_bytes}B"'
     try:
         spelled = spell_layout(layout, "gluon")
     except RuleError as error:
         found, limit = error.violations[0].found, "Gluon's shared layouts hold spans column by column"
-        raise EMIT.error("layout", found, limit, f'{swizzled[:-1]}, atom_order="column".') from error
+        raise EMIT.error("layout", found, limit, f'{swizzle}, atom_order="column".') from error
     if "NVMMASharedLayout" not in spelled:
         found, limit = f"swizzle {plan.swizzle.name}, {problem.major}-major", "TMA takes Gluon's NVMMASharedLayout"
-        raise EMIT.error("swizzle", found, limit, swizzled)
+        raise EMIT.error("swizzle", found, limit, f"{swizzle}.")
     vector = 128 // bits
     return {
         "triton_versions": TRITON_VERSIONS,

@@ -4,23 +4,46 @@
                   ▲                                     ▼
     consumer   release empty ◀─ wait_group ◀─ multiply ◀─ wait full
 
-`Pipeline.from_dict` reads what `to_dict` wrote, and what people write: see docs/pipelines.md.
+`Pipeline.from_dict` reads what `to_dict` wrote, and what people write (see docs/pipelines.md): names, stages, expressions
+and arguments are checked, and every mistake is named at once.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tilescope.pipeline.mistake import GRAMMAR, pipeline_rule
-from tilescope.pipeline.parts import Barrier, Role, Slot
-from tilescope.pipeline.reader import read_fields
+from tilescope.errors import RuleError, Violation, argument_range, argument_type, printed, unknown_name
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.mbarrier import ARRIVALS_END
+from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
+from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, OPERATIONS, Barrier, Loop, Operation, Role, Slot, Step
+from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.value import Value
 
+SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
+MAX_ROLES = 64
+_TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "roles")
+_SPACES = ("smem", "tmem")
+_MAX_DEPTH = 8
+_LARGEST = 1 << 40
+_STAGES = (1, MAX_STAGES, 1)
+# names of integers: the least, the most, and the default (None: it must be there)
+_BARRIER = {"count": (1, ARRIVALS_END - 1, None), "stages": _STAGES}
+_SLOT = {"stages": _STAGES, "bytes": (0, (1 << 24) - 1, 0)}
+_ROLE = {"threads": (1, 1024, 1), "instances": (1, 32, 1)}
+Read = TypeVar("Read")
+
+NAME = pipeline_rule(
+    "pipeline-name",
+    "Barriers, slots, loop counters and roles have names of their own, none of which a role knows of itself.",
+    example(barriers={"rank": {"count": 1}}),
+    source=GRAMMAR,
+)
 FILE = pipeline_rule(
     "pipeline-file",
     "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",
@@ -81,7 +104,7 @@ class Pipeline(Value):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:
         """The pipeline that plain data describes; every mistake in it is named at once."""
-        return cls(**read_fields(data))
+        return cls(**_Reader().pipeline(data))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Pipeline:
@@ -98,3 +121,185 @@ class Pipeline(Value):
             fix = "Start from what `tilescope pipeline 128x64 bf16 --describe` prints."
             raise FILE.error("file", f"{name}: {error}", "JSON or TOML", fix, error=str(error)) from None
         return cls.from_dict({"name": Path(name).stem} | data)
+
+
+class _Reader:
+    """Collects problems while it reads; what cannot be read gets a harmless value."""
+
+    def __init__(self) -> None:
+        self.problems: list[Violation] = []
+        self.known: dict[str, tuple[str, ...]] = {}  # names of barriers and of slots
+
+    def pipeline(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a pipeline, or a RuleError with all problems."""
+        data = self._table("pipeline", data, _TOP)
+        constants = {
+            name: self._try(0, integer, f"constants.{name}", value, -_LARGEST, _LARGEST)
+            for name, value in self._table("constants", data.get("constants", {})).items()
+        }
+        barriers, slots = (
+            tuple(read(name, row) for name, row in self._table(kind, data.get(kind, {})).items())
+            for kind, read in (("barriers", self._barrier), ("slots", self._slot))
+        )
+        self.known = {"barrier": tuple(row.name for row in barriers), "slot": tuple(row.name for row in slots)}
+        cluster = self._cluster(data.get("cluster", (1, 1)))
+        names = (*SELF_NAMES, *constants)
+        roles = tuple(
+            self._role(number, row, names, cluster[0] * cluster[1])
+            for number, row in enumerate(self._list("roles", data.get("roles", ()))[:MAX_ROLES])
+        )
+        if not roles:
+            self.problems.append(argument_range("roles", roles, "a pipeline has at least one role", "Add [[roles]]."))
+        used = [role.name for role in roles]
+        for name in sorted({name for name in used if used.count(name) > 1}):
+            fix = f"Call one of them {name} 2."
+            self.problems.append(NAME.violation("roles", f"two roles called {name}", "names differ", fix))
+        registers = data.get("registers")
+        if registers is not None:
+            registers = self._try(24, integer, "registers", registers, 24, 256)
+        elif any(step.op == "registers" for role in roles for step in role.all_steps()):
+            wanted = "the block's registers at entry, where a step uses setmaxnreg"
+            self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
+        if self.problems:
+            raise RuleError(self.problems)
+        return {
+            "name": str(data.get("name", "pipeline")), "barriers": barriers, "slots": slots, "roles": roles,
+            "cluster": cluster, "constants": constants, "registers": registers,
+        }  # fmt: skip
+
+    def _cluster(self, written: Any) -> tuple[int, int]:
+        extents = (
+            [written] if plain_int(written) is not None else list(written) if isinstance(written, list | tuple) else []
+        )
+        x, y, *more = [*(plain_int(extent) or 0 for extent in extents), *(1, 1)[len(extents) :], 0][
+            : max(2, len(extents))
+        ]
+        if not extents or more or min(x, y) < 1 or x * y > MAX_BLOCKS:
+            limit = f"[x, y] with at most {MAX_BLOCKS} blocks"
+            self.problems.append(argument_range("cluster", written, limit, "Use [2, 1], for example."))
+            return 1, 1
+        return x, y
+
+    def _barrier(self, name: str, row: Any) -> Barrier:
+        at = f"barriers.{name}"
+        self._name(at, name)
+        return Barrier(name, **self._integers(at, self._table(at, row, _BARRIER), _BARRIER))
+
+    def _slot(self, name: str, row: Any) -> Slot:
+        at = f"slots.{name}"
+        self._name(at, name)
+        table = self._table(at, row, (*_SLOT, "space"))
+        space = self._try("smem", known_name, f"{at}.space", table.get("space", "smem"), _SPACES, "space")
+        return Slot(name, space=space, **self._integers(at, table, _SLOT))
+
+    def _role(self, number: int, row: Any, names: tuple[str, ...], blocks: int) -> Role:
+        table = self._table(f"roles[{number}]", row, ("name", *_ROLE, "mask", "steps"))
+        name = str(table.get("name", f"role {number}"))
+        mask = table.get("mask")
+        if mask is not None:
+            mask = self._try(1, integer, f"{name}.mask", mask, 1, (1 << blocks) - 1)
+        return Role(
+            name, self._steps(name, table.get("steps", ()), names, 0), mask=mask, **self._integers(name, table, _ROLE)
+        )
+
+    def _steps(self, where: str, written: Any, names: tuple[str, ...], depth: int) -> tuple[Step | Loop, ...]:
+        if depth > _MAX_DEPTH:
+            fix = f"Put at most {_MAX_DEPTH} loops inside each other."
+            self.problems.append(argument_range(where, depth, f"loops are at most {_MAX_DEPTH} deep", fix))
+            return ()
+        steps: list[Step | Loop] = []
+        for number, row in enumerate(self._list(f"{where}.steps", written)):
+            at = f"{where}.steps[{number}]"
+            table = self._table(at, row)
+            if "loop" in table:
+                steps.append(self._loop(at, table, names, depth))
+            elif op := next((name for name in table if name in OPERATIONS), ""):
+                steps.append(self._step(at, OPERATIONS[op], table, names))
+            else:
+                self.problems.append(unknown_name("step", at, next(iter(table), ""), [*OPERATIONS, "loop"]))
+        return tuple(steps)
+
+    def _loop(self, at: str, table: Mapping[str, Any], names: tuple[str, ...], depth: int) -> Loop:
+        self._table(at, table, ("loop", "count", "start", "steps"))
+        counter, count, start = table["loop"], table.get("count"), table.get("start", 0)
+        self._name(f"{at}.loop", counter, names)
+        self._expression(f"{at}.count", count, names)
+        self._expression(f"{at}.start", start, names)
+        return Loop(
+            str(counter), count, self._steps(at, table.get("steps", ()), (*names, str(counter)), depth + 1), start
+        )
+
+    def _step(self, at: str, row: Operation, table: Mapping[str, Any], names: tuple[str, ...]) -> Step:
+        arguments = {argument.name: table[argument.name] for argument in row.arguments if argument.name in table}
+        self._table(f"{at} ({row.name})", table, (row.name, "when", *(argument.name for argument in row.arguments)))
+        target, many = table[row.name], row.target.removesuffix("s") if row.target in ("slots", "barriers") else ""
+        if many:
+            target = tuple(target) if isinstance(target, list | tuple) else (target,)
+        for entry in target if many else (target,):
+            self._check(f"{at}.{row.name}", row.name, many or row.target, entry, row.choices, names)
+        for name, kind, _, default, choices in row.arguments:
+            if name in table:
+                self._check(f"{at}.{name}", name, kind, table[name], choices, names)
+            elif default is None:
+                self.problems.append(argument_type(f"{at}.{name}", None, f"what {row.name} needs", f"Add {name}."))
+        if "when" in table:
+            self._expression(f"{at}.when", table["when"], names)
+        return Step(row.name, target, arguments, table.get("when"))
+
+    def _check(
+        self, at: str, name: str, kind: str, written: Any, choices: tuple[str, ...], names: tuple[str, ...]
+    ) -> None:
+        """A target or an argument of a step."""
+        if kind == "number":
+            self._expression(at, written, names)
+        elif kind == "flag":
+            self._try(True, flag, at, written)
+        elif kind in ("barrier", "slot"):
+            self._reference(at, kind, written, names)
+        elif kind == "group or barrier" and written not in choices:
+            self._reference(at, "barrier", written, names)
+        else:
+            self._try("", known_name, at, written, choices, name)
+
+    def _reference(self, at: str, kind: str, written: Any, names: tuple[str, ...]) -> None:
+        name, index = self._try(("", "0"), reference, at, written)
+        if name and name not in self.known[kind]:
+            self.problems.append(unknown_name(kind, at, name, self.known[kind]))
+        self._expression(at, index, names)
+
+    def _expression(self, at: str, written: Any, names: tuple[str, ...]) -> None:
+        self._try(None, Expression.read, at, written, names)
+
+    def _integers(
+        self, at: str, table: Mapping[str, Any], ranges: Mapping[str, tuple[int, int, int | None]]
+    ) -> dict[str, int]:
+        return {
+            name: self._try(least, integer, f"{at}.{name}", table.get(name, default), least, most)
+            for name, (least, most, default) in ranges.items()
+        }
+
+    def _name(self, at: str, written: Any, used: tuple[str, ...] = SELF_NAMES) -> None:
+        if not isinstance(written, str) or not written.isidentifier() or written in used:
+            limit = f"a name, none of {', '.join(used)}"
+            self.problems.append(NAME.violation(at, printed(written), limit, "Use a name such as full or tile_a."))
+
+    def _table(self, at: str, written: Any, known: Collection[str] = ()) -> Mapping[str, Any]:
+        """A table of names and values; where `known` lists names, no others."""
+        if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
+            self.problems.append(
+                argument_type(at, written, "a table of names and values", "Use { count = 1 }, for example.")
+            )
+            return {}
+        self.problems += [
+            unknown_name(f"key of {at}", at, name, known) for name in written if known and name not in known
+        ]
+        return written
+
+    def _list(self, at: str, written: Any) -> list[Any]:
+        if isinstance(written, list | tuple):
+            return list(written)
+        self.problems.append(argument_type(at, written, "a list", "Use a list such as [1, 2]."))
+        return []
+
+    def _try(self, otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
+        return attempted(self.problems, otherwise, reader, *arguments)

@@ -63,19 +63,20 @@ class Expression:
     @classmethod
     def read(cls, argument: str, written: Any, names: Collection[str]) -> Expression:
         """The expression that an integer or a text is; a RuleError where it is none, or uses a name that is not known."""
+
+        def refused(found: str, limit: str) -> RuleError:
+            fix = "Use an integer, or i % 4: integers, names, + - * / % ^ & | << >> and comparisons."
+            return EXPRESSION.error(argument, found, limit, fix, text=written)
+
         number = int(written) if isinstance(written, bool) else plain_int(written)
         if number is not None:
             return cls.of(number)
         if not isinstance(written, str) or len(written) > MAX_CHARACTERS:
-            raise EXPRESSION.error(
-                argument, printed(written), "an integer, or a text such as 'i % 4'", "Use 0, or 'i % 4'."
-            )
+            raise refused(printed(written), "an integer, or a text such as 'i % 4'")
         try:
             tree = ast.parse(written.strip().replace("//", "/").replace("/", "//"), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise EXPRESSION.error(
-                argument, shortened(written), "arithmetic such as 'i % 4'", "Use i % 4, for example."
-            ) from None
+            raise refused(shortened(written), "arithmetic such as 'i % 4'") from None
         used = False
         for node in ast.walk(tree):
             match node:
@@ -87,13 +88,7 @@ class Expression:
                     continue
                 case _ if not isinstance(node, _FORMS):
                     shown = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
-                    raise EXPRESSION.error(
-                        argument,
-                        f"{shown} in {shortened(written)}",
-                        "arithmetic on integers",
-                        "Use integers, + - * / % ^ & | << >> and comparisons.",
-                        text=written,
-                    )
+                    raise refused(f"{shown} in {shortened(written)}", "arithmetic on integers")
         checked = ast.fix_missing_locations(_CheckedShifts().visit(tree))
         expression = cls(written, compile(checked, "<pipeline>", "eval"))
         return expression if used else cls(written, None, expression.value({}))
@@ -142,4 +137,4 @@ def reference(argument: str, written: Any) -> tuple[str, str]:
         if name.isidentifier() and (not bracket or rest.endswith("]")):
             return name, rest[:-1].strip() if bracket else "0"
     limit = "a name, or a name and a stage: full[i % 4]"
-    raise REFERENCE.error(argument, printed(written), limit, "Use full[i % 4], for example.")
+    raise REFERENCE.error(argument, printed(written), limit, "Use full[i % 4], for example.", reference=written)

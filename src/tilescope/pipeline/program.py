@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mistake import KINDS, MASK, STAGE, Mistake, MistakeFoundError
 from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Loop, Role, Step
-from tilescope.pipeline.reader import SELF_NAMES
 from tilescope.swizzle import CHUNK_BYTES
 
 WARP_THREADS = 32

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Run
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.parts import OPERATIONS, Loop, Role, Step
 from tilescope.pipeline.program import NONE, Agent, Program, agent_names, loop_values
-from tilescope.pipeline.reader import SELF_NAMES
 
 _LONGEST_PERIOD = 128
 _WARM_UP_ROUNDS = 8
