@@ -15,7 +15,6 @@ from tilescope.errors import RuleError, counted
 from tilescope.gpu.watch_record import Call, Frame
 from tilescope.gpu.watch_verdict import Verdict, asked_by
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.repair import repaired
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
@@ -109,7 +108,7 @@ def _accepted_instead(verdict: Verdict) -> list[Part]:
     from tilescope.emitter import snippet  # late: a program that is refused nothing does not wait for it
 
     try:
-        tensor_map = repaired(asked_by(verdict.call)).tensor_map()
+        tensor_map = asked_by(verdict.call).repaired().tensor_map()
     except RuleError:
         return []
     lines = [line for line in snippet(tensor_map, "encode").splitlines() if line]

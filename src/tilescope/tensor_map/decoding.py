@@ -22,33 +22,37 @@ from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_
 from tilescope.tensor_map.rules.samples import H200, MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 
+_MEASURED: dict[str, Any] = {"source": H200, "subjects": ("descriptor",), "architectures": ("sm_90",)}
 descriptor_length = map_rule(
-    "descriptor-length", "A descriptor is 128 bytes.", source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
-    subjects=("descriptor",), passing=MATRIX | {"descriptor": {"bytes": 128}},
+    "descriptor-length",
+    "A descriptor is 128 bytes.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    subjects=("descriptor",),
+    passing=MATRIX | {"descriptor": {"bytes": 128}},
     failing=MATRIX | {"descriptor": {"bytes": 64}},
-)  # fmt: skip
+)
 descriptor_bits = map_rule(
-    "descriptor-bits", "Bits that belong to no field are zero.", source=H200, subjects=("descriptor",),
-    architectures=("sm_90",), passing=MATRIX | {"descriptor": {"word 10": 0}},
+    "descriptor-bits",
+    "Bits that belong to no field are zero.",
+    passing=MATRIX | {"descriptor": {"word 10": 0}},
     failing=MATRIX | {"descriptor": {"word 10": 1}},
-)  # fmt: skip
+    **_MEASURED,
+)
 descriptor_codes = map_rule(
-    "descriptor-codes", "Type, interleave and rank hold numbers that stand for something.", source=H200,
-    subjects=("descriptor",), architectures=("sm_90",), passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
+    "descriptor-codes",
+    "Type, interleave and rank hold numbers that stand for something.",
+    passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
     failing=MATRIX | {"descriptor": {"word 1": 0x1990}},
-)  # fmt: skip
+    **_MEASURED,
+)
 descriptor_derived = map_rule(
     "descriptor-derived",
     "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
     severity="warning",
-    source=f"{H200}: copies through an edited map do not look at them",
-    subjects=("descriptor",),
-    architectures=("sm_90",),
     passing=MATRIX | {"descriptor": {"word 8": 8192}},
     failing=MATRIX | {"descriptor": {"word 8": 4096}},
+    **_MEASURED | {"source": f"{H200}: copies through an edited map do not look at them"},
 )
-
-
 _EDITED = "Expect it after tensormap.replace; otherwise these bytes belong to another chip."
 
 
@@ -67,17 +71,17 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     unused = left_over(bits)
     strange = [bit for bit in form.reserved_ones(bits) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:
-        shown = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
-        violations.append(descriptor_bits.violation(
-            "blob", f"{counted(len(strange), 'unknown bit')} set: {shown}", "they are zero in a map of sm_90",
-            "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.", None,
-            count=len(strange), bits=tuple(strange), places=tuple(divmod(bit, 64) for bit in strange),
-        ))  # fmt: skip
+        places = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
+        found = f"{counted(len(strange), 'unknown bit')} set: {places}"
+        fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
+        numbers = {"count": len(strange), "bits": strange, "places": [divmod(bit, 64) for bit in strange]}
+        violations.append(descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix, **numbers))
     if unused:
-        violations.append(descriptor_derived.violation(
-            "blob", f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}",
-            "the driver leaves them zero", _EDITED, count=len(unused),
-        ))  # fmt: skip
+        found = f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}"
+        numbers = {"count": len(unused), "rank": values["rank"]}
+        violations.append(
+            descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED, **numbers)
+        )
     tensor_map = None
     arguments = arguments_of(values)
     violations += (unnamed := _unnamed(arguments, values))
@@ -91,10 +95,9 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     if bits >> SIZE_FLAG_BIT & 1:
         violations.append(_size_flag(tensor_map))
     refused = any(violation.severity == "error" for violation in violations)
-    return Inspection(
-        name=form.name, bits=form.bits, word=bits, fields=form.described(bits), violations=tuple(violations),
-        described=None if refused else tensor_map,
-    )  # fmt: skip
+    described = None if refused else tensor_map
+    facts: dict[str, Any] = {"name": form.name, "bits": form.bits, "word": bits, "fields": form.described(bits)}
+    return Inspection(violations=tuple(violations), described=described, **facts)
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
@@ -119,44 +122,35 @@ def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
 
 def _checked_blob(blob: Any) -> bytes:
     try:
-        data = bytes(memoryview(blob).cast("B")) if not isinstance(blob, bytes) else blob
+        data = blob if isinstance(blob, bytes) else bytes(memoryview(blob).cast("B"))
     except (TypeError, ValueError):
-        data = None
-    if data is None or len(data) != DESCRIPTOR_BYTES:
-        raise TensorMapError([descriptor_length.violation(
-            "blob", f"a {type(blob).__name__}" if data is None else f"{len(data)} bytes", "a tensor map is 128 bytes",
-            "Pass the whole CUtensorMap, 128 bytes.", **({} if data is None else {"bytes": len(data)}),
-        )])  # fmt: skip
+        data = b""
+    if len(data) != DESCRIPTOR_BYTES:
+        found = f"{len(data)} bytes" if data else f"a {type(blob).__name__}"
+        fix = "Pass the whole CUtensorMap, 128 bytes."
+        raise TensorMapError([descriptor_length.violation("blob", found, "a tensor map is 128 bytes", fix, bytes=len(data))])
     return data
 
 
-def _size_flag(tensor_map: TensorMap | Im2colMap | None) -> Violation:
+def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
     """What bit 21 of word 1 means for this tensor."""
     limit = "on Blackwell it is wrong for a tensor that is not dense and whose memory is less than 128 KiB: sporadic illegal accesses"
-    if tensor_map is not None and (tensor_map.is_dense or tensor_map.reach_bytes >= SMALL_TENSOR_BYTES):
-        size = "dense" if tensor_map.is_dense else f"{tensor_map.reach_bytes} bytes long"
-        fix = f"Leave it: this tensor is {size}."
-    else:
-        fix = CLEAR_SIZE_FLAG
-    return SIZE_FLAG.rule.violation(
-        "blob", "word 1 bit 21 is set", limit, fix,
-        **({} if tensor_map is None else {"reach_bytes": tensor_map.reach_bytes, "limit_bytes": SMALL_TENSOR_BYTES}),
-    )  # fmt: skip
+    fix, numbers = CLEAR_SIZE_FLAG, {} if a is None else {"reach_bytes": a.reach_bytes}
+    if a is not None and (a.is_dense or a.reach_bytes >= SMALL_TENSOR_BYTES):
+        fix = f"Leave it: this tensor is {'dense' if a.is_dense else f'{a.reach_bytes} bytes long'}."
+    return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", limit, fix, **numbers)
 
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:
     """Codes that stand for nothing."""
-    fix = "These bytes are not a tensor map: check where they were copied from."
-    unnamed = [
-        descriptor_codes.violation(name, f"{name} code {values[name]}", "a code of its table", fix, code=values[name])
-        for name, found in arguments.items()
-        if found is None
-    ]
+    wrong = {name: f"{name} code {values[name]}" for name, value in arguments.items() if value is None}
     if values["rank"] > LARGEST_RANK:
-        unnamed.append(descriptor_codes.violation(
-            "rank", f"{values['rank']} dimensions", "1 to 5", fix, rank=values["rank"],
-        ))  # fmt: skip
-    return unnamed
+        wrong["rank"] = f"{values['rank']} dimensions"
+    fix = "These bytes are not a tensor map: check where they were copied from."
+    return [
+        descriptor_codes.violation(name, found, "a code of its table; of rank 1 to 5", fix, code=values[name])
+        for name, found in wrong.items()
+    ]
 
 
 def _derived(tensor_map: TensorMap | Im2colMap, form: WordFormat, bits: int) -> Iterable[Violation]:
@@ -165,11 +159,6 @@ def _derived(tensor_map: TensorMap | Im2colMap, form: WordFormat, bits: int) -> 
     for field in form.fields:
         if (bits ^ expected) & field.mask:
             held, stored = ((word & field.mask) >> field.low for word in (bits, expected))
-            yield descriptor_derived.violation(
-                field.name,
-                f"{field.name} holds {held} ({field.says(field.extract(bits))})",
-                f"the driver stores {stored} for this map",
-                _EDITED,
-                held=held,
-                stored=stored,
-            )
+            found = f"{field.name} holds {held} ({field.says(field.extract(bits))})"
+            limit = f"the driver stores {stored} for this map"
+            yield descriptor_derived.violation(field.name, found, limit, _EDITED, held=held, stored=stored)
