@@ -63,6 +63,7 @@ def check(fix: bool, output: Output, **asked: Any) -> int:
 def _print_fixed(maps: MapSource) -> int:
     """The encode calls of the maps, mended as the broken rules say."""
     from tilescope.emitter import snippet
+
     for tensor_map in [asked.repaired().tensor_map() for asked in maps.asked] or [maps.tensor_map()]:
         click.echo(snippet(tensor_map, "encode"))
         click.echo(snippet(tensor_map, "encode-bindings"))

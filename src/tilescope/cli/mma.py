@@ -23,8 +23,7 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_layout import tmem_layout
-from tilescope.tensor_map.decoding import inspect_tensor_map
-from tilescope.tensor_map.paste import pasted_descriptor
+from tilescope.tensor_map.decoding import inspect_tensor_map, pasted_descriptor
 from tilescope.view.descriptor_view import barrier_readings
 from tilescope.written import number, numbers, pair, tile
 

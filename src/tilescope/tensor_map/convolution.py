@@ -25,7 +25,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, by
 from tilescope.reading import integer, integers, known_name
 from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.rules.im2col_copy import OFFSET_END
+from tilescope.tensor_map.copy import OFFSET_END
 
 Pass = Literal["forward", "dgrad", "wgrad"]
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")

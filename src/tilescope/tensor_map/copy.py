@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from tilescope.tensor_map.rules.samples import H200, PTX_COPY
 
 Direction = Literal["load", "store", "reduce"]
+OFFSET_END = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}  # of im2col offsets, by rank
 
 # The types that a reduction takes. All 8 x 13 pairs were tried on an H200: these work, all others are illegal.
 _BITWISE = ("uint32", "int32", "uint64")

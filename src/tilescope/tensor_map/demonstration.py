@@ -26,10 +26,9 @@ from tilescope.rule import Example, Rule
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.copy import Copy
-from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.decoding import descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.encode_call import encode_calls
 from tilescope.tensor_map.im2col import Im2colMap
-from tilescope.tensor_map.paste import descriptor_bytes
 from tilescope.tensor_map.rules.instruction import broken_by
 from tilescope.tensor_map.tiled import TensorMap
 

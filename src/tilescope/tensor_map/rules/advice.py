@@ -9,8 +9,8 @@ from typing import Any
 from tilescope.arch import architectures_with
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import checked, rounded_up
-from tilescope.tensor_map.rules.box import LARGEST_EXTENT, ROW_BITS
 from tilescope.tensor_map.rules.samples import BYTES, H200, MATRIX
+from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, ROW_BITS
 from tilescope.tensor_map.tiled import TensorMap
 
 

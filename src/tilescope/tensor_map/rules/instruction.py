@@ -13,10 +13,10 @@ from tilescope.arch import architectures_with
 from tilescope.errors import FAULTS, RuleError, Violation, counted, unknown_name
 from tilescope.tensor_map.checking import CHECKS, checked
 from tilescope.tensor_map.copy import COPY, NO_FAULT, REDUCTIONS, Copy, copied
-from tilescope.tensor_map.rules.arch import cluster_restrictions
-from tilescope.tensor_map.rules.packed import (
+from tilescope.tensor_map.rules.arch import (
     DOCUMENTED,
     PADDED_ROW_ELEMENTS,
+    cluster_restrictions,
     row_multiple,
     store_only_reasons,
     takes_half_rows,

@@ -12,8 +12,7 @@ from tilescope.inputs import chosen, command_words, in_words
 from tilescope.inputs.maps import COPY, MAP, WIDTHS
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MAP_KINDS, MapArguments
-from tilescope.tensor_map.decoding import inspect_tensor_map
-from tilescope.tensor_map.paste import descriptor_bytes
+from tilescope.tensor_map.decoding import descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.source import MapSource
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.tma import trace
