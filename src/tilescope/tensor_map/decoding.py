@@ -142,7 +142,9 @@ def _checked_blob(blob: Any) -> bytes:
     if len(data) != DESCRIPTOR_BYTES:
         found = f"{len(data)} bytes" if data else f"a {type(blob).__name__}"
         fix = "Pass the whole CUtensorMap, 128 bytes."
-        raise TensorMapError([descriptor_length.violation("blob", found, "a tensor map is 128 bytes", fix, bytes=len(data))])
+        raise TensorMapError(
+            [descriptor_length.violation("blob", found, "a tensor map is 128 bytes", fix, bytes=len(data))]
+        )
     return data
 
 
