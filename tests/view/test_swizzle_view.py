@@ -273,6 +273,5 @@ def test_a_value_without_a_drawing_prints_itself():
 def test_every_kind_in_the_table_is_drawn_by_a_function_that_exists():
     import importlib
 
-    for place in view._DRAWN_BY.values():
-        module, function = place.split(":")
-        assert callable(getattr(importlib.import_module(f"tilescope.view.{module}"), function))
+    for kind, module in view._MODULE_OF.items():
+        assert callable(getattr(importlib.import_module(f"tilescope.view.{module}"), f"draw_{kind}"))

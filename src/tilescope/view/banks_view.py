@@ -17,7 +17,7 @@ from tilescope.smem.search import FAMILIES, FoundLayout, LayoutSearch
 from tilescope.smem.tile import TileReport
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier, extent, number_span
+from tilescope.view.grid import Cell, Grid, Header, Row, Tier, extent, number_span, runs
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 _MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
@@ -200,11 +200,7 @@ def _lane_words(lanes: Iterable[int]) -> str:
     >>> _lane_words((0, 1, 2, 5)), _lane_words((3,))
     ('0-2 5', '3')
     """
-    runs: list[tuple[int, int]] = []
-    for lane in lanes:
-        first = runs.pop()[0] if runs and lane == runs[-1][1] + 1 else lane
-        runs.append((first, lane))
-    return " ".join(number_span(first, last) for first, last in runs)
+    return " ".join(number_span(first, last) for first, last in runs(lanes))
 
 
 def _bank_words(bank: int, length_bytes: int) -> str:

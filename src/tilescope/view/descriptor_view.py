@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from itertools import groupby
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, memory_grid
+from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, memory_grid, runs
 from tilescope.view.parts import Beside, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
@@ -50,6 +51,9 @@ def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
     'wgmma descriptor 0x4000004000010040'
     """
     return draw_inspection(_inspected(descriptor, "K", 16))
+
+
+draw_wgmma_descriptor = draw_tcgen05_descriptor = draw_operand_descriptor
 
 
 def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
@@ -126,6 +130,9 @@ def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
     return Drawing(title, [said, severities(loop.findings), Table(loop.facts), ruler, _steps(loop)])
 
 
+draw_wgmma_loop = draw_tcgen05_loop = draw_tcgen05_pair_loop = draw_descriptor_loop
+
+
 def _inspected(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
     instruction = descriptor.form.instruction
     return inspect_descriptor(descriptor.encode(), major=major, element_bits=element_bits, instruction=instruction)
@@ -143,8 +150,8 @@ def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -
         for field in word.fields
     ]  # fmt: skip
     name, meaning = ("unknown", "part of no field") if is_map else ("reserved", "must be 0")
-    for first, last in _runs(word.unknown_bits):
-        fields.append(BitField(first, last, name, "set", meaning, "collision", "collision"))
+    for _, bits in groupby(word.unknown_bits, lambda bit: bit // WORD_BITS):
+        fields += [BitField(*run, name, "set", meaning, "collision", "collision") for run in runs(bits)]
     note = "Unnamed bits are 0."
     if is_map:
         note = "Bits without a name are zero."
@@ -153,17 +160,6 @@ def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -
     elif any(field.name == "m" for field in word.fields):
         note = "N is stored divided by 8, M by 16 or 128; unnamed bits are 0."
     return BitRuler(title, tuple(fields), word.bits, min(word.bits, WORD_BITS), (note,))
-
-
-def _runs(bits: Iterable[int]) -> list[tuple[int, int]]:
-    """Neighbouring bits of one word as first and last."""
-    runs: list[tuple[int, int]] = []
-    for bit in bits:
-        if runs and bit == runs[-1][1] + 1 and bit % WORD_BITS:
-            runs[-1] = runs[-1][0], bit
-        else:
-            runs.append((bit, bit))
-    return runs
 
 
 def _addresses(word: Inspection, rows: int) -> list[Part]:

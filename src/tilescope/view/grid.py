@@ -40,6 +40,19 @@ def extent(first: int, length: int, between: str = "-") -> str:
     return number_span(first, first + length - 1, between)
 
 
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Neighbouring numbers as first and last.
+
+    >>> runs([0, 1, 2, 5])
+    [(0, 2), (5, 5)]
+    """
+    gathered: list[tuple[int, int]] = []
+    for number in numbers:
+        first = gathered.pop()[0] if gathered and number == gathered[-1][1] + 1 else number
+        gathered.append((first, number))
+    return gathered
+
+
 def drawn_of(shown: Iterable[int], whole: Iterable[int], nouns: Iterable[str]) -> tuple[str, ...]:
     """The note below a grid that is cut; none if all is drawn.
 
@@ -177,14 +190,15 @@ class Grid:
         >>> [cell.mark for cell in grid.rows[0].cells]
         ['focus', '']
         """
-        rows = []
-        for row in self.rows:
-            asked = [not {*links}.isdisjoint(cell.link.split()) for cell in row.cells]
-            cells = [
-                replace(cell, mark=mark) if is_asked else cell for cell, is_asked in zip(row.cells, asked, strict=True)
-            ]
-            rows.append(replace(row, cells=tuple(cells)))
-        return replace(self, rows=tuple(rows))
+        asked = {*links}
+        rows = [
+            replace(
+                row,
+                cells=tuple(replace(cell, mark=mark) if asked & {*cell.link.split()} else cell for cell in row.cells),
+            )
+            for row in self.rows
+        ]
+        return replace(self, rows=tuple(rows)) if links else self
 
     @property
     def columns(self) -> int:

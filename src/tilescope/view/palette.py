@@ -36,20 +36,13 @@ class Colour:
     hatched: bool = False  # SVG draws thin diagonals, so that it is no chunk in greyscale either
 
 
-def _chunk(number: int, fill: str, ink: str) -> Colour:
+def _chunk(number: int, fill: str) -> Colour:
+    ink = "#ffffff" if number < 3 else "#000000"  # on the three dark ones, on the others
     return Colour(f"c{number}", fill, ink, f"{ink} on {fill}")
 
 
-CHUNK_COLOURS = (
-    _chunk(0, "#003970", "#ffffff"),
-    _chunk(1, "#992121", "#ffffff"),
-    _chunk(2, "#2467b7", "#ffffff"),
-    _chunk(3, "#cc6034", "#000000"),
-    _chunk(4, "#1ca3da", "#000000"),
-    _chunk(5, "#eca54c", "#000000"),
-    _chunk(6, "#7edcf6", "#000000"),
-    _chunk(7, "#fdec94", "#000000"),
-)
+_CHUNK_FILLS = ("#003970", "#992121", "#2467b7", "#cc6034", "#1ca3da", "#eca54c", "#7edcf6", "#fdec94")
+CHUNK_COLOURS = tuple(_chunk(number, fill) for number, fill in enumerate(_CHUNK_FILLS))
 
 # fmt: off
 ROLES: dict[Role, Colour] = {row.name: row for row in (  # type: ignore[misc]

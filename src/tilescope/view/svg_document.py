@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tilescope.view import svg_canvas as canvas
 from tilescope.view.grid import Columns, Grid, Measure, Row, Tier, number_span, placed
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Legend, Part, Table
+from tilescope.view.parts import Beside, Legend, Part, Table, packed
 from tilescope.view.ruler import BitRuler, Piece, RulerRow
 from tilescope.view.svg_canvas import BODY, SMALL, TINY, Block, below, label, mono_width, moved, prose
 
@@ -89,21 +89,16 @@ def _beside(part: Beside, width: float) -> Block:
 
 @block_of.register
 def _legend(part: Legend, width: float) -> Block:
-    x = y = widest = 0.0
-    body = []
+    entries = []
     for entry in part.entries:
-        colour = colour_of(entry.colour)
+        colour, said = colour_of(entry.colour), prose(entry.text, width)
         swatch = max(24.0, mono_width(entry.sample, BODY) + 10)
-        wide = swatch + 8 + canvas.text_width(entry.text)
-        if x and x + wide > width:
-            x, y = 0.0, y + 26
         surface = canvas.framed_box(colour, 0, 0, swatch, 22, mark=entry.mark)
         sample = label(swatch / 2, 16, entry.sample, canvas.ink_class(colour))
-        said = moved(swatch + 8, 2, prose(entry.text, width).body)
-        body.append(moved(x, y, f'<g class="cells roomy">{surface}{sample}</g>{said}'))
-        x += wide + 22
-        widest = max(widest, x - 22)
-    return below([_subtitle(part.title, width), Block(widest, y + 24, "".join(body))], gap=8)
+        body = f'<g class="cells roomy">{surface}{sample}</g>{moved(swatch + 8, 2, said.body)}'
+        entries.append(Block(swatch + 8 + said.width, max(24.0, said.height + 2), body))
+    lines = packed([(entry.width, entry) for entry in entries], width, 22)
+    return below([_subtitle(part.title, width), *(canvas.beside(line, 22) for _, line in lines)], gap=8)
 
 
 @block_of.register

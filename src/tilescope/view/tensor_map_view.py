@@ -40,6 +40,9 @@ def draw_map(tensor_map: Map) -> Drawing:
     return Drawing(map_title(tensor_map), [*_map_parts(tensor_map), *findings(tensor_map.findings)])
 
 
+draw_tensor_map = draw_im2col_map = draw_im2col_wide_map = draw_map
+
+
 def _map_parts(tensor_map: AnyMap) -> list[Part]:
     return [in_words(tensor_map), _dimensions(tensor_map), _facts(tensor_map)]
 
@@ -58,7 +61,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
     return Drawing(f"Sound arguments, which the driver refused. {title}", [*said, *drawn])
 
 
-def draw_diff(diff: TensorMapDiff) -> Drawing:
+def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
     """What differs between two maps: arguments, what follows from them, words of the descriptors."""
     if diff.same:
         return Drawing("The same map", [in_words(diff.one)])

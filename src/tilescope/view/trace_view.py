@@ -18,7 +18,6 @@ In large ones cells end at round numbers, and where the copy begins and ends, so
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -150,34 +149,26 @@ def _legend(trace: Trace, shared: Grid, tensor: Grid) -> Legend:
     outside = f"filled with {value}" if trace.is_load else "dropped"
     several = chunks_of_row(trace) > 1
     says = "row.chunk" if several else "its row"
+    pixels = [cell for cell in of_tensor if cell.text.isdecimal() and several]
     repeats = "the eight colours repeat" if trace.rows > len(CHUNK_COLOURS) else "every row has its colour"
     filled, outside_tensor = ([cell for cell in drawn if cell.colour == "fill"] for drawn in (cells, copied))
-    pixels = [cell for cell in of_tensor if cell.text.isdecimal() and several]
-    meanings: list[tuple[str, Iterable[Cell], str, Mark]] = [
+    cut, swapped = ([cell for cell in of_rows if sign in cell.text] for sign in _SIGNS)
+    overrun, asked = ([cell for cell in cells if cell.mark == mark] for mark in ("collision", "focus"))
+    meanings: list[tuple[str, list[Cell], str, Mark]] = [
         (f"row {{row}}; {repeats}, and a cell says {says}", of_rows, "", ""),
         ("pixel that becomes row {row}; a cell of several names the first", pixels, "", ""),
-        ("the part of the tensor that is copied", (cell for cell in of_tensor if cell.text == "box"), "", ""),
+        ("the part of the tensor that is copied", [cell for cell in of_tensor if cell.text == "box"], "", ""),
         (f"outside the tensor: {outside}", filled, "", ""),
         ("the part of the copy that lies outside the tensor", outside_tensor, "", ""),
-        (
-            "the tensor ends within the chunk; the rest is outside",
-            (cell for cell in of_rows if "~" in cell.text),
-            "~",
-            "",
-        ),
-        ("not part of the copy: keeps its bytes", (cell for cell in cells if cell.colour == "gap"), "", ""),
-        (
-            "the store also overwrites what lies behind the row",
-            (cell for cell in of_rows if cell.mark == "collision"),
-            "",
-            "collision",
-        ),
-        ("its 8-byte halves are exchanged", (cell for cell in of_rows if "x" in cell.text), "x", ""),
-        ("what was asked for", (cell for cell in cells if cell.mark == "focus"), "", "focus"),
+        ("the tensor ends within the chunk; the rest is outside", cut, "~", ""),
+        ("not part of the copy: keeps its bytes", [cell for cell in cells if cell.colour == "gap"], "", ""),
+        ("the store also overwrites what lies behind the row", overrun, "", "collision"),
+        ("its 8-byte halves are exchanged", swapped, "x", ""),
+        ("what was asked for", asked, "", "focus"),
     ]
     entries = []
     for text, drawn, sign, mark in meanings:
-        if (first := next(iter(drawn), None)) is not None:
+        for first in drawn[:1]:
             sample = first.text if first.text == "box" else first.text.rstrip(_SIGNS) + sign
             entries.append(Entry(text.format(row=first.colour), first.colour, mark, sample))
     return Legend(tuple(entries))
