@@ -109,7 +109,9 @@ def _element_grid(
     columns = range(first_column, first_column + drawn_columns, block.columns)
     across = {column: extent(column, block.columns) for column in columns}
     title = "Which thread holds each element"
-    return Grid.of(title, names, down, across, cell, rule_every=8, notes=notes).marked({f"T{lane}"})
+    return Grid.of(title, names, down, across, cell, rule_every=8, notes=notes).marked(
+        () if lane is None else {f"T{lane}"}
+    )
 
 
 def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
@@ -135,7 +137,9 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
         notes.append(f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.")
     title, names = f"What each thread holds: {','.join(_NAMES[fragment.operand])}", ("thread", "value")
     threads, values = range(first_thread, first_thread + _WARP), {first: f"V{extent(first, width)}" for first in steps}
-    return Grid.of(title, names, threads, values, cell, rule_every=8, outer=outer, notes=notes).marked({f"T{lane}"})
+    return Grid.of(title, names, threads, values, cell, rule_every=8, outer=outer, notes=notes).marked(
+        () if lane is None else {f"T{lane}"}
+    )
 
 
 def _lane_table(fragment: Fragment, lane: int) -> Table:
