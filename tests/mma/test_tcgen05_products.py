@@ -239,11 +239,11 @@ def test_disabled_lanes_keep_their_accumulator(m, group):
 def test_a_pair_shares_rows_and_columns_out():
     product = tcgen05_product((512, 128, 64), DataType.named("bf16"), cta_group=2)
     assert (product.m, product.n) == (256, 128)
-    rows = [product.rows_of(cta, 512) for cta in (0, 1)]
+    rows = [product.share(cta, 512, product.m) for cta in (0, 1)]
     assert sorted(np.concatenate(rows).tolist()) == list(range(512))
     assert rows[0][[0, 127, 128]].tolist() == [0, 127, 256]
     assert rows[1][[0, 127, 128]].tolist() == [128, 255, 384]
-    assert product.columns_of(1, 128).tolist() == list(range(64, 128))
+    assert product.share(1, 128, product.n).tolist() == list(range(64, 128))
 
 
 @pytest.mark.parametrize(

@@ -129,10 +129,6 @@ def test_the_cells_of_a_scale(rows, operand, options, scale, place):
     assert scale_layout(rows, 256, "nvfp4").tensor_memory(operand, **options).place(*scale) == place
 
 
-def test_columns_that_an_instruction_reads_of_b_scales():  # the run-time checks that ptxas emits
-    assert [scale_layout(n, 64, "nvfp4").columns_read("B") for n in (8, 72, 192, 256)] == [2, 4, 6, 8]
-
-
 def test_the_descriptor_that_copies_an_atom():  # DeepGEMM
     (copy,) = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)
     assert copy.descriptor.encode() == 0x0000400800000200

@@ -221,8 +221,12 @@ class DescriptorLoop(Value):
             unreached = step is not None and step[0] >= self.block_mn
             note = f" (not reached: one instruction takes {self.block_mn} of mn)" if unreached else ""
             facts.append((name, f"{value} bytes {canonical.neighbours(f'{name}_bytes')}{note}"))
-        steps = dict.fromkeys(zip(self.advance_bytes, self._destinations(), strict=True))
-        facts += [("k step", f"+{advance} bytes (+{advance // 16} encoded), {where}") for advance, where in steps]
+        atoms = [step * self.k_per_step // canonical.atom[1] for step in range(len(self.descriptors[0]))]
+        near = ("inside the atom", "to the next atom")
+        passed = (after - before for before, after in pairwise(atoms))
+        where = [near[count] if count < 2 else f"past {count} atoms along k" for count in passed]
+        steps = dict.fromkeys(zip(self.advance_bytes, where, strict=True))
+        facts += [("k step", f"+{advance} bytes (+{advance // 16} encoded), {place}") for advance, place in steps]
         return tuple(facts)
 
     @property
@@ -247,13 +251,6 @@ class DescriptorLoop(Value):
         fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.layout.alignment_bytes} have base offset 0."
         violation = SMEM_ALIGNMENT.violation("smem_address", found, limit, fix, smem_address=start)
         return (replace(violation, severity="warning"),)
-
-    def _destinations(self) -> list[str]:
-        """Where each K step goes, seen from the step before."""
-        atoms = [step * self.k_per_step // self.canonical.atom[1] for step in range(len(self.descriptors[0]))]
-        near = ("inside the atom", "to the next atom")
-        passed = (after - before for before, after in pairwise(atoms))
-        return [near[count] if count < 2 else f"past {count} atoms along k" for count in passed]
 
     @classmethod
     def unreadable(

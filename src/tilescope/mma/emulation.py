@@ -136,8 +136,10 @@ def _by_pairs(
     assert product is not None
     stored, metadata = compressed(left, path.row) if product.sparse else (left, None)
     (m, n), blocks = initial.shape, range(product.cta_group)
-    rows = [np.arange(*share.a_rows) for share in path.shares] or [product.rows_of(cta, m) for cta in blocks]
-    columns = [np.arange(*share.b_columns) for share in path.shares] or [product.columns_of(cta, n) for cta in blocks]
+    rows = [np.arange(*share.a_rows) for share in path.shares] or [product.share(cta, m, product.m) for cta in blocks]
+    columns = [np.arange(*share.b_columns) for share in path.shares] or [
+        product.share(cta, n, product.n) for cta in blocks
+    ]
     read = path.read([stored[row] for row in rows], [right[column] for column in columns])
     operands = [
         BlockOperands(a, b, None if metadata is None else metadata[held])

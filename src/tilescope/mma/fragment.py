@@ -250,7 +250,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
             by_type.setdefault(type_name, row)
     chosen = chosen_type(name, operand, data_type, by_type)
     row = by_type[chosen.name]
-    a_order, b_order = _orders(name)
+    written = re.search(r"\.(row|col)\.(row|col)\b", name)
+    a_order, b_order = written.groups() if written else ("row", "col")
     if row.quad_pairs:
         return _quad_pairs(operand, chosen, a_order, b_order)
     if (a_order, b_order) != ("row", "col"):
@@ -320,11 +321,6 @@ def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: st
         instruction=f"mma.m8n8k4.{a_order}.{b_order}", operand=operand, data_type=data_type,
         shape=shape, matrices=4, element_bits=data_type.bits, tv_layout=tv_layout, feature="mma",
     )  # fmt: skip
-
-
-def _orders(name: str) -> tuple[str, str]:
-    found = re.search(r"\.(row|col)\.(row|col)\b", name)
-    return (found[1], found[2]) if found else ("row", "col")
 
 
 def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:

@@ -174,16 +174,6 @@ class ScaleLayout(Documented, Value):
             steps.append(ScaleStep(first, word * self.word_columns, scale_id, tuple(range(block, block + taken))))
         return tuple(steps)
 
-    def columns_read(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
-        """Columns that one instruction looks at from the column it is given, as the checks of ptxas count them.
-
-        >>> scale_layout(192, 64, "nvfp4").columns_read("B")
-        6
-        """
-        if operand == "A":
-            return 2 if (m, cta_group) == (128, 2) else _ATOM_COLUMNS
-        return 2 * ceil_div(self.rows, 64)
-
     def tensor_memory(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
     ) -> TmemLayout:

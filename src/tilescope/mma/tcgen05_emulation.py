@@ -89,16 +89,13 @@ def multiplied(
         for first_n in range(0, initial.shape[1], product.n):
             block = slice(first_m, first_m + product.m), slice(first_n, first_n + product.n)
             own = None if scaling is None else Scaling(scaling.format, scaling.a[block[0]], scaling.b[block[1]])
-            held = [_part_of(part, block, product) for part in operands]
+            rows, columns = (slice(part.start // product.cta_group, part.stop // product.cta_group) for part in block)
+            held = [
+                BlockOperands(part.a[rows], part.b[columns], None if part.metadata is None else part.metadata[rows])
+                for part in operands
+            ]
             d[block] = _instruction(product, held, own, initial[block], masks)
     return d
-
-
-def _part_of(operands: BlockOperands, block: tuple[slice, slice], product: Tcgen05Product) -> BlockOperands:
-    """What one instruction takes of a block's operands."""
-    rows, columns = (slice(part.start // product.cta_group, part.stop // product.cta_group) for part in block)
-    metadata = operands.metadata
-    return BlockOperands(operands.a[rows], operands.b[columns], None if metadata is None else metadata[rows])
 
 
 def _instruction(

@@ -90,10 +90,6 @@ class Shapes(NamedTuple):
     m: tuple[int, ...]
     n: tuple[int, ...]
 
-    def n_of_transposed_bytes(self) -> tuple[int, ...]:
-        """The n where B is MN-major and of 8 bits: multiples of 16 for one block, of 32 for a pair."""
-        return tuple(n for n in self.n if n % (32 if self.form == "cta_group::2" else 16) == 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Tcgen05Kind:
@@ -152,9 +148,12 @@ class Tcgen05Kind:
         )
         if self.is_scaled:
             forms = (two,) if wide else (one, two)
-        if transposed_bytes:
-            return tuple(form._replace(n=form.n_of_transposed_bytes()) for form in forms)
-        return forms
+        if not transposed_bytes:
+            return forms
+        multiples = {"cta_group::2": 32}  # of n where B is MN-major and of 8 bits; others 16
+        return tuple(
+            form._replace(n=tuple(n for n in form.n if n % multiples.get(form.form, 16) == 0)) for form in forms
+        )
 
 
 def _codes(types: str) -> dict[str, int]:

@@ -81,15 +81,8 @@ class Tcgen05Product:
         """The K loop of its instruction."""
         return Tcgen05WsLoop if self.ws else Tcgen05PairLoop if self.cta_group == 2 else Tcgen05Loop
 
-    def rows_of(self, cta: int, extent: int) -> npt.NDArray[np.int64]:
-        """The rows of A (and D) that a block holds, in the order of the instructions."""
-        return self._share(extent, self.m, cta)
-
-    def columns_of(self, cta: int, extent: int) -> npt.NDArray[np.int64]:
-        """The columns of B that a block holds."""
-        return self._share(extent, self.n, cta)
-
-    def _share(self, extent: int, instruction: int, cta: int) -> npt.NDArray[np.int64]:
+    def share(self, cta: int, extent: int, instruction: int) -> npt.NDArray[np.int64]:
+        """What a block holds of the rows of A (and D), or of the columns of B, in the order of the instructions."""
         return np.arange(extent).reshape(-1, self.cta_group, instruction // self.cta_group)[:, cta].ravel()
 
     def layout(self, operand: Any, extent: int) -> TmemLayout:
@@ -108,7 +101,7 @@ def tcgen05_product(
     With `exact` one instruction takes all of m and n, as in a cluster each pair does.
 
     >>> product = tcgen05_product((256, 96, 64), DataType.named("bf16"), cta_group=2)
-    >>> product.m, product.n, product.rows_of(1, 256)[:2].tolist(), product.columns_of(1, 96)[:2].tolist()
+    >>> product.m, product.n, product.share(1, 256, product.m)[:2].tolist(), product.share(1, 96, product.n)[:2].tolist()
     (256, 96, [128, 129], [48, 49])
     """
     m, n, k = shape

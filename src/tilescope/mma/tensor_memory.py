@@ -74,8 +74,7 @@ SHIFT_COLUMNS = 8  # 32 bytes
 Cells = npt.NDArray[np.uint32]
 
 
-def _empty() -> Cells:
-    return read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
+_EMPTY = read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +88,7 @@ class TensorMemory(Documented, Value):
     [13, 45]
     """
 
-    cells: Cells = array_field("uint32", default_factory=_empty)
+    cells: Cells = array_field("uint32", default_factory=lambda: _EMPTY)
     allocations: tuple[tuple[int, int], ...] = ()  # first column, columns; in the order in which they were made
     may_allocate: bool = True
     findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little

@@ -45,17 +45,13 @@ TMEM_ADDRESS = blackwell_rule(
 )  # fmt: skip
 
 
-def _lane_in_words(lane: int) -> str:
-    quarter = lane // QUARTER_LANES
-    return f"lane {lane} of {TMEM_LANES}: quarter {quarter}, reached by warps {quarter}, {quarter + 4}, {quarter + 8} …"
-
-
 # PTX ISA, "Tensor Memory Addressing". The fields have 16 bits each; the memory fills these.
 # fmt: off
 TMEM_WORD = WordFormat("tensor-memory address", 32, (
     #          name      bits
     WordField("column",   0,  8, says=lambda column: f"column {column} of {TMEM_COLUMNS}"),
-    WordField("lane",    16, 22, says=_lane_in_words),
+    WordField("lane",    16, 22, says=lambda lane: f"lane {lane} of {TMEM_LANES}: quarter {lane // 32}, reached by warps "
+              f"{lane // 32}, {lane // 32 + 4}, {lane // 32 + 8} …"),
 ))
 # fmt: on
 _CUTE_SCALE_ID_BITS = {30, 31}

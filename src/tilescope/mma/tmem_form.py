@@ -348,21 +348,17 @@ def copied_words(
         raise SMEM_EXTENT.error("smem", found, limit, fix, **values)
     rows = memory[addresses - base]
     if decompress is not None:
-        spread = _decompression(decompress)
+        spread = DECOMPRESSIONS[known_name("decompress", decompress, DECOMPRESSIONS, "decompression of tcgen05.cp")]
         chunks = rows.reshape(shape.rows, -1, CHUNK_BYTES)[..., : CHUNK_BYTES * spread.bits // 8]
         rows = (unpacked(chunks, spread.bits) << spread.lowest_bit).reshape(shape.rows, -1).astype(np.uint8)
     words: npt.NDArray[np.uint32] = np.ascontiguousarray(rows).view(np.uint32)
     return words
 
 
-def _decompression(name: Any) -> Decompression:
-    return DECOMPRESSIONS[known_name("decompress", name, DECOMPRESSIONS, "decompression of tcgen05.cp")]
-
-
 def decompression_note(name: str) -> Violation:
     """What a decompression rests on."""
     fix = "Try it on a card before you rely on the bit positions."
-    return TMEM_DECOMPRESSION.violation("decompress", f".{name}", _decompression(name).note, fix)
+    return TMEM_DECOMPRESSION.violation("decompress", f".{name}", DECOMPRESSIONS[name].note, fix)
 
 
 def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
