@@ -183,7 +183,7 @@ class CanonicalLayout(Value):
 
     @property
     def leading_step(self) -> tuple[int, int] | None:
-        """The (mn, k) that lies `leading_bytes` after (0, 0); None where the hardware ignores the field.
+        """The (mn, k) that lies `leading_bytes` after (0, 0); None if the hardware ignores the field.
 
         >>> for major in ("K", "MN"):
         ...     for swizzle in ("none", "64B"):
@@ -241,12 +241,12 @@ class CanonicalLayout(Value):
 
     @property
     def basis(self) -> Basis:
-        """Whether a card was seen to read it so, or documents say so."""
+        """Whether a card was measured to read it, or only documents say so."""
         return "measured" if any(reader.basis == "measured" for reader in self.readers) else "documented"
 
     @classmethod
     def of(cls, layout: Layout) -> CanonicalLayout | None:
-        """The tensor core's layout that a tile of shared memory has; None where no tensor core reads it so.
+        """The canonical layout of a tile in shared memory; None if no tensor core reads the tile.
 
         >>> print(CanonicalLayout.of(Layout((64, 64), 16, swizzle="128B")))
         K-major 128B, 16-bit elements: atom 8 x 64 (mn x k), 1024 bytes
@@ -260,7 +260,7 @@ class CanonicalLayout(Value):
         return None if canonical._same_tile(layout) is None else canonical
 
     def _same_tile(self, layout: Layout) -> Layout | None:
-        """The tile of these atoms, in either order, that is the layout; None where none is."""
+        """The same tile made of these atoms, in either order; None if the layout is no such tile."""
         plain = layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes
         if plain == (self.major, self.swizzle, self.element_bits, self.atom, 0):
             return layout

@@ -124,20 +124,15 @@ def _form(
     *names, last = codes
     make = f"ts.{instruction.title()}Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle={{!r}})"
     source = f'PTX ISA, "{section}" of {instruction}'
-    swizzle_rule = rule(
-        f"{instruction}-swizzle",
-        f"A {instruction} descriptor has codes for the swizzles {', '.join(names)} and {last}.",
-        source=source,
-        passing=make.format("128B"),
-        failing=make.format("128B_ATOM_64B"),
-    )
-    read_rule = rule(
-        f"{instruction}-read",
-        f"One {instruction} instruction reads up to {_MAX_ROWS} rows and one K step, in a layout that it knows.",
-        source=source,
-        passing=f"{make.format('128B')}.addresses(rows=256)",
-        failing=f"{make.format('128B')}.addresses(rows=257)",
-    )
+
+    def entry(name: str, demand: str, passing: str, failing: str) -> Rule:
+        return rule(f"{instruction}-{name}", demand, source=source, passing=passing, failing=failing)
+
+    demand = f"A {instruction} descriptor has codes for the swizzles {', '.join(names)} and {last}."
+    swizzle_rule = entry("swizzle", demand, make.format("128B"), make.format("128B_ATOM_64B"))
+    demand = f"One {instruction} instruction reads up to {_MAX_ROWS} rows and one K step, in a layout that it knows."
+    read = f"{make.format('128B')}.addresses(rows={{}})"
+    read_rule = entry("read", demand, read.format(_MAX_ROWS), read.format(_MAX_ROWS + 1))
     word = WordFormat(f"{instruction} descriptor", 64, (*_FIELDS, *fields))
     return DescriptorForm(instruction, word, codes, basis, reserved, resembles, constants, swizzle_rule, read_rule)
 
@@ -222,7 +217,7 @@ class OperandDescriptor(Value):
 
     @property
     def basis(self) -> Basis:
-        """Whether a card was seen to read such descriptors, or documents say how."""
+        """Whether a card was measured to read such descriptors, or only documents say how."""
         return self.form.basis
 
     @property

@@ -165,7 +165,7 @@ class DescriptorLoop(Value):
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
-        """What one instruction takes; RuleError where there is none for the type."""
+        """What one instruction takes; RuleError if none multiplies the type."""
         raise NotImplementedError
 
     def __len__(self) -> int:

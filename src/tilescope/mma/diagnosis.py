@@ -29,7 +29,7 @@ Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",
     "start-address", "leading-bytes", "stride-bytes", "not-written", "several", "pair-half", "atom-order",
 ]  # fmt: skip
-# What is said of a field in which the right descriptor differs, the weightiest first.
+# One sentence for each field in which the right descriptor may differ, the most important first.
 _FIELD_SENTENCES: dict[Cause, str] = {
     "majorness": 'Majorness: the tile lies {right}-major, and is read as {wrong}-major. Use major="{right}".',
     "swizzle-mode": "Swizzle mode: {writer} wrote {right}, the descriptor reads {wrong}. Use swizzle {right}.",
@@ -91,7 +91,7 @@ class Read:
 
     @property
     def basis(self) -> Basis:
-        """Whether a card was seen to read so."""
+        """Whether a card was measured to read so."""
         return "documented" if isinstance(self.descriptor, Layout) else self.descriptor.basis
 
     def part_of(self, written: Addresses) -> Addresses:
@@ -177,7 +177,7 @@ def _changed_layouts(layout: Layout, swizzle: Swizzle, first: int) -> Iterator[t
 def wrong_half(
     tensor_map: AnyMap | None, copies: Iterable[tuple[tuple[int, ...], int]], major: Major, rows: int, cta_rank: Any
 ) -> str | None:
-    """What is wrong where the copies bring the rows of the pair's other block; None where they bring this block's own."""
+    """The mistake if the copies bring the rows of the pair's other block; None if they bring this block's own."""
     cta_rank = one_of("cta_rank", cta_rank, (0, 1))
     if tensor_map is None or tensor_map.rank != 2:
         found = "a layout, which names no coordinates" if tensor_map is None else f"a map of rank {tensor_map.rank}"
@@ -233,7 +233,7 @@ def _fits(read: Read, tile: WrittenTile, *, flip: bool) -> list[tuple[OperandDes
     assert isinstance(descriptor, OperandDescriptor)
     other: Major = "MN" if read.major == "K" else "K"
     views = [(read, written), (replace(read, major=other), written)]
-    if flip:  # nobody said which dimension the map's innermost one is: perhaps it is the other
+    if flip:  # which dimension is innermost in the map is unknown: try the other one too
         rows, k = min(read.rows, written.shape[1]), min(read.k, written.shape[0])
         views.append((replace(read, major=other, rows=rows, k=k, origin=read.origin[::-1]), written.T))
     offsets = dict.fromkeys((descriptor.base_offset, 0))

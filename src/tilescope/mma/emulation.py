@@ -306,7 +306,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
         raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)
     transposed = tile.major == "MN"
     matrices = block_mn // 8 * 2
-    lane = np.arange(32) % (8 * matrices)  # lanes beyond the rows repeat them; nobody looks
+    lane = np.arange(32) % (8 * matrices)  # addresses of lanes beyond the rows are not used
     matrix, line = lane // 8, lane % 8
     # Matrix j: the first or second 8 of mn, then the second half of k. Its rows run along k, or (.trans) along mn.
     first_mn, first_k = matrix % (block_mn // 8) * 8, matrix // (block_mn // 8) * (block_k // 2)

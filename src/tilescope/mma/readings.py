@@ -5,7 +5,7 @@
 0x0000000008400010   at most 32 bits                 instruction descriptor of kind f16, or of kind f8f6f4, …
 0x0000000000600025   lane 96, column 37              tensor-memory address
 
-Every field is told in words, whether or not the number is a sound descriptor.
+Every field is explained, whether or not the number is a valid descriptor.
 """
 
 from __future__ import annotations

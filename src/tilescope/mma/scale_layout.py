@@ -9,7 +9,7 @@ The scale of (row i, block b) lies at byte
     (i/128 * atoms along k + b/4) * 512 + (i mod 32) * 16 + (i/32 mod 4) * 4 + b mod 4
 
 and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
-4 for 128 rows. An instruction is given the column of its word; the id in its descriptor picks the byte.
+4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor picks the byte.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ROW_GROUP_BYTES = 128  # 8 rows of 16 bytes: the stride of the copy's descripto
 
 
 class ScaleStep(NamedTuple):
-    """What one instruction along k is told: its first k, the column of its word (from the first one on), the id, its bytes."""
+    """What one instruction along k needs: its first k, the column of its word (counted from the first), the id, its blocks."""
 
     k: int
     column: int
@@ -156,7 +156,7 @@ class ScaleLayout(Documented, Value):
         return _ATOM_COLUMNS * self.atoms[0]
 
     def steps(self, k: int | None = None) -> tuple[ScaleStep, ...]:
-        """What each instruction along k is told; `k` is the instruction's own, 96 for the wide ones of sm_103a.
+        """What each instruction along k needs; `k` is that of the instruction: 96 for the wide ones of sm_103a.
 
         >>> [(step.column, step.scale_id, step.scales) for step in scale_layout(128, 128, "mxfp8").steps()]
         [(0, 0, (0,)), (0, 1, (1,)), (0, 2, (2,)), (0, 3, (3,))]

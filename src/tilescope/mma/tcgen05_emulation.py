@@ -233,7 +233,7 @@ def _lane_masks(disabled: Any, ctas: int) -> list[Lanes]:
 def scaling_of(
     kind: Any, a_scales: Any, b_scales: Any, shape: tuple[int, int, int], *, sparse: bool = False
 ) -> Scaling | None:
-    """The scale factors as bytes, or None where there are none; all that is wrong at once."""
+    """The scale factors as bytes, or None without any; all mistakes are named at once."""
     passed = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}
     present = [name for name, value in passed.items() if value is not None]
     if not present:

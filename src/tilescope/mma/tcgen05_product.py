@@ -96,7 +96,7 @@ def tcgen05_product(
     shape: tuple[int, int, int], data_type: DataType, scaled: ScaleFormat | None = None, *, cta_group: Any = 1, ws: bool = False,
     sparse: bool = False, a_in_tensor_memory: bool = False, instruction_k: Any = None, exact: bool = False,
 ) -> Tcgen05Product:  # fmt: skip
-    """The largest instruction that cuts m x n evenly, for one block or a pair; refused where there is none.
+    """The largest instruction that cuts m x n evenly, for one block or a pair; refused if no instruction does.
 
     With `exact` one instruction takes all of m and n, as in a cluster each pair does.
 

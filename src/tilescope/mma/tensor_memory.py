@@ -4,7 +4,7 @@
     memory = memory.store("32x32b.x4", registers, address, warp=0)
     registers = memory.load("16x256b.x2", address, warp=0)
 
-What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that nobody allocated, a warp
+What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not allocated, a warp
 outside its quarter, a lane that the shape does not start at. All of it is known from documents.
 """
 
@@ -63,7 +63,7 @@ _LOAD = f"{_MEMORY}.alloc(64).load({{}})"
         ("unallocated", "Instructions touch columns that the block has allocated.",
          "the run-time checks that ptxas emits with -g-tensor-memory-access-check",
          _LOAD.format('"32x32b.x64", 0, warp=0'), _LOAD.format('"32x32b.x64", 32, warp=0')),
-        ("unconfirmed", "What documents leave open is said: how many rows tcgen05.shift moves, what .unpack::16b leaves above.",
+        ("unconfirmed", "Documents leave open how many rows tcgen05.shift moves and what .unpack::16b leaves in the upper halves.",
          "tcgen05.shift and tcgen05.st", f"{_MEMORY}.alloc(32).findings", f"{_MEMORY}.alloc(32).shift(0).findings"),
     )
 )
@@ -135,7 +135,7 @@ class TensorMemory(Documented, Value):
 
     @property
     def allocated(self) -> npt.NDArray[np.bool_]:
-        """Which columns belong to somebody."""
+        """Which columns are allocated."""
         taken = np.zeros(TMEM_COLUMNS, np.bool_)
         for first, columns in self.allocations:
             taken[first : first + columns] = True
@@ -144,7 +144,7 @@ class TensorMemory(Documented, Value):
     def alloc(self, columns: int) -> TensorMemory:
         """tcgen05.alloc: the lowest free range that starts at a multiple of its size (one source).
 
-        The hardware waits for columns that are taken. Within one block nobody else frees them, so that is refused.
+        The hardware waits for columns that are taken. No other block can free this block's columns, so that is refused.
 
         >>> TensorMemory().alloc(256).alloc(64).allocations
         ((0, 256), (256, 64))

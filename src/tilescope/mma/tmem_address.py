@@ -88,7 +88,7 @@ class TmemAddress(Documented, Value):
         return self.lane // QUARTER_LANES
 
     def moved(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
-        """The cell so many lanes and columns further; beyond the memory is refused, so that no column carries into the lane."""
+        """The cell some lanes and columns further; refused beyond the memory, so that a column never carries into the lane."""
         return TmemAddress(self.lane + lanes, self.column + columns)
 
     def encode(self) -> int:

@@ -40,7 +40,7 @@ _FIXES = {
 
 @dataclass(frozen=True, slots=True)
 class TmemPart(Value):
-    """One matrix of a budget: its columns, and the first of them; None where it found no room."""
+    """One matrix of a budget: its columns, and the first of them; None if it does not fit."""
 
     name: str
     operand: str
@@ -74,7 +74,7 @@ fewer of it, or keep A in shared memory.
 
     @property
     def alloc_columns(self) -> int | None:
-        """What tcgen05.alloc has to be asked for: a power of two of at least 32; None where it does not fit."""
+        """The columns to ask tcgen05.alloc for: a power of two of at least 32; None if the parts do not fit."""
         taken = [part.first_column + part.columns for part in self.parts if part.first_column is not None]
         return next(column for column in ALLOC_COLUMNS if column >= max(taken, default=0)) if self.fits else None
 

@@ -306,7 +306,7 @@ DECOMPRESSIONS = {"b8x16.b4x16_p64": Decompression(4, 2, _FOUR), "b8x16.b6x16_p3
 
 
 def cp_shape(name: Any) -> CpShape:
-    """The shape called `name`; a multicast that is missing or too much is said.
+    """The shape called `name`; refused if its multicast is missing or does not exist.
 
     >>> cp_shape("tcgen05.cp.cta_group::1.32x128b.warpx4").rows
     32

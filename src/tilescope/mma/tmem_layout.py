@@ -122,7 +122,7 @@ DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
 
 
 def _datapath(m: int, cta_group: Any, ws: bool, sparse: bool) -> Datapath:
-    """The layout of the instructions with this m; those that exist where there is none."""
+    """The layout of the instructions with this m; refused with the list if there is none."""
     group = plain_int(cta_group)
     for row in DATAPATHS.values():
         if (m, group) == (row.m, row.cta_group) and ws in row.ws and sparse in row.sparse:
@@ -190,17 +190,10 @@ class TmemLayout(Documented, Layout):
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
             found = f"{operand} at {address} reaches lane {last_lane}, column {last_column}"
             limit = f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}"
-            room = TMEM_COLUMNS - made.columns
-            fix = (
-                "Use lane 0."
-                if last_lane >= TMEM_LANES
-                else f"Use column {room}."
-                if room >= 0
-                else "Use fewer columns."
-            )
-            raise TMEM_EXTENT.error(
-                "address", found, limit, fix, start=(address.lane, address.column), last=(last_lane, last_column)
-            )
+            room = max(0, TMEM_COLUMNS - made.columns)
+            fix = "Use lane 0." if last_lane >= TMEM_LANES else f"Use column {room}, or a smaller matrix."
+            start, last = (address.lane, address.column), (last_lane, last_column)
+            raise TMEM_EXTENT.error("address", found, limit, fix, start=start, last=last)
         return made
 
     @classmethod
@@ -272,7 +265,7 @@ class TmemLayout(Documented, Layout):
         return TmemPlace(cta, tuple(lanes), column, bit)
 
     def element_at(self, lane: int, column: int, bit: int = 0, *, cta: int = 0) -> tuple[int, int] | None:
-        """The element (row, column) that holds a bit of a cell of block `cta`; None where nothing of the matrix lies.
+        """The element (row, column) that holds a bit of a cell of block `cta`; None if the cell holds no element.
 
         >>> tmem_layout((128, 128), cta_group=2).element_at(70, 36, cta=1)
         (70, 100)
@@ -303,7 +296,7 @@ def tmem_layout(
     """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) lies in tensor memory, from `address` on.
 
     m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type` is the
-    matrix's own (for metadata: A's): f32 for D and bf16 for A where none is said.
+    matrix's own (for metadata: A's): by default f32 for D and bf16 for A.
 
     >>> tmem_layout((32, 128), ws=True).place(9, 77)  # layout G
     TmemPlace(cta=0, lanes=(73,), column=13, bit=0)
