@@ -10,9 +10,8 @@ import numpy as np
 from tilescope.cli.map_source import described, map_options, read_input
 from tilescope.cli.options import INPUT_FILE, options, output_options, refuse
 from tilescope.cli.output import STDOUT, Output, write_to
-from tilescope.inputs import Input
-from tilescope.inputs.maps import COPY
-from tilescope.inputs.shared import START, TYPE
+from tilescope.inputs import START, TYPE, Input
+from tilescope.inputs.copies import COPY
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tma import gather4, trace
 from tilescope.tma import load as loaded

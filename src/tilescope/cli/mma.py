@@ -12,8 +12,7 @@ from tilescope.cli.options import options, output_options, reading, refuse
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.inputs import Input, flag
-from tilescope.inputs.shared import SMEM_ADDRESS
+from tilescope.inputs import SMEM_ADDRESS, Input, flag
 from tilescope.inputs.tiles import DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout

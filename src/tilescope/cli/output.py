@@ -49,11 +49,10 @@ class Output:
             if self.svg_path is None:
                 return status
         drawn = drawing or view.draw(value, **{name: option for name, option in options.items() if option is not None})
-        if self.svg_path is not None and drawn is None:
-            raise view.DRAWING.error("--svg", f"a {value.kind}", "it has no drawing", "Leave --svg out.")
+        assert drawn is not None, value.kind
         if not self.as_json and STDOUT not in (self.svg_path, self.out_path):
-            click.echo(repr(value)) if drawn is None else print_drawing(drawn)
-        if self.svg_path is not None and drawn is not None:
+            print_drawing(drawn)
+        if self.svg_path is not None:
             write_to(self.svg_path, drawn.svg().encode())
         return status
 

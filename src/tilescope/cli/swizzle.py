@@ -6,7 +6,7 @@ import click
 
 from tilescope.cli.options import options, output_options
 from tilescope.cli.output import Output
-from tilescope.inputs.shared import MODE
+from tilescope.inputs import MODE
 from tilescope.swizzle import Swizzle
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -122,12 +124,13 @@ def _contained_term(name: str) -> Topic | None:
     return _term(longest) if longest and all(map(says_nothing_else, beside)) else None
 
 
-def _swizzle(name: str) -> Topic | None:
+def _bare_mode(name: str) -> str:
+    """The mode that a phrase names: "128B swizzle mode", or SW128 as CuTe's atoms write it."""
     bare = re.sub(r"(?i)\bswizzl(?:e|ing)\b(?!<)|\bmode\b", " ", name).strip()
-    bare = re.sub(r"(?i)^(?:K_|MN_)?SW(\d+)$", r"\1B", bare)  # as CuTe's atoms write it
-    row = _row(Swizzle, name) or _row(Swizzle, bare or name)
-    if row is None:
-        return None
+    return re.sub(r"(?i)^(?:K_|MN_)?SW(\d+)$", r"\1B", bare) or name
+
+
+def _swizzle(row: Swizzle) -> Topic:
     known, mode = facts(row), row.hardware_mode
     repeats = f"The pattern repeats {known['repeats']}." if row.bits or row.feature is None else ""
     if row.feature is None:
@@ -140,10 +143,7 @@ def _swizzle(name: str) -> Topic | None:
     return _topic(row, "swizzle modes", sentences, "swizzle", "span", "base offset")
 
 
-def _data_type(name: str) -> Topic | None:
-    row = _row(DataType, name)
-    if row is None:
-        return None
+def _data_type(row: DataType) -> Topic:
     kind = "floating-point type" if row.is_float else "type" if row.name.startswith(("16u", "b1")) else "integer type"
     knows = (
         f"TMA knows it: the driver's number for it is {row.driver_code}, that of PTX {row.ptx_code}. "
@@ -157,10 +157,7 @@ def _data_type(name: str) -> Topic | None:
     return _topic(row, "data types", sentences, "tensor map", "out-of-bounds fill")
 
 
-def _arch(name: str) -> Topic | None:
-    row = _row(Arch, name)
-    if row is None:
-        return None
+def _arch(row: Arch) -> Topic:
     plain, special = (
         ", ".join(feature.replace("_", " ") for feature in row.features if row.target(feature) == target)
         for target in (row.name, row.name + "a")
@@ -182,11 +179,12 @@ def _topic(row: Any, group: str, sentences: list[str], *see: str) -> Topic:
     return Topic(row.name, group, " ".join(filter(None, sentences)), see)
 
 
-def _row(table: Any, name: str) -> Any:
-    try:
-        return table.named(name)
-    except RuleError:
-        return None
+def _explained_row(describe: Callable[[Any], Topic], table: Any, *spellings: str) -> Topic | None:
+    """The row of a table that one of the spellings names, explained."""
+    for name in spellings:
+        with suppress(RuleError):
+            return describe(table.named(name))
+    return None
 
 
 def _symptom(name: str) -> Diagnosis | None:
@@ -205,9 +203,14 @@ _TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
 GROUPS = (
     Group("rules", RULES, lambda name: _RULE_BY_SPELLING.get(_folded(name))),
     Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
-    Group("swizzle modes", SWIZZLE, _swizzle),
-    Group("data types", DATA_TYPE, _data_type, {row.ptx: row.name for row in DATA_TYPE.values()}),
-    Group("architectures", ARCH, _arch),
+    Group("swizzle modes", SWIZZLE, lambda name: _explained_row(_swizzle, Swizzle, name, _bare_mode(name))),
+    Group(
+        "data types",
+        DATA_TYPE,
+        partial(_explained_row, _data_type, DataType),
+        {row.ptx: row.name for row in DATA_TYPE.values()},
+    ),
+    Group("architectures", ARCH, partial(_explained_row, _arch, Arch)),
     Group("tensor map fields", field_topics.names(), _map_field, field_topics.spellings()),
     Group("symptoms", SYMPTOM, _symptom),
 )

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tilescope import written
+from tilescope.data_type import DATA_TYPE
 from tilescope.errors import shortened
+from tilescope.swizzle import SWIZZLE
 
 Reader: TypeAlias = Callable[[str], Any]  # a ValueError has two arguments: what is wrong, and what to write instead
 
@@ -117,3 +119,21 @@ def in_words(value: Any) -> str:
     if value is None:
         return ""
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))
+
+
+# What most questions have, and what that of a swizzle mode has.
+TYPE = Input(
+    "data_type",
+    "--type",
+    "Element type",
+    "bf16, u8, e4m3, …, or a driver's name.",
+    choices=tuple(DATA_TYPE),
+    is_open=True,
+)
+SMEM_ADDRESS = Input("smem_address", "--smem-address", "Shared address", read=written.smem_address, unsaid="0x0")
+START = replace(SMEM_ADDRESS, option="--smem-address --address")  # where nothing else has an address
+MODE = (
+    Input("mode", "", "Mode", "a mode, a driver name, or xor:B,M,S: CuTe's Swizzle<B,M,S> on byte addresses.",
+          choices=tuple(SWIZZLE), is_open=True),
+    replace(START, name="address", hint="of the first line drawn."),
+)  # fmt: skip

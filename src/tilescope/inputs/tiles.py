@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tilescope.inputs import Input
-from tilescope.inputs.shared import START, TYPE
+from tilescope.inputs import START, TYPE, Input
 from tilescope.layout import ATOM_ORDERS, MAJORS
 from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
 from tilescope.reading import known_name

@@ -12,7 +12,7 @@ swizzle = ts.Swizzle.named("128B")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
 from pprint import pformat
@@ -46,21 +46,18 @@ class Call:
 
     def source(self) -> str:
         """The Python that does the same, imports included."""
-        imports: dict[str, None] = {"import tilescope as ts": None}
-        lines: dict[str, str] = {}
-        self._write(imports, lines)
-        return "\n".join([*imports, "", *lines.values()])
+        calls = list(self._calls())
+        others = [call for call in calls if call.module not in ("tilescope", "builtins")]
+        imports = dict.fromkeys(f"from {call.module} import {call.function.__qualname__}" for call in others)
+        lines = {call.name: f"{call.name} = {call.expression()}" for call in calls if call.name}
+        return "\n".join(["import tilescope as ts", *imports, "", *lines.values()])
 
-    def _write(self, imports: dict[str, None], lines: dict[str, str]) -> None:
-        """Add the imports and assignments that this call needs, then its own."""
+    def _calls(self) -> Iterator[Call]:
+        """The calls that this one needs, then itself."""
         for argument in (self.receiver, *self.arguments, *self.options.values()):
             for inner in argument if isinstance(argument, list) else [argument]:
-                if isinstance(inner, Call):
-                    inner._write(imports, lines)
-        if self.module not in ("tilescope", "builtins"):
-            imports[f"from {self.module} import {self.function.__qualname__}"] = None
-        if self.name:
-            lines[self.name] = f"{self.name} = {self.expression()}"
+                yield from inner._calls() if isinstance(inner, Call) else ()
+        yield self
 
     def expression(self) -> str:
         """The call alone; named arguments stand by their names, defaults are left out."""

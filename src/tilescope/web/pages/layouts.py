@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilescope.data_type import DataType
-from tilescope.inputs import Input, command_words
-from tilescope.inputs.shared import MODE, START, TYPE
+from tilescope.inputs import MODE, START, TYPE, Input, command_words
 from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT
 from tilescope.layout import Layout, Modes
 from tilescope.notation import parse_layout, parse_layout_or_modes, parse_modes
