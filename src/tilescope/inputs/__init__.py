@@ -126,7 +126,7 @@ TYPE = Input(
     "data_type",
     "--type",
     "Element type",
-    "bf16, u8, e4m3, …, or a driver's name.",
+    "such as bf16, u8, e4m3, or a driver's name.",
     choices=tuple(DATA_TYPE),
     is_open=True,
 )

@@ -34,7 +34,7 @@ PLAN = (
     TILE,
     ELEMENT_TYPE,
     MAJOR,
-    replace(CONSUMER_INPUT, hint='wgmma, tcgen05, ldmatrix, or a pattern such as "ld.b128 columns".'),
+    replace(CONSUMER_INPUT, hint='one of wgmma, tcgen05, ldmatrix, or a pattern: "ld.b128 columns".'),
     ARCHITECTURE,
     CARD_INPUT,
     Input("swizzle", "--swizzle", "Swizzle", unsaid="the best", choices=tuple(SWIZZLE), is_open=True),
