@@ -6,7 +6,7 @@ bench(["plans"])  ──▶ the same with a PlanOrder: predicted against measure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -14,7 +14,6 @@ from typing import Any
 
 from tilescope.arch import Arch
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
-from tilescope.errors import RuleError, unknown_name
 from tilescope.gpu.isolation import card_in_children
 from tilescope.gpu.plan_order import PlanOrder, plan_order
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, matrix_dims, rates, spread, stream
@@ -89,8 +88,6 @@ def bench(
     `card` names whose rates the planner uses; `save_as` keeps what was measured as a card of that name.
     """
     chosen = list(topics) or list(TOPICS)
-    if strange := [name for name in chosen if name not in TOPICS]:
-        raise RuleError(unknown_name("topic", "topics", name, TOPICS) for name in strange)
     if save_as is not None and free_path(save_as) and (absent := {"loads", "stores"} - set(chosen)):
         fix = f"Use {' '.join([*chosen, *sorted(absent)])}."
         raise SAVED_TOPICS.error("topics", " ".join(chosen), "loads and stores are what a card holds", fix)
@@ -99,13 +96,11 @@ def bench(
     with card_in_children() as here:
         facts = here.facts
 
-        def measure(topic: str, cases: Sequence[Case]) -> list[float]:
-            found = []
-            for rate in rates(here, cases):
-                found.append(rate)
+        def measure(topic: str, cases: Sequence[Case]) -> Iterator[float]:
+            for number, rate in enumerate(rates(here, cases), 1):
                 if progress is not None:
-                    progress(topic, len(found), len(cases))
-            return found
+                    progress(topic, number, len(cases))
+                yield rate
 
         for topic in chosen:
             if topic == "plans":
@@ -115,11 +110,10 @@ def bench(
                 weighed_by = None if standing is None else standing.name
             else:
                 settings = SETTINGS[topic](facts["sms"])
+                speeds = measure(topic, [case for _, _, case in settings])
                 measured += [
-                    Rate(table=table, setting=setting, gb_per_s=round(rate, 1))
-                    for (table, setting, _), rate in zip(
-                        settings, measure(topic, [case for _, _, case in settings]), strict=True
-                    )
+                    Rate(table=table, setting=setting, gb_per_s=round(speed, 1))
+                    for (table, setting, _), speed in zip(settings, speeds, strict=True)
                 ]
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     made = Benchmark(**facts, date=date, seed=seed, rates=tuple(measured), plan_order=order, weighed_by=weighed_by)

@@ -7,7 +7,7 @@ One block on each SM streams them, as in kernels/streams.cu. The planner weighs 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -42,11 +42,13 @@ class PlanOrder(Value):
     misjudged: tuple[str, ...]  # in words, the predictions that are not good
 
 
-def plan_order(measure: Callable[[str, Sequence[Case]], list[float]], tiles: int, seed: int, **where: Any) -> PlanOrder:
+def plan_order(
+    measure: Callable[[str, Sequence[Case]], Iterable[float]], tiles: int, seed: int, **where: Any
+) -> PlanOrder:
     """How the planner's order and rates compare with what `measure` gives, for tiles drawn by a seed."""
     drawn = [drawn_tile(random.Random(f"{seed} plans {number}"), **where) for number in range(tiles)]  # noqa: S311
     cases = [case for tile in drawn for case in tile.cases]
-    rates = iter(measure("plans", cases))
+    rates = iter(list(measure("plans", cases)))
     pairs: list[bool] = []  # whether they are in order
     predicted = 0
     misses, misjudged = [], []
