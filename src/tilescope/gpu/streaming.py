@@ -32,7 +32,6 @@ MOST_STREAMS = 8  # of one block
 _MOST_WARPS = 32
 _WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
 _BATCH = 100  # measurements that travel together
-SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
 _PLAIN_BLOCKS_PER_SM = 4
 _PLAIN_THREADS = 512
 
