@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout import AtomOrder, Layout, oriented
@@ -42,6 +42,16 @@ class Wavefronts(NamedTuple):
 
 
 UNCOUNTED = Wavefronts(None, None)
+Made = TypeVar("Made")
+Key = tuple[Swizzle, AtomOrder]
+
+
+def or_error(make: Callable[..., Made], *arguments: Any) -> Made | RuleError:
+    """What a function makes of its arguments, or the error with which it refuses them."""
+    try:
+        return make(*arguments)
+    except RuleError as error:
+        return error
 
 
 def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
@@ -55,12 +65,19 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
 
 
 def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tuple[Layout, CanonicalLayout | None]:
-    """The tile's layout under a swizzle; RuleError where the consumer has no such layout."""
+    """The tile's layout under a swizzle; RuleError where the consumer has no such layout.
+
+    A tile one atom wide or high has one order of atoms: "column".
+    """
+    laid = _layout(problem, swizzle, atom_order)
+    single = atom_order == "row" and 1 in laid[0].as_rows().tiling.grid
+    return _layout(problem, swizzle, "column") if single else laid
+
+
+def _layout(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tuple[Layout, CanonicalLayout | None]:
     if problem.for_tensor_core:
         canonical = canonical_layout(problem.major, swizzle, problem.data_type)
-        violations = _unreadable(problem, canonical) or _torn_atoms(problem, canonical)
-        if violations:
-            raise RuleError(violations)
+        raise_all(_unreadable(problem, canonical) or _torn_atoms(problem, canonical))
         return canonical.tile(problem.tile, atom_order=atom_order), canonical
     bits = problem.data_type.smem_bits
     width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
@@ -134,9 +151,6 @@ def counted_accesses(problem: Problem) -> tuple[Access, ...]:
     return () if problem.reads_by_descriptor else (ldmatrix_pattern(problem),)
 
 
-Key = TypeVar("Key")
-
-
 def cheapest(
     accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]
 ) -> tuple[str, Mapping[Key, Wavefronts | RuleError]]:
@@ -149,20 +163,13 @@ def cheapest(
     for access in accesses:
         if int(count_ideal(access.op, *access.flat()).sum()) >= least:
             continue  # no layout gives it fewer
-        on_each = {key: _wavefronts_or_error(layout, access) for key, layout in layouts.items()}
+        on_each = {key: or_error(wavefronts_on, layout, access) for key, layout in layouts.items()}
         taken = min(
             (found.taken or 0 for found in on_each.values() if isinstance(found, Wavefronts)), default=MAX_TILE_BYTES
         )
         if taken < least:
             name, counts, least = access.name, on_each, taken
     return name, counts
-
-
-def _wavefronts_or_error(layout: Layout, access: Access) -> Wavefronts | RuleError:
-    try:
-        return wavefronts_on(layout, access)
-    except RuleError as error:
-        return error
 
 
 def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.card import Card, CardName, card_called
@@ -30,10 +30,7 @@ CopyName = Literal["tma", "cp.async", "ld.global"]
 Direction = Literal["load", "store"]
 Traffic = Literal["dense", "sparse"]
 Operand = Literal["A", "B"]
-COPIES: tuple[CopyName, ...] = ("tma", "cp.async", "ld.global")
-DIRECTIONS: tuple[Direction, ...] = ("load", "store")
-TRAFFICS: tuple[Traffic, ...] = ("dense", "sparse")
-OPERANDS: tuple[Operand, ...] = ("A", "B")
+COPIES = get_args(CopyName)
 DEFAULT_ARCH = "sm_90"  # where neither an architecture nor a card is named
 EXTENT_NAMES = {"load": ("mn", "k"), "store": ("m", "n")}  # of an operand, and of a result
 LARGEST_EXTENT = 1 << 20
@@ -280,11 +277,11 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "consumer": _consumer,
     "swizzle": lambda _, value: Swizzle.named(value),
     "atom_order": partial(known_name, known=ATOM_ORDERS),
-    "operand": partial(known_name, known=OPERANDS),
+    "operand": partial(known_name, known=get_args(Operand)),
     "stages": partial(integer, least=1, most=LARGEST_STAGES),
     "copy": partial(known_name, known=COPIES),
-    "direction": partial(known_name, known=DIRECTIONS),
-    "traffic": partial(known_name, known=TRAFFICS),
+    "direction": partial(known_name, known=get_args(Direction)),
+    "traffic": partial(known_name, known=get_args(Traffic)),
     "fold": flag,
     "global_shape": partial(pair, least=1),
     "strides_bytes": partial(integers, count=1, least=0),

@@ -13,9 +13,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from tilescope.arch import Arch, ArchName, Basis
+from tilescope.arch import Arch, ArchName
 from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
 from tilescope.errors import PlanError, RuleError, TensorMapError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
@@ -28,11 +28,12 @@ from tilescope.planner.consumers import (
     cheapest,
     counted_accesses,
     layout_for,
+    or_error,
     swizzles_for,
     wavefronts_on,
 )
 from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
-from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
+from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
 from tilescope.planner.proof import Consumed, prove
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
@@ -118,57 +119,26 @@ def candidates(problem: Problem) -> tuple[list[Plan], list[Refusal]]:
     """The plans of a problem, best first, not proven yet; and the refused candidates."""
     kept: list[Plan] = []
     refused: list[Refusal] = []
-    unreadable: tuple[Violation, ...] = ()
-    accesses: tuple[Access, ...] = ()
-    try:
-        accesses = counted_accesses(problem)
-    except RuleError as error:
-        unreadable = tuple(_in_tile_order(problem, violation) for violation in error.violations)
+    accesses = or_error(counted_accesses, problem)
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
-    tried = {key: _laid_out(problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
+    tried = {key: or_error(layout_for, problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
     layouts = {key: laid[0] for key, laid in tried.items() if isinstance(laid, tuple)}
-    access, counts = cheapest(accesses, layouts)
+    access, counts = cheapest(accesses if isinstance(accesses, tuple) else (), layouts)
     for key, laid in tried.items():
-        if laid is None:
+        room = or_error(require_shared_memory, problem, layouts[key]) if key in layouts else None
+        counted = counts.get(key, UNCOUNTED)
+        stopped = next((reason for reason in (laid, room, counted, accesses) if isinstance(reason, RuleError)), None)
+        if problem.atom_order is None and key in layouts and layouts[key].atom_order != key[1]:
+            continue  # one atom wide or high: the same as in column order
+        if stopped is not None:
+            refused.append(Refusal(swizzle=key[0], atom_order=key[1], folded=False, violations=stopped.violations))
             continue
-        try:
-            if isinstance(laid, RuleError):
-                raise laid
-            layout, canonical = laid
-            require_shared_memory(problem, layout)
-            counted = counts[key]
-            if isinstance(counted, RuleError):
-                raise counted
-            if unreadable:
-                raise RuleError(unreadable)
-        except RuleError as error:
-            refused.append(Refusal(swizzle=key[0], atom_order=key[1], folded=False, violations=error.violations))
-            continue
-        for boxes in _ways(problem, layout):
-            candidate = _candidate(problem, layout, canonical, boxes, counted, access)
+        assert isinstance(laid, tuple)
+        assert isinstance(counted, Wavefronts)
+        for boxes in _ways(problem, laid[0]):
+            candidate = _candidate(problem, *laid, boxes, counted, access)
             (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
     return reasons.ranked(kept), refused
-
-
-def _in_tile_order(problem: Problem, found: Violation) -> Violation:
-    """What a pattern says of rows x columns, with the names of these extents."""
-    as_given = problem.row_names == EXTENT_NAMES[problem.direction]
-    if as_given or found.argument != "tile":
-        return found
-    return replace(found, found=f"{found.found} ({' x '.join(problem.row_names)})")
-
-
-def _laid_out(
-    problem: Problem, swizzle: Swizzle, atom_order: AtomOrder
-) -> tuple[Layout, CanonicalLayout | None] | RuleError | None:
-    """The tile under a swizzle; None where it is the same as in column order and nobody asked for this one."""
-    try:
-        laid = layout_for(problem, swizzle, atom_order)
-        if atom_order == "row" and 1 in laid[0].as_rows().tiling.grid:  # one atom wide or high
-            return None if problem.atom_order is None else layout_for(problem, swizzle, "column")
-    except RuleError as error:
-        return error
-    return laid
 
 
 def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
@@ -201,6 +171,8 @@ def _candidate(
     read, written = counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
         read, written = UNCOUNTED, counted
+    bases = {problem.arch.basis, layout.swizzle.basis}
+    bases |= {problem.tensor_core.basis(canonical)} if problem.tensor_core is not None else set()
     costs = Costs(
         tma_instructions=0 if boxes is None else len(boxes.copies),
         gmem_request_bytes=min(tile.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES),
@@ -209,12 +181,12 @@ def _candidate(
         smem_alignment_bytes=layout.alignment_bytes,
         transaction_bytes=problem.moved_bytes,
         read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
-        **_rates(problem, layout, boxes, promotion, blocks_per_sm(problem, layout), issuers=1)._asdict(),
+        **_rates(problem, layout, boxes, promotion, blocks_per_sm(problem, layout), issuers=1),
         access=access,
     )  # fmt: skip
     return Plan(
         problem=problem, swizzle=layout.swizzle, atom_order=tile.atom_order, layout=layout, boxes=boxes,
-        l2_promotion=promotion, costs=costs, basis=_basis(problem, layout, canonical), canonical=canonical,
+        l2_promotion=promotion, costs=costs, basis="measured" if bases == {"measured"} else "documented", canonical=canonical,
         warnings=warnings,
     )  # fmt: skip
 
@@ -243,37 +215,24 @@ def _thread_writes(layout: Layout) -> Wavefronts:
     return wavefronts_on(lines, Access.rows(lines.as_rows().shape, 8, "st.b128"))
 
 
-class _Rates(NamedTuple):
-    """What the card's table says of a candidate's copies; None: nothing."""
-
-    gb_per_s: float | None = None
-    bandwidth_share: float | None = None
-    gmem_cycles: int | None = None
-
-
 def _rates(
     problem: Problem, layout: Layout, boxes: Boxes | None, promotion: L2PromotionName, blocks: int, issuers: int
-) -> _Rates:
-    """Rates with so many blocks on an SM, and so many threads of a block that issue copies."""
-    row_elements = layout.as_rows().tiling.atom[1]
-    card, request = problem.card, min(row_elements * problem.data_type.bits // 8, REQUEST_BYTES)
-    share = None
-    if card is None or (boxes is not None and card.tma is None):
-        return _Rates()
-    if boxes is None or card.tma is None:
+) -> dict[str, Any]:
+    """What the card's table says of a candidate's copies, with these blocks on an SM and issuing threads in a block."""
+    moved, card = problem.moved_bytes, problem.card
+    request = min(layout.as_rows().tiling.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES)
+    rate = share = cycles = None
+    if card is not None and boxes is None:
         rate = card.memory_gb_per_s * sector_share(request)
-    elif problem.direction == "store":
-        rate = card.tma.store(request)
-        share = rate / card.tma.fastest("store")
-    else:
-        in_flight = blocks * problem.stages * problem.moved_bytes
-        rate = card.tma.load(
-            request, promotion, in_flight, tile_bytes=problem.moved_bytes, box_rows=boxes.rows, boxes=len(boxes.copies),
-            issuers=blocks * issuers,
-        )  # fmt: skip
-        share = rate / card.tma.fastest("load")
-    bytes_per_cycle = None if card.clock_mhz is None else rate * 1e3 / card.sms / card.clock_mhz
-    return _Rates(rate, share, None if bytes_per_cycle is None else round(problem.moved_bytes / bytes_per_cycle))
+    elif card is not None and card.tma is not None and boxes is not None:
+        in_flight, copies = blocks * problem.stages * moved, len(boxes.copies)
+        shape = {"tile_bytes": moved, "box_rows": boxes.rows, "boxes": copies, "issuers": blocks * issuers}
+        loads = problem.direction == "load"
+        rate = card.tma.load(request, promotion, in_flight, **shape) if loads else card.tma.store(request)
+        share = rate / card.tma.fastest(problem.direction)
+    if rate is not None and card is not None and card.clock_mhz is not None:
+        cycles = round(moved / (rate * 1e3 / card.sms / card.clock_mhz))
+    return {"gb_per_s": rate, "bandwidth_share": share, "gmem_cycles": cycles}
 
 
 def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapping[int, int]) -> list[Plan]:
@@ -282,12 +241,5 @@ def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapp
     for plan in candidates:
         threads = issuers[plan.tma_instructions]
         rates = _rates(plan.problem, plan.layout, plan.boxes, plan.l2_promotion, blocks_per_sm, threads)
-        weighed.append(replace(plan, costs=replace(plan.costs, **rates._asdict())))
+        weighed.append(replace(plan, costs=replace(plan.costs, **rates)))
     return reasons.ranked(weighed)
-
-
-def _basis(problem: Problem, layout: Layout, canonical: CanonicalLayout | None) -> Basis:
-    rows = [problem.arch.basis, layout.swizzle.basis]
-    if problem.tensor_core is not None:
-        rows.append(problem.tensor_core.basis(canonical))
-    return "measured" if all(row == "measured" for row in rows) else "documented"
