@@ -66,7 +66,7 @@ def plan_pipeline(
     full (49152,) (('consumer', 0),)
     empty (0,) (('producer', 1),)
     """
-    planning = _Planning(plan, stages, consumers, cluster, cta_group, arrivals, multicast, steps)
+    planning = _Planning(**locals())
     tiles = " + ".join(f"{tile.problem.tile[0]}x{tile.problem.tile[1]}" for tile in planning.plans)
     name = f"{tiles} {planning.first.data_type.name}, {planning.stages} stages"
     stores = planning.first.direction == "store"
@@ -82,21 +82,12 @@ def _step(**fields: Any) -> dict[str, Any]:
 class _Planning:
     """What plan_pipeline was asked for, read and checked, and the pieces that pipelines are made of."""
 
-    def __init__(
-        self,
-        plan: Any,
-        stages: Any,
-        consumers: Any,
-        cluster: Any,
-        cta_group: Any,
-        arrivals: Any,
-        multicast: Any,
-        steps: Any,
-    ) -> None:
+    def __init__(self, plan: Any, **asked: Any) -> None:
         problems: list[Violation] = []
 
-        def number(name: str, value: Any, default: int, most: int) -> int:
-            return attempted(problems, 1, integer, name, default if value is None else value, 1, most)
+        def number(name: str, default: int, most: int) -> int:
+            value = default if asked[name] is None else asked[name]
+            return attempted(problems, 1, integer, name, value, 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
         self.plans = _plans(plan)
@@ -106,22 +97,25 @@ class _Planning:
         self.by_descriptor, self.in_tmem = core.reads_by_descriptor, core.accumulators == "tensor memory"
         self.by_warpgroups = self.by_descriptor and not self.in_tmem  # they issue the products and hold the sums
         self.unit = core.name if self.by_descriptor else "mma"
-        self.stages = number("stages", stages, first.stages if gemm is None else gemm.stages, MAX_STAGES)
+        self.stages = number("stages", first.stages if gemm is None else gemm.stages, MAX_STAGES)
         two_groups = gemm is not None and self.by_warpgroups and gemm.tile[0] >= WARPGROUP_THREADS
-        self.consumers = number("consumers", consumers, 2 if two_groups else 1, 7)
-        self.cluster = attempted(problems, (1, 1), _cluster, cluster)
-        self.cta_group = number("cta_group", cta_group, 1, 2)
-        self.steps = number("steps", steps, 4 * self.stages + 2, 1 << 24)
-        self.multicast = attempted(problems, False, flag, "multicast", multicast)
+        self.consumers = number("consumers", 2 if two_groups else 1, 7)
+        self.cluster = attempted(problems, (1, 1), _cluster, asked["cluster"])
+        self.cta_group = number("cta_group", 1, 2)
+        self.steps = number("steps", 4 * self.stages + 2, 1 << 24)
+        self.multicast = attempted(problems, False, flag, "multicast", asked["multicast"])
         # mma: one group of as many warps as share the tile
         self.threads = WARPGROUP_THREADS if gemm is None or self.by_descriptor else 32 * prod(gemm.warps)
-        arriving = arrivals or ("warpgroup" if self.by_descriptor else "warp")
+        arriving = asked["arrivals"] or ("warpgroup" if self.by_descriptor else "warp")
         once = attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS)
         self.arrivals = -(-self.threads // ARRIVALS[once])
         self.blocks = prod(self.cluster)
         # along x, if there is a B: the blocks of a pair have half of it
         self.b_sharers = self.cluster[0] // self.cta_group if len(self.plans) > 1 else 1
         self.shares = self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)  # blocks load parts for the others
+        self.copiers = 1 if first.copy == "tma" else WARPGROUP_THREADS  # threads that arrive at a full barrier
+        # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
+        self.registers = _REGISTERS.get(self.consumers) if gemm is None and self.by_warpgroups else None
         self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
         if problems:
             raise RuleError(problems)
@@ -155,7 +149,7 @@ class _Planning:
         releases = 1 if self.in_tmem else self.consumers * self.arrivals
         feeding = self.b_sharers + self.cluster[1] - 1 if self.shares else 1
         barriers = {
-            "full": {"count": self._copiers, "stages": stages},
+            "full": {"count": self.copiers, "stages": stages},
             "empty": {"count": feeding * releases, "stages": stages},
         }
         roles = [self._producer(), self._tmem_consumer() if self.in_tmem else self._consumer()]
@@ -173,27 +167,16 @@ class _Planning:
         return {
             "cluster": list(self.cluster),
             "constants": {"STAGES": stages, **constants},
-            "registers": None if self._registers is None else self._registers[0],
+            "registers": None if self.registers is None else self.registers[0],
             "barriers": barriers,
             "slots": slots,
             "roles": roles,
         }
 
-    @property
-    def _copiers(self) -> int:
-        """Threads that arrive at a full barrier."""
-        return 1 if self.first.copy == "tma" else WARPGROUP_THREADS
-
-    @property
-    def _registers(self) -> tuple[int, int, int] | None:
-        """At entry, of the producer, of a consumer; None where nobody changes them."""
-        # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
-        return _REGISTERS.get(self.consumers) if self.gemm is None and self.by_warpgroups else None
-
     def _meet(self, registers: int = 0) -> Steps:
         """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them."""
         sync = {"sync": 0} if self.blocks == 1 else {"cluster": "sync"}
-        return [sync, *([{"registers": self._registers[registers]}] if registers and self._registers else [])]
+        return [sync, *([{"registers": self.registers[registers]}] if registers and self.registers else [])]
 
     def _loops(self, steps: Steps, before: Steps, after: Steps) -> dict[str, Any]:
         """The K loop; for a GEMM within the loop over tiles, counted through."""
@@ -211,7 +194,7 @@ class _Planning:
         total = "k_tiles" if self.gemm is None else "tiles * K_TILES"
         every_stage = [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}]
         tail = {"loop": "j", "start": total, "count": "STAGES", "steps": every_stage}
-        return {"name": "producer", "threads": self._copiers, "steps": [*made, *self._meet(1), loop, tail]}
+        return {"name": "producer", "threads": self.copiers, "steps": [*made, *self._meet(1), loop, tail]}
 
     def _by_tma(self) -> Steps:
         full, in_pairs = f"full[{self.stage}]", self.cta_group == 2
@@ -320,7 +303,7 @@ class _Planning:
         return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
 
     def _drain(self) -> Steps:
-        return [_DRAIN] if self._epilogue() else []
+        return [] if self.gemm is None or self.gemm.epilogue is None else [_DRAIN]
 
     def storing(self) -> dict[str, Any]:
         """The pipeline of a plan that stores: threads write a stage, and TMA takes it from there."""
