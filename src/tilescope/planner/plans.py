@@ -378,13 +378,13 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
     if needed <= limit:
         return
     smaller, size = list(problem.tile), stage
-    while size + barrier > limit:  # half of the longer extent, until one stage fits
+    while problem.stages * (size + barrier) > limit:  # half of the longer extent, until it fits
         longer = smaller.index(max(smaller))
         smaller[longer], size = smaller[longer] // 2, size // 2
     raise RuleError([refusal(
-        "plan-smem", "stages" if fit else "tile", "stages" if problem.stages > 1 else "", stages=problem.stages, stage_bytes=stage,
+        "plan-smem", "stages" if fit else "tile", "stages" if fit else "", stages=problem.stages, stage_bytes=stage,
         barrier_bytes=problem.stages * barrier, needed_bytes=needed, arch=problem.arch.name, limit_bytes=limit, fit=fit,
-        smaller=tuple(smaller),
+        smaller=tuple(smaller), reserved_bytes=RESERVED_BYTES,
     )])  # fmt: skip
 
 

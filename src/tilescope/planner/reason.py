@@ -130,9 +130,6 @@ class Reason(Value):
         """The reason as a sentence."""
         return sentence(SENTENCES[self.name], self.values)
 
-    def __str__(self) -> str:
-        return self.sentence
-
     def text(self) -> str:
         """The reason as a sentence."""
         return self.sentence

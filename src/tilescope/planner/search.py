@@ -33,7 +33,7 @@ from tilescope.planner.consumers import (
     wavefronts_on,
 )
 from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
-from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
+from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
 from tilescope.planner.proof import Consumed, prove
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
@@ -120,6 +120,8 @@ def candidates(problem: Problem) -> tuple[list[Plan], list[Refusal]]:
     kept: list[Plan] = []
     refused: list[Refusal] = []
     accesses = or_error(counted_accesses, problem)
+    if isinstance(accesses, RuleError):
+        accesses = RuleError(_with_extents(problem, violation) for violation in accesses.violations)
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
     tried = {key: or_error(layout_for, problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
     layouts = {key: laid[0] for key, laid in tried.items() if isinstance(laid, tuple)}
@@ -139,6 +141,13 @@ def candidates(problem: Problem) -> tuple[list[Plan], list[Refusal]]:
             candidate = _candidate(problem, *laid, boxes, counted, access)
             (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
     return reasons.ranked(kept), refused
+
+
+def _with_extents(problem: Problem, violation: Violation) -> Violation:
+    """What a pattern says of rows x columns, with the names of these extents where they are not in the tile's order."""
+    if violation.argument != "tile" or problem.row_names == EXTENT_NAMES[problem.direction]:
+        return violation
+    return replace(violation, found=f"{violation.found} ({' x '.join(problem.row_names)})")
 
 
 def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:

@@ -148,7 +148,7 @@ def read_problems(content: bytes) -> list[dict[str, Any]]:
     except (ValueError, RecursionError, csv.Error) as error:  # JSON and TOML say what is wrong with a ValueError
         raise _wrong(shortened(" ".join(str(error).split()), 80)) from None
     if not rows or len(rows) > MAX_PROBLEMS:
-        raise _wrong("no problem" if not rows else f"more than {MAX_PROBLEMS} problems")
+        raise _wrong("no problem" if not rows else f"more than {MAX_PROBLEMS} problems", problems=MAX_PROBLEMS)
     return [_arguments(row) for row in rows]
 
 
@@ -182,7 +182,7 @@ def _rows(text: str) -> Iterator[Any]:
 def _arguments(row: Any) -> dict[str, Any]:
     """The arguments of one problem, by their names, numbers as numbers."""
     if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
-        raise _wrong(f"{shortened(str(row), 40)} in place of a problem")
+        raise _wrong(f"{shortened(str(row), 40)} in place of a problem", entry=row)
     named = {_ALIASES.get(name.strip(), name.strip()): value for name, value in row.items()}
     unknown = [name for name in named if name not in _NAMES]
     if unknown:
@@ -205,8 +205,7 @@ def _value(name: str, value: Any) -> Any:
     return value.strip().casefold() in _TRUE if name == "fold" else value.strip()
 
 
-def _wrong(found: str) -> RuleError:
-    return RULES["problem-file"].error(
-        "source", found, "JSON, TOML or CSV with the arguments of problems, such as tile and data_type",
-        'Write [{"tile": "128x64", "data_type": "bf16"}], or a CSV whose first line is tile,data_type.',
-    )  # fmt: skip
+def _wrong(found: str, **values: Any) -> RuleError:
+    limit = "JSON, TOML or CSV with the arguments of problems, such as tile and data_type"
+    fix = 'Write [{"tile": "128x64", "data_type": "bf16"}], or a CSV whose first line is tile,data_type.'
+    return RULES["problem-file"].error("source", found, limit, fix, **values)
