@@ -67,8 +67,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         return facts
     facts["uses"] |= {"mbarrier", "bulk_group", "proxy_fence"}
     if bits == 16:
-        facts["stmatrix_count"] = 4 if facts["epilogue"]["columns"] % 16 == 0 else 2
-        facts["epilogue"]["step"] = 4 * facts["stmatrix_count"]
+        facts["stmatrix_count"] = 4 if facts["columns"] % 16 == 0 else 2
         facts["uses"].add("stmatrix")
     return facts | {"load_ranks": (2,), "store_ranks": (2,)} | _roles(gemm, facts)
 
@@ -170,16 +169,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "blocks": blocks,
         "consumer_threads": groups * WARPGROUP,
         "threads": groups * WARPGROUP + 32,
-        "roles_comment": f"A producer warp loads, {'two warpgroups multiply' if groups == 2 else 'a warpgroup multiplies'}.",
-        "epilogue": {
-            "blocks": blocks,
-            "row": f"(group * {blocks} + block) * 64 + warp * 16",
-            "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
-            "step": 8,
-            "held": "slice * (C_COLUMNS / 8)",
-            "column": "first",
-            "partial": False,
-        },
+        "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
+        "partial": False,
         **built_for(str(gemm.arch.target("wgmma"))),
     }  # fmt: skip
 
@@ -197,16 +188,8 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "warps": warps,
         "consumer_threads": 32 * prod(warps),
         "threads": 32 * (prod(warps) + (gemm.epilogue is not None)),
-        "roles_comment": f"{'A producer warp loads, ' if gemm.epilogue else ''}{prod(warps)} warps multiply.",
         "uses": {"mma"},
-        "epilogue": {
-            "blocks": "ROWS",
-            "row": "first_m + block * 16",
-            "columns": n // warps[1],
-            "step": 8,
-            "held": "0",
-            "column": "first_n + first - slice * C_COLUMNS",
-            "partial": partial or warps[1] > 1,
-        },
+        "columns": n // warps[1],
+        "partial": partial or warps[1] > 1,
         **built_for(gemm.arch.name),
     }

@@ -232,7 +232,6 @@ class Machine(State):
 
     def _leave(self, agent: int) -> None:
         leave(self, agent)
-        self.ends[agent] = self.clock[agent]
         opened, closed = self.groups.get((agent, "bulk"), _NO_GROUPS)
         if opened or any(closed):
             raise self.program.mistake("stores", agent=agent)
@@ -240,8 +239,8 @@ class Machine(State):
     def check_exits(self) -> None:
         """After the run: whatever reached into a block certainly did so before that block left."""
         for (block, place), value in self.remote.items():
-            ends = [end for end, agent in zip(self.ends, self.program.agents, strict=True) if agent.rank == block]
-            if any(end is not None and end[place] >= value for end in ends):
+            ends = (clock for clock, agent in zip(self.clock, self.program.agents, strict=True) if agent.rank == block)
+            if any(clock[place] >= value for clock in ends):
                 continue
             if place < self.agents:
                 raise self._exit_mistake(block, self.program.agents[place].name, "an mbarrier there")

@@ -29,7 +29,6 @@ from tilescope.value import Value
 ARRIVALS_END = 1 << 20  # counts are below this
 TX_END_BYTES = 1 << 20  # so are the bytes outstanding, either way
 CLUSTER_THREADS = 16 * 1024  # of the largest cluster: no barrier waits for more
-_H200 = "an H200, driver 580.159.04, CUDA 13.0"
 ARGUMENT = rule(
     "mbarrier-argument",
     "Counts of an mbarrier are 1 to 2^20 - 1, parities 0 or 1, bytes an unsigned 32-bit number.",
@@ -37,37 +36,32 @@ ARGUMENT = rule(
     passing="ts.Mbarrier(1)",
     failing="ts.Mbarrier(0)",
 )
-ARRIVALS = rule(
+_H200 = "an H200, driver 580.159.04, CUDA 13.0"
+_measured = partial(rule, source=_H200, basis="measured")
+ARRIVALS = _measured(
     "mbarrier-arrivals",
     "One instruction, all lanes of its warp together, brings no more arrivals than are pending.",
-    source=_H200,
-    basis="measured",
     code=719,
     passing="ts.Mbarrier(2).arrive(2)",
     failing="ts.Mbarrier(2).arrive(3)",
 )
-BYTES = rule(
+BYTES = _measured(
     "mbarrier-bytes",
     "At most 2^20 - 1 bytes are outstanding on an mbarrier, either way.",
     source=f"{_H200}; PTX ISA, mbarrier, for the exact limit",
-    basis="measured",
     code=719,
     passing="ts.Mbarrier(1).expect_tx(2**20 - 1)",
     failing="ts.Mbarrier(1).expect_tx(2**20)",
 )
-WORD = rule(
+WORD = _measured(
     "mbarrier-word",
     "An mbarrier is a 64-bit word whose bits 42 and 0 are 0.",
-    source=_H200,
-    basis="measured",
     passing="ts.Mbarrier.decode(0x7FFFF800001FFFFE)",
     failing="ts.Mbarrier.decode(0x7FFFF800001FFFFF)",
 )
-TOKEN = rule(
+TOKEN = _measured(
     "mbarrier-token",
     "The token of an arrival is a 64-bit word whose bit 42 is 0.",
-    source=_H200,
-    basis="measured",
     passing="ts.Mbarrier.decode_token(0x7FFFF80000000000)",
     failing="ts.Mbarrier.decode_token(1 << 42)",
 )
@@ -197,12 +191,11 @@ class Mbarrier(Value):
         Mbarrier(count=1, pending=0, tx_bytes=32768)
         """
         number = _word(word, WORD, _UNUSED_BITS, "Read the word that mbarrier.inval wrote.")
-        field = number >> _TX_BIT & _TX_FIELD_END - 1
         return cls(
             -(number >> _EXPECTED_BIT) % ARRIVALS_END,
             phase=number >> _PHASE_BIT,
             pending=-(number >> _PENDING_BIT) % ARRIVALS_END,
-            tx_bytes=_signed_tx(-field % _TX_FIELD_END),
+            tx_bytes=_tx_bytes(number >> _TX_BIT),
         )
 
     @classmethod
@@ -213,10 +206,9 @@ class Mbarrier(Value):
         MbarrierToken(phase=0, pending=1, tx_bytes_lowest=30721, tx_bytes_highest=32768)
         """
         number = _word(token, TOKEN, _UNUSED_BITS[:1], "Use what mbarrier.arrive returned.")
-        upper = number >> _TOKEN_BIT << _TOKEN_BIT
-        highest_field = upper >> _TX_BIT & _TX_FIELD_END - 1
-        unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the field's low bits lie in the lower half
-        lowest, highest = (_signed_tx(-field % _TX_FIELD_END) for field in (highest_field + unknown, highest_field))
+        unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the low bits of the field lie in the lower half
+        highest_field = number >> _TX_BIT & ~unknown
+        lowest, highest = _tx_bytes(highest_field + unknown), _tx_bytes(highest_field)
         return MbarrierToken(number >> _PHASE_BIT, -(number >> _PENDING_BIT) % ARRIVALS_END, lowest, highest)
 
     @property
@@ -264,8 +256,10 @@ def _parities(phase: int) -> str:
     return f"phase {phase} (parity {1 - phase} passes, parity {phase} waits)"
 
 
-def _signed_tx(field: int) -> int:
-    return field - _TX_FIELD_END if field > TX_END_BYTES else field
+def _tx_bytes(field: int) -> int:
+    """The bytes that are missing, from their field and what lies above it: negated, in two's complement."""
+    missing = -field % _TX_FIELD_END
+    return missing - _TX_FIELD_END if missing > TX_END_BYTES else missing
 
 
 _ARGUMENTS = {  # name: least, most, and what it is
@@ -274,11 +268,7 @@ _ARGUMENTS = {  # name: least, most, and what it is
     "phase": (0, 1, "the parity of a phase is 0 or 1"),
     "parity": (0, 1, "a parity is 0 or 1"),
     "tx_bytes": (1 - TX_END_BYTES, TX_END_BYTES - 1, "an mbarrier counts at most 2^20 - 1 bytes"),
-    "bytes": (
-        0,
-        (1 << 32) - 1,
-        "bytes are an unsigned 32-bit number",
-    ),  # too many for a barrier are the chip's to refuse
+    "bytes": (0, (1 << 32) - 1, "bytes are an unsigned 32-bit number"),
 }
 
 

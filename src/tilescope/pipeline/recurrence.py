@@ -43,7 +43,7 @@ class Shortened(NamedTuple):
 
 def shortened(pipeline: Pipeline) -> Shortened | None:
     """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
-    long = {role.name: found for role in pipeline.roles if (found := _long_loop(role, pipeline.constants)) is not None}
+    long = {role.name: loop for role in pipeline.roles if (loop := _long_loop(role, pipeline.constants)) is not None}
     if len({values for _, values in long.values()}) != 1:
         return None
     loops, (values, *_) = {name: place for name, (place, _) in long.items()}, (values for _, values in long.values())

@@ -92,7 +92,6 @@ class State:
         self.next_action = [steps.at(0) for steps in self.steps]
         self.left = [False] * agents
         self.clock: list[Clock] = [zero] * agents
-        self.ends: list[Clock | None] = [None] * agents  # the clocks with which agents left
         self.registers = [program.pipeline.registers or 0] * agents
         self.mma: list[tuple[int, ...]] = [()] * agents  # keys of tcgen05 work
         self.groups: dict[tuple[int, str], Groups] = {}
