@@ -17,7 +17,7 @@ from tilescope.smem.search import FAMILIES, FoundLayout, LayoutSearch
 from tilescope.smem.tile import TileReport
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier, extent, number_span, runs
+from tilescope.view.grid import Cell, Grid, Header, Row, Tier, extent, holding, number_span, runs
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 _MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
@@ -191,7 +191,7 @@ def _described(layout: Layout) -> str:
         f"rows padded by {layout.padding_bytes} bytes": layout.padding_bytes,
         f"from {layout.start:#x}": layout.start,
     }
-    return ", ".join(word for word, holds in words.items() if holds)
+    return ", ".join(holding(words))
 
 
 def _lane_words(lanes: Iterable[int]) -> str:

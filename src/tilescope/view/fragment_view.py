@@ -19,7 +19,7 @@ from tilescope.arch import architectures_with
 from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Tier, extent, number_span
+from tilescope.view.grid import Cell, Grid, Tier, extent, holding, number_span
 from tilescope.view.parts import Beside, Table
 
 _WARP = 32
@@ -126,18 +126,17 @@ def _thread_grid(fragment: Fragment, block: _Block, lane: int | None) -> Grid:
         return Cell(text, thread % _WARP, title=title, link=f"T{thread}V{first} T{thread}")
 
     steps = range(0, fragment.values, width)[:_MOST_REGISTERS]
-    outer: tuple[Tier, ...] = ()
-    notes = []
-    if len(steps) * width < fragment.values:
-        notes.append(f"The first {len(steps) * width} of {fragment.values} values.")
-    if fragment.threads > _WARP:
-        notes.append(f"Warp {first_thread // _WARP} of {fragment.threads // _WARP}.")
-    if fragment.matrices > 1 and fragment.operand == "matrix":
-        outer = (Tier.of("matrix", matrix[0, list(steps)]),)
-        notes.append(f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.")
+    of_matrices = fragment.matrices > 1 and fragment.operand == "matrix"
+    outer = (Tier.of("matrix", matrix[0, list(steps)]),) if of_matrices else ()
+    drawn_values = len(steps) * width
+    notes = {
+        f"The first {drawn_values} of {fragment.values} values.": drawn_values < fragment.values,
+        f"Warp {first_thread // _WARP} of {fragment.threads // _WARP}.": fragment.threads > _WARP,
+        f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.": of_matrices,
+    }
     title, names = f"What each thread holds: {','.join(_NAMES[fragment.operand])}", ("thread", "value")
     threads, values = range(first_thread, first_thread + _WARP), {first: f"V{extent(first, width)}" for first in steps}
-    return Grid.of(title, names, threads, values, cell, rule_every=8, outer=outer, notes=notes).marked(
+    return Grid.of(title, names, threads, values, cell, rule_every=8, outer=outer, notes=holding(notes)).marked(
         () if lane is None else {f"T{lane}"}
     )
 

@@ -20,6 +20,7 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.palette import Mark, Tint
 
 BANK_BYTES = 4
+Text = TypeVar("Text")
 
 
 def number_span(first: int, last: int, between: str = "-") -> str:
@@ -51,6 +52,15 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
         first = gathered.pop()[0] if gathered and number == gathered[-1][1] + 1 else number
         gathered.append((first, number))
     return gathered
+
+
+def holding(texts: Mapping[Text, object]) -> list[Text]:
+    """The texts whose condition holds.
+
+    >>> holding({"always": True, "never": 0})
+    ['always']
+    """
+    return [text for text, holds in texts.items() if holds]
 
 
 def drawn_of(shown: Iterable[int], whole: Iterable[int], nouns: Iterable[str]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from tilescope.notation import Conversion
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, extent
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, extent, holding
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 LAYOUT_DIFFERENCE = rule(
@@ -333,18 +333,16 @@ class _Operand:
             for count, at, step in zip(self.grid, self.corner, self.atom, strict=True)
         )
         row_name, column_name = self.tile.names
-        notes = []
-        if (len(rows), len(columns)) != self.grid:
-            drawn = f"{len(rows)} x {len(columns)} of {self.grid[0]} x {self.grid[1]} atoms"
-            notes.append(f"Drawn: {drawn}; the others continue in equal steps.")
-        if self.down:
-            notes.append(f"One atom down ({self.atom[0]} {row_name}): {self.down} bytes.")
-        if self.right:
-            notes.append(f"One atom to the right ({self.atom[1]} {column_name}): {self.right} bytes.")
+        shown = f"{len(rows)} x {len(columns)} of {self.grid[0]} x {self.grid[1]} atoms"
+        notes = {
+            f"Drawn: {shown}; the others continue in equal steps.": (len(rows), len(columns)) != self.grid,
+            f"One atom down ({self.atom[0]} {row_name}): {self.down} bytes.": self.down,
+            f"One atom to the right ({self.atom[1]} {column_name}): {self.right} bytes.": self.right,
+            "The marked atom is drawn in full.": True,
+        }
         down = {row: extent(row, self.atom[0]) for row in rows}
         across = {column: extent(column, self.atom[1]) for column in columns}
-        notes.append("The marked atom is drawn in full.")
-        return Grid.of("Where each atom starts", self.tile.names, down, across, self._atom_cell, notes=notes)
+        return Grid.of("Where each atom starts", self.tile.names, down, across, self._atom_cell, notes=holding(notes))
 
     def _atom_cell(self, row: int, column: int) -> Cell:
         mn, k = oriented(self.canonical.major, row, column)

@@ -17,7 +17,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.simulation import Event, Simulation
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Row, Tier
+from tilescope.view.grid import Cell, Grid, Row, Tier, holding
 from tilescope.view.palette import Tint
 from tilescope.view.parts import Entry, Legend, Part, Table
 
@@ -258,7 +258,7 @@ def _legend(events: list[Event], timeline: Grid) -> Legend:
         Entry("never passes", "collision", "collision", "full[0]"): "stuck" in operations,
         Entry("the mistake", "collision", "collision", "!"): mistake,
     }
-    return Legend(tuple(entry for entry, is_drawn in entries.items() if is_drawn))
+    return Legend(tuple(holding(entries)))
 
 
 def _waits(events: list[Event]) -> Table:

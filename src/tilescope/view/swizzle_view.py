@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tilescope.errors import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent, holding
 from tilescope.view.parts import Beside, Table
 
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
@@ -68,12 +68,14 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     grids = [logical_grid(swizzle, address), _pattern(swizzle, address, physical=True)]
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
         grids.append(_box_rows(swizzle, swizzle.span_bytes, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES))
-    title = f"Swizzle {swizzle.name}"
-    if swizzle.hardware_mode not in (None, swizzle):
-        title += f" (the {swizzle.hardware_mode} mode)"
-    if address:
-        title += f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}"
-    return Drawing(title, [rule_sentence(swizzle), Beside(tuple(grids)), Table(facts(swizzle, address))])
+    titles = {
+        f"Swizzle {swizzle.name}": True,
+        f" (the {swizzle.hardware_mode} mode)": swizzle.hardware_mode not in (None, swizzle),
+        f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}": address,
+    }
+    return Drawing(
+        "".join(holding(titles)), [rule_sentence(swizzle), Beside(tuple(grids)), Table(facts(swizzle, address))]
+    )
 
 
 def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
@@ -111,7 +113,7 @@ def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
     if physical:
         title, names = "Physical: as it lies in shared memory", (unit, "byte", name)
         rows = {start: (*labels, f"{start:#06x}") for start, labels in rows.items()}
-        said = [note for note, holds in notes.items() if holds]
+        said = holding(notes)
     grid = Grid.of(title, names, rows, columns, cell, rule_every=rule_every, outer=outer, notes=said)
     return grid.marked(asked)
 
@@ -259,11 +261,11 @@ def _mode_facts(swizzle: Swizzle, cute: str) -> dict[str, str]:
         "alignment": aligned,
         "inner width": width,
         "architectures": ", ".join(swizzle.architectures),
-        "names": ", ".join(name for name, holds in names.items() if holds),
+        "names": ", ".join(holding(names)),
         "codes": ", ".join(f"{name} {'-' if code is None else code}" for name, code in codes.items()),
         "basis": "measured on an H200 (sm_90)" if measured else "documented; not measured on a card",
         "note": _REMARKS.get(swizzle.name, ""),
-        "sources": "; ".join(source for source, holds in sources.items() if holds),
+        "sources": "; ".join(holding(sources)),
     }
 
 

@@ -15,6 +15,7 @@ from tilescope.tensor_map.im2col import Convolution, Im2colMap, Im2colWideMap
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing
+from tilescope.view.grid import holding
 from tilescope.view.parts import Part, Table
 
 Map = TensorMap | Im2colMap | Im2colWideMap
@@ -173,16 +174,15 @@ def _said(violation: Violation) -> str:
 
 def map_title(a: AnyMap) -> str:
     """The map in one line: its kind, extents, box and modes."""
-    if isinstance(a, TensorMap):
-        copy = f"box {by(a.box)}"
-    else:
-        copy = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
-    parts = [f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}", copy]
-    if a.interleave.slice_bytes:
-        parts.append(f"interleave {a.interleave.name}")
-    if a.swizzle.bits:
-        parts.append(f"swizzle {a.swizzle.name}")
-    return ", ".join(parts)
+    pixels = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
+    copy = f"box {by(a.box)}" if isinstance(a, TensorMap) else pixels
+    parts = {
+        f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}": True,
+        copy: True,
+        f"interleave {a.interleave.name}": a.interleave.slice_bytes,
+        f"swizzle {a.swizzle.name}": a.swizzle.bits,
+    }
+    return ", ".join(holding(parts))
 
 
 def _dimensions(a: AnyMap) -> Table:

@@ -25,7 +25,7 @@ from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_allocation import TmemBudget
 from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, extent, number_span
+from tilescope.view.grid import Cell, Grid, extent, holding, number_span
 from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_map_view import severities
 
@@ -52,16 +52,14 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     kind = f": layout {layout.datapath}" if layout.datapath else ""
     title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({first} x {second}), in tensor memory{kind}"
     what = f"{first}, then {second}" if _is_scales(layout) else f"the {second} that it holds of its {first}"
-    said = (
-        f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}. Warp w of a block reaches the "
-        "lanes of quarter w mod 4 alone."
-    )
-    if layout.ctas > 1:
-        said += f" Each block of the pair holds {layout.rows} rows in its own tensor memory."
-    if layout.copies > 1:
-        said += f" Every element lies there {layout.copies} times."
-    if layout.datapath and DATAPATHS[layout.datapath].is_half:
-        said += " Half of the lanes stay free: a second accumulator fits in at lane 16."
+    is_half = layout.datapath is not None and DATAPATHS[layout.datapath].is_half
+    sentences = {
+        f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}.": True,
+        "Warp w of a block reaches the lanes of quarter w mod 4 alone.": True,
+        f"Each block of the pair holds {layout.rows} rows in its own tensor memory.": layout.ctas > 1,
+        f"Every element lies there {layout.copies} times.": layout.copies > 1,
+        "Half of the lanes stay free: a second accumulator fits in at lane 16.": is_half,
+    }
     facts = {
         "uses": f"{len(layout.lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on",
         f"{', '.join(layout.names)} →": f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)",
@@ -69,7 +67,7 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     }
     grids = Beside(tuple(_lane_grid(layout, cta, element) for cta in range(layout.ctas)))
     told = None if element is None else _element_table(layout, element)
-    return Drawing(title, [said, told, grids, Table(facts)])
+    return Drawing(title, [" ".join(holding(sentences)), told, grids, Table(facts)])
 
 
 def _is_scales(layout: TmemLayout) -> bool:

@@ -30,7 +30,7 @@ from tilescope.tma.place import Place
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.tma.walk import row_coords
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, chunk_bytes, memory_grid, number_span
+from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, memory_grid, number_span
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 from tilescope.view.parts import Beside, Entry, Legend, Table
@@ -317,14 +317,14 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
 
     axes = [across, down] if down.name else [across]
     steps = " and ".join(f"{axis.step} of {axis.name}" for axis in axes if not axis.exact)
-    notes = [f"Cells end at every {steps}, and at the copy's edges."] if steps else []
-    if is_exact and across.step > 1:
-        notes.append(f"A cell is {by(axis.step for axis in axes)} elements.")
-    if fixed:
-        notes.append(f"The plane at {', '.join(f'{names[dim]} = {coords[0, dim]}' for dim in fixed)}.")
+    notes = {
+        f"Cells end at every {steps}, and at the copy's edges.": steps,
+        f"A cell is {by(axis.step for axis in axes)} elements.": is_exact and across.step > 1,
+        f"The plane at {', '.join(f'{names[dim]} = {coords[0, dim]}' for dim in fixed)}.": fixed,
+    }
     labels = {along: str(along[0]) if down.name else "" for along in pairwise(down.edges)}
     columns = {column: column[0] for column in pairwise(across.edges)}
-    return Grid.of("The copy in the tensor", (down.name, across.name), labels, columns, cell, notes=notes)
+    return Grid.of("The copy in the tensor", (down.name, across.name), labels, columns, cell, notes=holding(notes))
 
 
 def chunk_links(trace: Trace, row: int) -> str:
