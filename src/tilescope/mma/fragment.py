@@ -211,13 +211,12 @@ class Fragment(Value):
 
     def _require_shape(self, name: str, array: npt.NDArray[Any], wanted: tuple[int, ...]) -> None:
         if array.shape != wanted:
-            found, limit = (
-                f"an array of shape {array.shape}",
+            limit, fix = (
                 f"operand {self.operand} of {self.instruction} is {by(wanted)}",
+                f"Use an array of shape {wanted}.",
             )
-            raise ARGUMENT_RANGE.error(
-                name, found, limit, f"Use an array of shape {wanted}.", shape=array.shape, operand=wanted
-            )
+            found, values = f"an array of shape {array.shape}", {"shape": array.shape, "operand": wanted}
+            raise ARGUMENT_RANGE.error(name, found, limit, fix, **values)
 
 
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
@@ -255,10 +254,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     if row.quad_pairs:
         return _quad_pairs(operand, chosen, a_order, b_order)
     if (a_order, b_order) != ("row", "col"):
-        found, limit = (
-            f"{name} with A .{a_order} and B .{b_order}",
-            "only mma.m8n8k4 with f16 takes other orders than .row.col",
-        )
+        found = f"{name} with A .{a_order} and B .{b_order}"
+        limit = "only mma.m8n8k4 with f16 takes other orders than .row.col"
         fix = "Use .row.col, and load the other order with ldmatrix.trans."
         raise FRAGMENT_ORDER.error("instruction", found, limit, fix)
     shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, nearest_name, printed
-from tilescope.reading import known_name
+from tilescope.reading import is_one_of, known_name
 from tilescope.rule import UNKNOWN_NAME, Rule, rule
 
 WGMMA_M = 64
@@ -154,7 +154,7 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
 
 def chosen_operand(instruction: str, operand: Any, held: tuple[Operand, ...]) -> Operand:
     """The operand, refused where it does not lie in the registers of the instruction."""
-    if operand == "B" and "B" not in held and "A" in held:
+    if is_one_of(operand, ("B",)) and "B" not in held and "A" in held:
         found, limit = f"B of {instruction}", "wgmma reads B from shared memory, not from registers"
         raise FRAGMENT_OPERAND.error("operand", found, limit, "Use ts.wgmma_descriptors(…) for B.")
     return known_name("operand", operand, held)

@@ -100,11 +100,10 @@ class TensorMemory(Documented, Value):
             found, limit = f"an array of shape {cells.shape}", f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32"
             fix = "Leave cells out: memory starts with zeros."
             problems.append(ARGUMENT_RANGE.violation("cells", found, limit, fix, shape=cells.shape))
-        ranges = [tuple(map(plain_int, entries(entry, 3) or ())) for entry in entries(self.allocations, 17) or ("?",)]
-        firsts = range(0, TMEM_COLUMNS, SLICE_COLUMNS)
-        if self.allocations != () and not all(
-            len(one) == 2 and one[0] in firsts and one[1] in ALLOC_COLUMNS for one in ranges
-        ):
+        listed, firsts = entries(self.allocations, 17), range(0, TMEM_COLUMNS, SLICE_COLUMNS)
+        ranges = [tuple(map(plain_int, entries(entry, 3) or ())) for entry in listed or ()]
+        known = [len(entry) == 2 and entry[0] in firsts and entry[1] in ALLOC_COLUMNS for entry in ranges]
+        if listed is None or not all(known):
             found, limit = printed(self.allocations), "pairs of a first column and 32, 64, 128, 256 or 512 columns"
             fix = "Leave allocations out, and call alloc(128)."
             problems.append(TMEM_ALLOC.violation("allocations", found, limit, fix))
@@ -113,7 +112,7 @@ class TensorMemory(Documented, Value):
             problems.append(argument_type("findings", self.findings, "a tuple of violations", "Leave findings out."))
         raise_all(problems)
         object.__setattr__(self, "cells", read_only(cells.copy()) if cells.flags.writeable else cells)
-        object.__setattr__(self, "allocations", tuple(ranges) if self.allocations else ())
+        object.__setattr__(self, "allocations", tuple(ranges))
 
     @staticmethod
     def budget(parts: Mapping[str, Any]) -> TmemBudget:
@@ -257,7 +256,7 @@ class TensorMemory(Documented, Value):
         '0x5b5a5958'
         """
         row, place = cp_shape(shape), TmemAddress.of(address)
-        words = copied_words(row, smem, descriptor, smem_address, decompress)
+        words = copied_words(row, as_array("smem", smem), descriptor, smem_address, decompress)
         lanes = place.lane + row.lanes()
         problems = self._column_problems(place.column, row.columns)
         if (last := int(lanes.max())) >= TMEM_LANES:

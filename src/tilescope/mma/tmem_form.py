@@ -327,10 +327,9 @@ def cp_shape(name: Any) -> CpShape:
 
 
 def copied_words(
-    shape: CpShape, smem: Any, descriptor: Any, smem_address: int, decompress: str | None
+    shape: CpShape, memory: npt.NDArray[Any], descriptor: Any, smem_address: int, decompress: str | None
 ) -> npt.NDArray[np.uint32]:
     """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
-    memory = np.asarray(smem)
     if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.size:
         found = f"an array of shape {memory.shape}, {memory.dtype}"
         fix = "Use np.zeros(4096, np.uint8), for example."

@@ -18,6 +18,7 @@ from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type
 from tilescope.layout import Layout, Major
+from tilescope.reading import entries, plain_int
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma.placement import placement
@@ -65,19 +66,17 @@ class PlannedTile(Protocol):
 
 def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
     """Copies as (coords, smem_offset_bytes): pairs, or values with these names."""
-    try:
-        pairs = [
-            (copy.coords, copy.smem_offset_bytes) if hasattr(copy, "smem_offset_bytes") else tuple(copy)
-            for copy in copies
-        ]
-        listed = tuple((tuple(coords), int(offset_bytes)) for coords, offset_bytes in pairs)
-    except (TypeError, ValueError):
-        listed = ()
-    if not listed:
+    pairs = [
+        [copy.coords, copy.smem_offset_bytes] if hasattr(copy, "smem_offset_bytes") else entries(copy, 3) or []
+        for copy in entries(copies, 1 << 16) or ()
+    ]
+    listed = [(entries(pair[0], 6), plain_int(pair[1])) for pair in pairs if len(pair) == 2]
+    read = tuple((tuple(coords), offset) for coords, offset in listed if coords is not None and offset is not None)
+    if not pairs or len(read) < len(pairs):
         wanted = "pairs of coordinates and offset in shared memory"
         fix = "Use [((0, 0), 0), ((64, 0), 8192)], for example."
         raise RuleError([argument_type("copies", copies, wanted, fix)])
-    return listed
+    return read
 
 
 def written_addresses(
