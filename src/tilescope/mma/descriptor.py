@@ -361,15 +361,12 @@ class Tcgen05Descriptor(OperandDescriptor):
         self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset, leading_is_address=int(is_address))
         object.__setattr__(self, "leading_is_address", is_address)
         if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
-            raise LEADING_ADDRESS.error(
-                "leading_is_address",
-                f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}",
-                "a leading address exists with swizzle 128B and base offset 0 alone (sm_103a)",
-                "Use swizzle 128B and base_offset=0.",
-                {"swizzle": "128B", "base_offset": 0},
-                swizzle=self.swizzle.name,
-                base_offset=self.base_offset,
-            )
+            found = f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}"
+            limit = "a leading address exists with swizzle 128B and base offset 0 alone (sm_103a)"
+            fix = "Use swizzle 128B and base_offset=0."
+            values = {"swizzle": self.swizzle.name, "base_offset": self.base_offset}
+            right = {"swizzle": "128B", "base_offset": 0}
+            raise LEADING_ADDRESS.error("leading_is_address", found, limit, fix, right, **values)
 
 
 def readable_bits(instruction: str, major: Major, swizzle: Swizzle) -> tuple[int, ...]:

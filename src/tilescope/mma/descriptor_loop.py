@@ -149,19 +149,12 @@ class DescriptorLoop(Value):
             known = (K_STEP_BYTES, WIDE_STEP_BYTES)
         if is_one_of(step_bytes, known):
             return []
-        return [
-            TCGEN05_STEP.violation(
-                "k_step_bytes",
-                f"k_step_bytes = {printed(step_bytes)} with {canonical.element_bits}-bit elements, {canonical.major}-major "
-                f"{canonical.mode}, k = {k}",
-                f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)",
-                f"Use {K_STEP_BYTES}.",
-                {"k_step_bytes": K_STEP_BYTES},
-                k_step_bytes=plain_int(step_bytes),
-                k=k,
-                element_bits=canonical.element_bits,
-            )
-        ]
+        what = f"{canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}"
+        found = f"k_step_bytes = {printed(step_bytes)} with {what}"
+        limit = f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)"
+        fix, right = f"Use {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}
+        values = {"k_step_bytes": plain_int(step_bytes), "k": k, "element_bits": canonical.element_bits}
+        return [TCGEN05_STEP.violation("k_step_bytes", found, limit, fix, right, **values)]
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
@@ -262,16 +255,11 @@ class DescriptorLoop(Value):
         problems: list[Violation] = []
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != bits:
-            problems.append(
-                rules["element"].violation(
-                    "data_type",
-                    f"{data_type.name} in a layout of {bits}-bit elements",
-                    f"{data_type.name} has {data_type.smem_bits} bits",
-                    f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{data_type.name}").',
-                    layout_bits=bits,
-                    type_bits=data_type.smem_bits,
-                )
-            )
+            found = f"{data_type.name} in a layout of {bits}-bit elements"
+            limit = f"{data_type.name} has {data_type.smem_bits} bits"
+            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{data_type.name}").'
+            widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
+            problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
         narrow = data_type.is_packed and major == "MN"  # a byte each in shared memory or not
         if narrow or not any(reader.instruction == name for reader in canonical.readers):
             own = [reader for reader in READERS if reader.instruction == name]

@@ -256,10 +256,8 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
     base, tile = _smem_base(layout), layout.as_rows()
     if CanonicalLayout.of(layout) is None or tile.tiling is None:
         if row.bits < 8:
-            limit, fix = (
-                "elements below a byte lie in a tensor core's atoms",
-                'Use swizzle="128B", and leave the layout out.',
-            )
+            limit = "elements below a byte lie in a tensor core's atoms"
+            fix = 'Use swizzle="128B", and leave the layout out.'
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, element_bits=row.bits)
         place = (layout.addresses() - base)[..., None] + np.arange(row.bits // 8)
         for smem in smems:

@@ -211,10 +211,8 @@ class Fragment(Value):
 
     def _require_shape(self, name: str, array: npt.NDArray[Any], wanted: tuple[int, ...]) -> None:
         if array.shape != wanted:
-            limit, fix = (
-                f"operand {self.operand} of {self.instruction} is {by(wanted)}",
-                f"Use an array of shape {wanted}.",
-            )
+            limit = f"operand {self.operand} of {self.instruction} is {by(wanted)}"
+            fix = f"Use an array of shape {wanted}."
             found, values = f"an array of shape {array.shape}", {"shape": array.shape, "operand": wanted}
             raise ARGUMENT_RANGE.error(name, found, limit, fix, **values)
 

@@ -167,10 +167,8 @@ def chosen_type(instruction: str, operand: Operand, data_type: Any, known: Itera
         return DataType.named(names[0])
     row = None if data_type is None else DataType.named(data_type)
     if row is None or row.name not in names:
-        found, limit = (
-            "no type" if row is None else row.name,
-            f"operand {operand} of {instruction} is {', '.join(names)}",
-        )
+        found = "no type" if row is None else row.name
+        limit = f"operand {operand} of {instruction} is {', '.join(names)}"
         own = ", the type of the accumulator itself" if operand in ("C", "D") and row is not None else ""
         raise FRAGMENT_TYPE.error("data_type", found, limit, f"Use {names[0]}{own}.")
     return row

@@ -133,10 +133,8 @@ def _row_offsets(
     """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
     address, base = as_array("lane_address", lane_address), integer("smem_address", smem_address, 0, (1 << 32) - 1)
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
-        found, limit = (
-            f"an array of shape {address.shape} and type {address.dtype}",
-            "32 integer addresses, one per lane",
-        )
+        found = f"an array of shape {address.shape} and type {address.dtype}"
+        limit = "32 integer addresses, one per lane"
         fix = "Use 32 integers; those of lanes beyond the rows may be 0."
         raise ARGUMENT_RANGE.error("lane_address", found, limit, fix, shape=address.shape)
     used = address[..., :rows].astype(np.int64)

@@ -162,10 +162,8 @@ def scale_lanes(kind: Any, operand: Any, *, thread_id: int = 0, byte_id: int = 0
     ):
         if not is_one_of(value, known):
             listed, immediate = ", ".join(map(str, known)), name.replace("_", "-")
-            found, limit = (
-                f"{name} = {printed(value)}",
-                f"{immediate} of {operand} with scale_vec {row.qualifier} is {listed}",
-            )
+            found = f"{name} = {printed(value)}"
+            limit = f"{immediate} of {operand} with scale_vec {row.qualifier} is {listed}"
             problems.append(SCALE_ID.violation(name, found, limit, f"Use {known[0]}.", **{name: plain_int(value)}))
     raise_all(problems)
     return ScaleLanes(row, operand, int(thread_id), int(byte_id))

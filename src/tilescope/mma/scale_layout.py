@@ -128,10 +128,8 @@ class ScaleLayout(Documented, Value):
         try:
             return self.modes.at(*coord)
         except ValueError:  # shapes that do not meet
-            found, fix = (
-                f"arrays of shapes {np.shape(row)} and {np.shape(block)}",
-                "Use row[:, None] and block[None, :].",
-            )
+            found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
+            fix = "Use row[:, None] and block[None, :]."
             values = {"rows": np.shape(row), "blocks": np.shape(block)}
             raise ARGUMENT_RANGE.error("row, block", found, "they broadcast", fix, **values) from None
 
@@ -246,10 +244,8 @@ class ScaleLayout(Documented, Value):
         """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m, group or whole half."""
         known_name("operand", operand, ("A", "B"), "operand with scale factors")
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
-            found, limit = (
-                f"m {printed(m)}, cta_group {printed(cta_group)}",
-                "block-scaled kinds have m 128, a pair also 256",
-            )
+            found = f"m {printed(m)}, cta_group {printed(cta_group)}"
+            limit = "block-scaled kinds have m 128, a pair also 256"
             values = {"m": plain_int(m), "cta_group": plain_int(cta_group)}
             raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128 with cta_group=1.", **values)
         halved = operand == "B" and bool(m == 128) and bool(cta_group == 2)

@@ -78,10 +78,8 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     grid, whole = _grid_and_extents(rows, blocks)
     *batch, length = atoms.shape
     if length != whole[0] * whole[1]:
-        found, limit = (
-            f"{length} bytes for {rows} x {blocks} scales",
-            f"they lie in {by(grid)} atoms of {ATOM_BYTES} bytes, {whole[0] * whole[1]} bytes in all",
-        )
+        found = f"{length} bytes for {rows} x {blocks} scales"
+        limit = f"they lie in {by(grid)} atoms of {ATOM_BYTES} bytes, {whole[0] * whole[1]} bytes in all"
         fix = f"Pass all {whole[0] * whole[1]} bytes, padding included."
         raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)
     target = None if out is None else _target(out, (*batch, rows, blocks), atoms.dtype)

@@ -193,15 +193,11 @@ class TensorMemory(Documented, Value):
         """What the kernel left undone if it ended now: columns that it did not free."""
         return tuple(
             TMEM_LEAK.violation(
-                "allocations",
-                f"columns {first} to {first + columns - 1} still allocated",
-                "a kernel frees all it allocated",
-                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
-                first=first,
-                last=first + columns - 1,
+                "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
+                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.", first=first, last=first + columns - 1,
             )
             for first, columns in self.allocations
-        )
+        )  # fmt: skip
 
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
         """tcgen05.ld by one warp: registers (32, n) of its threads.
@@ -229,10 +225,8 @@ class TensorMemory(Documented, Value):
         lane, column = self._reached(move, TmemAddress.of(address), warp, split)
         array, shape = as_array("registers", registers), (QUARTER_LANES, move.registers)
         if array.shape != shape or array.dtype.itemsize != 4 or array.dtype.kind not in "iuf":
-            found, limit = (
-                f"an array of shape {array.shape}, {array.dtype}",
-                f"{move.opcode} takes {by(shape)} registers of 32 bits",
-            )
+            found = f"an array of shape {array.shape}, {array.dtype}"
+            limit = f"{move.opcode} takes {by(shape)} registers of 32 bits"
             fix = f"Use a uint32 array of shape {shape}."
             raise ARGUMENT_RANGE.error("registers", found, limit, fix, shape=array.shape, registers=shape)
         words, cells = np.ascontiguousarray(array).view(np.uint32), self.cells.copy()
@@ -308,10 +302,8 @@ class TensorMemory(Documented, Value):
             problems.append(_lane_problem(place, f".{move.form.name} starts at the first lane of a quarter{further}"))
         step = move.columns if split is None else plain_int(split)
         if step is None or step < 0 or (split is not None and move.form.places == 1):
-            found, limit = (
-                f"split = {printed(split)} with .{move.form.name}",
-                ".16x32bx2 alone has one, a number of columns",
-            )
+            found = f"split = {printed(split)} with .{move.form.name}"
+            limit = ".16x32bx2 alone has one, a number of columns"
             problems.append(TMEM_SPLIT.violation("split", found, limit, "Leave split out.", split=step))
             step = 0
         for first in range(move.form.places):
@@ -324,17 +316,13 @@ class TensorMemory(Documented, Value):
         last = first + columns - 1
         found, values = f"columns {first} to {last}", {"first": first, "last": last}
         if last >= TMEM_COLUMNS:
-            limit, fix = (
-                f"columns end at {TMEM_COLUMNS - 1}",
-                f"Use column {TMEM_COLUMNS - columns} or before, or move fewer.",
-            )
+            limit = f"columns end at {TMEM_COLUMNS - 1}"
+            fix = f"Use column {TMEM_COLUMNS - columns} or before, or move fewer."
             return [TMEM_EXTENT.violation("address", found, limit, fix, **values)]
         if self.allocated[first : last + 1].all():
             return []
-        limit, fix = (
-            f"this block has {self._listed() or 'no columns'}",
-            f"Allocate {counted(columns, 'column')} there first.",
-        )
+        limit = f"this block has {self._listed() or 'no columns'}"
+        fix = f"Allocate {counted(columns, 'column')} there first."
         return [TMEM_UNALLOCATED.violation("address", found, limit, fix, **values)]
 
     def _listed(self) -> str:

@@ -104,10 +104,8 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
         first = ceil_div(after, alignment) * alignment
         needed += first + columns - after
         if first + columns > TMEM_COLUMNS:
-            found, limit = (
-                f"{name} needs {columns} columns after {after} taken ones",
-                f"tensor memory has {TMEM_COLUMNS} columns",
-            )
+            found = f"{name} needs {columns} columns after {after} taken ones"
+            limit = f"tensor memory has {TMEM_COLUMNS} columns"
             problems.append(
                 TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], part=name, columns=columns, taken=after)
             )

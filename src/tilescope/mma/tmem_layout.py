@@ -335,10 +335,8 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
     if n not in known:
         steps = f" in steps of {known[1] - known[0]}" if len(known) > 3 else f": {', '.join(map(str, known))}"
         nearest = min(known, key=lambda extent: (abs(extent - n), extent))
-        limit, fix = (
-            f"layout {row.name} has n {known[0]} to {known[-1]}{steps}",
-            f"Use {nearest}; wider products take several accumulators.",
-        )
+        limit = f"layout {row.name} has n {known[0]} to {known[-1]}{steps}"
+        fix = f"Use {nearest}; wider products take several accumulators."
         problems.append(TMEM_N.violation("shape", f"n = {n}", limit, fix, n=n))
     if data_type.name not in ("float32", "float16", "int32"):
         limit = "accumulators are float32, float16 or int32"
