@@ -103,7 +103,8 @@ class DescriptorForm:
             f"{self.resembles}"
         )
         if ones := self.word.reserved_ones(word):
-            refuse(f"bits {', '.join(map(str, ones))} set", f"keeps bits {self.reserved} zero", built, bits=ones)
+            noun = "bit" if len(ones) == 1 else "bits"
+            refuse(f"{noun} {', '.join(map(str, ones))} set", f"keeps bits {self.reserved} zero", built, bits=ones)
         values = self.word.decode(word)
         for name, constant in self.constants.items():
             if values[name] != constant:

@@ -148,7 +148,7 @@ def _row_offsets(
             "row addresses are multiples of 16",
             "Use a row pitch of 16, 32, 48, ...",
         ),
-        (MATRIX_RANGE, (used < base) | (used > last), smem, f"The last row starts at {last:#x}."),
+        (MATRIX_RANGE, (used < base) | (used > last), smem, f"Use addresses up to {last:#x}."),
     ):
         if wrong.any():
             lane, first, count = int(np.argwhere(wrong)[0][-1]), int(used[wrong][0]), int(wrong.sum())

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
 from tilescope.notation.hints import Hints, Unit, xor_swizzle
-from tilescope.notation.text import POINTER, Scanner, last_name, refusal, type_bits
+from tilescope.notation.text import INTEGER_NAMES, POINTER, Scanner, last_name, refusal
 from tilescope.swizzle import SWIZZLE, Swizzle
 
 # Names that enclose pieces, and those of them whose pieces describe a pointer.
@@ -184,27 +184,19 @@ def _read_piece(scan: Scanner, hints: Hints, found: _Pieces, in_pointer: bool) -
         scan.refuse("a pointer to shared memory", "Only shared memory is swizzled.")
     if in_pointer and name == "align":
         scan.take()
-        scan.expect("<")
-        scan.integer()
-        scan.expect(">")
+        scan.enclosed()
     elif in_pointer and name == "smem":
         scan.take()
     elif in_pointer and scan.peek().kind == "number" and scan.peek().spelling[:2] == "0x":
         found.start = scan.integer(POINTER)
     elif in_pointer and scan.peek().kind == "name":
-        said = scan.name()
-        while scan.peek().kind == "name":
-            said += f" {scan.name()}"
-        scan.accept("*")
-        found.bits = hints.bits(type_bits(said), "the pointer")
+        found.bits = hints.bits(scan.type_bits(), "the pointer")
     elif "ptr" in name or scan.peek().spelling in ("smem_sparse", "tmem_", "counting_iter"):
         found.bits, found.start = _read_pointer(scan, hints, found.start)
         found.has_pointer = True
         if found.triple is not None:
             found.unit = "bytes"
-    elif name in ("Int", "C", "constant", "integral_constant") or (
-        scan.peek().kind == "number" and scan.peek(1).spelling in ("o", ",", "{")
-    ):
+    elif name in INTEGER_NAMES or (scan.peek().kind == "number" and scan.peek(1).spelling in ("o", ",", "{")):
         found.offset = scan.integer()
     else:
         found.modes = _read_modes(scan)
@@ -236,13 +228,6 @@ def _layout(found: _Pieces, hints: Hints) -> Layout:
     return layout
 
 
-def _closing(scan: Scanner) -> str:
-    scan.take()
-    if not (scan.at("(") or scan.at("<")):
-        scan.refuse('"(" or "<"')
-    return ")" if scan.take().spelling == "(" else ">"
-
-
 def _at_swizzle(scan: Scanner) -> bool:
     ahead = 1 if scan.at("(") else 0
     name = last_name(scan.peek(ahead).spelling)
@@ -256,9 +241,7 @@ def _read_swizzle(scan: Scanner) -> tuple[tuple[int, int, int], Unit]:
     if name.startswith("SW_"):
         bits, base, shift = (int(number[:6]) for number in name.split("_")[1:])
     else:
-        closing = ")" if scan.accept("(") else ">"
-        if closing == ">":
-            scan.expect("<")
+        closing = scan.opened()
         bits = scan.integer()
         scan.expect(",")
         base = scan.integer()
@@ -276,9 +259,7 @@ def _read_pointer(scan: Scanner, hints: Hints, start: int) -> tuple[int, int]:
     name = last_name(scan.peek().spelling.lstrip("_"))
     if name == "smem_ptr_flag_bits":
         scan.take()
-        scan.expect("<")
-        said = scan.integer()
-        scan.expect(">")
+        said = scan.enclosed()
         scan.accept("{", "}")
         return hints.bits(said, "the pointer"), start
     if name not in ("smem_ptr", "smem_subptr"):
@@ -299,7 +280,8 @@ def _read_pointer(scan: Scanner, hints: Hints, start: int) -> tuple[int, int]:
 def _read_modes(scan: Scanner) -> Modes:
     """(8,64):(64,1), ((8,64) : (64,1)), Layout<Shape<_8,_64>,Stride<_64,_1>> or make_layout((8,64), stride=(64,1))."""
     if last_name(scan.peek().spelling) in ("Layout", "make_layout"):
-        closing = _closing(scan)
+        scan.take()
+        closing = scan.opened()
         shape = scan.integers()
         if not scan.accept(","):
             scan.refuse("the strides", "Write shape and stride: a layout is both.")

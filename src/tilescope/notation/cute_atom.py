@@ -14,7 +14,7 @@ from tilescope.errors import by
 from tilescope.layout import IntTree, Layout, Major, Modes, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation.hints import Hints, no_equivalent, strides_of
-from tilescope.notation.text import Scanner, last_name, refusal, type_bits
+from tilescope.notation.text import Scanner, last_name, refusal
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
 
 _ATOM = re.compile(r"Layout_(?:(K|MN)_)?(INTER|SW32|SW64|SW128_32B|SW128)_(Atom_Bits|Atom|SpAtom)")
@@ -102,7 +102,7 @@ def _read_atom(scan: Scanner, hints: Hints) -> Layout:
     bits = 1
     if form == "Atom":
         scan.expect("<")
-        bits = _read_type(scan)
+        bits = scan.type_bits()
         if major is None:
             scan.expect(",")
             major = last_name(scan.name())
@@ -117,19 +117,6 @@ def _existing(major: str, kind: str, element_bits: int) -> Layout:
     if missing := _missing(major, kind, element_bits):
         raise refusal(*missing, f"Use Layout_{major}_SW128_Atom<uint16_t>.", element_bits=element_bits)
     return atom("K" if major == "K" else "MN", kind, element_bits)
-
-
-def _read_type(scan: Scanner) -> int:
-    """The bits of a C++ element type."""
-    name = scan.name()
-    if last_name(name) in ("uint_bit_t", "int_bit_t"):
-        scan.expect("<")
-        bits = scan.integer()
-        scan.expect(">")
-        return bits
-    while scan.peek().kind == "name":
-        name += f" {scan.name()}"
-    return type_bits(name)
 
 
 def spell(layout: Layout) -> tuple[str, ...]:

@@ -196,6 +196,29 @@ class Scanner:
             self.refuse("a name")
         return self.take().spelling
 
+    def opened(self) -> str:
+        """The bracket that closes the "(" or "<" which comes next, and is consumed."""
+        if not (self.at("(") or self.at("<")):
+            self.refuse('"(" or "<"')
+        return _CLOSING[self.take().spelling]
+
+    def enclosed(self) -> int:
+        """An integer in brackets: <16>."""
+        closing = self.opened()
+        value = self.integer()
+        self.expect(closing)
+        return value
+
+    def type_bits(self) -> int:
+        """The bits of the C++ type that comes next: half_t, unsigned char, uint_bit_t<16>."""
+        name = self.name()
+        if last_name(name) in ("uint_bit_t", "int_bit_t"):
+            return self.enclosed()
+        while self.peek().kind == "name":
+            name += f" {self.name()}"
+        self.accept("*")
+        return type_bits(name)
+
     def integer(self, most: int = INTEGER) -> int:
         """The next token, which must be an integer: 64, _64, 0x40, Int<64>{}, C<(int)64>, integral_constant<int, 64>."""
         self._cast()
