@@ -16,6 +16,8 @@ from tilescope.errors import (
     TensorMapError,
     TilescopeError,
     Violation,
+    argument_range,
+    argument_type,
     nearest_name,
     shortened,
     unknown_name,
@@ -81,6 +83,20 @@ def test_strange_data_is_no_violation(data, says):
     with pytest.raises(RuleError) as caught:
         Violation.from_dict(data)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [(0, 0), (6.5, 6.5), ((8, 64), (8, 64)), ("64x64", None), (1 << 20000, "an integer of 20001 bits")],
+    ids=["integer", "float", "pair", "text", "long integer"],
+)
+def test_an_argument_s_violation_holds_its_value_and_travels(value, held):
+    for violation in (
+        argument_range("rows", value, "at least 1", "Use 1."),
+        argument_type("rows", value, "an integer", "Use 1."),
+    ):
+        assert violation.values.get("rows") == held
+        assert Violation.from_dict(json.loads(json.dumps(violation.to_dict()))) == violation
 
 
 def test_one_mistake_is_an_error_of_one_violation():

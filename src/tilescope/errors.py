@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Literal
 
 Severity = Literal["error", "warning", "note"]
 _NAMES_LISTED = 40  # of a table
+_PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -93,7 +94,9 @@ class Violation:
 
 
 def _frozen(value: Any) -> Any:
-    """Read-only mappings and tuples all the way down."""
+    """Read-only mappings and tuples all the way down; an integer that nobody prints becomes its description."""
+    if isinstance(value, int) and value.bit_length() > _PRINTED_BITS:
+        return printed(value)
     if isinstance(value, Mapping):
         return MappingProxyType({name: _frozen(item) for name, item in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
@@ -249,7 +252,9 @@ def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violat
     argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
     found = f"{argument} = {printed(value)} ({type(value).__name__})"
-    return Violation("argument-type", "error", argument, found, f"{argument} is {wanted}", fix)
+    return Violation(
+        "argument-type", "error", argument, found, f"{argument} is {wanted}", fix, None, _shown(argument, value)
+    )
 
 
 def argument_range(
@@ -260,8 +265,15 @@ def argument_range(
     >>> print(argument_range("stages", 0, "1 to 1024", "Use 1."))
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
-    values = {argument: value} if isinstance(value, int) else {}
-    return Violation("argument-range", "error", argument, f"{argument} = {printed(value)}", limit, fix, change, values)
+    found = f"{argument} = {printed(value)}"
+    return Violation("argument-range", "error", argument, found, limit, fix, change, _shown(argument, value))
+
+
+def _shown(argument: str, value: object) -> Mapping[str, Any]:
+    """The value of an argument as a violation holds it: numbers, and short lists of them."""
+    numbers = value if isinstance(value, list | tuple) else (value,)
+    is_short = len(numbers) <= _NAMES_LISTED and all(isinstance(number, int | float) for number in numbers)
+    return {argument: value} if is_short else NO_VALUES
 
 
 def unknown_name(
@@ -360,7 +372,7 @@ def printed(value: object, limit: int = 80) -> str:
     >>> printed("K-major"), printed(1 << 5000)
     ("'K-major'", 'an integer of 5001 bits')
     """
-    if isinstance(value, int) and value.bit_length() > 256:
+    if isinstance(value, int) and value.bit_length() > _PRINTED_BITS:
         return f"an integer of {value.bit_length()} bits"
     try:
         return shortened(repr(value), limit)
@@ -374,4 +386,4 @@ def printed_hex(value: int) -> str:
     >>> printed_hex(1024), printed_hex(1 << 5000)
     ('0x400', 'an integer of 5001 bits')
     """
-    return printed(value) if value.bit_length() > 256 else hex(value)
+    return printed(value) if value.bit_length() > _PRINTED_BITS else hex(value)

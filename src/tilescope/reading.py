@@ -221,7 +221,7 @@ def readable(argument: str, value: Any) -> Bytes:
             "Pass the whole array, and let the strides of the tensor map pick from it; or, if nothing is written, "
             "np.ascontiguousarray(…), a copy."
         )
-        raise ARGUMENT_TYPE.error(argument, found, "C-contiguous bytes", fix)
+        raise ARGUMENT_TYPE.error(argument, found, "C-contiguous bytes", fix, shape=value.shape, strides=value.strides)
     return np.asarray(value).reshape(-1).view(np.uint8)
 
 
