@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tilescope.layout import AtomOrder
 from tilescope.planner.consumers import reads_plain_rows_freely
 from tilescope.planner.reason import Reason
 
@@ -72,119 +73,105 @@ def behind(plan: Plan, best: Plan) -> Reason:
 
 def reasons_of(plan: Plan) -> Iterator[Reason]:
     """The reasons of a plan, term by term."""
-    yield _swizzle(plan)
-    yield from _copies(plan)
+    problem, swizzle, span = plan.problem, plan.swizzle, plan.swizzle.span_bytes
+    tiling, row_bytes = plan.layout.as_rows().tiling, plan.problem.row_bytes
+    if span is None:
+        name = "core-matrices" if plan.canonical is not None and swizzle.bits == 0 else "plain-rows"
+        yield Reason.of(name, swizzle=swizzle.name, row_bytes=tiling.pitch_bytes)
+    else:
+        name, spans = "row-of-spans" if row_bytes > span else "row-is-a-span", row_bytes // span
+        yield Reason.of(name, swizzle=swizzle.name, row_bytes=row_bytes, spans=spans, span_bytes=span)
+    yield from _copies(plan, None if 1 in tiling.grid else plan.atom_order)
     yield from _rate(plan)
     yield from _wavefronts(plan)
-    yield from _plain_rows(plan)
+    in_core_matrices = plan.canonical is not None and span is None and tiling.grid[1] > 1
+    if in_core_matrices and not problem.reads_by_descriptor and reads_plain_rows_freely(problem):
+        yield Reason.of("plain-rows-would-do", row_bytes=row_bytes, access=plan.costs.access)
     yield Reason.of(
-        "budget", stages=plan.problem.stages if plan.problem.stages > 1 else None, stage_bytes=plan.stage_bytes,
-        total_bytes=plan.total_smem_bytes, barrier_bytes=plan.barrier_bytes, alignment_bytes=plan.smem_alignment_bytes,
+        "budget",
+        stages=problem.stages if problem.stages > 1 else None,
+        stage_bytes=plan.stage_bytes,
+        total_bytes=plan.total_smem_bytes,
+        barrier_bytes=plan.barrier_bytes,
+        alignment_bytes=plan.smem_alignment_bytes,
         blocks=plan.blocks_per_sm,
-    )  # fmt: skip
+    )
     yield from _waits(plan)
     yield from plan.edge()
     for warning in plan.warnings:
         yield Reason.of("warning", rule=warning.rule, found=warning.found, limit=warning.limit, fix=warning.fix)
 
 
-def _swizzle(plan: Plan) -> Reason:
-    row_bytes, name, span = plan.problem.row_bytes, plan.swizzle.name, plan.swizzle.span_bytes
-    if span is None:
-        in_atoms = plan.canonical is not None and plan.swizzle.bits == 0
-        return Reason.of(
-            "core-matrices" if in_atoms else "plain-rows",
-            swizzle=name,
-            row_bytes=plan.layout.as_rows().tiling.pitch_bytes,
-        )
-    spans = row_bytes // span
-    return Reason.of(
-        "row-of-spans" if spans > 1 else "row-is-a-span",
-        swizzle=name,
-        row_bytes=row_bytes,
-        spans=spans,
-        span_bytes=span,
-    )
-
-
-def _copies(plan: Plan) -> Iterator[Reason]:
-    request, problem, costs = plan.gmem_request_bytes, plan.problem, plan.costs
+def _copies(plan: Plan, order: AtomOrder | None) -> Iterator[Reason]:
+    costs, card, request = plan.costs, plan.problem.card, plan.gmem_request_bytes
     if plan.boxes is None:
-        yield Reason.of("copied-by-threads", copy=problem.copy, request_bytes=request)
+        yield Reason.of("copied-by-threads", copy=plan.problem.copy, request_bytes=request)
         return
-    order = None if 1 in plan.layout.as_rows().tiling.grid else plan.atom_order
+    copies = plan.tma_instructions
     name = "folded-box" if plan.folded else "boxes"
-    yield Reason.of(name, copies=plan.tma_instructions, box=plan.boxes.box, order=order, request_bytes=request)
-    card = problem.card
+    yield Reason.of(name, copies=copies, box=plan.boxes.box, order=order, request_bytes=request)
     if card is not None and card.tma is not None and costs.gmem_cycles is not None and card.clock_mhz is not None:
-        issue_us = card.tma.issue_ns["one thread"] * plan.tma_instructions / 1e3
+        issue_us = card.tma.issue_ns["one thread"] * copies / 1e3
         memory_us = costs.gmem_cycles / card.clock_mhz
-        if plan.tma_instructions > 1 and issue_us > memory_us:
-            yield Reason.of("issue", copies=plan.tma_instructions, issue_us=issue_us, memory_us=memory_us)
+        if copies > 1 and issue_us > memory_us:
+            yield Reason.of("issue", copies=copies, issue_us=issue_us, memory_us=memory_us)
 
 
 def _rate(plan: Plan) -> Iterator[Reason]:
     """Whose rates the plan was weighed by, what they predict, and what they do not know."""
-    costs, problem, card = plan.costs, plan.problem, plan.problem.card
+    costs, direction, card, request = plan.costs, plan.problem.direction, plan.problem.card, plan.gmem_request_bytes
     if card is None:
-        yield Reason.of("no-card", arch=problem.arch.name)
+        yield Reason.of("no-card", arch=plan.problem.arch.name)
     elif costs.gb_per_s is None or costs.gmem_cycles is None:
-        missing = [name for name, cell in (("TMA's rates", card.tma), ("the clock", card.clock_mhz)) if cell is None]
-        verb = "is" if missing == ["the clock"] else "are"
-        yield Reason.of("not-weighed", cells=tuple(missing), card=card.name, verb=verb)
-    elif card.tma is None or plan.boxes is None:
+        cells = {"TMA's rates": card.tma, "the clock": card.clock_mhz}
+        missing = tuple(name for name, cell in cells.items() if cell is None)
+        verb = "is" if missing == ("the clock",) else "are"
+        yield Reason.of("not-weighed", cells=missing, card=card.name, verb=verb)
+    elif card.tma is None or plan.boxes is None or costs.bandwidth_share is None:
         share = costs.gb_per_s / card.memory_gb_per_s
         yield Reason.of(
-            "memory-rate", direction=problem.direction, gb_per_s=costs.gb_per_s, card=card.name,
-            basis=card.basis("memory_gb_per_s"), share=share if share < 1 else None, request_bytes=costs.gmem_request_bytes,
-        )  # fmt: skip
+            "memory-rate",
+            direction=direction,
+            gb_per_s=costs.gb_per_s,
+            card=card.name,
+            basis=card.basis("memory_gb_per_s"),
+            share=share if share < 1 else None,
+            request_bytes=request,
+        )
     else:
-        assert costs.bandwidth_share is not None
-        loads = problem.direction == "load"
-        full = card.tma.load(costs.gmem_request_bytes, plan.l2_promotion)
-        flying = card.tma.load(costs.gmem_request_bytes, plan.l2_promotion, plan.in_flight_bytes)
-        unhurried = not loads or flying >= _ENOUGH * full
+        full, flying = (card.tma.load(request, plan.l2_promotion, count) for count in (None, plan.in_flight_bytes))
+        too_few = direction == "load" and flying < _ENOUGH * full
         yield Reason.of(
-            "fastest-rate" if costs.bandwidth_share > 0.995 else "rate", direction=problem.direction,
-            gb_per_s=costs.gb_per_s, share=costs.bandwidth_share, card=card.name,
-            in_flight_bytes=None if unhurried else plan.in_flight_bytes,
-        )  # fmt: skip
+            "fastest-rate" if costs.bandwidth_share > 0.995 else "rate",
+            direction=direction,
+            gb_per_s=costs.gb_per_s,
+            share=costs.bandwidth_share,
+            card=card.name,
+            in_flight_bytes=plan.in_flight_bytes if too_few else None,
+        )
     if plan.boxes is not None:
         name = "promotion-of-sparse-traffic" if plan.l2_promotion == "none" else "promotion"
-        name = "promotion-of-stores" if problem.direction == "store" else name
-        yield Reason.of(name, promotion=plan.l2_promotion)
+        yield Reason.of("promotion-of-stores" if direction == "store" else name, promotion=plan.l2_promotion)
 
 
 def _wavefronts(plan: Plan) -> Iterator[Reason]:
-    costs, counted = plan.costs, False
+    costs, cycles = plan.costs, plan.costs.gmem_cycles
+    if costs.read_ideal is None and costs.write_ideal is None:
+        yield Reason.of("uncounted")
     for what, access, taken, ideal in (
         ("reads", costs.access, costs.read_wavefronts, costs.read_ideal),
         ("writes", costs.access if plan.boxes else "st.b128", costs.write_wavefronts, costs.write_ideal),
     ):
         if taken is not None and ideal is not None:
-            counted = True
-            hidden = taken > ideal and costs.gmem_cycles is not None and costs.wavefronts <= costs.gmem_cycles
-            yield Reason.of(
-                "wavefronts" if taken > ideal else "no-conflict", what=what, access=access, taken=taken, lost=taken - ideal,
-                hidden_behind=costs.gmem_cycles if hidden else None,
-            )  # fmt: skip
-    if not counted:
-        yield Reason.of("uncounted")
-
-
-def _plain_rows(plan: Plan) -> Iterator[Reason]:
-    """That rows of an odd number of chunks would do as they are: ldmatrix is planned for canonical atoms."""
-    problem = plan.problem
-    wide = plan.layout.as_rows().tiling.grid[1]
-    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None and wide > 1
-    if in_core_matrices and not problem.reads_by_descriptor and reads_plain_rows_freely(problem):
-        yield Reason.of("plain-rows-would-do", row_bytes=problem.row_bytes, access=plan.costs.access)
+            name = "wavefronts" if taken > ideal else "no-conflict"
+            hidden = taken > ideal and cycles is not None and costs.wavefronts <= cycles
+            behind = cycles if hidden else None
+            yield Reason.of(name, what=what, access=access, taken=taken, lost=taken - ideal, hidden_behind=behind)
 
 
 def _waits(plan: Plan) -> Iterator[Reason]:
     """What stands between writers and readers, where they are not ordered by an mbarrier."""
-    completion, problem = plan.completion, plan.problem
-    stores = problem.direction == "store"
+    completion, problem, stores = plan.completion, plan.problem, plan.problem.direction == "store"
     if completion.barrier:
         steps = [f"{completion.commit} and {completion.wait}"] if completion.commit and not stores else []
         steps += [f"{completion.fence} by every writer"] if completion.fence else []
