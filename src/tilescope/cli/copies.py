@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from tilescope.cli.map_source import described, map_options, read_input
-from tilescope.cli.options import INPUT_FILE, options, output_options, refuse
+from tilescope.cli.options import INPUT_FILE, command, refuse
 from tilescope.cli.output import STDOUT, Output, write_to
 from tilescope.inputs import START, TYPE, Input
 from tilescope.inputs.copies import COPY
@@ -22,19 +22,18 @@ from tilescope.tma.tracing import Trace
 from tilescope.written import pair, smem_address, tile
 
 
-@click.command()
-@map_options
-@options(
+@command(
     *COPY,
     Input("element", "--element", "Say where this element of the box lies", "row, then column.", pair),
     Input("at", "--at", "Say which element lies at this shared address", read=smem_address),
+    out="Write what shared memory holds, as .npy; - is stdout.",
 )
+@map_options
 @click.option("--lines", type=click.IntRange(1), metavar="N", help="Lines of shared memory to draw. [default: 32]")
 @click.option(
     "--npy", type=click.Path(exists=True, dir_okay=False),
     help="An array as the tensor; its type, dims and strides need no options.",
 )  # fmt: skip
-@output_options(out="Write what shared memory holds, as .npy; - is stdout.")
 def load(
     source: Any, output: Output, asked: MapArguments | None = None, npy: str | None = None, lines: int | None = None,
     element: tuple[int, int] | None = None, at: int | None = None, **copy: Any,
@@ -83,15 +82,13 @@ def _carried_out(copied: Trace, array: np.ndarray[Any, Any]) -> Any:
     return loaded(copied.tensor_map, array, copied.coords, offsets=copied.offsets, smem_address=copied.smem_address)
 
 
-@click.command()
-@click.argument("dump", type=INPUT_FILE)
-@click.argument("tile", type=INPUT_FILE)
-@options(
+@command(
     TYPE,
     Input("shape", "--shape", "Rows and columns of the tile", "where its file does not say.", tile),
     Input("smem_address", START.option, "Shared address of the dump's first byte", read=smem_address, unsaid="unknown"),
 )
-@output_options()
+@click.argument("dump", type=INPUT_FILE)
+@click.argument("tile", type=INPUT_FILE)
 def identify(dump: str, tile: str, output: Output, data_type: Any = None, shape: Any = None, **said: int) -> int:
     """Find the TILE somewhere in the DUMP, and say in which layout it lies there, and how much of it fits.
 

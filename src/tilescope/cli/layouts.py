@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import options, output_options, reading, refuse
+from tilescope.cli.options import command, reading, refuse
 from tilescope.cli.output import STDOUT, Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
@@ -36,10 +36,7 @@ _MAX_PADDING = Input("max_padding_bytes", "--max-padding", "Widest padding to tr
 _OTHER = next(row for row in DRAWN_LAYOUT if row.name == "other")
 
 
-@click.command()
-@click.argument("text")
-@options(replace(ELEMENT, label="Say where this element lies"), _OTHER, *_BESIDE)
-@output_options()
+@command(Input("text"), replace(ELEMENT, label="Say where this element lies"), _OTHER, *_BESIDE)
 def draw(text: str, output: Output, element: Any = None, other: str | None = None, **beside: Any) -> int:
     """Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
 
@@ -59,15 +56,12 @@ def draw(text: str, output: Output, element: Any = None, other: str | None = Non
     return output.show(layout, element=element, other=None if other is None else parse_layout(other, **beside))
 
 
-@click.command()
-@click.argument("text")
+@command(Input("text"), *_BESIDE)
 @click.option(
     "--to", "notation", type=click.Choice(list(NOTATION)), metavar="NOTATION",
     help=f"The notation of the answer: {', '.join(NOTATION)}. [default: all]",
 )  # fmt: skip
-@options(*_BESIDE)
 @click.option("--draw", "picture", is_flag=True, help="Draw both layouts side by side.")
-@output_options()
 def convert(text: str, picture: bool, output: Output, notation: str | None = None, **beside: Any) -> int:
     """Translate the layout TEXT into another notation, or into all, and prove it: all addresses are compared.
 
@@ -108,11 +102,7 @@ def _show_all_notations(text: str, output: Output, **beside: Any) -> int:
     return output.show(layout, drawing, extra={"notations": texts})
 
 
-@click.command()
-@click.argument("tile", type=reading(written_tile), required=False)
-@click.argument("data_type", metavar="[TYPE]", required=False)
-@click.option("--pattern", "patterns", multiple=True, metavar="P", help="An access; may be repeated.")
-@options(
+@command(
     Input("text", "--layout", "The layout in any notation", "in place of tile and type."),
     Input("tv", "--tv", "An access", "(thread, value) → index of the layout, as CuTe writes it."),
     Input("op", "--op", "What --tv loads or stores with", unsaid="the widest load"),
@@ -120,8 +110,10 @@ def _show_all_notations(text: str, output: Output, **beside: Any) -> int:
     *_BESIDE,
     _MAX_PADDING,
 )
+@click.argument("tile", type=reading(written_tile), required=False)
+@click.argument("data_type", metavar="[TYPE]", required=False)
+@click.option("--pattern", "patterns", multiple=True, metavar="P", help="An access; may be repeated.")
 @click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
-@output_options()
 def banks(
     patterns: tuple[str, ...], fix: bool, output: Output, tile: Any = None, data_type: str | None = None,
     text: str | None = None, tv: str | None = None, **said: Any,

@@ -60,9 +60,9 @@ def map_options(command: Command) -> Command:
     """
 
     @wraps(command)
-    def with_map(*, words: tuple[str, ...], from_json: str | None, **said: Any) -> Any:
+    def with_map(*, words: tuple[str, ...], from_json: str | None = None, **said: Any) -> Any:
         refuse((words and from_json, "SOURCE and --from-json both give a map; give one of them."))
-        arguments = {row.name: value for row in MAP if (value := said.pop(row.name)) is not None}
+        arguments = {row.name: value for row in MAP if (value := said.pop(row.name, None)) is not None}
         if "mode" in arguments:
             for width, row in WIDTHS.items():
                 corner = arguments.pop(row.name.replace("width", "corner"), None)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from tilescope.cli.map_source import STDIN, described, map_options, read_source
-from tilescope.cli.options import options, output_options, reading, refuse
+from tilescope.cli.options import command, refuse
 from tilescope.cli.output import Output, write_to
 from tilescope.errors import TensorMapError
-from tilescope.inputs import Input
+from tilescope.inputs import TYPE, Input
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import TensorMapDiff
@@ -25,10 +26,9 @@ NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # what no driver was a
 _WORDS_PER_LINE = 4
 
 
-@click.command()
+@command()
 @click.option("--fix", is_flag=True, help="Print the call of the nearest map that is accepted, in C++ and Python.")
 @map_options
-@output_options()
 def check(fix: bool, output: Output, **asked: Any) -> int:
     """Say whether the driver takes a tensor map, and every reason why not.
 
@@ -70,11 +70,10 @@ def _print_fixed(maps: MapSource) -> int:
     return 0
 
 
-@click.command()
+@command(out="Write the 128 bytes to a file; - is stdout.")
 @map_options
 @click.option("--hex", "in_c", flag_value=False, help="Print 256 hexadecimal digits, in memory order. [default]")
 @click.option("--c", "in_c", flag_value=True, help="Print an array of 64-bit words in C.")
-@output_options(out="Write the 128 bytes to a file; - is stdout.")
 def encode(output: Output, in_c: bool = False, **asked: Any) -> None:
     """Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
 
@@ -103,10 +102,9 @@ def _words_in_c(words: tuple[int, ...]) -> str:
     return "alignas(128) const unsigned long long tensor_map[16] = {\n    " + ",\n    ".join(lines) + ",\n};"
 
 
-@click.command()
+@command()
 @click.argument("one")
 @click.argument("other")
-@output_options()
 def diff(one: str, other: str, output: Output) -> int:
     """Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
 
@@ -120,11 +118,10 @@ def diff(one: str, other: str, output: Output) -> int:
     return output.show(difference, ok=difference.same)
 
 
-@click.command()
-@click.argument("image", type=reading(extents), metavar="NxHxWxC")
-@click.argument("filters", type=reading(extents), metavar="KxRxS")
-@click.argument("data_type", metavar="TYPE")
-@options(
+@command(
+    Input("image", read=extents),
+    Input("filters", read=extents),
+    replace(TYPE, option=""),
     Input("direction", "--direction", "Direction", unsaid="forward", choices=PASSES),
     Input("pad", "--pad", "Padding", "one number, or one for each dimension.", numbers, "0"),
     Input("stride", "--stride", "Stride", read=numbers, unsaid="1"),
@@ -136,7 +133,6 @@ def diff(one: str, other: str, output: Output) -> int:
     Input("swizzle", "--swizzle", "Swizzle", unsaid="the widest that divides the channels"),
     Input("arch", "--arch", "Architecture", unsaid="sm_90"),
 )
-@output_options()
 def conv(image: tuple[int, ...], filters: tuple[int, ...], data_type: str, output: Output, **said: Any) -> int:
     """Make the im2col map of a convolution, with the corners, the strides and the offsets of every filter tap.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tilescope.cli.map_source import described, map_options, read_source
-from tilescope.cli.options import options, output_options, reading, refuse
+from tilescope.cli.options import command, reading, refuse
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
@@ -35,9 +35,12 @@ def mma(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@mma.command(short_help="Draw an operand as it lies in shared memory.")
-@options(*OPERAND, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn."))
-@output_options()
+@command(
+    *OPERAND,
+    replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn."),
+    group=mma,
+    short_help="Draw an operand as it lies in shared memory.",
+)
 def layout(
     tile: Any, data_type: str, output: Output, smem_address: int = 0, element: Any = None,
     atom_order: Any = "column", **said: Any,
@@ -49,9 +52,12 @@ def layout(
     return output.show(operand, extra=extra, element=element)
 
 
-@mma.command(short_help="Draw which thread holds which element.")
-@options(*FRAGMENT, Input("element", "--element", "Mark the thread that holds this element", "row,column.", pair))
-@output_options()
+@command(
+    *FRAGMENT,
+    Input("element", "--element", "Mark the thread that holds this element", "row,column.", pair),
+    group=mma,
+    short_help="Draw which thread holds which element.",
+)
 def fragment(instruction: str, output: Output, lane: int | None = None, element: Any = None, **said: Any) -> int:
     """Draw which thread holds which element, and what each thread holds.
 
@@ -68,9 +74,7 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
     return output.show(held, extra=extra, lane=lane, element=element)
 
 
-@mma.command(short_help="Draw a matrix in tensor memory (Blackwell).")
-@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 of both blocks.")
-@options(
+@command(
     Input("n", "--n", "Columns of the accumulator D", read=number),
     Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
     Input("cta_group", "--cta-group", "Blocks that multiply together", read=number, unsaid="1"),
@@ -80,8 +84,10 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
     Input("data_type", "--type", "The matrix's own type", unsaid="f32 for D, bf16 for A"),
     Input("address", "--address", "Address of its first cell", "lane << 16 | column.", number, "0"),
     Input("element", "--element", "Say where this element lies", "row,column.", pair),
+    group=mma,
+    short_help="Draw a matrix in tensor memory (Blackwell).",
 )
-@output_options()
+@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 of both blocks.")
 def tmem(
     m: int, metadata: bool, output: Output, n: int | None = None, k: int | None = None, element: Any = None, **said: Any
 ) -> int:
@@ -94,11 +100,13 @@ def tmem(
     return output.show(matrix, extra=extra, element=element)
 
 
-@mma.command(short_help="Draw the scale factors of a block-scaled matrix.")
-@click.argument("shape", type=reading(tile))
-@click.argument("kind", metavar="KIND")
-@options(Input("element", "--element", "Say where the scale of this element lies", "row,k.", pair))
-@output_options()
+@command(
+    Input("shape", read=tile),
+    Input("kind"),
+    Input("element", "--element", "Say where the scale of this element lies", "row,k.", pair),
+    group=mma,
+    short_help="Draw the scale factors of a block-scaled matrix.",
+)
 def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
     """Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4) lie."""
     rows, k = shape
@@ -110,10 +118,9 @@ def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
     return output.show(factors, extra=extra, element=element)
 
 
-@mma.command(short_help="Build tcgen05's instruction descriptor.")
-@click.argument("kind", metavar="KIND")
-@click.argument("shape", type=reading(tile), metavar="MxN")
-@options(
+@command(
+    Input("kind"),
+    Input("shape", read=tile),
     Input("a_type", "--a-type", "Type of A", unsaid="the kind's, if it has only one"),
     Input("b_type", "--b-type", "Type of B", unsaid="as A"),
     Input("d_type", "--d-type", "Type of the accumulator", "f16, f32 or s32.", unsaid="the widest"),
@@ -129,8 +136,9 @@ def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
     Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", number, "0"),
     Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", number, "0"),
     Input("k", "--k", "K of one step", "96 for mxf4nvf4's wide one.", number, "the kind's"),
+    group=mma,
+    short_help="Build tcgen05's instruction descriptor.",
 )
-@output_options()
 def instruction(kind: str, shape: tuple[int, int], output: Output, **said: Any) -> int:
     """Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and M x N.
 
@@ -142,9 +150,7 @@ def instruction(kind: str, shape: tuple[int, int], output: Output, **said: Any) 
     return output.show(descriptor, extra={"word": hex(descriptor.encode()), "forms": list(descriptor.forms)})
 
 
-@mma.command(short_help="List the descriptors of a K loop.")
-@options(*DESCRIPTORS)
-@output_options()
+@command(*DESCRIPTORS, group=mma, short_help="List the descriptors of a K loop.")
 def descriptors(tile: Any, data_type: str, output: Output, reader: str | None = None, **said: Any) -> int:
     """List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
     loop = loop_of(reader)(tile, data_type, **said)
@@ -164,10 +170,7 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
     return numbers(coords), number(offset or "0")
 
 
-@mma.command(short_help="Say whether a descriptor reads what TMA wrote.")
-@click.argument("word", type=reading(number))
-@map_options
-@options(
+@command(
     SMEM_ADDRESS,
     Input("major", "--major", "How the instruction reads the tile", unsaid="K", choices=("K", "MN")),
     Input("tile_major", "--tile-major", "Innermost dimension of the map", unsaid="as --major", choices=("K", "MN")),
@@ -175,12 +178,15 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
     Input("k", "--k", "k that the instruction reads", read=number, unsaid="32 bytes"),
     Input("origin", "--origin", "The first element that it reads", "mn,k.", pair, "0,0"),
     Input("data_type_read", "--read-as", "Element type that the tensor core reads", unsaid="the map's"),
+    group=mma,
+    short_help="Say whether a descriptor reads what TMA wrote.",
 )
+@click.argument("word", type=reading(number))
+@map_options
 @click.option(
     "--copy", "copies", type=reading(placed_copy), multiple=True, metavar="COORDS@OFFSET",
     help="A copy that brings the tile, such as 64,0@8192; may be repeated. [default: one, to its start]",
 )  # fmt: skip
-@output_options()
 def check(
     word: int,
     source: Any,
@@ -208,11 +214,9 @@ def check(
     return output.show(agreement, ok=agreement.agrees)
 
 
-@click.command()
+@command(*WORD[1:], Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="64"))
 @click.argument("words", nargs=-1, required=True)
-@options(*WORD[1:], Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="64"))
 @click.option("--addresses", is_flag=True, help="List the address of every 16 bytes that one instruction reads.")
-@output_options()
 def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | None = None, **said: Any) -> int:
     """Explain WORDS: a tensor map, any descriptor number of a tensor core, or an mbarrier, field by field.
 

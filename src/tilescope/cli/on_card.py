@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import options, output_file, output_options, refuse
+from tilescope.cli.options import command, output_file, refuse
 from tilescope.cli.output import Output, progress_bars
 from tilescope.gpu.benchmark import TOPICS, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
@@ -21,13 +21,11 @@ _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number, unsaid="1")
 
 
-@click.command()
+@command(_SEED)
 @click.argument("suites", nargs=-1, metavar="[SUITE]...", type=click.Choice(SUITE_NAMES))
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Cases of every suite. [default: the suite's own]")
-@options(_SEED)
 @click.option("--save", type=output_file, metavar="FILE", help="Write the cases and the card's answers to a capture.")
 @click.option("--replay", "capture", type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU.")
-@output_options()
 def verify(
     suites: tuple[str, ...], output: Output, save: Path | None = None, capture: Path | None = None, **said: int
 ) -> int:
@@ -52,15 +50,13 @@ def verify(
     return output.show(verification, draw_verification(verification), ok=verification.agrees)
 
 
-@click.command()
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
-@click.option("--tiles", type=click.IntRange(1), metavar="N", help="Tiles of `plans`. [default: 200]")
-@options(
+@command(
     _SEED,
     Input("card", "--card", "Whose rates the planner uses", unsaid="the card of the architecture"),
     Input("save_as", "--save-card", "Keep the rates as a card", "for --card NAME of other commands."),
 )
-@output_options()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
+@click.option("--tiles", type=click.IntRange(1), metavar="N", help="Tiles of `plans`. [default: 200]")
 def bench(topics: tuple[str, ...], output: Output, **said: Any) -> int:
     """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
 

@@ -13,6 +13,7 @@ from tilescope.cli.output import STDOUT, Output
 from tilescope.inputs import Input, Reader, flag
 
 Command: TypeAlias = Callable[..., Any]
+_SVG = "Also write the drawing as SVG; - is stdout."
 INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
@@ -35,9 +36,37 @@ def listed(read: Reader) -> Reader:
     return lambda text: tuple(read(piece.strip()) for piece in text.split(","))
 
 
+def command(
+    *inputs: Input, group: click.Group | None = None, svg: bool = True, out: str | None = None, **settings: Any
+) -> Callable[[Command], click.Command]:
+    """A command with the arguments and options of a table, and --json and --svg FILE, its argument `output`.
+
+    `svg=False` leaves --svg out, for commands that draw nothing; `out`, which --help shows, adds --out FILE, for
+    commands that make bytes. What nobody says on the command line is not passed on: the library has its defaults.
+    """
+
+    def make(function: Command) -> click.Command:
+        @wraps(function)
+        def asked(*, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: Any) -> Any:
+            to_stdout = ["--json"] * as_json + ["--svg -"] * (svg_path == STDOUT) + ["--out -"] * (out_path == STDOUT)
+            refuse((len(to_stdout) > 1, f"{' and '.join(to_stdout)} both write to stdout; give one of them a file."))
+            passed = {name: value for name, value in said.items() if value is not None}
+            return function(output=Output(as_json, svg_path, out_path), **passed)
+
+        made = (group.command if group else click.command)(**settings)(options(*inputs)(asked))
+        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing."))
+        for name, help_text in (("svg", _SVG if svg else None), ("out", out)):
+            if help_text is not None:
+                file = click.Option([f"--{name}", f"{name}_path"], type=output_file, metavar="FILE", help=help_text)
+                made.params.append(file)
+        return made
+
+    return make
+
+
 def options(*inputs: Input) -> Callable[[Command], Command]:
-    """Give a command the arguments and options of a table."""
-    return lambda command: reduce(lambda wrapped, row: _parameter(row)(wrapped), reversed(inputs), command)
+    """Give a function the arguments and options of a table."""
+    return lambda function: reduce(lambda wrapped, row: _parameter(row)(wrapped), reversed(inputs), function)
 
 
 def _parameter(row: Input) -> Callable[[Command], Command]:
@@ -69,30 +98,3 @@ def output_file(text: str) -> Path:
     if not path.parent.is_dir():
         raise click.BadParameter(f"there is no directory {str(path.parent)!r} to write {path.name!r} to.")
     return path
-
-
-def output_options(*, svg: bool = True, out: str | None = None) -> Callable[[Command], Command]:
-    """Give a command --json and --svg FILE, which it receives as one argument, `output`.
-
-    `svg=False` leaves --svg out, for commands that draw nothing; `out`, which --help shows, adds --out FILE, for
-    commands that make bytes. What nobody says on the command line is not passed on: the library has its defaults.
-    """
-
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def with_output(
-            *, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: Any
-        ) -> Any:
-            to_stdout = ["--json"] * as_json + ["--svg -"] * (svg_path == STDOUT) + ["--out -"] * (out_path == STDOUT)
-            refuse((len(to_stdout) > 1, f"{' and '.join(to_stdout)} both write to stdout; give one of them a file."))
-            passed = {name: value for name, value in said.items() if value is not None}
-            return command(output=Output(as_json, svg_path, out_path), **passed)
-
-        file: dict[str, Any] = {"type": output_file, "metavar": "FILE"}
-        drawing = "Also write the drawing as SVG; - is stdout."
-        added = [click.option("--out", "out_path", help=out, **file)] * (out is not None)
-        added += [click.option("--svg", "svg_path", help=drawing, **file)] * svg
-        added.append(click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a drawing."))
-        return reduce(lambda wrapped, option: option(wrapped), added, with_output)
-
-    return add

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from tilescope.cli.map_source import STDIN, read_input
-from tilescope.cli.options import INPUT_FILE, listed, options, output_file, output_options, reading, refuse
+from tilescope.cli.options import INPUT_FILE, command, listed, output_file, reading, refuse
 from tilescope.cli.output import STDOUT, Output, progress_bars, write_to
 from tilescope.errors import PlanError, by
 from tilescope.inputs import Input, chosen, flag
@@ -41,10 +41,8 @@ _SWEPT = tuple(
 )
 
 
-@click.command()
-@options(*PLAN, _WHY, _EMIT)
+@command(*PLAN, _WHY, _EMIT)
 @_SOURCE_FILE
-@output_options()
 def plan(
     tile: Any, data_type: str, why: bool, output: Output, emit: str | None = None, path: Path = STDOUT, **said: Any
 ) -> int:
@@ -62,10 +60,8 @@ def plan(
     return output.show(report, extra=facts, ok=bool(report.candidates), why=why)
 
 
-@click.command()
-@options(*GEMM, _WHY, _EMIT)
+@command(*GEMM, _WHY, _EMIT)
 @_SOURCE_FILE
-@output_options()
 def gemm(
     shape: Any, data_type: str, why: bool, output: Output, emit: str | None = None, path: Path = STDOUT, **said: Any
 ) -> int:
@@ -90,11 +86,9 @@ def _print_source(plan: Any, target: Any, path: Path) -> int:
     return 0
 
 
-@click.command()
+@command(*_SWEPT)
 @click.argument("file", required=False, type=INPUT_FILE)
-@options(*_SWEPT)
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that plan.")
-@output_options()
 def sweep(workers: int, output: Output, file: str | None = None, **lists: Any) -> int:
     """Plan many problems and print a table: every combination of the options, or those of FILE.
 
@@ -124,10 +118,8 @@ def _counted(problems: list[Any], show: Any) -> Iterator[Any]:
         yield problem
 
 
-@click.command()
+@command(*PIPELINE, *PROBLEM, _BLOCK, _MAX_STATES, _DESCRIBE)
 @click.argument("words", nargs=-1, required=True, metavar="FILE | TILE… TYPE")
-@options(*PIPELINE, *PROBLEM, _BLOCK, _MAX_STATES, _DESCRIBE)
-@output_options()
 def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int | None = None, **said: Any) -> int:
     """Run a pipeline in every order: proven, or the mistake and the shortest way into it.
 

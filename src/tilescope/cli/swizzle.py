@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import click
-
-from tilescope.cli.options import options, output_options
+from tilescope.cli.options import command
 from tilescope.cli.output import Output
 from tilescope.inputs import MODE
 from tilescope.swizzle import Swizzle
 
 
-@click.command()
-@options(*MODE)
-@output_options()
+@command(*MODE)
 def swizzle(mode: str, output: Output, address: int | None = None) -> int:
     """Show the swizzle MODE: where each chunk of a line lies, the rule, limits, codes and sources.
 

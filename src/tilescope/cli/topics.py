@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from tilescope.arch import ARCH, KIB, Arch
-from tilescope.cli.options import completing, output_options
+from tilescope.cli.options import command, completing
 from tilescope.cli.output import Output
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_names, shortened
@@ -216,9 +216,8 @@ GROUPS = (
 )
 
 
-@click.command()
+@command(svg=False)
 @click.argument("topic", nargs=-1, shell_complete=completing(names()))
-@output_options(svg=False)
 def explain(topic: tuple[str, ...], output: Output) -> int:
     """Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or what you see.
 
