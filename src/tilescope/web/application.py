@@ -8,12 +8,9 @@ GET /swizzle.json?mode=64B     its value
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from urllib.parse import urlencode
 
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -33,34 +30,14 @@ MOST_WAITING = 64  # requests that wait for a worker; more are refused at once
 _STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript"}
 
 
-class Workers:
-    """Threads that answer one request each; of those that wait, only so many are kept."""
-
-    def __init__(self, count: int = WORKERS, most_waiting: int = MOST_WAITING) -> None:
-        self._pool = ThreadPoolExecutor(count, "tilescope-page")
-        self._most = count + most_waiting
-        self._taken = 0
-
-    async def run(self, work: Callable[[], Response]) -> Response:
-        """The response of `work`, or 503 where too many wait already."""
-        if self._taken >= self._most:
-            return PlainTextResponse("Busy: too many requests at once. Try again.\n", 503, {"retry-after": "1"})
-        self._taken += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        finally:
-            self._taken -= 1
-
-
 def application(host: str = "127.0.0.1") -> Starlette:
     """The explorer as an ASGI application, for a server bound to `host`."""
-    workers = Workers()
+    workers = CapacityLimiter(WORKERS)
 
-    async def page(request: Request) -> Response:
-        return await workers.run(partial(_answered, request))
-
-    async def first(request: Request) -> Response:  # noqa: ARG001  the first page has no query
-        return await workers.run(lambda: HTMLResponse(render_first()))
+    async def answered(request: Request) -> Response:
+        if workers.statistics().tasks_waiting >= MOST_WAITING:
+            return PlainTextResponse("Busy: too many requests at once. Try again.\n", 503, {"retry-after": "1"})
+        return await to_thread.run_sync(_answer, request, limiter=workers)
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
@@ -68,18 +45,18 @@ def application(host: str = "127.0.0.1") -> Starlette:
             raise HTTPException(404)
         return Response(static_file(name), media_type=_STATIC[name], headers={"cache-control": "no-cache"})
 
-    pages = [Route(f"/{name}{ending}", page) for name in PAGES for ending in ("", ".svg", ".json")]
+    pages = [Route(f"/{name}{ending}", answered) for name in PAGES for ending in ("", ".svg", ".json")]
     return Starlette(
-        routes=[Route("/", first), Route("/static/{name}", static), *pages],
+        routes=[Route("/", answered), Route("/static/{name}", static), *pages],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
         exception_handlers={404: _not_found},
     )
 
 
-def _answered(request: Request) -> Response:
+def _answer(request: Request) -> Response:
     """The page; a mistake of our own is a 500 without a traceback, with the headers of every answer."""
     try:
-        return _page(request)
+        return HTMLResponse(render_first()) if request.url.path == "/" else _page(request)
     except Exception as error:  # noqa: BLE001  whatever it is, the next request is answered
         sentence = f"A mistake in tilescope ({type(error).__name__}). Please report the address of this page."
         return PlainTextResponse(f"{sentence}\n", 500)
