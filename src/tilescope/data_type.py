@@ -42,10 +42,12 @@ DataTypeName = Literal[
 ARRAY_TYPE = rule(
     "array-type",
     "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
-    source="cuda.h, CUtensorMapDataType", basis="measured", subjects=("array",),
-    passing={"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)},
-    failing={"array": {"shape": (128, 64), "typestr": "<c8"}, "box_shape": (64, 64)},
-)  # fmt: skip
+    source="cuda.h, CUtensorMapDataType",
+    basis="measured",
+    subjects=("array",),
+    passing="ts.TensorMap.from_array(np.zeros((128, 64), 'f2'), (64, 64))",
+    failing="ts.TensorMap.from_array(np.zeros((128, 64), 'c8'), (64, 64))",
+)
 BLOCK_SCALED = rule(
     "block-scaled-type",
     "nvfp4, mxfp4, mxfp6 and mxfp8 are two tensors: elements, and a scale factor for every block of 16 or 32 of them.",

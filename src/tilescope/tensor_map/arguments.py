@@ -50,8 +50,8 @@ argument_json = map_rule(
     "Arguments in JSON are one object, by name.",
     source="RFC 8259",
     subjects=("paste",),
-    passing={"json": '{"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [64]}'},
-    failing={"json": '["bf16", [64], [], [64]]'},
+    passing='ts.tensor_map.MapArguments.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
+    failing='ts.tensor_map.MapArguments.from_json("""["u8", [64], [], [64]]""")',
 )
 
 

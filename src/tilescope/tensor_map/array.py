@@ -24,30 +24,30 @@ from tilescope.tensor_map.checking import map_rule, rounded_up
 from tilescope.tensor_map.rules.samples import CUDA_H
 from tilescope.tensor_map.rules.tensor import RANK
 
-_ARRAY = {"array": {"shape": (128, 64), "typestr": "<f2"}, "box_shape": (64, 64)}
+_ARRAY = "ts.TensorMap.from_array({}, (64, 64))"
 array_interface = map_rule(
     "array-interface",
     "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
     source="the array protocols",
     subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"array": {"shape": (128, 64)}},
+    passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
+    failing=_ARRAY.format("[0, 1]"),
 )
 array_strides = map_rule(
     "array-strides",
     "The last axis of an array steps one element, and no axis steps backwards.",
     source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
     subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"array": {"shape": (128, 64), "strides": (2, 256), "typestr": "<f2"}},
+    passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
+    failing=_ARRAY.format("np.zeros((128, 64), 'f2').T"),
 )
 array_box = map_rule(
     "array-box",
     "box_shape has one entry for each axis of the array, in its order.",
     source=CUDA_H,
     subjects=("array",),
-    passing=_ARRAY,
-    failing=_ARRAY | {"box_shape": (64,)},
+    passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
+    failing=_ARRAY.format("np.zeros(64, 'f2')"),
 )
 
 

@@ -17,26 +17,28 @@ it may stand, the offsets pick the tap. In each dimension:
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any, Literal, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import TensorMapError, by
+from tilescope.errors import TensorMapError, by, ceil_div
 from tilescope.reading import integer, integers, known_name
+from tilescope.rule import Rule
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.copy import OFFSET_END
 
 Pass = Literal["forward", "dgrad", "wgrad"]
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
-_IMAGE = {"n": 1, "h": 16, "w": 16, "c": 64, "data_type": "f16", "channels_per_pixel": 64, "pixels_per_column": 64}
+_CALL = 'ts.Im2colMap.for_convolution(1, 16, 16, 64, 3, 3, 1, {}, data_type="f16", channels_per_pixel=64, pixels_per_column=64)'
 extents = map_rule(
     "convolution-extents",
     "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
     source="the arithmetic of a convolution",
     subjects=("convolution",),
-    passing=_IMAGE | {"r": 3, "s": 3, "pad": 1},
-    failing=_IMAGE | {"r": 3, "s": 3, "stride": 0},
+    passing=_CALL.format(1),
+    failing=_CALL.format(0),
 )
 _DGRAD = 'ts.tensor_map.Convolution.of((1, 8, 8, 64), (64, 3, 3), "f16", direction="dgrad", stride={stride})'
 without_im2col = map_rule(
@@ -79,61 +81,61 @@ def walk_of(
     rank = len(filter_shape)
     names = ("n", *"dhw"[-rank:], "c") if 1 <= rank <= 3 else ()
     if len(image) != len(names):
-        raise _without(
-            "image", f"an image of {len(image)} extents and a filter of {rank}",
-            "an im2col map walks W, H and W, or D, H and W, between N and C", "Use NxWxC, NxHxWxC or NxDxHxWxC.",
-            {"image": image, "extents": (len(image), rank)},
-        )  # fmt: skip
+        found = f"an image of {len(image)} extents and a filter of {rank}"
+        limit = "an im2col map walks W, H and W, or D, H and W, between N and C"
+        numbers = {"image": image, "extents": (len(image), rank)}
+        raise _refused(without_im2col, "image", found, limit, "Use NxWxC, NxHxWxC or NxDxHxWxC.", **numbers)
     n, *sizes, c = (_positive(name, extent) for name, extent in zip(names, image, strict=True))
     taps = tuple(_positive(name, extent) for name, extent in zip("trs"[-rank:], filter_shape, strict=True))
     pads, steps, spread = (
-        _each(name, given, least, rank)
-        for name, given, least in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1))
+        _of_each_dimension(name, value, least, rank)
+        for name, value, least in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1))
     )
-    reach = tuple((tap - 1) * gap for tap, gap in zip(taps, spread, strict=True))
-    room = [size + 2 * each - far for size, each, far in zip(sizes, pads, reach, strict=True)]
+    reach = [(tap - 1) * gap for tap, gap in zip(taps, spread, strict=True)]
+    room = [size + 2 * padding - far for size, padding, far in zip(sizes, pads, reach, strict=True)]
     if min(room) < 1:
-        raise _wrong(
-            "pad", f"a {by(taps)} filter on an image of {by(sizes)} with padding {pads}", "the filter fits the padded image",
-            "Use a larger padding, or a smaller filter or dilation.", {"filter": taps, "image": tuple(sizes), "pad": pads},
-        )  # fmt: skip
+        found = f"a {by(taps)} filter on an image of {by(sizes)} with padding {pads}"
+        fix = f"Use pad = {max(pads) + ceil_div(1 - min(room), 2)}, or a smaller filter or dilation."
+        numbers = {"filter": taps, "image": tuple(sizes), "pad": pads}
+        raise _refused(extents, "pad", found, "the filter fits the padded image", fix, **numbers)
     most = OFFSET_END[rank + 2] - 1
     if max(reach) > most:
-        raise _wrong(
-            "filter", f"taps up to {max(reach)} pixels apart", f"offsets of an im2col copy in {rank} dimensions reach {most}",
-            "Split the filter.", {"reach": max(reach)},
-        )  # fmt: skip
+        found, limit = (
+            f"taps up to {max(reach)} pixels apart",
+            f"offsets of an im2col copy in {rank} dimensions reach {most}",
+        )
+        fix = f"Split the filter into parts of at most {most + 1} pixels."
+        raise _refused(extents, "filter", found, limit, fix, reach=max(reach), most=most)
+    is_dgrad = direction == "dgrad"
+    if is_dgrad and max(steps) > 1:
+        limit = "with a stride, a pixel of the result takes only some of the taps, and which ones changes from pixel to pixel"
+        fix = (
+            f"Split the result into {by(steps)} sets of pixels, one for each remainder by the stride: each is a dgrad of stride 1 "
+            "with its own taps."
+        )
+        raise _refused(without_im2col, "stride", f"dgrad with stride {steps}", limit, fix, stride=steps)
+    filters, columns = _positive("filters", filters), prod(taps)
     output = tuple((free - 1) // step + 1 for free, step in zip(room, steps, strict=True))
-    columns = prod(taps)
-    if direction == "dgrad":
-        if max(steps) > 1:
-            raise _without(
-                "stride", f"dgrad with stride {steps}",
-                "with a stride, a pixel of the result takes only some of the taps, and which ones changes from pixel to pixel",
-                f"Split the result into {by(steps)} sets of pixels, one for each remainder by the stride: each is a dgrad of stride 1 "
-                "with its own taps.", {"stride": steps},
-            )  # fmt: skip
-        walked, extent, channels = tuple(sizes), output, _positive("filters", filters)
-        lower = tuple(each - far for each, far in zip(pads, reach, strict=True))
-        upper = tuple(-each for each in pads)
-        gemm = n * prod(sizes), c, columns * channels
-    else:
-        walked, extent, channels = output, tuple(sizes), c
-        lower = tuple(-each for each in pads)
-        upper = tuple(each - far for each, far in zip(pads, reach, strict=True))
-        pixels, filters = n * prod(output), _positive("filters", filters)
-        gemm = (pixels, filters, columns * c) if direction == "forward" else (filters, columns * c, pixels)
-    pixel_bytes = channels * data_type.bits // 8
+    pixels = n * prod(output)
+    gemm = {
+        "forward": (pixels, filters, columns * c),
+        "dgrad": (n * prod(sizes), c, columns * filters),
+        "wgrad": (filters, columns * c, pixels),
+    }[direction]
+    walked, extent, channels = (tuple(sizes), output, filters) if is_dgrad else (output, tuple(sizes), c)
+    outer, inner = (-padding for padding in pads), (padding - far for padding, far in zip(pads, reach, strict=True))
+    lower, upper = (tuple(corner)[::-1] for corner in ((inner, outer) if is_dgrad else (outer, inner)))
     dims = (channels, *extent[::-1], n)
+    strides = accumulate((channels * data_type.bits // 8, *dims[1:-1]), mul)
     arguments = {
         "dims": dims,
-        "strides_bytes": tuple(pixel_bytes * prod(dims[1:axis]) for axis in range(1, len(dims))),
-        "lower_corner": lower[::-1],
-        "upper_corner": upper[::-1],
+        "strides_bytes": tuple(strides),
+        "lower_corner": lower,
+        "upper_corner": upper,
         "element_strides": (1, *steps[::-1], 1),
     }
-    flipped = direction == "dgrad"
-    return Walk(arguments, _offsets(taps, spread, flipped), (n, *walked), steps, gemm)
+    ahead = [[tap * gap for tap in range(count)] for count, gap in zip(taps, spread, strict=True)]
+    return Walk(arguments, _nested([far[::-1] if is_dgrad else far for far in ahead]), (n, *walked), steps, gemm)
 
 
 def tap_offsets(offsets: Any, rank: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -142,46 +144,33 @@ def tap_offsets(offsets: Any, rank: int) -> list[tuple[tuple[int, ...], tuple[in
     >>> tap_offsets((((0, 0), (1, 0)), ((0, 1), (1, 1))), 2)[1]
     ((0, 1), (1, 0))
     """
-    found: list[tuple[tuple[int, ...], Any]] = [((), offsets)]
+    taps: list[tuple[tuple[int, ...], Any]] = [((), offsets)]
     for _ in range(rank):
-        found = [((*tap, number), inner) for tap, held in found for number, inner in enumerate(held)]
-    return found
+        taps = [((*tap, number), inner) for tap, held in taps for number, inner in enumerate(held)]
+    return taps
 
 
-def _offsets(taps: tuple[int, ...], spread: tuple[int, ...], flipped: bool) -> Any:
-    """Nested like the taps: the offsets of each, innermost dimension first."""
-    nested: list[Any] = [
-        tuple(
-            ((count - 1 - tap) if flipped else tap) * gap for tap, count, gap in zip(index, taps, spread, strict=True)
-        )[::-1]
-        for index in product(*map(range, taps))
-    ]
-    for count in taps[:0:-1]:
-        nested = [tuple(nested[first : first + count]) for first in range(0, len(nested), count)]
-    return tuple(nested)
+def _nested(ahead: list[list[int]], *outer: int) -> Any:
+    """The offsets of every tap, nested like the taps, innermost dimension first: those of each dimension, combined."""
+    return tuple(_nested(ahead[1:], offset, *outer) for offset in ahead[0]) if ahead else outer
 
 
-def _each(argument: str, given: Any, least: int, rank: int) -> tuple[int, ...]:
-    found = integers(argument, given if isinstance(given, list | tuple) else (given,) * rank)
-    found = found * rank if len(found) == 1 else found
-    if len(found) != rank or min(found) < least:
-        raise _wrong(
-            argument, f"{argument} = {given}", f"one integer of at least {least}, or {rank}, outermost first",
-            f"Use {max(least, 1)}.", {argument: found},
-        )  # fmt: skip
-    return found
+def _of_each_dimension(argument: str, value: Any, least: int, rank: int) -> tuple[int, ...]:
+    numbers = integers(argument, value if isinstance(value, list | tuple) else (value,))
+    numbers = numbers * rank if len(numbers) == 1 else numbers
+    if len(numbers) != rank or min(numbers) < least:
+        limit = f"one integer of at least {least}, or {rank}, outermost first"
+        found, fix = f"{argument} = {value}", f"Use {max(least, 1)}."
+        raise _refused(extents, argument, found, limit, fix, **{argument: numbers})
+    return numbers
 
 
-def _positive(argument: str, given: Any) -> int:
-    number = integer(argument, given)
+def _positive(argument: str, value: Any) -> int:
+    number = integer(argument, value)
     if number < 1:
-        raise _wrong(argument, f"{argument} = {number}", "at least 1", "Use 1.", {argument: number})
+        raise _refused(extents, argument, f"{argument} = {number}", "at least 1", "Use 1.", **{argument: number})
     return number
 
 
-def _wrong(argument: str, found: str, limit: str, fix: str, values: dict[str, Any]) -> TensorMapError:
-    return TensorMapError([extents.violation(argument, found, limit, fix, **values)])
-
-
-def _without(argument: str, found: str, limit: str, fix: str, values: dict[str, Any]) -> TensorMapError:
-    return TensorMapError([without_im2col.violation(argument, found, limit, fix, **values)])
+def _refused(rule: Rule, argument: str, found: str, limit: str, fix: str, **values: Any) -> TensorMapError:
+    return TensorMapError([rule.violation(argument, found, limit, fix, **values)])

@@ -33,38 +33,39 @@ from tilescope.tensor_map.descriptor import (
 )
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
-from tilescope.tensor_map.rules.samples import H200, MATRIX
+from tilescope.tensor_map.rules.samples import H200
 from tilescope.tensor_map.tiled import TensorMap
 
+_INSPECTED, _MAP = "ts.inspect_tensor_map({}).violations", 'ts.TensorMap("u8", (64, 64), (64,), (64, 64))'
 _MEASURED: dict[str, Any] = {"source": H200, "subjects": ("descriptor",), "architectures": ("sm_90",)}
 descriptor_length = map_rule(
     "descriptor-length",
     "A descriptor is 128 bytes.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
     subjects=("descriptor",),
-    passing=MATRIX | {"descriptor": {"bytes": 128}},
-    failing=MATRIX | {"descriptor": {"bytes": 64}},
+    passing=_INSPECTED.format("bytes(128)"),
+    failing=_INSPECTED.format("bytes(64)"),
 )
 descriptor_bits = map_rule(
     "descriptor-bits",
     "Bits that belong to no field are zero.",
-    passing=MATRIX | {"descriptor": {"word 10": 0}},
-    failing=MATRIX | {"descriptor": {"word 10": 1}},
+    passing=_INSPECTED.format(f"{_MAP}.encode()"),
+    failing=_INSPECTED.format(f"{_MAP}.encode()[:80] + bytes(47) + b'1'"),
     **_MEASURED,
 )
 descriptor_codes = map_rule(
     "descriptor-codes",
     "Type, interleave and rank hold numbers that stand for something.",
-    passing=MATRIX | {"descriptor": {"word 4": 0xFFF00000FFF}},
-    failing=MATRIX | {"descriptor": {"word 1": 0x1990}},
+    passing=_INSPECTED.format(f"{_MAP}.encode()"),
+    failing=_INSPECTED.format("bytes(8) + b'1' * 8 + bytes(112)"),
     **_MEASURED,
 )
 descriptor_derived = map_rule(
     "descriptor-derived",
     "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
     severity="warning",
-    passing=MATRIX | {"descriptor": {"word 8": 8192}},
-    failing=MATRIX | {"descriptor": {"word 8": 4096}},
+    passing=_INSPECTED.format(f"{_MAP}.encode()"),
+    failing=_INSPECTED.format(f"{_MAP}.encode()[:64] + bytes(64)"),
     **_MEASURED | {"source": f"{H200}: copies through an edited map do not look at them"},
 )
 _EDITED = "Expect it after tensormap.replace; otherwise these bytes belong to another chip."
@@ -186,8 +187,8 @@ HEX_DIGITS = DESCRIPTOR_BYTES * 2
 pasted_descriptor = map_rule(
     "pasted-descriptor", "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS", subjects=("paste",),
-    passing={"text": "$1 = {opaque = {0x0 <repeats 16 times>}}"},
-    failing={"text": "$1 = {opaque = {0x0 <repeats 15 times>}}"},
+    passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
+    failing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 15 times>}}")',
 )  # fmt: skip
 
 _REPEATS = re.compile(r"(?<![0-9a-fA-Fx])([0-9a-fA-Fx]+)(?:[uUlL]{0,3})\s*<repeats (\d{1,3}) times>")

@@ -31,7 +31,8 @@ _DUMP = (
     "globalStrides  (2,2048,2097152,0,0)\nboxDim         (64,128,1,1,1)\nelementStrides (1,1,1,1,1)\ninterleave     0\n"
     "swizzle        3\nl2Promotion    0\noobFill        0\nError: Failed to initialize the TMA descriptor {result}\n"
 )
-_SOUND = {"dump": _DUMP.format(at="0x7ffd7d2800c0", result=0)}
+_SAID = "ts.tensor_map.dumped_arguments({!r})[0].check()"
+_SOUND = _SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=0))
 DRIVER_RESULT = map_rule(
     "driver-result",
     "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
@@ -39,7 +40,7 @@ DRIVER_RESULT = map_rule(
     "earlier fault)",
     subjects=("paste",),
     passing=_SOUND,
-    failing={"dump": _DUMP.format(at="0x7ffd7d2800c0", result=715)},
+    failing=_SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=715)),
 )
 MAP_ADDRESS = map_rule(
     "map-address",
@@ -50,7 +51,7 @@ MAP_ADDRESS = map_rule(
     subjects=("paste",),
     code=716,
     passing=_SOUND,
-    failing={"dump": _DUMP.format(at="0x7ffd7d2800d0", result=0)},
+    failing=_SAID.format(_DUMP.format(at="0x7ffd7d2800d0", result=0)),
 )
 DUMP_TYPE = map_rule(
     "dump-type",
@@ -59,7 +60,7 @@ DUMP_TYPE = map_rule(
     source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
     subjects=("paste",),
     passing=_SOUND,
-    failing={"dump": "globalDim (64,64,1) globalStrides (2,128,0) boxDim (64,8,1) swizzle 3"},
+    failing=_SAID.format("globalDim (64,64,1) globalStrides (2,128,0) boxDim (64,8,1) swizzle 3"),
 )
 # The driver's words for its answers, and the parts of their names that tell them apart.
 _WORDS = {

@@ -38,8 +38,8 @@ encode_call = map_rule(
     "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
     source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide",
     subjects=("paste",),
-    passing={"call": "const int K = 64;\n" + _SAMPLE},
-    failing={"call": _SAMPLE},
+    passing=f"ts.tensor_map.encode_call.encode_calls({'int K = 64;' + _SAMPLE!r})",
+    failing=f"ts.tensor_map.encode_call.encode_calls({_SAMPLE!r})",
 )
 
 _OPTIONS = ("interleave", "swizzle", "l2_promotion", "oob_fill")

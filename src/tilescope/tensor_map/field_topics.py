@@ -18,7 +18,7 @@ from tilescope.errors import RuleError, TensorMapError, unknown_name
 from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import WORD_BITS, field_places
-from tilescope.tensor_map.rules.samples import MATRIX, PTX_REPLACE
+from tilescope.tensor_map.rules.samples import PTX_REPLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ replace_field = map_rule(
     "address alone.",
     documented=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
     subjects=("replacement",),
-    passing=MATRIX | {"replace": {"address": 0x1000}},
-    failing=MATRIX | {"replace": {"l2_promotion": "128B"}},
+    passing='ts.TensorMap("u8", (64,), (), (64,)).replace(address=0x1000)',
+    failing='ts.TensorMap("u8", (64,), (), (64,)).replace(l2_promotion="128B")',
 )
 
 
