@@ -307,19 +307,25 @@ def readers_of(**others: Reader) -> dict[str, Reader]:
 
 def _wrong_lengths(a: AnyMap) -> list[Violation]:
     """The sequences that do not fit the rank; they are taken out of the map, as what cannot be read."""
-    if not hasattr(a, "dims"):
+    rank = len(getattr(a, "dims", ()))
+    if getattr(a, "element_strides", ()) is None:
+        object.__setattr__(a, "element_strides", (1,) * rank)
+    if not hasattr(a, "dims"):  # how many element strides there must be is unknown
         with suppress(AttributeError):
             object.__delattr__(a, "element_strides")
         return []
-    rank = len(a.dims)
-    if getattr(a, "element_strides", ()) is None:
-        object.__setattr__(a, "element_strides", (1,) * rank)
     wrong = []
     for name, fewer in _FEWER.items():
-        entries = getattr(a, name, None)
-        if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):
-            wrong.append(_wrong_length(name, len(entries), rank, fewer))
+        count, wanted = len(getattr(a, name, ())), max(0, rank - fewer)
+        if count != wanted and hasattr(a, name):
             object.__delattr__(a, name)
+            limit = counted(wanted, "entry", "entries")
+            fix = f"Use {limit}, innermost first."
+            if name == "strides_bytes" and count == rank:
+                fix = "strides_bytes leaves out dim 0: drop the first entry."
+            found = f"{counted(count, 'entry', 'entries')} for rank {rank}"
+            numbers = {"entries": count, "rank": rank}
+            wrong.append(argument_length.violation(name, found, f"{limit}: {_ENTRIES[fewer]}", fix, **numbers))
     return wrong
 
 
@@ -350,12 +356,3 @@ def _settled(map_class: type[AnyMap], *values: Any) -> _Settled:
                 continue
         checks.append(check)
     return _Settled(options, readers, checks)
-
-
-def _wrong_length(argument: str, count: int, rank: int, fewer: int) -> Violation:
-    wanted = counted(max(0, rank - fewer), "entry", "entries")
-    fix = f"Use {wanted}, innermost first."
-    if argument == "strides_bytes" and count == rank:
-        fix = "strides_bytes leaves out dim 0: drop the first entry."
-    found = f"{counted(count, 'entry', 'entries')} for rank {rank}"
-    return argument_length.violation(argument, found, f"{wanted}: {_ENTRIES[fewer]}", fix, entries=count, rank=rank)

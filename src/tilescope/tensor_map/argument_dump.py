@@ -138,13 +138,12 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     >>> asked.given["strides_bytes"], asked.given["swizzle"], [found.rule for found in asked.check()]
     ((128,), '128B', ['swizzle-span', 'box-larger'])
     """
-    found = tuple(maps_in(text.splitlines()))
-    if not found:
-        raise argument_dump.error(
-            "text", "no arguments of a tensor map", "the arguments that a framework prints or passes to the driver, or JSON",
-            "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims.",
-        )  # fmt: skip
-    return found
+    maps = tuple(maps_in(text.splitlines()))
+    if not maps:
+        limit = "the arguments that a framework prints or passes to the driver, or JSON"
+        fix = "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims."
+        raise argument_dump.error("text", "no arguments of a tensor map", limit, fix)
+    return maps
 
 
 def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilescope.errors import RuleError
@@ -28,10 +27,10 @@ class TensorMapDiff(Value):
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
-    >>> found = TensorMapDiff.of(a, a.with_fields(box=(64, 32)))
-    >>> [(each.name, each.one, each.other) for each in found.arguments]
+    >>> diff = TensorMapDiff.of(a, a.with_fields(box=(64, 32)))
+    >>> [(differs.name, differs.one, differs.other) for differs in diff.arguments]
     [('box[1]', '64', '32')]
-    >>> [each.name for each in found.consequences]
+    >>> [differs.name for differs in diff.consequences]
     ['smem_bytes', 'transaction_bytes', 'box_bytes']
     """
 
@@ -49,32 +48,32 @@ class TensorMapDiff(Value):
     @classmethod
     def of(cls, one: AnyMap, other: AnyMap) -> TensorMapDiff:
         """Compare two maps of whatever kinds."""
+        words = _words(one), _words(other)
+        arguments = _differing(_arguments(one), _arguments(other))
         return cls(
             one,
             other,
-            _differing(dict(_arguments(one)), dict(_arguments(other))),
+            arguments,
             _differing(_consequences(one), _consequences(other)),
-            _differing(_words(one), _words(other)) if _words(one) and _words(other) else (),
+            _differing(*words) if all(words) else (),
         )
 
 
 def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
-    names = dict.fromkeys([*one, *other])
-    pairs = ((name, one.get(name, "-"), other.get(name, "-")) for name in names)
+    pairs = ((name, one.get(name, "-"), other.get(name, "-")) for name in one | other)
     return tuple(MapDifference(*pair) for pair in pairs if pair[1] != pair[2])
 
 
-def _arguments(tensor_map: AnyMap) -> Iterator[tuple[str, str]]:
+def _arguments(tensor_map: AnyMap) -> dict[str, str]:
     """Every argument with its value in words, sequences entry by entry."""
-    yield "kind", tensor_map.kind
+    shown = {"kind": tensor_map.kind}
     for name in tensor_map.readers:
         value = getattr(tensor_map, name)
         if isinstance(value, tuple):
-            yield from ((f"{name}[{place}]", str(entry)) for place, entry in enumerate(value))
-        elif isinstance(value, Row):
-            yield name, value.name
+            shown |= {f"{name}[{place}]": str(entry) for place, entry in enumerate(value)}
         else:
-            yield name, hex(value) if name == "address" else str(value)
+            shown[name] = hex(value) if name == "address" else str(value.name if isinstance(value, Row) else value)
+    return shown
 
 
 def _consequences(tensor_map: AnyMap) -> dict[str, str]:

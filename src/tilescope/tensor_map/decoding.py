@@ -185,11 +185,13 @@ LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with label
 HEX_DIGITS = DESCRIPTOR_BYTES * 2
 
 pasted_descriptor = map_rule(
-    "pasted-descriptor", "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
-    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS", subjects=("paste",),
+    "pasted-descriptor",
+    "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    subjects=("paste",),
     passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
     failing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 15 times>}}")',
-)  # fmt: skip
+)
 
 _REPEATS = re.compile(r"(?<![0-9a-fA-Fx])([0-9a-fA-Fx]+)(?:[uUlL]{0,3})\s*<repeats (\d{1,3}) times>")
 _NOISE = re.compile(
@@ -233,10 +235,9 @@ def descriptor_bytes(text: str) -> bytes:
 
 
 def _refused(found: str, **values: int) -> RuleError:
-    return RuleError([pasted_descriptor.violation(
-        "text", found, "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
-        "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.", **values,
-    )])  # fmt: skip
+    limit = "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
+    fix = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it."
+    return pasted_descriptor.error("text", found, limit, fix, **values)
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:
@@ -263,15 +264,15 @@ def _numbers(text: str) -> list[tuple[bool, str]]:
 
 def _readings(numbers: list[tuple[bool, str]]) -> Iterator[bytes]:
     """Every way to read the numbers as 128 bytes, the likeliest first."""
-    digits = "".join(each for _, each in numbers)
+    digits = "".join(written for _, written in numbers)
     marked = any(is_hex for is_hex, _ in numbers)
-    whole = len(digits) == HEX_DIGITS and all(len(each) % 2 == 0 for _, each in numbers)
+    whole = len(digits) == HEX_DIGITS and all(len(written) % 2 == 0 for _, written in numbers)
     if whole and (not marked or len(numbers) == 1):
         yield bytes.fromhex(digits)
     if len(numbers) in (16, 32, 64, 128):
         word_bytes = DESCRIPTOR_BYTES // len(numbers)
-        decimal = all(is_hex or each.isdecimal() for is_hex, each in numbers)
+        decimal = all(is_hex or written.isdecimal() for is_hex, written in numbers)
         for base in (10, 16) if marked and decimal else (16, 10) if decimal else (16,):
-            values = [int(each, 16 if is_hex else base) for is_hex, each in numbers]
+            values = [int(written, 16 if is_hex else base) for is_hex, written in numbers]
             if max(values) < 1 << 8 * word_bytes:
                 yield b"".join(value.to_bytes(word_bytes, "little") for value in values)

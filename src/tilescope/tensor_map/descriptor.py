@@ -212,17 +212,13 @@ class Place(NamedTuple):
 def field_places() -> list[Place]:
     """The places of all fields, by their bits.
 
-    >>> [each for each in field_places() if each.name == "lower_corner[1]"]
+    >>> [place for place in field_places() if place.name == "lower_corner[1]"]
     [Place(name='lower_corner[1]', bit=456, width_bits=8, rank=4), Place(name='lower_corner[1]', bit=453, width_bits=5, rank=5)]
     """
-    found: dict[str, dict[tuple[int, int], set[int]]] = {}
-    for (_, rank), form in FORMATS.items():
-        for field in form.fields:
-            if rank <= LARGEST_RANK:
-                found.setdefault(field.name, {}).setdefault((field.low, field.width_bits), set()).add(rank)
-    places = [
-        Place(name, *where, max(ranks) if len(wheres) > 1 or name.startswith(("lower", "upper")) else 0)
-        for name, wheres in found.items()
-        for where, ranks in wheres.items()
-    ]
+    places = {
+        Place(field.name, field.low, field.width_bits, rank if "corner" in field.name else 0)
+        for (_, rank), form in FORMATS.items()
+        if rank <= LARGEST_RANK
+        for field in form.fields
+    }
     return sorted(places, key=lambda place: (place.name, place.rank))

@@ -161,7 +161,7 @@ def spellings() -> dict[str, str]:
 def find(name: str) -> MapTopic | None:
     """The topic of that name: "field box[1]", "box[1]", "globalDim", "tensormap.replace"."""
     asked = " ".join(name.casefold().split())
-    if asked in {REPLACE, *(each.casefold() for each, topic in spellings().items() if topic == REPLACE)}:
+    if asked in {REPLACE, *(spelling.casefold() for spelling, topic in spellings().items() if topic == REPLACE)}:
         return _replace()
     general = re.sub(r"\[\d\]", "[i]", asked.removeprefix(PREFIX).replace("-", "_"))
     general = _FIELD_OF_ARGUMENT.get(general.removesuffix("[i]"), general)

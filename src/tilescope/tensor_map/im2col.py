@@ -150,10 +150,9 @@ class Im2colMap(ColumnMap):
         >>> three.tensor_map.lower_corner, three.tensor_map.upper_corner, three.offsets[2][1]
         ((-1, -1), (-1, -1), (1, 2))
         """
-        return Convolution.of(
-            (n, h, w, c), (1, r, s), data_type, pad=pad, stride=stride, dilation=dilation,
-            channels_per_pixel=channels_per_pixel, pixels_per_column=pixels_per_column, **options,
-        )  # fmt: skip
+        options |= {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
+        walk: dict[str, Any] = {"pad": pad, "stride": stride, "dilation": dilation}
+        return Convolution.of((n, h, w, c), (1, r, s), data_type, **walk, **options)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -262,7 +261,7 @@ class Convolution(Value):
         walk = walk_of(image, filters[0] if filters else 0, filters[1:], pad, stride, dilation, row, direction)
         if channels_per_pixel is None:
             channel_bytes = walk.arguments["dims"][0] * row.bits // 8
-            span = next((each for each in (128, 64, 32) if channel_bytes % each == 0), min(channel_bytes, 256))
+            span = next((width for width in (128, 64, 32) if channel_bytes % width == 0), min(channel_bytes, 256))
             options = ({"swizzle": f"{span}B"} if span in (128, 64, 32) else {}) | options
             channels_per_pixel = span * 8 // row.bits
         column = {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}

@@ -43,10 +43,10 @@ class Option(Row):
         if isinstance(row, cls):
             return row
         if isinstance(name, str):
-            given = name.strip().casefold()
-            for each in cls.table.values():
-                if given in (each.name.casefold(), each.driver_name.casefold(), each.short_driver_name):
-                    return each
+            written = name.strip().casefold()
+            for option in cls.table.values():
+                if written in (option.name.casefold(), option.driver_name.casefold(), option.short_driver_name):
+                    return option
         raise RuleError([unknown_name(cls.argument.replace("_", " "), cls.argument, name, cls.table)])
 
     @property

@@ -31,19 +31,22 @@ WHOLE_BYTES = 1 << 20  # what is read at once; more is a log
 _LINE_BYTES = 1 << 16
 _TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
 
-_ARGUMENTS = (
-    'ts.tensor_map.MapArguments.from_json(\'{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}\')'
-)
+_READ = "ts.tensor_map.source.MapSource.read({})"
+_LINE = '{"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [64]}\n'
 INPUT_BINARY = rule(
-    "input-binary", "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
-    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS", passing="ts.tensor_map.source.MapSource.read(bytes(128))",
-    failing="ts.tensor_map.source.MapSource.read(bytes(127))",
-)  # fmt: skip
+    "input-binary",
+    "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
+    source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
+    passing=_READ.format("bytes(128)"),
+    failing=_READ.format("bytes(127)"),
+)
 ONE_MAP = rule(
-    "one-map", "encode, load and diff take the arguments of one map at a time; check takes several.",
-    source="the command line", passing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},)).tensor_map()",
-    failing=f"ts.tensor_map.source.MapSource(None, ({_ARGUMENTS},) * 2).tensor_map()",
-)  # fmt: skip
+    "one-map",
+    "encode, load and diff take the arguments of one map at a time; check takes several.",
+    source="the command line",
+    passing=_READ.format((_LINE % 64).encode()) + ".tensor_map()",
+    failing=_READ.format((_LINE % 64 + _LINE % 128).encode()) + ".tensor_map()",
+)
 
 
 class MapSource(NamedTuple):
@@ -70,10 +73,8 @@ class MapSource(NamedTuple):
         if _TEXT.fullmatch(text) is None or "\ufffd" in text:
             if len(content) == DESCRIPTOR_BYTES:
                 return cls(content)
-            raise INPUT_BINARY.error(
-                "source", f"{len(content)} bytes that are no text", "a descriptor is 128 bytes",
-                "Pass the 128 bytes of the map alone.", bytes=len(content),
-            )  # fmt: skip
+            found, fix = f"{len(content)} bytes that are no text", "Pass the 128 bytes of the map alone."
+            raise INPUT_BINARY.error("source", found, "a descriptor is 128 bytes", fix, bytes=len(content))
         if _JSON.match(text):
             return cls.from_json(text)
         if calls := encode_calls(text):
@@ -99,27 +100,25 @@ class MapSource(NamedTuple):
             for line in _lines(head, rest):
                 if _JSON.match(line) and len(in_json) < MAX_MAPS:
                     with suppress(RuleError):
-                        in_json.extend(each for each in MapArguments.all_from_json(line) if each not in in_json)
+                        in_json.extend(asked for asked in MapArguments.all_from_json(line) if asked not in in_json)
                 else:
                     yield line
 
-        found = tuple(islice(chain(maps_in(without_json()), in_json), MAX_MAPS))
-        return cls(None, found or dumped_arguments(""))
+        maps = tuple(islice(chain(maps_in(without_json()), in_json), MAX_MAPS))
+        return cls(None, maps or dumped_arguments(""))
 
     def reports(self) -> tuple[MapReport, ...]:
         """What the rules say of each map."""
         if self.blob is None:
-            return tuple(each.report() for each in self.asked)
-        found = inspect_tensor_map(self.blob)
-        return (MapReport(found.tensor_map is not None, found.violations, found.tensor_map),)
+            return tuple(asked.report() for asked in self.asked)
+        inspected = inspect_tensor_map(self.blob)
+        return (MapReport(inspected.sound, inspected.violations, inspected.tensor_map),)
 
     def tensor_map(self) -> AnyMap:
         """The one map, or its violations raised."""
         if len(self.asked) > 1:
-            raise ONE_MAP.error(
-                "source", f"the arguments of {len(self.asked)} maps", "one map at a time", "Leave the others out.",
-                maps=len(self.asked),
-            )  # fmt: skip
+            found = f"the arguments of {len(self.asked)} maps"
+            raise ONE_MAP.error("source", found, "one map at a time", "Leave the others out.", maps=len(self.asked))
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
 
 
