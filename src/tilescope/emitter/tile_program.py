@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tilescope.emitter.multiply import K_STEP_BYTES, Multiplied, multiplied
+from tilescope.emitter.multiply import K_STEP_BYTES, MULTIPLIED, Multiplied, multiplied
 from tilescope.emitter.role_text import Work, group_text, role_text
 from tilescope.emitter.source import EMIT
 from tilescope.mma.consumer import Consumer
@@ -239,7 +239,7 @@ def _threads(plan: Plan, access: Access) -> dict[str, Any]:
         limit, fix = "threads read 2 to 16 bytes at once", 'Use consumer="ld.b16 rows".'
         raise EMIT.error("consumer", f"consumer = {access.name}", limit, fix, vector_bytes=vector_bytes)
     words = dict(zip(("ptx", "type", "constraint", "count"), _VECTOR[vector_bytes], strict=True))
-    bits = "(h & 0x807FE000) | (0x78 + (h >> 40 & 7)) << 23" if data_type.ptx.startswith("tf32") else "h"
+    bits = MULTIPLIED["tf32"].sample if data_type.ptx.startswith("tf32") else "h"
     return {
         "consumer": "threads",
         "proof": "lets threads read it and write it back",

@@ -151,8 +151,9 @@ def meet(state: State, agent: int, action: Action, clock: Clock, *, waits: bool 
         if barrier == state.cluster:
             threads = int(agent not in came)
         else:
-            threads = state.program.agents[agent].warp_threads
-            asked = action.times or _warp_threads(state, _of_block(state, agent))
+            agents = state.program.agents
+            threads = agents[agent].warp_threads
+            asked = action.times or sum(other.warp_threads for other in agents if other.rank == agents[agent].rank)
             if came and state.expected[barrier] != asked:
                 facts = meeting_facts(state, barrier)
                 raise state.program.mistake("sync counts", **facts, threads=state.expected[barrier], other=asked)
@@ -195,14 +196,5 @@ def meeting_facts(state: State, barrier: int) -> dict[str, Any]:
 def wrong_threads(state: State, barrier: int, kind: str) -> MistakeFoundError:
     """The mistake of a bar.sync to which another number of threads comes than it waits for."""
     agents, threads = arrived(state, barrier), state.expected[barrier]
-    came = _warp_threads(state, agents)
+    came = sum(state.program.agents[agent].warp_threads for agent in agents)
     return state.program.mistake(kind, **meeting_facts(state, barrier), threads=threads, came=came, agents=agents)
-
-
-def _warp_threads(state: State, agents: tuple[int, ...]) -> int:
-    return sum(state.program.agents[agent].warp_threads for agent in agents)
-
-
-def _of_block(state: State, agent: int) -> tuple[int, ...]:
-    agents = state.program.agents
-    return tuple(number for number, other in enumerate(agents) if other.rank == agents[agent].rank)

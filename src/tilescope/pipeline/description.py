@@ -168,13 +168,9 @@ class _Reader:
         }  # fmt: skip
 
     def _cluster(self, written: Any) -> tuple[int, int]:
-        extents = (
-            [written] if plain_int(written) is not None else list(written) if isinstance(written, list | tuple) else []
-        )
-        x, y, *more = [*(plain_int(extent) or 0 for extent in extents), *(1, 1)[len(extents) :], 0][
-            : max(2, len(extents))
-        ]
-        if not extents or more or min(x, y) < 1 or x * y > MAX_BLOCKS:
+        extents = list(written) if isinstance(written, list | tuple) else [written]
+        x, y = [*(plain_int(extent) or 0 for extent in extents), 1][:2] if 0 < len(extents) < 3 else (0, 0)
+        if min(x, y) < 1 or x * y > MAX_BLOCKS:
             limit = f"[x, y] with at most {MAX_BLOCKS} blocks"
             self.problems.append(argument_range("cluster", written, limit, "Use [2, 1], for example."))
             return 1, 1

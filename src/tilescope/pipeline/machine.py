@@ -71,10 +71,11 @@ class Machine(State):
             case "commit" if action.choice:
                 self.groups[agent, action.choice] = ((), (*groups[1], groups[0]))
             case "commit":
-                self.mma[agent] = self._alive(self.mma[agent])
+                keys = self._alive(self.groups.get((agent, "tcgen05"), _NO_GROUPS)[0])
+                self.groups[agent, "tcgen05"] = (keys, ())  # a later commit waits for them as well
                 for barrier in action.barriers:
                     self._reach(barrier, agent, time)
-                    self._fly("commit", barrier, 1, agent, self.mma[agent])
+                    self._fly("commit", barrier, 1, agent, keys)
             case "wait_group":
                 done = max(0, len(groups[1]) - action.number)
                 for key in (key for group in groups[1][:done] for key in group):
@@ -191,9 +192,7 @@ class Machine(State):
                 self.content[slot] = action.tile
         for slot in action.into:
             touch(self, slot, Access(agent, time, True, how, key), clock)
-        if key is not None and how == "tcgen05":
-            self.mma[agent] += (key,)
-        elif key is not None:
+        if key is not None:
             self._add_to_group(agent, "bulk" if how == "store" else how, key)
 
     def _new_key(self) -> int:

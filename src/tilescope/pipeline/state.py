@@ -93,7 +93,6 @@ class State:
         self.left = [False] * agents
         self.clock: list[Clock] = [zero] * agents
         self.registers = [program.pipeline.registers or 0] * agents
-        self.mma: list[tuple[int, ...]] = [()] * agents  # keys of tcgen05 work
         self.groups: dict[tuple[int, str], Groups] = {}
         self.fences: dict[tuple[int, str], tuple[int, ...]] = {}  # (agent, kind): times
         self.fence_clock: dict[tuple[int, str], Clock] = {}  # what an agent knew at its last one
@@ -136,7 +135,11 @@ class State:
             (flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, flight.tile or 0)
             for flight in self.flights.values()
         )
-        groups = tuple((key, len(opened), len(closed)) for key, (opened, closed) in sorted(self.groups.items()))
+        groups = tuple(
+            (key, len(opened), len(closed))
+            for key, (opened, closed) in sorted(self.groups.items())
+            if key[1] != "tcgen05"
+        )
         under_way = tuple(
             tuple(
                 (access.agent, access.write, access.how)
@@ -190,7 +193,6 @@ class State:
                 (agent, kind, ago((agent, time) for time in times), since(self.fence_clock[agent, kind]))
                 for (agent, kind), times in sorted(self.fences.items()) if kind != "mbarrier_init"  # it lies before the loop
             ],
-            [keys(numbers) for numbers in self.mma],
             [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
             sorted(self.standing.items()), self.registers, self.pool,
             sorted((block, *ago([(place, value)])) for (block, place), value in self.remote.items()),
