@@ -37,6 +37,11 @@ class Mark(NamedTuple):
     barrier: int = NONE
     phase: int = NONE
 
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots that were touched; the end of a phase and a wait that never passes touch none."""
+        return () if self.op in ("phase", "stuck") else self.done.slots
+
 
 class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
@@ -132,7 +137,7 @@ class Run:
 
     def _land(self, flight: Flight) -> None:
         machine, barrier = self.machine, flight.barrier
-        start = self.issued.pop(flight.number)
+        start = self.issued.pop(flight.key)
         self._mark(Mark(start, self.tick, flight.agent, "flight", flight, barrier, machine.phase[barrier]))
         machine.land(flight)
         self._wake(flight.agent, flight)
@@ -219,7 +224,7 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
             return [(agent, action)]
         moves.append((agent, action))
     flights = machine.flights.values()
-    pieces = [flight._replace(amount=piece) for flight in flights if (piece := machine.piece_of(flight))]
+    pieces = [flight._replace(number=piece) for flight in flights if (piece := machine.piece_of(flight))]
     return moves + [(NONE, flight) for flight in (*flights, *pieces)]
 
 

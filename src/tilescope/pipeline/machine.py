@@ -75,7 +75,7 @@ class Machine(State):
                 self.groups[agent, "tcgen05"] = (keys, ())  # a later commit waits for them as well
                 for barrier in action.barriers:
                     self._reach(barrier, agent, time)
-                    self._fly("commit", barrier, 1, agent, keys)
+                    self._fly(agent, "commit", barrier, 1, keys)
             case "wait_group":
                 done = max(0, len(groups[1]) - action.number)
                 for key in (key for group in groups[1][:done] for key in group):
@@ -124,7 +124,7 @@ class Machine(State):
                 self.content[slot] = action.tile
                 self._add_to_group(agent, "cp.async", key)
             elif barrier != NONE:
-                self._fly("copy", barrier, action.number, agent, (key,), slot, action.tile)
+                self._fly(agent, "copy", barrier, action.number, (key,), action._replace(slots=(slot,)))
 
     def _cp_arrive(self, agent: int, action: Action, clock: Clock) -> None:
         barrier = action.barriers[0]
@@ -134,43 +134,37 @@ class Machine(State):
         self.groups[agent, "cp.async"] = (self._alive(opened), closed)
         keys = self._alive(tuple(key for group in (*closed, opened) for key in group))
         op = "cp_arrive" if action.flag else "cp_drop"  # what was added is taken back
-        self._fly(op, barrier, action.times, agent, keys)
+        self._fly(agent, op, barrier, action.times, keys)
 
     def _fly(
-        self,
-        op: str,
-        barrier: int,
-        amount: int,
-        agent: int,
-        keys: tuple[int, ...],
-        slot: int = NONE,
-        tile: int | None = None,
+        self, agent: int, op: str, barrier: int, number: int, keys: tuple[int, ...], copy: Action | None = None
     ) -> None:
-        """Send bytes or an arrival on their way; a copy has the number of its access."""
-        number = keys[0] if op == "copy" else self._new_key()
-        self.flights[number] = Flight(number, op, barrier, amount, slot, agent, self.clock[agent], keys, tile)
+        """Send bytes or an arrival on their way; a copy has the key of its access."""
+        key = self._new_key() if copy is None else keys[0]
+        slots, tile = ((), None) if copy is None else (copy.slots, copy.tile)
+        self.flights[key] = Flight(key, op, barrier, number, slots, agent, self.clock[agent], keys, tile)
 
     def piece_of(self, flight: Flight) -> int:
         """Bytes of a copy under way that leave its barrier's count at 0 before the last have come; 0: none do."""
         tx = self.tx[flight.barrier] if flight.op == "copy" else 0
-        return tx if 0 < tx < flight.amount else 0
+        return tx if 0 < tx < flight.number else 0
 
     def land(self, flight: Flight) -> None:
-        """Bytes, or an arrival under way, reach their barrier; of a copy with a smaller `amount` only these bytes."""
-        whole = self.flights.pop(flight.number)
+        """Bytes, or an arrival under way, reach their barrier; of a copy with a smaller `number` only these bytes."""
+        whole = self.flights.pop(flight.key)
         self.ended = []
-        _, op, barrier, amount, slot, agent, clock, keys, tile = flight
-        if amount < whole.amount:
-            self.flights[flight.number] = whole._replace(amount=whole.amount - amount)
-            count(self, barrier, agent, clock, tx=-amount, lands=True)
+        _, op, barrier, number, slots, agent, clock, keys, tile = flight
+        if number < whole.number:
+            self.flights[flight.key] = whole._replace(number=whole.number - number)
+            count(self, barrier, agent, clock, tx=-number, lands=True)
             return
         place, blocks = self.agents + barrier, {self.program.barriers.rank(barrier)}
         if op == "copy":
-            self.content[slot] = tile
-            phase = count(self, barrier, agent, clock, tx=-amount, lands=True)
-            blocks.add(self.program.slots.rank(slot))
+            self.content[slots[0]] = tile
+            phase = count(self, barrier, agent, clock, tx=-number, lands=True)
+            blocks.add(self.program.slots.rank(slots[0]))
         else:
-            phase = count(self, barrier, agent, clock, arrivals=amount, covers=op != "cp_drop")
+            phase = count(self, barrier, agent, clock, arrivals=number, covers=op != "cp_drop")
             blocks -= {self.program.agents[agent].rank}
         for key in keys:
             finish(self, key, place, phase + 1)

@@ -18,7 +18,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import Mark, Run, search, with_way
 from tilescope.pipeline.expression import reference
 from tilescope.pipeline.mistake import Mistake
-from tilescope.pipeline.program import NONE, Action, Program
+from tilescope.pipeline.program import NONE, Program
 from tilescope.pipeline.recurrence import Watch, shortened
 from tilescope.pipeline.state import State
 from tilescope.pipeline.wording import aliasing_text, said, told
@@ -163,23 +163,10 @@ def _simulation(
 
 def _event(program: Program, mark: Mark) -> Event:
     barrier = "" if mark.barrier == NONE else program.barriers.name(mark.barrier)
-    slots, done = _slots(mark), mark.done
-    size = done.number if isinstance(done, Action) else done.amount
-    if mark.op not in ("copy", "expect") and not (mark.op == "flight" and slots):
-        size = 0
+    slots = tuple(map(program.slots.name, mark.slots))
+    size = mark.done.number if mark.op in ("copy", "expect") or (mark.op == "flight" and slots) else 0
     who, what = program.agents[mark.agent].name, said(program, mark.done)
-    return Event(
-        mark.start, mark.end, who, mark.op, what, barrier, mark.phase, tuple(map(program.slots.name, slots)), size
-    )
-
-
-def _slots(mark: Mark) -> tuple[int, ...]:
-    """The slots that a mark is about."""
-    if mark.op in ("phase", "stuck"):
-        return ()
-    if isinstance(mark.done, Action):
-        return mark.done.slots
-    return (mark.done.slot,) if mark.done.op == "copy" else ()
+    return Event(mark.start, mark.end, who, mark.op, what, barrier, mark.phase, slots, size)
 
 
 def _other_orders(machine: State, max_states: int) -> tuple[Mistake | None, int, bool]:
@@ -206,7 +193,7 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
         mark
         for mark in done
         if (mark.barrier != NONE and program.barriers.name(mark.barrier) == mistake.subject)
-        or mistake.subject in map(program.slots.name, _slots(mark))
+        or mistake.subject in map(program.slots.name, mark.slots)
     ]
     steps = [told(program, mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
     return with_way(mistake, run.machine, steps)

@@ -41,14 +41,14 @@ class Access(NamedTuple):
 class Flight(NamedTuple):
     """Something under way: a copy's bytes, or an arrival that comes when work is done."""
 
-    number: int
+    key: int
     op: str  # copy, commit, cp_arrive, cp_drop
     barrier: int
-    amount: int  # bytes, or arrivals
-    slot: int
+    number: int  # bytes, or arrivals
+    slots: tuple[int, ...]  # one, of a copy
     agent: int
     clock: Clock
-    keys: tuple[int, ...]
+    keys: tuple[int, ...]  # of the accesses that are finished when it lands
     tile: int | None
 
 
@@ -132,7 +132,7 @@ class State:
     def key(self) -> tuple[Any, ...]:
         """What distinguishes two states for what may come after them."""
         flights = sorted(
-            (flight.op, flight.barrier, flight.amount, flight.slot, flight.agent, flight.tile or 0)
+            (flight.op, flight.barrier, flight.number, flight.slots, flight.agent, flight.tile or 0)
             for flight in self.flights.values()
         )
         groups = tuple(
@@ -185,8 +185,8 @@ class State:
             [[touched(access) for access in accesses] for accesses in self.accesses],
             [tile(number) for number in self.content],
             [
-                (last - number, op, barrier, amount, slot, agent, since(clock), keys(held), tile(content))
-                for number, op, barrier, amount, slot, agent, clock, held, content in self.flights.values()
+                (last - key, op, barrier, number, slots, agent, since(clock), keys(held), tile(content))
+                for key, op, barrier, number, slots, agent, clock, held, content in self.flights.values()
             ],
             [(key, keys(opened), [*map(keys, closed)]) for key, (opened, closed) in sorted(self.groups.items())],
             [

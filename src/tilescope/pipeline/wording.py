@@ -13,7 +13,7 @@ def said(program: Program, done: Action | Flight | None) -> str:
     if isinstance(done, Flight):
         barrier = program.barriers.name(done.barrier)
         if done.op == "copy":
-            return f"{done.amount} bytes land in {program.slots.name(done.slot)}, for {barrier}"
+            return f"{done.number} bytes land in {program.slots.name(done.slots[0])}, for {barrier}"
         return f"{done.op} of {program.agents[done.agent].name} arrives at {barrier}"
     barriers = ", ".join(dict.fromkeys(map(program.barriers.name, done.barriers)))
     slots, into = (", ".join(map(program.slots.name, numbers)) for numbers in (done.slots, done.into))
