@@ -34,7 +34,7 @@ from tilescope.planner.product import (
     product_problems,
     tile_problems,
 )
-from tilescope.planner.proof import Consumed, prove
+from tilescope.planner.proof import proven
 from tilescope.planner.refusal import refusal
 from tilescope.planner.search import candidates
 from tilescope.reading import integer, integers, known_name
@@ -127,18 +127,15 @@ def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
         raise PlanError(max((refused[shape] for shape in in_order), key=_nearness).violations)
     first, *others = (shape for shape in in_order if shape in planned)
     chosen, best = planned[first], tiles[first]
-    for plan in (chosen.a, chosen.b, chosen.epilogue):
-        if plan is not None:
-            prove(plan, Consumed.of(plan.problem, plan.layout))
     return GemmPlan(
         shape=product.shape,
         data_type=product.data_type,
         output_type=product.output_type,
         tile=first,
         stages=chosen.stages,
-        a=chosen.a,
-        b=chosen.b,
-        epilogue=chosen.epilogue,
+        a=proven(chosen.a),
+        b=proven(chosen.b),
+        epilogue=chosen.epilogue and proven(chosen.epilogue),
         sms=product.sms,
         ranked=(best, *(replace(tiles[shape], behind=behind(tiles[shape], best, lowest_us)) for shape in others)),
         refused=tuple(

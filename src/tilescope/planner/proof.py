@@ -65,6 +65,12 @@ class Consumed(NamedTuple):
         return cls(memory, address, address >> shift, (byte >> shift).astype(index), misplaced)
 
 
+def proven(plan: Plan) -> Plan:
+    """The plan itself, once it is proven."""
+    prove(plan, Consumed.of(plan.problem, plan.layout))
+    return plan
+
+
 def prove(plan: Plan, consumed: Consumed) -> None:
     """Raise PlanError, naming the first wrong element, if the plan does not do what it says."""
     smem = np.full(-(-plan.smem_bytes // SMEM_LINE_BYTES) * SMEM_LINE_BYTES, 0xFF, np.uint8)

@@ -24,9 +24,9 @@ from typing import Any
 
 from tilescope import written
 from tilescope.errors import RuleError, Violation, by, printed, shortened, unknown_name
-from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
-from tilescope.planner.search import planned
+from tilescope.planner.proof import proven
+from tilescope.planner.search import candidates
 from tilescope.reading import entries
 from tilescope.rule import ARGUMENT_TYPE, RULES
 from tilescope.value import Value
@@ -109,23 +109,19 @@ def _row(asked: Any) -> SweepRow:
     except TypeError:
         limit = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
         fix = 'Use {"tile": (64, 64), "data_type": "bf16"}.'
-        return SweepRow(
-            _in_words(asked), None, violations=(ARGUMENT_TYPE.violation("problems", _in_words(asked), limit, fix),)
-        )
-    report = planned(problem)
-    if not report.candidates:
-        reasons = [violation for refusal in report.refused for violation in refusal.violations]
-        return SweepRow(_named(problem), problem, violations=tuple(dict.fromkeys(reasons)))
-    best: Plan = report.best
-    return SweepRow(
-        _named(problem), problem, best.swizzle.name, best.atom_order, best.box, best.tma_instructions, best.gmem_request_bytes,
-        best.smem_bytes, best.costs.bandwidth_share, best.costs.excess_wavefronts, len(report.candidates),
-    )  # fmt: skip
-
-
-def _named(problem: Problem) -> str:
+        wrong = ARGUMENT_TYPE.violation("problems", _in_words(asked), limit, fix)
+        return SweepRow(_in_words(asked), None, violations=(wrong,))
     consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
-    return f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {consumer} {problem.arch.name}"
+    named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {consumer} {problem.arch.name}"
+    plans, refused = candidates(problem)
+    if not plans:
+        reasons = dict.fromkeys(violation for refusal in refused for violation in refusal.violations)
+        return SweepRow(named, problem, violations=tuple(reasons))
+    best = proven(plans[0])
+    return SweepRow(
+        named, problem, best.swizzle.name, best.atom_order, best.box, best.tma_instructions, best.gmem_request_bytes,
+        best.smem_bytes, best.costs.bandwidth_share, best.costs.excess_wavefronts, len(plans),
+    )  # fmt: skip
 
 
 def _in_words(asked: Any) -> str:
