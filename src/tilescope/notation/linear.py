@@ -92,7 +92,7 @@ def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, li
     sources: list[int] = []
     shift = 0
     for place, basis in enumerate(bases):
-        index_bits = [(index, 1 << bit) for index, part in enumerate(basis) for bit in ones(part)]
+        index_bits = [(index, 1 << bit) for index, part in enumerate(basis) if part for bit in ones(part)]
         own = [bit for bit in index_bits if bit not in places]
         lower = [places[bit] for bit in index_bits if bit in places]
         if not index_bits:
