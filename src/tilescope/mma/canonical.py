@@ -43,23 +43,20 @@ _MODES = {"K": _XOR_16, "MN": (*_XOR_16, "128B_ATOM_32B")}
 _WIDTHS = "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory"
 _TYPES = "Use b1, e2m1, e4m3, int8, bf16, f16 or tf32."
 
-CANONICAL_SWIZZLE = rule(
-    "canonical-swizzle",
-    "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
-    source='PTX ISA, "Canonical Layouts"',
-    passing='ts.canonical_layout("MN", "128B_ATOM_32B", "tf32")',
-    failing='ts.canonical_layout("K", "128B_ATOM_32B", "tf32")',
+# fmt: off
+CANONICAL_SWIZZLE, CANONICAL_ELEMENT, DESCRIPTOR_LAYOUT = (
+    rule(name, demand, source=f"PTX ISA, {source}", passing=f"ts.{passing}", failing=f"ts.{failing}")
+    for name, demand, source, passing, failing in (
+        ("canonical-swizzle", "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
+         '"Canonical Layouts"', 'canonical_layout("MN", "128B_ATOM_32B", "tf32")', 'canonical_layout("K", "128B_ATOM_32B", "tf32")'),
+        ("canonical-element", "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
+         "types of wgmma.mma_async and tcgen05.mma", 'canonical_layout("K", "128B", "bf16")', 'canonical_layout("K", "128B", "f64")'),
+        ("descriptor-layout", "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+         '"Canonical Layouts"', 'wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
+         'wgmma_descriptors(ts.Layout((64, 64), 16), "bf16")'),
+    )
 )
-CANONICAL_ELEMENT = rule(
-    "canonical-element", "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
-    source="PTX ISA, types of wgmma.mma_async and tcgen05.mma", passing='ts.canonical_layout("K", "128B", "bf16")',
-    failing='ts.canonical_layout("K", "128B", "f64")',
-)  # fmt: skip
-DESCRIPTOR_LAYOUT = rule(
-    "descriptor-layout", "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
-    source='PTX ISA, "Canonical Layouts"', passing='ts.wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
-    failing='ts.wgmma_descriptors(ts.Layout((64, 64), 16), "bf16")',
-)  # fmt: skip
+# fmt: on
 
 
 class Reader(NamedTuple):

@@ -30,22 +30,21 @@ from tilescope.tma.packing import unpacked
 
 _LANES = 32
 _LOAD = "ts.ldmatrix(np.zeros({size}, np.uint8), np.arange(32) * {pitch}, count=1)"
-MATRIX_ALIGNMENT = rule(
-    "matrix-alignment", "The row of a matrix starts at a multiple of 16 bytes.",
-    source="PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned", passing=_LOAD.format(size=128, pitch=16),
-    failing=_LOAD.format(size=128, pitch=8),
-)  # fmt: skip
-MATRIX_RANGE = rule(
-    "matrix-range", "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
-    source="the argument `smem`", passing=_LOAD.format(size=128, pitch=16), failing=_LOAD.format(size=112, pitch=16),
-)  # fmt: skip
-MATRIX_OVERLAP = rule(
-    "matrix-overlap",
-    "Two rows that are stored to one address are equal: which of them stays is not defined.",
-    source="PTX ISA, stmatrix: the order of its stores is not defined",
-    passing="ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * 16)",
-    failing="ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * 0)",
+_STORE = "ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * {pitch})"
+# fmt: off
+MATRIX_ALIGNMENT, MATRIX_RANGE, MATRIX_OVERLAP = (
+    rule(f"matrix-{name}", demand, source=source, passing=passing, failing=failing)
+    for name, demand, source, passing, failing in (
+        ("alignment", "The row of a matrix starts at a multiple of 16 bytes.",
+         "PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned", _LOAD.format(size=128, pitch=16),
+         _LOAD.format(size=128, pitch=8)),
+        ("range", "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
+         "the argument `smem`", _LOAD.format(size=128, pitch=16), _LOAD.format(size=112, pitch=16)),
+        ("overlap", "Two rows that are stored to one address are equal: which of them stays is not defined.",
+         "PTX ISA, stmatrix: the order of its stores is not defined", _STORE.format(pitch=16), _STORE.format(pitch=0)),
+    )
 )
+# fmt: on
 
 
 def ldmatrix(

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import ceil_div, missing_fields, printed, raise_all
 from tilescope.layout import AddressTerms, Layout, Modes
-from tilescope.mma.tcgen05_kind import Documented, blackwell_rule, tcgen05_for
+from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.reading import flag, integer, known_name, pair, plain_int
 
@@ -59,8 +59,6 @@ TMEM_DATAPATH, TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN =
 # fmt: on
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 Bits = npt.NDArray[np.int64]
-_N_SINGLE, _N_PAIR = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
-_N_WS, _N_SPARSE_WS = (64, 128, 256), (64, 128)
 _INDEX_NAMES = {
     "D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block"),
 }  # fmt: skip
@@ -97,9 +95,8 @@ class Datapath:
 
     def n_known(self, *, sparse: bool = False) -> tuple[int, ...]:
         """The n that instructions of this layout have."""
-        if self.ws == (True,):
-            return _N_SPARSE_WS if sparse else _N_WS
-        return _N_PAIR if self.cta_group == 2 else _N_SINGLE
+        form = f"cta_group::{self.cta_group}" + ".ws" * (self.ws == (True,))
+        return next(row.n for row in KINDS["f16"].shapes(sparse=sparse) if row.form == form)
 
 
 _HALF, _ANY, _YES, _NO = ((16, 1), (4, 32)), (False, True), (True,), (False,)
