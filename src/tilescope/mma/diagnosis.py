@@ -182,7 +182,8 @@ def wrong_half(
     if tensor_map is None or tensor_map.rank != 2:
         found = "a layout, which names no coordinates" if tensor_map is None else f"a map of rank {tensor_map.rank}"
         limit = "rows are counted by the coordinates of a rank-2 map"
-        raise ARGUMENT_RANGE.error("cta_rank", found, limit, "Leave cta_rank out.")
+        rank = None if tensor_map is None else tensor_map.rank
+        raise ARGUMENT_RANGE.error("cta_rank", found, limit, "Leave cta_rank out.", rank=rank)
     brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
     own = brought // (2 * rows) * 2 * rows + cta_rank * rows
     if brought == own:

@@ -242,7 +242,11 @@ def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: 
         (foreign, f".abs or .NaN with .{types[0] if types else ''}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
     )
     # fmt: on
-    return [TMEM_REDUCTION.violation("instruction", found, limit, fix) for broken, found, limit, fix in rows if broken]
+    return [
+        TMEM_REDUCTION.violation("instruction", found, limit, fix, count=count)
+        for broken, found, limit, fix in rows
+        if broken
+    ]
 
 
 @dataclass(frozen=True, slots=True)
