@@ -115,7 +115,7 @@ pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", exampl
 
 
 class Kind(NamedTuple):
-    """A kind of mistake; its texts are filled in with the facts of a case, of which `subject` names one, or it is the subject itself."""
+    """A kind of mistake: its texts are templates for the facts of a case; `subject` names one of these facts, or is a text itself."""
 
     rule: str
     outcome: Outcome
