@@ -135,13 +135,8 @@ def _encode_facts(tensor_map: Any, name: str) -> dict[str, Any]:
 
 
 def _plan_facts(plan: Plan, name: str) -> dict[str, Any]:
-    problem, terms = plan.problem, plan.layout.terms()
+    problem = plan.problem
     match name:
-        case "address-python":
-            return {"address_python": terms.python}
-        case "address-triton":
-            result = terms.swizzle.c_expression if terms.swizzle.bits else "a"
-            return {"address_triton": [f"a = {terms.logical_c.replace('/', '//')}", f"return {result}"]}
         case "descriptors":
             return descriptor_facts(plan)
         case "barriers":

@@ -12,7 +12,6 @@ from tilescope.notation import spell_layout
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.plans import Plan
 
-TRITON_VERSIONS = "3.6 and 3.9"
 _PTX_VERSION = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "7.8", "sm_90": "8.0", "sm_90a": "8.0", "sm_120": "8.7"}
 _DEFAULT_PTX_VERSION = "8.6"
 _CUTE_ELEMENT = {
@@ -36,7 +35,6 @@ def ptx_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     starts = [int(word, 0) for word in facts["descriptors"][0]] if "descriptors" in facts else []
     said: dict[str, Any] = {
         "ptx_version": _PTX_VERSION.get(facts["target"], _DEFAULT_PTX_VERSION),
-        "address_ptx": plan.layout.terms().ptx.splitlines(),
         "register_kind": kind,
         "d_registers": [f"%d{number}" for number in range(count)],
         "copies": [_ptx_copy(copy) for copy in facts["copies"]],
@@ -74,20 +72,16 @@ def cute_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     if element is None:
         limit = f"CuTe elements: {', '.join(_CUTE_ELEMENT)}"
         raise EMIT.error("data_type", problem.data_type.name, limit, 'Plan the same bytes as "u8".')
-    modes, swizzle, (mn, k) = layout.modes, layout.swizzle, problem.tile
+    modes, (mn, k) = layout.modes, problem.tile
     assert modes is not None  # whole elements: the types above have no fraction of one
     corners = sorted({(0, 0), (1, 0), (0, k // 2), (mn // 2 + 1, k // 4), (mn - 1, k - 1)})
-    by_column = layout.atom_order == "column"
     is_atom = plan.canonical is not None and problem.reads_by_descriptor
     return {
         "cute_element": element,
-        "swizzle": f"Swizzle<{swizzle.bits}, {swizzle.base}, {swizzle.shift}>" if swizzle.bits else "Swizzle<0, 4, 3>",
         "shape_type": _cute_type("Shape", modes.shape),
         "stride_type": _cute_type("Stride", modes.stride),
         "places": [(*corner, layout.address(*corner) * 8 // layout.element_bits) for corner in corners],
         "cute_atom": f"GMMA::Layout_{problem.major}_{_CUTE_ATOM[plan.swizzle.name]}_Atom<Element>" if is_atom else "",
-        "order": "Step<_1, _2>" if by_column == (problem.major == "K") else "Step<_2, _1>",
-        "order_comment": "down the strided index first" if by_column else "along the contiguous index first",
         "reader": _cute_reader(plan, facts),
     }
 
@@ -144,11 +138,7 @@ def gluon_facts(plan: Plan, _: dict[str, Any]) -> dict[str, Any]:
     if "NVMMASharedLayout" not in spelled:
         found, limit = f"swizzle {plan.swizzle.name}, {problem.major}-major", "TMA takes Gluon's NVMMASharedLayout"
         raise EMIT.error("swizzle", found, limit, f"{swizzle}.")
-    vector = 128 // bits
     return {
-        "triton_versions": TRITON_VERSIONS,
         "block": (rows, columns),
         "gluon_layout": spelled.replace("ttgl.", "gl.").replace("transposed=True", "transposed=False"),
-        "vector": vector,
-        "lanes_across": min(32, max(1, columns // vector)),
     }

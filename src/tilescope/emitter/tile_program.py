@@ -74,13 +74,10 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
-    """The plan and its problem, for templates that read their fields, a title, and the layout's address as lines of C."""
-    problem, terms = plan.problem, plan.layout.terms()
-    lines = [f"return {terms.c};"]
-    if terms.swizzle.bits:
-        lines = [f"const unsigned a = {terms.logical_c};", f"return {terms.swizzle.c_expression};"]
+    """The plan, its problem, its layout and the terms of an address, for templates that read their fields, and a title."""
+    problem = plan.problem
     title = f"{problem.tile[0]} x {problem.tile[1]} {problem.data_type.ptx} tile, {problem.major}-major"
-    return {"plan": plan, "problem": problem, "title": title, "address_lines": lines}
+    return {"plan": plan, "problem": problem, "layout": plan.layout, "terms": plan.layout.terms(), "title": title}
 
 
 def descriptor_facts(plan: Plan) -> dict[str, Any]:
