@@ -66,13 +66,12 @@ class Call:
             qualified = f"{_printed(self.receiver)}.{qualified.rpartition('.')[2]}"
         elif self.module == "tilescope":
             qualified = f"ts.{qualified}"
-        defaults = {name: parameter.default for name, parameter in signature(self.function).parameters.items()}
+        parameters = signature(self.function).parameters
         pieces = [_printed(argument) for argument in self.arguments]
-        pieces += [
-            f"{name}={_printed(option, is_address=name.endswith('address'))}"
-            for name, option in self.options.items()
-            if not _is_default(option, defaults.get(name))
-        ]
+        for name, option in self.options.items():
+            default = parameters[name].default if name in parameters else None
+            if type(option) is not type(default) or option != default:
+                pieces.append(f"{name}={_printed(option, is_address=name.endswith('address'))}")
         taken = f".{self.attribute}" if self.attribute else ""
         on_one_line = f"{qualified}({', '.join(pieces)}){taken}"
         if len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line:
@@ -84,10 +83,6 @@ def _ran(argument: Any) -> Any:
     if isinstance(argument, list):
         return [_ran(entry) for entry in argument]
     return argument.run() if isinstance(argument, Call) else argument
-
-
-def _is_default(option: Any, default: Any) -> bool:
-    return type(option) is type(default) and bool(option == default)
 
 
 def _printed(argument: Any, *, is_address: bool = False) -> str:

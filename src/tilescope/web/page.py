@@ -118,7 +118,7 @@ class Code(NamedTuple):
     title: str
     source: str
     call: Call
-    command_line: str
+    command: tuple[str, ...]
 
 
 class Lead(NamedTuple):
@@ -143,11 +143,6 @@ class Answer:
     drag: Drag | None = None
     code: Code | None = None
     leads: Mapping[str, tuple[Lead, ...]] = field(default_factory=dict)  # by the title of the part they stand below
-
-    @property
-    def command_line(self) -> str:
-        """The command as a shell takes it."""
-        return command_line(self.command)
 
     @property
     def source(self) -> str:

@@ -24,7 +24,7 @@ from tilescope.view.parts import Beside, Table, plain, words
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_canvas import Block, hatchings, number, style_sheet
 from tilescope.view.svg_document import grid_block, ruler_rows
-from tilescope.web.page import Answer, Form
+from tilescope.web.page import Answer, Form, command_line
 from tilescope.web.pages import PAGES, form_at
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other …
@@ -38,7 +38,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tilescope.web"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    functions = (colour_of, fitted, picture, plain, ruler_table, words)
+    functions = (colour_of, command_line, fitted, picture, plain, ruler_table, words)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
     return environment

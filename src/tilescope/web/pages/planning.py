@@ -24,7 +24,7 @@ from tilescope.planner.search import PlanReport
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part
 from tilescope.web.call import Call
-from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Lead, Page, address, command_line, drawn, form, limited
+from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Lead, Page, address, drawn, form, limited
 from tilescope.written import tile as written_tile
 
 MOST_ELEMENTS = 1 << 17  # of a tile
@@ -88,7 +88,7 @@ def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...])
     except RuleError as error:
         return None, [f"No {target} code: {violation}" for violation in error.violations]
     title = f"The best plan as {_TARGET_NAMES[target]}"
-    return Code(title, source, written, command_line((*command, "--emit", target))), []
+    return Code(title, source, written, (*command, "--emit", target)), []
 
 
 def pipeline_answer(form: str, asked: dict[str, Any]) -> Answer:
