@@ -12,7 +12,7 @@ import pytest
 
 import tilescope.cli
 from tilescope import __version__
-from tilescope.cli import COMMANDS, exit_status, run, swizzle
+from tilescope.cli import COMMANDS, run, swizzle
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
 
 PROGRAM = [sys.executable, "-m", "tilescope"]
@@ -154,7 +154,7 @@ def test_a_mistake_of_its_own_is_one_sentence(failing, capsys, monkeypatch, erro
 
 def test_the_extras_are_those_of_the_package():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
-    for package, extra in exit_status._EXTRAS.items():
+    for package, extra in tilescope.cli._EXTRAS.items():
         brought = project["optional-dependencies"][extra]
         assert any(requirement.startswith(package) for requirement in brought), package
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +29,20 @@ STDIN = "-"
 _LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
-_ZEROS = '"00" * 128'  # a map as text
-INPUT_FILE = rule(
+_input_rule = partial(rule, source="the command line", passing='ts.cli.map_source.read_source(("00" * 128,))')
+INPUT_FILE = _input_rule(
     "input-file",
     "A SOURCE is the name of one file or pipe, - for stdin, or a tensor map as text.",
-    source="the command line",
-    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
     failing='ts.cli.map_source.read_source(("no-such-folder/map.json",))',
 )
-INPUT_EMPTY = rule(
+INPUT_EMPTY = _input_rule(
     "input-empty",
     "A file or stdin that is to give a tensor map is not empty.",
-    source="the command line",
-    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
     failing='ts.cli.map_source.read_source(("/dev/null",))',
 )
-INPUT_SIZE = rule(
+INPUT_SIZE = _input_rule(
     "input-size",
     "A map's file is at most 1 MiB, and so is a line of a log; a log may have any number of lines.",
-    source="the command line",
-    passing=f"ts.cli.map_source.read_source(({_ZEROS},))",
     failing='ts.cli.map_source.read_source(("/dev/zero",))',
 )
 
