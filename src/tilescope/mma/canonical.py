@@ -2,7 +2,7 @@
 
 An operand is a matrix of mn x k elements: m rows of A or n columns of B, and the reduction k. It is
 *K-major* when k is contiguous, *MN-major* when mn is. Drawn with the contiguous dimension left to
-right, an atom has 8 rows of one swizzle span each, and is stored whole, one row after another:
+right, an atom has 8 rows, as wide as the swizzle's span, and is stored whole, one row after another:
 
                         K-major                          MN-major
                     k →  span bytes                  mn →  span bytes
@@ -18,7 +18,7 @@ right, an atom has 8 rows of one swizzle span each, and is stored whole, one row
     128B                     128      1024            8 x 64              64 x 8
     128B_ATOM_32B            128       512              -                 64 x 4     (Blackwell)
 
-"none" here still means core matrices of 8 x 16 bytes, each 128 contiguous bytes. TMA's "none" means plain
+"none" here still means core matrices of 8 x 16 bytes, 128 contiguous bytes. TMA's "none" means plain
 rows. The two agree only where a row is 16 bytes wide.
 """
 

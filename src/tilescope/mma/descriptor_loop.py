@@ -8,7 +8,7 @@ the atom's end it jumps to the next atom. A 64 x 128 bf16 tile with 128B atoms i
     encoded     +0    +2    +4    +6  │ +512  +514  +516  +518
                 └──── one atom wide ──┘ └─ 8 atoms of 1024 bytes further
 
-MN-major operands, and K-major ones without swizzle, have two core matrices along k in each step, so the step is
+MN-major operands, and K-major ones without swizzle, have two core matrices along k in a step, so the step is
 twice the distance between neighbours along k.
 
 A step of 48 bytes (k = 96 of 4-bit values, sm_103a) runs over the end of a 128-byte atom; its descriptor names the atom
@@ -171,7 +171,7 @@ class DescriptorLoop(Value):
         return self.descriptors[mn_block]
 
     def addresses(self) -> npt.NDArray[np.int64]:
-        """Physical byte address at which each element (mn, k) of the tile is read, as an (mn, k) array."""
+        """Physical byte address at which element (mn, k) of the tile is read, as an (mn, k) array."""
         layout, first = self.canonical, self.descriptors[0][0]
         extents = layout.major, self.block_mn, self.k_per_step, layout.element_bits
         if first.leading_is_address:  # every step names an atom of its own
@@ -195,12 +195,12 @@ class DescriptorLoop(Value):
 
     @property
     def advance_bytes(self) -> tuple[int, ...]:
-        """What each K step adds to the start address (divided by 16: to the low word of the descriptor)."""
+        """What a K step adds to the start address (divided by 16: to the low word of the descriptor)."""
         return tuple(after.start_address - before.start_address for before, after in pairwise(self.descriptors[0]))
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Leading, stride and the K loop, each by its name and what it is.
+        """Leading, stride and the K loop: name and meaning.
 
         >>> from tilescope.mma.consumer import wgmma_descriptors
         >>> wgmma_descriptors((64, 64), "bf16").facts[-1]

@@ -84,7 +84,7 @@ class Read:
     element_bits: int
 
     def addresses(self) -> Addresses:
-        """Where it looks for each of its elements, (rows, k)."""
+        """Where it looks for its elements, (rows, k)."""
         if isinstance(self.descriptor, Layout):
             return self.descriptor.addresses()
         return self.descriptor.addresses(self.major, self.rows, self.k, self.element_bits)
@@ -229,7 +229,7 @@ def _plain_rows(descriptor: OperandDescriptor, tile: WrittenTile) -> Diagnosis:
 
 
 def _fits(read: Read, tile: WrittenTile, *, flip: bool) -> list[tuple[OperandDescriptor, Major]]:
-    """The descriptors that read what was written, and the majorness that each takes."""
+    """The descriptors that read what was written, and their majorness."""
     written, descriptor = tile.addresses, read.descriptor
     assert isinstance(descriptor, OperandDescriptor)
     other: Major = "MN" if read.major == "K" else "K"

@@ -131,7 +131,7 @@ def emulate_mma(
 def _by_pairs(
     path: OperandPath, left: Matrix, right: Matrix, scaling: Scaling | None, initial: Matrix, disabled: Any
 ) -> Matrix:
-    """D of tcgen05: what each block holds is brought and read, then each pair (or block) multiplies its part."""
+    """D of tcgen05: what the blocks hold is brought and read, then every pair (or block) multiplies its part."""
     product = path.product
     assert product is not None
     stored, metadata = compressed(left, path.row) if product.sparse else (left, None)
@@ -195,7 +195,7 @@ class OperandPath(NamedTuple):
     shares: tuple[PairShare, ...] = ()  # of the blocks of a cluster
 
     def read(self, a: list[Matrix], b: list[Matrix]) -> list[tuple[Matrix, Matrix]]:
-        """A (m, k) and B (n, k) of each block as its tensor core reads them."""
+        """A (m, k) and B (n, k) of every block as its tensor core reads them."""
         swizzles = self.swizzle if isinstance(self.swizzle, tuple) and len(self.swizzle) == 2 else (self.swizzle,) * 2
         one, after = a, self.smem_address
         if self.product is None or not self.product.a_in_tensor_memory:
@@ -229,7 +229,7 @@ class OperandPath(NamedTuple):
         return tile
 
     def _through_smem(self, operand: SmemOperand, tile: Layout, parts: list[Matrix], masks: list[int]) -> list[Matrix]:
-        """One operand of each block, brought and read; blocks of one mask hold the same, which is multicast to them."""
+        """One operand of every block, brought and read; blocks of one mask hold the same, which is multicast to them."""
         smems = [np.zeros(tile.size_bytes + tile.alignment_bytes, np.uint8) for _ in parts]
         for mask in dict.fromkeys(masks or [1 << rank for rank in range(len(parts))]):
             ranks = [rank for rank in range(len(parts)) if mask >> rank & 1]
@@ -286,7 +286,7 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matri
         element_bytes = row.bits // 8  # a tensor core's atoms keep elements aligned
         elements: Matrix = smem.view(f"u{element_bytes}")[address // element_bytes].view(row.numpy)
         return elements
-    # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte each.
+    # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte.
     per_chunk = CHUNK_BYTES * 8 // row.smem_bits
     chunks = smem[address[:, ::per_chunk, None] + np.arange(CHUNK_BYTES * row.bits // row.smem_bits)]
     return unpacked(chunks, row.bits).reshape(len(address), -1).view(row.numpy)

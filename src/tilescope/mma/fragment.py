@@ -81,12 +81,12 @@ class Fragment(Value):
 
     @property
     def values(self) -> int:
-        """Elements that each thread holds."""
+        """Elements that a thread holds."""
         return self.tv_layout.parts[1].size
 
     @property
     def registers(self) -> int:
-        """32-bit registers that each thread spends.
+        """32-bit registers that a thread spends.
 
         >>> fragment("wgmma.m64n256k16", operand="D", data_type="f32").registers
         128

@@ -1,4 +1,4 @@
-"""Which tensor-core instructions exist: shapes, the types each takes, and how many elements fill a register.
+"""Which tensor-core instructions exist: shapes, their types, and how many elements fill a register.
 
     mma.m16n8k16      a warp multiplies A (16 x 16) by B (16 x 8), all in registers
     wgmma.m64n128k16  a warpgroup of 4 warps; B, and A unless it is in registers, come from shared memory

@@ -89,7 +89,7 @@ def stmatrix(
 ) -> None:  # fmt: skip
     """Store (32, count) registers as stmatrix.x`count` does, into `smem` in place.
 
-    `form` "m16n8.b8" (sm_100 and later, transposing) stores bytes: 8 rows of 16 for each register.
+    `form` "m16n8.b8" (sm_100 and later, transposing) stores bytes: 8 rows of 16 for a register.
 
     >>> smem = np.zeros(64, np.uint16)
     >>> stmatrix(np.arange(32, dtype=np.uint32)[:, None], smem, np.arange(32) % 8 * 16)
@@ -129,7 +129,7 @@ def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
 def _row_offsets(
     memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: Any
 ) -> npt.NDArray[np.int64]:
-    """Where in `memory` each row starts, (..., rows); refused where the hardware would fault."""
+    """Where in `memory` the rows start, (..., rows); refused where the hardware would fault."""
     address, base = as_array("lane_address", lane_address), integer("smem_address", smem_address, 0, (1 << 32) - 1)
     if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
         found = f"an array of shape {address.shape} and type {address.dtype}"

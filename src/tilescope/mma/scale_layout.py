@@ -150,11 +150,11 @@ class ScaleLayout(Documented, Value):
 
     @property
     def word_columns(self) -> int:
-        """Columns of tensor memory from one word of k to the next: 4 for each 128 rows (a convention)."""
+        """Columns of tensor memory from one word of k to the next: 4 for 128 rows (a convention)."""
         return _ATOM_COLUMNS * self.atoms[0]
 
     def steps(self, k: int | None = None) -> tuple[ScaleStep, ...]:
-        """What each instruction along k needs; `k` is that of the instruction: 96 for the wide ones of sm_103a.
+        """What the instructions along k need; `k` is that of the instruction: 96 for the wide ones of sm_103a.
 
         >>> [(step.column, step.scale_id, step.scales) for step in scale_layout(128, 128, "mxfp8").steps()]
         [(0, 0, (0,)), (0, 1, (1,)), (0, 2, (2,)), (0, 3, (3,))]

@@ -1,6 +1,6 @@
 """What tcgen05.mma does beyond reading its operands: scale factors, sparse A, tensor memory.
 
-Scale factors go the whole way: packed into atoms, copied by tcgen05.cp, found by column and id for each K step. So do the
+Scale factors go the whole way: packed into atoms, copied by tcgen05.cp, found by column and id in every K step. So do the
 metadata of a sparse A, and A where it lies in tensor memory. D is written to the lanes and columns of its layout and read back
 by tcgen05.ld, quarter by quarter.
 
@@ -79,7 +79,7 @@ class BlockOperands(NamedTuple):
 def multiplied(
     product: Tcgen05Product, operands: list[BlockOperands], scaling: Scaling | None, initial: Matrix, disabled: Any
 ) -> Matrix:
-    """D (m, n) of what each block read, in double precision or int64.
+    """D (m, n) of what the blocks read, in double precision or int64.
 
     `initial` is what D held before; lanes that `disabled` masks keep it.
     """
@@ -220,7 +220,7 @@ def _drained(memory: TensorMemory, layout: TmemLayout) -> Matrix:
 
 
 def _lane_masks(disabled: Any, ctas: int) -> list[Lanes]:
-    """Which lanes of each block are not written: bit 0 of the first 32-bit mask is lane 0 of the first block."""
+    """Which lanes of the blocks are not written: bit 0 of the first 32-bit mask is lane 0 of the first block."""
     words = (0,) * QUARTERS * ctas if disabled is None else integers("disable_output_lane", disabled)
     if len(words) != QUARTERS * ctas or not all(0 <= word < 1 << 32 for word in words):
         limit = f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block"
@@ -263,7 +263,7 @@ def scaling_of(
 
 
 def compressed(a: Matrix, data_type: DataType) -> tuple[Matrix, Matrix]:
-    """The stored half of A (m, k), and its metadata: a nibble for each group of a row.
+    """The stored half of A (m, k), and its metadata: a nibble for a group of a row.
 
     >>> stored, nibbles = compressed(np.array([[5, 0, 7, 0, 0, 2, 0, 3]]), DataType.named("f16"))
     >>> stored.tolist(), [hex(nibble) for nibble in nibbles[0]]

@@ -1,4 +1,4 @@
-"""The kinds of tcgen05.mma: which types each multiplies, by which codes, in which shapes.
+"""The kinds of tcgen05.mma: which types they multiply, by which codes, in which shapes.
 
     kind        A, B                              D            k     scale factors
     f16         f16, bf16                         f16, f32    16

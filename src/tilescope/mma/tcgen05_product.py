@@ -64,7 +64,7 @@ _SPARSE_ROWS = 128  # of a block: for fewer no document says where the metadata 
 
 @dataclass(frozen=True, slots=True)
 class Tcgen05Product:
-    """How a product of m x n is cut into instructions, and what each block of a group holds of it."""
+    """How a product of m x n is cut into instructions, and what the blocks of a group hold of it."""
 
     kind: Tcgen05Kind
     data_type: DataType
@@ -98,7 +98,7 @@ def tcgen05_product(
 ) -> Tcgen05Product:  # fmt: skip
     """The largest instruction that cuts m x n evenly, for one block or a pair; refused if no instruction does.
 
-    With `exact` one instruction takes all of m and n, as in a cluster each pair does.
+    With `exact` one instruction takes all of m and n, as the pairs of a cluster do.
 
     >>> product = tcgen05_product((256, 96, 64), DataType.named("bf16"), cta_group=2)
     >>> product.m, product.n, product.share(1, 256, product.m)[:2].tolist(), product.share(1, 96, product.n)[:2].tolist()
@@ -175,7 +175,7 @@ class PairShare(Documented, Value):
 
 
 def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ...]:
-    """What each block of a cluster of (x, y) blocks holds, by rank; m and n are those of one pair's instruction."""
+    """What the blocks of a cluster of (x, y) hold, by rank; m and n are those of one pair's instruction."""
     wide, high = cluster
 
     def mask(*places: tuple[Any, Any]) -> int:

@@ -267,7 +267,7 @@ class TensorMemory(Documented, Value):
         return self._next(cells, notes)
 
     def shift(self, address: Any) -> TensorMemory:
-        """tcgen05.shift.down: 32 bytes of each of 32 lanes move to the lane below, the last lane's are lost (unconfirmed).
+        """tcgen05.shift.down: 32 bytes of 32 lanes move to the lane below, the last lane's are lost (unconfirmed).
 
         PTX says "down across all the rows, except the last, by one row", and leaves open how many rows: its title speaks of
         a warp, and the lane has to be a multiple of 32.

@@ -45,7 +45,7 @@ TMEM_ADDRESS = blackwell_rule(
 )  # fmt: skip
 
 
-# PTX ISA, "Tensor Memory Addressing". The fields have 16 bits each; the memory fills these.
+# PTX ISA, "Tensor Memory Addressing". The fields have 16 bits; the memory fills these.
 # fmt: off
 TMEM_WORD = WordFormat("tensor-memory address", 32, (
     #          name      bits

@@ -173,7 +173,7 @@ def _scaled(
 def _copied(
     scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddress]], operand: ScaleOperand
 ) -> TmemAgreement:
-    """Whether copies leave each atom where instructions look for it."""
+    """Whether copies leave the atoms where instructions look for them."""
     name, (down, along) = f"SF{operand}", scales.atoms
     wanted = {copy.address.column: copy.descriptor.start_address // ATOM_BYTES for copy in scales.copies(operand)}
     base_smem = min(descriptor.start_address for descriptor, _ in copies)

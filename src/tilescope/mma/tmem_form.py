@@ -95,7 +95,7 @@ class TmemForm:
 
     name: TmemFormName
     lanes: int
-    columns: int  # of .x1; of .16x32bx2 at each of its two places
+    columns: int  # of .x1; of .16x32bx2 at one of its two places
     max_count: int
     thread_modes: LaneColumnModes
     register_modes: LaneColumnModes  # of .x1
@@ -166,7 +166,7 @@ class TmemMove(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Columns touched (at each of two places for .16x32bx2)."""
+        """Columns touched (at one of two places for .16x32bx2)."""
         return self.form.columns * self.repeats * (2 if self.packed else 1)
 
     @property
@@ -273,7 +273,7 @@ class CpShape:
         return self.row_bytes // 4
 
     def lanes(self) -> npt.NDArray[np.int64]:
-        """The lanes that each row goes to, (rows, copies)."""
+        """The lanes that the rows go to, (rows, copies)."""
         row, lane = np.arange(self.rows), np.zeros(self.rows, np.int64)
         for extent, step in self.row_modes:
             lane += row % extent * step
@@ -297,7 +297,7 @@ CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
 
 
 class Decompression(NamedTuple):
-    """Values of fewer than 8 bits, and where in its byte each lands."""
+    """Values of fewer than 8 bits, and where in a byte they land."""
 
     bits: int
     lowest_bit: int

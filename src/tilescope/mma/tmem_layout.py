@@ -220,7 +220,7 @@ class TmemLayout(Documented, Layout):
 
     @property
     def copies(self) -> int:
-        """How often each element lies there."""
+        """How often an element lies there."""
         return self.shape[2] if len(self.shape) > 2 else 1
 
     @property

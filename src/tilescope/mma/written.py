@@ -1,4 +1,4 @@
-"""Where the copies of a tile leave each of its elements in shared memory, as the TMA emulator places them.
+"""Where the copies of a tile leave its elements in shared memory, as the TMA emulator places them.
 
     tensor map + copies (coords, offset)  ──▶  address of element (mn, k), or -1 where no copy brings it
 
@@ -59,7 +59,7 @@ class PlannedTile(Protocol):
     """What a plan has: the copies of one tile, the map they go through, and the descriptors that read the tile."""
 
     problem: Any  # its `tile` (mn, k) and `major`
-    copies: tuple[Any, ...]  # each with `coords` and `smem_offset_bytes`
+    copies: tuple[Any, ...]  # with `coords` and `smem_offset_bytes`
     tensor_map: Any  # (address, global_shape): the map of a matrix of `global_shape` (mn, k)
     descriptors: Any  # (smem_address)
 
