@@ -108,12 +108,16 @@ def fold(layout: Layout) -> Boxes:
     >>> fold(Layout((64, 32), 16, atom=(8, 16), atom_order="row", swizzle="32B")).box
     (16, 8, 2, 8)
     """
-    tile = layout.as_rows().tiling
-    (rows, columns), (atom_rows, width) = tile.shape, tile.atom
-    box: tuple[int, ...] = (width, rows, columns // width)
-    if tile.atom_order == "row":
-        box = (width, atom_rows, columns // width, rows // atom_rows)
+    box = _folded(layout, *layout.as_rows().tiling.shape)
     return Boxes(box, (PlannedCopy((0,) * len(box), 0),), folded=True)
+
+
+def _folded(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
+    """The extents of a matrix seen as columns of spans; in row order also as groups of rows."""
+    atom_rows, width = layout.as_rows().tiling.atom
+    if layout.atom_order == "column":
+        return width, rows, columns // width
+    return width, atom_rows, columns // width, rows // atom_rows
 
 
 def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
@@ -141,23 +145,12 @@ def map_arguments(
 ) -> dict[str, Any]:
     """Arguments of the tensor map that these boxes are copied through."""
     rows, columns = oriented(problem.major, *global_shape)
-    bits = problem.data_type.bits
+    bits, (atom_rows, width) = problem.data_type.bits, layout.as_rows().tiling.atom
     pitch = strides_bytes[0] if strides_bytes else columns * bits // 8
-    arguments: dict[str, Any] = {
-        "data_type": problem.data_type, "box": boxes.box, "swizzle": layout.swizzle, "arch": problem.arch,
-        "dims": (columns, rows), "strides_bytes": (pitch,),
-    }  # fmt: skip
-    if boxes.folded:
-        width, atom_rows = boxes.box[0], layout.as_rows().tiling.atom[0]
-        span = width * bits // 8
-        if layout.atom_order == "column":
-            arguments |= {"dims": (width, rows, columns // width), "strides_bytes": (pitch, span)}
-        else:
-            arguments |= {
-                "dims": (width, atom_rows, columns // width, rows // atom_rows),
-                "strides_bytes": (pitch, span, atom_rows * pitch),
-            }
-    return arguments
+    dims = _folded(layout, rows, columns) if boxes.folded else (columns, rows)
+    strides = (pitch, width * bits // 8, atom_rows * pitch)
+    described = {"data_type": problem.data_type, "swizzle": layout.swizzle, "arch": problem.arch}
+    return described | {"box": boxes.box, "dims": dims, "strides_bytes": strides[: len(dims) - 1]}
 
 
 def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> Iterator[Violation]:

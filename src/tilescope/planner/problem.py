@@ -147,8 +147,7 @@ class Problem(Value):
     @property
     def row_names(self) -> tuple[str, str]:
         """What the strided and the contiguous extent are called."""
-        mn, k = self.extent_names
-        return oriented(self.major, mn, k)
+        return oriented(self.major, *self.extent_names)
 
     @property
     def rows(self) -> int:
@@ -175,8 +174,7 @@ class Problem(Value):
         """From one row to the next in global memory: as asked for, else the whole matrix's (or the tile's) own rows."""
         if self.strides_bytes is not None:
             return self.strides_bytes[0]
-        mn, k = self.global_shape or self.tile
-        return (k if self.major == "K" else mn) * self.data_type.bits // 8
+        return oriented(self.major, *(self.global_shape or self.tile))[1] * self.data_type.bits // 8
 
     @property
     def for_tensor_core(self) -> bool:
