@@ -85,7 +85,7 @@ def checked_modes(modes: Any, element_bits: Any, unit_bits: Any, start: Any) -> 
     problems: list[Violation] = []
     bits, _ = checked_start(problems, element_bits, start)
     unit = bits if unit_bits is None else attempted(problems, 1, integer, "unit_bits", unit_bits, 1)
-    nested = modes if isinstance(modes, Modes) else as_modes(modes)
+    nested = as_modes(modes)
     rank = len(nested.parts)
     if rank > MAX_RANK:
         limit, fix = f"a layout has at most {MAX_RANK}", "Use (a, b, c, d, (e, f)): join the last of them in one index."

@@ -224,14 +224,6 @@ class Modes(Value):
         """
         return Modes.of_pairs(coalesced(*self.pairs))
 
-    def by_index(self) -> Modes:
-        """The same function with the fewest modes for an index: equal for equal functions of a shape.
-
-        >>> str(Modes(((8, 2), (64, 1)), ((64, 512), (1, 0))).by_index())
-        '(16,64):(64,1)'
-        """
-        return Modes.joined(*(part.coalesced() for part in self.parts))
-
     def scaled(self, factor: int, divisor: int = 1) -> Modes | None:
         """The same shape with strides in another unit; None where one is no whole number of it.
 
@@ -312,11 +304,13 @@ class Modes(Value):
 
 
 def as_modes(modes: Any) -> Modes:
-    """Modes from a pair of shape and stride.
+    """Modes from a pair of shape and stride; modes stay themselves.
 
     >>> print(as_modes(((8, 64), (64, 1))))
     (8,64):(64,1)
     """
+    if isinstance(modes, Modes):
+        return modes
     if not isinstance(modes, tuple) or len(modes) != 2:
         raise RuleError(
             [argument_type("modes", modes, "a pair: shape, stride", "Use ((8, 64), (64, 1)), for example.")]

@@ -177,5 +177,5 @@ def _strides(dims: Dims, rank: int) -> Modes:
             for (index, extent, weight), stride in zip(dims, strides, strict=True)
             if index == source
         )
-        parts.append(Modes.of_pairs((extent, stride) for _, extent, stride in pieces))
-    return Modes.joined(*parts).by_index()
+        parts.append(Modes.of_pairs((extent, stride) for _, extent, stride in pieces).coalesced())
+    return Modes.joined(*parts)

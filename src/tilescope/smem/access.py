@@ -201,7 +201,7 @@ class Access(Value):
         >>> rows.name, rows.instructions
         ('ld.b32 (32,32):(1,32)', 32)
         """
-        modes = tv if isinstance(tv, Modes) else as_modes(tv)
+        modes = as_modes(tv)
         row, lanes = pattern.thread_values(modes, _layout(layout), None if op is None else SmemOp.named(op))
         return cls(row, *lanes, f"{row.name} {modes}", layout=layout)
 
