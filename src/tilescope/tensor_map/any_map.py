@@ -316,15 +316,15 @@ def _wrong_lengths(a: AnyMap) -> list[Violation]:
         return []
     wrong = []
     for name, fewer in _FEWER.items():
-        count, wanted = len(getattr(a, name, ())), max(0, rank - fewer)
-        if count != wanted and hasattr(a, name):
+        entries = getattr(a, name, None)
+        if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):
             object.__delattr__(a, name)
-            limit = counted(wanted, "entry", "entries")
+            limit = counted(max(0, rank - fewer), "entry", "entries")
             fix = f"Use {limit}, innermost first."
-            if name == "strides_bytes" and count == rank:
+            if name == "strides_bytes" and len(entries) == rank:
                 fix = "strides_bytes leaves out dim 0: drop the first entry."
-            found = f"{counted(count, 'entry', 'entries')} for rank {rank}"
-            numbers = {"entries": count, "rank": rank}
+            found = f"{counted(len(entries), 'entry', 'entries')} for rank {rank}"
+            numbers = {"entries": len(entries), "rank": rank}
             wrong.append(argument_length.violation(name, found, f"{limit}: {_ENTRIES[fewer]}", fix, **numbers))
     return wrong
 
