@@ -106,7 +106,9 @@ class _Planning:
         self.multicast = attempted(problems, False, flag, "multicast", asked["multicast"])
         # mma: one group of as many warps as share the tile
         self.threads = WARPGROUP_THREADS if gemm is None or self.by_descriptor else 32 * prod(gemm.warps)
-        arriving = asked["arrivals"] or ("warpgroup" if self.by_descriptor else "warp")
+        arriving = asked["arrivals"]
+        if arriving is None:
+            arriving = "warpgroup" if self.by_descriptor else "warp"
         once = attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS)
         self.arrivals = -(-self.threads // ARRIVALS[once])
         self.blocks = prod(self.cluster)
