@@ -165,7 +165,8 @@ def cheapest(
             continue  # no layout gives it fewer
         on_each = {key: or_error(wavefronts_on, layout, access) for key, layout in layouts.items()}
         taken = min(
-            (found.taken or 0 for found in on_each.values() if isinstance(found, Wavefronts)), default=MAX_TILE_BYTES
+            (counted.taken or 0 for counted in on_each.values() if isinstance(counted, Wavefronts)),
+            default=MAX_TILE_BYTES,
         )
         if taken < least:
             name, counts, least = access.name, on_each, taken

@@ -184,12 +184,12 @@ def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[Sm
         *([] if epilogue is None else [("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes)]),
         *([("barriers", barriers, MBARRIER_BYTES, MBARRIER_BYTES)] if barriers else []),
     ]
-    found: list[SmemRegion] = []
+    regions: list[SmemRegion] = []
     for name, count, piece_bytes, alignment_bytes in wanted:
-        start = -(-end_of(found) // alignment_bytes) * alignment_bytes
+        start = -(-end_of(regions) // alignment_bytes) * alignment_bytes
         starts = tuple(start + number * piece_bytes for number in range(count))
-        found.append(SmemRegion(name, starts, piece_bytes, alignment_bytes))
-    return tuple(found)
+        regions.append(SmemRegion(name, starts, piece_bytes, alignment_bytes))
+    return tuple(regions)
 
 
 def end_of(regions: Sequence[SmemRegion]) -> int:

@@ -23,7 +23,7 @@ from tilescope.errors import RuleError, Violation
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
-from tilescope.planner.consumers import descriptors_of
+from tilescope.planner.consumers import descriptors_of, or_error
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
 from tilescope.planner.reasons import reasons_of
@@ -315,13 +315,9 @@ class Plan(Value):
         """
         from tilescope.notation import spell_layout
 
-        found: dict[str, str | None] = {}
-        for name, notation in (("CuTe", "cute-atom"), ("Triton", "triton")):
-            try:
-                found[name] = spell_layout(self.layout, notation)
-            except RuleError:
-                found[name] = None
-        return found
+        notations = {"CuTe": "cute-atom", "Triton": "triton"}
+        texts = {name: or_error(spell_layout, self.layout, notation) for name, notation in notations.items()}
+        return {name: None if isinstance(text, RuleError) else text for name, text in texts.items()}
 
     def kernel_facts(self) -> dict[str, Any]:
         """What a kernel needs beyond the plan's own data, as plain data: map and descriptors of a stage at address 0."""

@@ -212,10 +212,10 @@ def _of_copies(
         arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
         tensor_map = TensorMap(**arguments, l2_promotion=promotion)
     except TensorMapError as error:
-        return violations + [found for found in error.violations if found.severity == "error"], ()
+        return violations + [broken for broken in error.violations if broken.severity == "error"], ()
     for copy in () if violations else (boxes.copies[-1], boxes.copies[0]):
         violations = violations or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
-    return violations, tuple(found for found in tensor_map.findings if found.severity == "warning")
+    return violations, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")
 
 
 def _thread_writes(layout: Layout) -> Wavefronts:

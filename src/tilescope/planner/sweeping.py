@@ -65,8 +65,8 @@ class SweepRow(Value):
 class Sweep(Value):
     """The rows of many problems, in their order.
 
-    >>> found = sweep([Problem((64, 64), "bf16"), {"tile": (64, 16), "data_type": "bf16"}])
-    >>> [(row.asked, row.swizzle) for row in found.rows]
+    >>> swept = sweep([Problem((64, 64), "bf16"), {"tile": (64, 16), "data_type": "bf16"}])
+    >>> [(row.asked, row.swizzle) for row in swept.rows]
     [('64 x 64 bf16 K wgmma sm_90', '128B'), ('64 x 16 bf16 K wgmma sm_90', '32B')]
     """
 
@@ -163,10 +163,9 @@ def _rows(text: str) -> Iterator[Any]:
         yield from json.loads(text)
     elif text[:1] == "{":
         for line in text.splitlines() if "\n{" in text else [text]:
-            found = json.loads(line)
-            yield from (
-                found["problems"] if isinstance(found, dict) and isinstance(found.get("problems"), list) else [found]
-            )
+            row = json.loads(line)
+            listed = row.get("problems") if isinstance(row, dict) else None
+            yield from listed if isinstance(listed, list) else [row]
     elif text[:2] == "[[" or "\n[[" in text:
         for tables in tomllib.loads(text).values():
             yield from tables if isinstance(tables, list) else []
