@@ -124,7 +124,7 @@ def _read_file(name: str, line: int | None, *, as_json: bool) -> MapSource:
             which = "stdin" if name == STDIN else name if line is None else f"line {line} of {name}"
             raise INPUT_EMPTY.error(
                 "source", f"{which} is empty", "a map as bytes, words, JSON or a dump",
-                "Write one there: tilescope encode … --out FILE makes its bytes.",
+                "Write one there: tilescope encode … --out FILE makes its bytes.", **({} if line is None else {"line": line}),
             )  # fmt: skip
         if line is not None or len(content) <= WHOLE_BYTES:
             return MapSource.from_json(content) if as_json else MapSource.read(content)

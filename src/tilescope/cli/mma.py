@@ -234,8 +234,7 @@ def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | 
     descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an operand are not in its word; the
     instruction has them, so say them with --major and --type. Exit status 1: the bytes or bits are no descriptor.
     """  # noqa: D301  \b keeps the lines below it apart
-    if rows is not None and rows < 1:
-        raise click.BadParameter(f"{rows} rows; an instruction reads at least 1.", param_hint="--rows")
+    refuse((rows is not None and rows < 1, f"--rows {rows}: an instruction reads at least 1."))
     word = pasted_word(words[0]) if len(words) == 1 else None
     if word is not None:
         return _show_word(word, output, addresses=addresses, rows=rows, **said)

@@ -137,17 +137,15 @@ def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int 
     if describe:
         click.echo(json.dumps(described.to_dict(), indent=2))
         return 0
-    if block is not None and not 0 <= block < described.blocks:
-        raise click.BadParameter(f"{block}; the cluster has blocks 0 to {described.blocks - 1}.", param_hint="--block")
+    beyond = block is not None and not 0 <= block < described.blocks
+    refuse((beyond, f"--block {block}: the cluster has blocks 0 to {described.blocks - 1}."))
     simulation = simulate(described, **chosen((_MAX_STATES,), said))
     return output.show(simulation, ok=simulation.verdict == "proven", block=block)
 
 
 def _from_file(name: str) -> Pipeline:
-    if name != STDIN and not Path(name).exists():
-        raise click.BadParameter(
-            f"there is no file {name!r}; a planned pipeline is a tile and a type: 128x64 bf16.", param_hint="FILE"
-        )
+    missing = f"there is no file {name!r}; a planned pipeline is a tile and a type: 128x64 bf16."
+    refuse((name != STDIN and not Path(name).exists(), missing))
     return Pipeline.from_text(read_input(name), "stdin" if name == STDIN else Path(name).name)
 
 

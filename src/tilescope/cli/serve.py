@@ -62,7 +62,7 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
             listener.listen()
         except OSError as error:
             reason = f"cannot listen on {host}, port {port}: {error.strerror or error}"
-            raise SERVE_PORT.error("--port", reason, "a port that is free", "Use --port 0.") from None
+            raise SERVE_PORT.error("--port", reason, "a port that is free", "Use --port 0.", port=port) from None
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
         click.echo(f"tilescope explorer at {address} (Ctrl+C ends it)")
