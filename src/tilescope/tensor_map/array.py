@@ -164,7 +164,8 @@ def _from_dlpack(array: Any) -> Metadata | None:
     shape = tuple(tensor.shape[: tensor.ndim])
     name = _DLPACK_TYPES.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
-        raise _untyped(f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
+        what = f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
+        raise _untyped(what, code=tensor.code, bits=tensor.bits, lanes=tensor.lanes)
     size = tensor.bits // 8
     strides = _packed_strides(shape, size)
     if tensor.strides:
@@ -185,10 +186,10 @@ def _element(dtype: Any) -> DataType:
         raise _untyped(shortened(str(dtype))) from None
 
 
-def _untyped(what: str) -> TensorMapError:
+def _untyped(what: str, **values: int) -> TensorMapError:
     limit = "a type that TMA can move"
     fix = "View it as an unsigned integer of the same size, such as uint8 or uint64."
-    return TensorMapError([ARRAY_TYPE.violation("array", f"elements of {what}", limit, fix)])
+    return TensorMapError([ARRAY_TYPE.violation("array", f"elements of {what}", limit, fix, **values)])
 
 
 def _problems(whole: Metadata, data_type: DataType, box: tuple[int, ...]) -> Iterator[Violation]:

@@ -85,7 +85,7 @@ def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     with suppress(RuleError):  # what is no sequence of integers is refused where the map is made
         if 1 << 32 in integers("dims", fields.get("dims", ())):
             limit, fix = "global_dim is written with 32 bits", "Use 2^32 - 1, or encode another map."
-            problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix))
+            problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix, dim=1 << 32))
     if problems:
         raise TensorMapError(problems)
     return dict(fields)
