@@ -120,7 +120,7 @@ class AnyMap(Value):
         place = object.__setattr__
         violations: list[Violation] = []
         readers, checks = self.readers, None
-        with suppress(RuleError, TypeError):  # an option that cannot be read, or cannot be a key of a cache
+        with suppress(RuleError, TypeError, ValueError):  # an option that cannot be read, or cannot be a key of a cache
             options, readers, checks = _settled(type(self), *_options_in(arguments))  # type: ignore[arg-type]  # a class is hashable
             for name, row in options:
                 place(self, name, row)
