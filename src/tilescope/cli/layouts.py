@@ -23,9 +23,6 @@ from tilescope.notation import (
     parse_layout_or_modes,
     parse_modes,
 )
-from tilescope.smem.access import Access
-from tilescope.smem.search import find_layouts
-from tilescope.smem.tile import cured_report, layout_as_written, require_aligned_rows, tile_report
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
 from tilescope.written import number
@@ -140,6 +137,10 @@ def banks(
 
     Exit status 1: --fix found no layout without conflicts.
     """  # noqa: D301  \b keeps the lines below it apart
+    from tilescope.smem.access import Access  # which draw and convert start without
+    from tilescope.smem.search import find_layouts
+    from tilescope.smem.tile import cured_report, layout_as_written, require_aligned_rows, tile_report
+
     lanes = tile is None and text is None  # addresses that the patterns say themselves
     refuse(
         (not patterns and tv is None, "say what is accessed: --pattern P, or --tv TEXT of a --layout."),
