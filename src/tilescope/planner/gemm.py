@@ -23,7 +23,7 @@ from tilescope.layout import Major, major_named
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, behind, rank, tile_shapes, weighed
-from tilescope.planner.plans import Plan, Refusal
+from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Problem, resolved
 from tilescope.planner.product import (
     EXTENTS,
@@ -35,7 +35,7 @@ from tilescope.planner.product import (
     tile_problems,
 )
 from tilescope.planner.proof import proven
-from tilescope.planner.refusal import refusal
+from tilescope.planner.refusal import Refusal, refusal
 from tilescope.planner.search import candidates
 from tilescope.reading import integer, integers, known_name
 

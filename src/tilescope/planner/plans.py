@@ -382,21 +382,3 @@ def require_shared_memory(problem: Problem, layout: Layout) -> None:
         barrier_bytes=problem.stages * barrier, needed_bytes=needed, arch=problem.arch.name, limit_bytes=limit, fit=fit,
         smaller=tuple(smaller), reserved_bytes=RESERVED_BYTES,
     )])  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal(Value):
-    """A candidate that cannot be, and why."""
-
-    swizzle: Swizzle = row_field(Swizzle.named)
-    atom_order: AtomOrder
-    folded: bool
-    violations: tuple[Violation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unplanned(Value):
-    """A tile or a product for which there is no plan at all, and why."""
-
-    asked: str
-    violations: tuple[Violation, ...]

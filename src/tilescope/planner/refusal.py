@@ -9,11 +9,15 @@ Sentences are templates as in reason.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tilescope.errors import Violation
+from tilescope.layout import AtomOrder
 from tilescope.planner.reason import sentence
 from tilescope.rule import RULES, rule
+from tilescope.swizzle import Swizzle
+from tilescope.value import Value, row_field
 
 _MEASURED = ("plan-row", "plan-rows", "gemm-rows")
 # fmt: off
@@ -232,3 +236,21 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_number, value))
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Value):
+    """A candidate that cannot be, and why."""
+
+    swizzle: Swizzle = row_field(Swizzle.named)
+    atom_order: AtomOrder
+    folded: bool
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unplanned(Value):
+    """A tile or a product for which there is no plan at all, and why."""
+
+    asked: str
+    violations: tuple[Violation, ...]

@@ -32,9 +32,10 @@ from tilescope.planner.consumers import (
     swizzles_for,
     wavefronts_on,
 )
-from tilescope.planner.plans import Costs, Plan, Refusal, blocks_per_sm, require_shared_memory
+from tilescope.planner.plans import Costs, Plan, blocks_per_sm, require_shared_memory
 from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
 from tilescope.planner.proof import Consumed, prove
+from tilescope.planner.refusal import Refusal
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import Copy, TensorMap, broken_by
