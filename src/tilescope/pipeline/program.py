@@ -57,6 +57,15 @@ class Agent(NamedTuple):
         return -(-self.role.threads // WARP_THREADS) * WARP_THREADS
 
 
+class Instance(NamedTuple):
+    """A stage of a barrier or slot, or a role, in one block."""
+
+    name: str  # without its block: full[2]
+    of: str  # the barrier, slot or role
+    stage: int | None  # None if it has only one
+    block: int
+
+
 Emit = Callable[[dict[str, int]], Action]
 Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, and its action
 
@@ -218,11 +227,19 @@ class Instances:
         """The block that an instance lies in."""
         return number // self.per_block
 
-    def name(self, number: int) -> str:
-        """An instance as messages call it: full[2], or full[2] of block 1."""
+    def instance(self, number: int) -> Instance:
+        """An instance as its own block sees it."""
         row, stage = self.places[number % self.per_block]
-        staged = f"{row.name}[{stage}]" if row.stages > 1 else row.name
-        return f"{staged} of block {self.rank(number)}" if self.blocks > 1 else str(staged)
+        staged = row.stages > 1
+        return Instance(
+            f"{row.name}[{stage}]" if staged else row.name, row.name, stage if staged else None, self.rank(number)
+        )
+
+    def name(self, number: int, block: int | None = None) -> str:
+        """An instance as messages call it: full[2], or full[2] of block 1 unless that is the block spoken of."""
+        instance = self.instance(number)
+        is_plain = self.blocks == 1 or instance.block == block
+        return instance.name if is_plain else f"{instance.name} of block {instance.block}"
 
     def all_of(self, name: str, rank: int) -> range:
         """The numbers of all stages of `name` in a block."""
@@ -265,8 +282,29 @@ def agent_names(pipeline: Pipeline, agent: Agent) -> dict[str, int]:
 
 
 def _agent_name(pipeline: Pipeline, role: Role, instance: int, rank: int) -> str:
-    which = f" {instance}" if role.instances > 1 else ""
-    return f"{role.name}{which}" + (f" of block {rank}" if pipeline.blocks > 1 else "")
+    return _name_in_block(role, instance) + (f" of block {rank}" if pipeline.blocks > 1 else "")
+
+
+def _name_in_block(role: Role, instance: int) -> str:
+    return f"{role.name} {instance}" if role.instances > 1 else role.name
+
+
+def instances_by_name(pipeline: Pipeline) -> dict[str, Instance]:
+    """Barriers, slots and roles of all blocks, by the names that messages and events have for them.
+
+    >>> import tilescope as ts
+    >>> pipeline = ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2, cluster=(2, 1))
+    >>> instances_by_name(pipeline)["full[1] of block 0"]
+    Instance(name='full[1]', of='full', stage=1, block=0)
+    """
+    program = Program(pipeline)
+    held = (program.barriers, program.slots)
+    named = {
+        instances.name(number): instances.instance(number) for instances in held for number in range(instances.count)
+    }
+    for agent in program.agents:
+        named[agent.name] = Instance(_name_in_block(agent.role, agent.instance), agent.role.name, None, agent.rank)
+    return named
 
 
 class Steps:

@@ -20,7 +20,7 @@ from tilescope.pipeline.expression import reference
 from tilescope.pipeline.mistake import Mistake
 from tilescope.pipeline.program import NONE, Program
 from tilescope.pipeline.recurrence import Watch, shortened
-from tilescope.pipeline.state import State
+from tilescope.pipeline.state import Flight, State
 from tilescope.pipeline.wording import aliasing_text, said, told
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE
@@ -44,7 +44,7 @@ class Event(Value):
     end: int
     role: str
     op: str
-    said: str
+    said: str  # what has no block in its name lies in the role's, or where the bytes land
     barrier: str = ""
     phase: int = -1
     slots: tuple[str, ...] = ()
@@ -165,8 +165,10 @@ def _event(program: Program, mark: Mark) -> Event:
     barrier = "" if mark.barrier == NONE else program.barriers.name(mark.barrier)
     slots = tuple(map(program.slots.name, mark.slots))
     size = mark.done.number if mark.op in ("copy", "expect") or (mark.op == "flight" and slots) else 0
-    who, what = program.agents[mark.agent].name, said(program, mark.done)
-    return Event(mark.start, mark.end, who, mark.op, what, barrier, mark.phase, slots, size)
+    agent = program.agents[mark.agent]
+    block = program.barriers.rank(mark.done.barrier) if isinstance(mark.done, Flight) else agent.rank
+    what = said(program, mark.done, block)
+    return Event(mark.start, mark.end, agent.name, mark.op, what, barrier, mark.phase, slots, size)
 
 
 def _other_orders(machine: State, max_states: int) -> tuple[Mistake | None, int, bool]:

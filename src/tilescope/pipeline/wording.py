@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilescope.pipeline.program import Action, Program
 from tilescope.pipeline.state import Ambiguity, Flight, State
 
 
-def said(program: Program, done: Action | Flight | None) -> str:
-    """What an action does: "wait full[2], parity 1"; or what lands: "4096 bytes land in a[0], for full[0]"."""
+def said(program: Program, done: Action | Flight | None, block: int | None = None) -> str:
+    """What an action does: "wait full[2], parity 1"; or what lands: "4096 bytes land in a[0], for full[0]".
+
+    Barriers and slots of `block` are named without their block.
+    """
+    barrier_name, slot_name = partial(program.barriers.name, block=block), partial(program.slots.name, block=block)
     if done is None:
         return "leaves"
     if isinstance(done, Flight):
-        barrier = program.barriers.name(done.barrier)
+        barrier = barrier_name(done.barrier)
         if done.op == "copy":
-            return f"{done.number} bytes land in {program.slots.name(done.slots[0])}, for {barrier}"
+            return f"{done.number} bytes land in {slot_name(done.slots[0])}, for {barrier}"
         return f"{done.op} of {program.agents[done.agent].name} arrives at {barrier}"
-    barriers = ", ".join(dict.fromkeys(map(program.barriers.name, done.barriers)))
-    slots, into = (", ".join(map(program.slots.name, numbers)) for numbers in (done.slots, done.into))
+    barriers = ", ".join(dict.fromkeys(map(barrier_name, done.barriers)))
+    slots, into = (", ".join(map(slot_name, numbers)) for numbers in (done.slots, done.into))
     op, number = done.op, done.number
     match op:
         case "wait" | "tail":

@@ -8,13 +8,15 @@ phase full   ── 0 ─── ─── 1 ───
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 from tilescope.errors import counted
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
+from tilescope.pipeline.program import Instance, instances_by_name
 from tilescope.pipeline.simulation import Event, Simulation
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier, holding
@@ -87,9 +89,12 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     '128x64 bfloat16, 2 stages: proven'
     """
     mistake, blocks = simulation.mistake, simulation.pipeline.blocks
-    subject, _, of_block = ("" if mistake is None else mistake.subject).partition(" of block ")
-    chosen = int(of_block or 0) if block is None else block  # that of the mistake, or the first
-    events = _window(_of_block(simulation.events, chosen, blocks), at_end=mistake is not None)
+    instances = instances_by_name(simulation.pipeline)
+    subject = None if mistake is None else instances.get(mistake.subject)
+    chosen = (
+        block if block is not None else 0 if subject is None else subject.block
+    )  # that of the mistake, or the first
+    events = _window(_shown(simulation.events, instances, chosen), at_end=mistake is not None)
     timeline: list[Part] = []
     if events:
         grid = _timeline(events, f"Timeline{f', block {chosen}' if blocks > 1 else ''} (nominal ticks)", subject)
@@ -105,17 +110,33 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     return Drawing(f"{simulation.pipeline.name}: {simulation.verdict}", parts)
 
 
-def _of_block(events: Iterable[Event], block: int, blocks: int) -> list[Event]:
-    """The events of a block, their names without it."""
-    if blocks == 1:
-        return [*events]
-    suffix, own = f" of block {block}", []
+class _Shown(NamedTuple):
+    """An event of the block that is drawn, with the barriers and slots of that block that it names."""
+
+    start: int
+    end: int
+    op: str
+    said: str
+    role: str
+    barrier: Instance | None
+    slots: tuple[Instance, ...]
+    phase: int
+    bytes: int
+
+
+def _shown(events: Iterable[Event], instances: Mapping[str, Instance], block: int) -> list[_Shown]:
+    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers."""
+    own = []
     for event in events:
-        named = event.barrier if event.op in ("flight", "phase") else event.role
-        slots = tuple(slot.removesuffix(suffix) for slot in event.slots if slot.endswith(suffix))
-        if named.endswith(suffix) or (slots and event.op == "flight"):
-            role, barrier = event.role.removesuffix(suffix), event.barrier.removesuffix(suffix)
-            own.append(replace(event, role=role, barrier=barrier, slots=slots, said=event.said.replace(suffix, "")))
+        barrier, slots = instances.get(event.barrier), tuple(instances[slot] for slot in event.slots)
+        slots = tuple(slot for slot in slots if slot.block == block)
+        role = instances[event.role]
+        name = role.name if role.block == block else event.role
+        subject = (barrier or role) if event.op in ("flight", "phase") else role
+        if subject.block == block or (slots and event.op == "flight"):
+            own.append(_Shown(
+                event.start, event.end, event.op, event.said, name, barrier, slots, event.phase, event.bytes
+            ))  # fmt: skip
     return own
 
 
@@ -133,18 +154,18 @@ def _barriers(simulation: Simulation) -> Table:
     return Table(rows, headings, f"What the barriers {seen}", "lrrrll")
 
 
-def _window(events: list[Event], *, at_end: bool) -> list[Event]:
+def _window(events: list[_Shown], *, at_end: bool) -> list[_Shown]:
     """Events of the first ticks, or of the last if the run ends in a mistake, their times from 0 on."""
     last = max((event.end for event in events), default=0)
     low = max(0, last - _SHOWN_TICKS) if at_end else 0
     return [
-        replace(event, start=max(event.start, low) - low, end=min(event.end, low + _SHOWN_TICKS) - low)
+        event._replace(start=max(event.start, low) - low, end=min(event.end, low + _SHOWN_TICKS) - low)
         for event in events
         if event.end >= low and event.start < low + _SHOWN_TICKS
     ]
 
 
-def _timeline(events: list[Event], title: str, subject: str) -> Grid:
+def _timeline(events: list[_Shown], title: str, subject: Instance | None) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake's subject ends in a mark."""
     ticks = max(event.end for event in events)
     roles: dict[str, list[Span]] = {}
@@ -153,16 +174,16 @@ def _timeline(events: list[Event], title: str, subject: str) -> Grid:
             roles.setdefault(event.role, []).append((event.start, event.end, _role_cell(event)))
     flights = [event for event in events if event.op == "flight"]
     sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
-    lanes = [("role", role, spans) for role, spans in roles.items()]
+    lanes: list[tuple[str, tuple[str, ...], list[Span]]] = [("role", (role,), spans) for role, spans in roles.items()]
     lanes += [("slot", names, spans) for names, spans in _slot_lanes(events).items()]
-    lanes += [("phase", name, spans) for name, spans in _barrier_lanes(events, ticks).items()]
+    lanes += [("phase", (name,), spans) for name, spans in _barrier_lanes(events, ticks).items()]
     rows: list[Row] = []
-    for kind, name, spans in lanes:
+    for kind, names, spans in lanes:
         cells = _lane(spans, ticks)
-        if subject and subject in name.split(", "):
+        if subject is not None and subject.name in names:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
             cells[last] = replace(cells[last], colour="collision", mark="collision")
-        rows.append(Row((kind, name), tuple(cells), ruled=bool(rows) and rows[-1].labels[0] != kind))
+        rows.append(Row((kind, ", ".join(names)), tuple(cells), ruled=bool(rows) and rows[-1].labels[0] != kind))
     if flights:
         runs = [(size, len([*same])) for size, same in groupby(sizes)]
         cells = [
@@ -185,41 +206,35 @@ def _lane(spans: list[Span], ticks: int) -> list[Cell]:
     return cells
 
 
-def _stage(name: str) -> int:
-    """The stage in a name such as full[2]; 0 if it has none."""
-    inside = name.partition("[")[2].partition("]")[0]
-    return int(inside) if inside.isdecimal() else 0
-
-
-def _role_cell(event: Event) -> Cell:
-    name = event.barrier or (event.slots[0] if event.slots else "")
+def _role_cell(event: _Shown) -> Cell:
+    touched = [instance for instance in (event.barrier, *event.slots) if instance is not None][:1]
+    name, stage = (touched[0].name, touched[0].stage) if touched else ("", None)
     ticks, waits = event.end - event.start, event.op in ("wait", "tail", "stuck")
-    stage = str(_stage(name)) if "[" in name else ""
-    text = name if waits and ticks > 3 else f"{_LETTER.get(event.op, '!')}{stage}"
+    text = name if waits and ticks > 3 else _LETTER.get(event.op, "!") + ("" if stage is None else str(stage))
     if event.op == "stuck":
         return Cell(text, "collision", "collision", event.said)
-    colour: Tint = "gap" if waits and ticks > 1 else _stage(name) if name else "unused"
+    colour: Tint = "gap" if waits and ticks > 1 else (stage or 0) if touched else "unused"
     return Cell(text, colour, title=event.said)
 
 
-def _slot_lanes(events: list[Event]) -> dict[str, list[Span]]:
+def _slot_lanes(events: list[_Shown]) -> dict[tuple[str, ...], list[Span]]:
     """The fills and reads of slots; slots with the same ones share a lane."""
-    spans: dict[str, list[Span]] = {}
+    spans: dict[Instance, list[Span]] = {}
     for event in events:
         title = event.said if event.op == "flight" else f"{event.role}: {event.said}"
         for slot in event.slots:
             if event.op == "flight":
-                spans.setdefault(slot, []).append((event.start, event.end, Cell("▸", _stage(slot), title=title)))
+                spans.setdefault(slot, []).append((event.start, event.end, Cell("▸", slot.stage or 0, title=title)))
             elif event.op in ("multiply", "read", "store", "write"):
                 cell = Cell(_LETTER[event.op], "fill", title=title)
                 spans.setdefault(slot, []).append((event.start, _finished(events, event), cell))
-    lanes: dict[tuple[object, ...], list[str]] = {}
-    for slot in sorted(spans, key=lambda slot: (_stage(slot), slot)):
+    lanes: dict[tuple[object, ...], list[Instance]] = {}
+    for slot in sorted(spans, key=lambda slot: (slot.stage or 0, slot.name)):
         lanes.setdefault(tuple((start, end, cell.text) for start, end, cell in spans[slot]), []).append(slot)
-    return {", ".join(names): spans[names[0]] for names in lanes.values()}
+    return {tuple(slot.name for slot in slots): spans[slots[0]] for slots in lanes.values()}
 
 
-def _finished(events: list[Event], begun: Event) -> int:
+def _finished(events: list[_Shown], begun: _Shown) -> int:
     """When an access that ends later than it begins is waited for."""
     waits = [
         event.end
@@ -229,23 +244,24 @@ def _finished(events: list[Event], begun: Event) -> int:
     return waits[0] if waits and begun.op in ("multiply", "store") else begun.end
 
 
-def _barrier_lanes(events: list[Event], ticks: int) -> dict[str, list[Span]]:
+def _barrier_lanes(events: list[_Shown], ticks: int) -> dict[str, list[Span]]:
     """The phases of every barrier, each up to the tick in which it ends."""
     running = {event.barrier: event.phase for event in reversed(events) if event.barrier}
     lanes: dict[str, list[Span]] = {}
-    for name in sorted(running, key=lambda name: (name.partition("[")[0], _stage(name))):
-        ends = sorted((event.start, event.phase) for event in events if event.op == "phase" and event.barrier == name)
-        last = ends[-1][1] + 1 if ends else running[name]
-        spans, start = lanes.setdefault(name, []), 0
+    for barrier in sorted(running, key=lambda barrier: (barrier.of, barrier.stage or 0)):
+        ended = (event for event in events if event.op == "phase" and event.barrier == barrier)
+        ends = sorted((event.start, event.phase) for event in ended)
+        last = ends[-1][1] + 1 if ends else running[barrier]
+        spans, start = lanes.setdefault(barrier.name, []), 0
         for end, phase in [*ends, (ticks, last)]:
-            title = f"{name}, phase {phase}{', runs on' if phase == last else ''}"
+            title = f"{barrier.name}, phase {phase}{', runs on' if phase == last else ''}"
             if end > start:
                 spans.append((start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title)))
                 start = end
     return lanes
 
 
-def _legend(events: list[Event], timeline: Grid) -> Legend:
+def _legend(events: list[_Shown], timeline: Grid) -> Legend:
     operations = {event.op for event in events}
     letters = ", ".join(f"{letter} {said}" for letter, (said, *named) in _LETTERS.items() if operations & {*named})
     waits = any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events)
@@ -261,7 +277,7 @@ def _legend(events: list[Event], timeline: Grid) -> Legend:
     return Legend(tuple(holding(entries)))
 
 
-def _waits(events: list[Event]) -> Table:
+def _waits(events: list[_Shown]) -> Table:
     """The longest waits, and what ended each."""
     ends = {(event.barrier, event.phase): event for event in events if event.op == "phase"}
     waits = [event for event in events if event.op in ("wait", "tail", "stuck") and event.end - event.start > 1]
