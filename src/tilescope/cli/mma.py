@@ -12,8 +12,8 @@ from tilescope.cli.options import command, reading, refuse
 from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.inputs import SMEM_ADDRESS, Input, flag
-from tilescope.inputs.tiles import DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
+from tilescope.inputs import SMEM_ADDRESS, START, Input, chosen, flag
+from tilescope.inputs.tiles import ATOM_ORDER, DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
@@ -26,6 +26,8 @@ from tilescope.tensor_map.decoding import inspect_tensor_map, pasted_descriptor
 from tilescope.view.descriptor_view import barrier_readings
 from tilescope.written import number, numbers, pair, tile
 
+_PLACED = (ATOM_ORDER, replace(START, name="start"))
+
 
 @click.group(invoke_without_command=True)
 @click.pass_context
@@ -36,18 +38,16 @@ def mma(context: click.Context) -> None:
 
 
 @command(
-    *OPERAND,
+    *OPERAND[:4],
+    *_PLACED,
     replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn."),
     group=mma,
     short_help="Draw an operand as it lies in shared memory.",
 )
-def layout(
-    tile: Any, data_type: str, output: Output, smem_address: int = 0, element: Any = None,
-    atom_order: Any = "column", **said: Any,
-) -> int:  # fmt: skip
+def layout(tile: Any, data_type: str, output: Output, element: Any = None, **said: Any) -> int:
     """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
-    canonical = canonical_layout(data_type=data_type, **said)
-    operand = canonical.tile(tile, atom_order=atom_order, start=smem_address)
+    canonical = canonical_layout(data_type=data_type, **chosen(OPERAND[2:4], said))
+    operand = canonical.tile(tile, **chosen(_PLACED, said))
     extra = {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
     return output.show(operand, extra=extra, element=element)
 
