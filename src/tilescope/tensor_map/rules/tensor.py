@@ -212,7 +212,9 @@ def _whole_rows(a: AnyMap) -> dict[str, Any]:
     elements, bits = a.inner_elements, a.data_type.bits
     step = ROW_BITS // bits if ROW_BITS % bits == 0 else 64  # 64 six-bit values: 48 bytes
     taken = min(rounded_up(max(elements, 1), step), LARGEST_EXTENT // step * step)
-    numbers = {"elements": elements, "bits": bits, "row_bytes": elements * bits / 8, "taken": taken}
+    whole, rest = divmod(elements * bits, 8)
+    row_bytes = whole + rest / 8 if rest and whole < (1 << 53) else whole  # a float holds no larger number
+    numbers = {"elements": elements, "bits": bits, "row_bytes": row_bytes, "taken": taken}
     return numbers | {"change": a.inner_change(taken)}
 
 
@@ -221,7 +223,7 @@ checked(
     "A row of the box is a multiple of 16 bytes, in every interleave mode.",
     lambda a: a.inner_elements * a.data_type.bits % ROW_BITS,
     "{a.inner_argument}",
-    "{a.inner_argument} = {elements} elements x {bits} bits = {row_bytes:g} bytes",
+    "{a.inner_argument} = {elements} elements x {bits} bits = {row_bytes} bytes",
     "a row of the box is a multiple of 16 bytes",
     "Use {a.inner_argument} = {taken}.",
     values=_whole_rows,
