@@ -34,8 +34,8 @@ def _require_small(asked: dict[str, Any]) -> None:
 
 def _operand(asked: dict[str, Any]) -> Answer:
     _require_small(asked)
-    layout = Call(canonical_layout, (asked["major"], asked["swizzle"], asked["data_type"]), name="layout")
-    options = {"atom_order": asked["atom_order"], "start": asked.get("smem_address", 0)}
+    layout = Call(canonical_layout, (), chosen(OPERAND[1:4], asked), "layout")
+    options = chosen(OPERAND[4:5], asked) | {"start": asked.get("smem_address", 0)}
     call = Call(CanonicalLayout.tile, (asked["tile"],), options, "operand", layout)
     words = command_words(PAGE.forms["operand"], asked)
     return answered(call, "mma", "layout", *words, drawing={"element": asked.get("element")})
@@ -44,7 +44,7 @@ def _operand(asked: dict[str, Any]) -> Answer:
 def _descriptors(asked: dict[str, Any]) -> Answer:
     _require_small(asked)
     options = chosen(DESCRIPTORS[2:-1], asked)
-    call = Call(loop_of(asked["reader"]), (asked["tile"], asked["data_type"]), options, "loop")
+    call = Call(loop_of(asked.get("reader")), (asked["tile"], asked["data_type"]), options, "loop")
     loop = call.run()
     drawing = drawn(loop)
     *parts, steps = drawing.parts
@@ -84,7 +84,9 @@ def _fragment(asked: dict[str, Any]) -> Answer:
 
 
 def _word(asked: dict[str, Any]) -> Answer:
-    options = {"major": asked["major"], "element_bits": DataType.named(asked.get("data_type", "bf16")).smem_bits}
+    options = chosen(WORD[1:2], asked)
+    if "data_type" in asked:
+        options["element_bits"] = DataType.named(asked["data_type"]).smem_bits
     call = Call(descriptor_readings, (asked["word"],), options, "readings")
     return answered(call, "decode", *command_words(WORD, asked))
 
