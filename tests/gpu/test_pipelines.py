@@ -105,6 +105,11 @@ WRONG = {
 }  # fmt: skip
 
 
+# A copy's bytes are counted piece by piece, so a phase that expects too few may end between two of them, or miss its zero:
+# of 14 runs on an H200, 6 came through with what was left over counted in later phases, and 8 hung in a later phase.
+EITHER_WAY = {"512 bytes less expected"}
+
+
 def on_the_card(data, **options):
     """What the kernel reports; {"timeout": True} where it had to be killed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -175,4 +180,8 @@ def test_right_pipelines_end_with_the_right_data(name, jitter):
 @pytest.mark.usefixtures("card")
 def test_wrong_pipelines_hang_or_fault_as_predicted(name):
     reported, expected = on_the_card(WRONG[name]()), predicted(WRONG[name]())
+    if name in EITHER_WAY and reported.get("outcome") == [1, 1]:
+        expected = {"fault": 0}
+    elif name in EITHER_WAY:
+        del expected["words"]
     assert agrees(reported, expected), (reported, expected)
