@@ -266,7 +266,6 @@ def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
 def _loop(problem: Problem) -> type[DescriptorLoop]:
     if problem.reads_by_descriptor and problem.tensor_core is not None and problem.tensor_core.loop is not None:
         return problem.tensor_core.loop
-    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
     readers = tuple(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
-    told = {"consumer": consumer, "direction": problem.direction, "readers": readers}
+    told = {"consumer": problem.consumer_name, "direction": problem.direction, "readers": readers}
     raise RuleError([refusal("plan-descriptors", "consumer", **told)])

@@ -135,6 +135,11 @@ class Problem(Value):
             raise PlanError(problems)
 
     @property
+    def consumer_name(self) -> str:
+        """The name of whoever reads the tile: a tensor core's, or the access pattern's."""
+        return self.consumer if isinstance(self.consumer, str) else self.consumer.name
+
+    @property
     def tensor_core(self) -> Consumer | None:
         """The row of the tensor core's consumer; None where an access pattern reads."""
         return CONSUMER.get(self.consumer) if isinstance(self.consumer, str) else None

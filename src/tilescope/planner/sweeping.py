@@ -111,8 +111,7 @@ def _row(asked: Any) -> SweepRow:
         fix = 'Use {"tile": (64, 64), "data_type": "bf16"}.'
         wrong = ARGUMENT_TYPE.violation("problems", _in_words(asked), limit, fix)
         return SweepRow(_in_words(asked), None, violations=(wrong,))
-    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
-    named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {consumer} {problem.arch.name}"
+    named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
     plans, refused = candidates(problem)
     if not plans:
         reasons = dict.fromkeys(violation for refusal in refused for violation in refusal.violations)

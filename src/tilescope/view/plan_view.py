@@ -56,8 +56,7 @@ def draw_plan(plan: Plan) -> Drawing:
 
 def _title(plan: Plan) -> str:
     problem = plan.problem
-    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
-    verb = "stored by TMA" if problem.direction == "store" else f"for {consumer}"
+    verb = "stored by TMA" if problem.direction == "store" else f"for {problem.consumer_name}"
     return f"{by(problem.tile)} {problem.data_type.name}, {problem.major}-major, {verb} on {problem.arch.name}"
 
 
@@ -233,5 +232,10 @@ def _asked(row: SweepRow) -> tuple[str, ...]:
     problem = row.problem
     if problem is None:
         return (row.asked,)
-    consumer = problem.consumer if isinstance(problem.consumer, str) else problem.consumer.name
-    return by(problem.tile).replace(" ", ""), problem.data_type.ptx, problem.major, consumer, problem.arch.name
+    return (
+        by(problem.tile).replace(" ", ""),
+        problem.data_type.ptx,
+        problem.major,
+        problem.consumer_name,
+        problem.arch.name,
+    )
