@@ -60,16 +60,16 @@ def extents(text: str, count: int | None = None) -> tuple[int, ...]:
     >>> extents("128x64"), extents("4096 x 4096 x 64")
     ((128, 64), (4096, 4096, 64))
     """
+    example = "4096x4096x4096" if count == 3 else "128x64"
     try:
         sizes = numbers(re.sub("[xX*]", ",", text))  # never hexadecimal: 0x64 has no rows
     except ValueError:
         sizes = ()
     if len(sizes) < 2 or min(sizes) < 0:
-        raise ValueError(f"{shortened(text, 40)!r} is not a shape", "128x64")
+        raise ValueError(f"{shortened(text, 40)!r} is not a shape", example)
     if max(sizes) > LARGEST_EXTENT:
         raise ValueError(f"{shortened(text, 40)!r} is too large", "extents of at most 2^32")
     if count not in (None, len(sizes)):
-        example = "64x64" if count == 2 else "4096x4096x4096"
         raise ValueError(f"{shortened(text, 40)!r} has {len(sizes)} extents", f"{count}, such as {example}")
     return sizes
 
