@@ -112,7 +112,7 @@ def test_the_terminal_is_the_programs(around):
     """Ctrl-C reaches the program once, from the terminal; it can ask whether it has one."""
     script = 'test -t 0 && test -t 1 && echo ready; trap "echo caught; exit 4" INT; while :; do sleep 0.1; done'
     ours, theirs = os.openpty()
-    line = ["setsid", "--ctty", "--wait", *COMMAND, "--", "sh", "-c", script]
+    line = ["env", "--default-signal=INT", "setsid", "--ctty", "--wait", *COMMAND, "--", "sh", "-c", script]
     with subprocess.Popen(line, env=around, stdin=theirs, stdout=theirs, stderr=theirs) as watched:
         os.close(theirs)
         said = b""
