@@ -209,21 +209,16 @@ def test_rich_knows_every_style_of_the_palette():
 
 
 def test_cells_have_their_colours_and_collisions_are_red():
-    from rich.style import Style
+    from rich.console import Console
 
-    Style.parse.cache_clear()  # a style keeps the codes of the first terminal that it was written to
     cells = (Cell("0", 0), Cell("9", 9), Cell("x", "fill"), Cell("c", 2, "collision"))
-    line = coloured(Drawing("", (Grid("", (), (Row((), cells),)),)), 80).splitlines()[-1]
-
-    def escape(colour):
-        ink, fill = (";".join(str(int(rgb[at : at + 2], 16)) for at in (1, 3, 5)) for rgb in (colour.ink, colour.fill))
-        return f"38;2;{ink};48;2;{fill}m"
-
-    found = re.findall(r"\x1b\[([0-9;]*m)([^\x1b]*)", line)
-    shown = [(code, text.strip()) for code, text in found if text.strip()]
-    assert shown == [
-        (escape(CHUNK_COLOURS[0]), "0"),
-        (escape(CHUNK_COLOURS[1]), "9"),
-        (escape(ROLES["fill"]), "x"),
-        ("1;" + escape(ROLES["collision"]), "c!"),
+    drawing = Drawing("", (Grid("", (), (Row((), cells),)),))
+    segments = [segment for line in Console(width=80).render_lines(drawing) for segment in line]
+    shown = [
+        (segment.text.strip(), segment.style.color.name, segment.style.bgcolor.name, bool(segment.style.bold))
+        for segment in segments
+        if segment.text.strip() and segment.style
     ]
+    colours = (CHUNK_COLOURS[0], CHUNK_COLOURS[1], ROLES["fill"], ROLES["collision"])
+    expected = [(colour.ink, colour.fill, number == 3) for number, colour in enumerate(colours)]
+    assert shown == [(text, *colour) for text, colour in zip(("0", "9", "x", "c!"), expected, strict=True)]
