@@ -10,7 +10,7 @@ from tilescope import card as card_module
 from tilescope.cli import run
 from tilescope.gpu.benchmark import SETTINGS
 from tilescope.gpu.plan_order import plan_order
-from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MOST_BOXES, MOST_STAGES, moved_bytes
+from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES, moved_bytes
 from tilescope.value import Value
 
 SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
@@ -28,9 +28,9 @@ def test_every_setting_fits_an_sm_and_moves_more_than_any_cache_holds(topic):
     for table, setting, case in SETTINGS[topic](132):
         smem_bytes = case["blocks_per_sm"] * case["streams"] * case["stages"] * case["stage_bytes"]
         assert smem_bytes <= SM_SMEM_BYTES, (table, setting)
-        assert case["stages"] <= MOST_STAGES
+        assert case["stages"] <= MAX_STAGES
         assert case["streams"] * case["issuers"] <= 32
-        assert len(case["boxes"]) <= MOST_BOXES
+        assert len(case["boxes"]) <= MAX_BOXES
         assert all(box[2] % 128 == 0 for box in case["boxes"])
         assert LEAST_BYTES <= moved_bytes(case) <= MATRIX_BYTES, (table, setting)
 

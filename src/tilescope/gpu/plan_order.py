@@ -14,7 +14,7 @@ from typing import Any
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, counted
-from tilescope.gpu.streaming import MOST_BOXES, issuing_warps, matrix_dims, spread, stream
+from tilescope.gpu.streaming import MAX_BOXES, issuing_warps, matrix_dims, spread, stream
 from tilescope.gpu.suite import Case
 from tilescope.planner import Plan, plan, weighed_for
 from tilescope.tensor_map import TensorMap
@@ -108,14 +108,12 @@ def drawn_tile(random: random.Random, **where: Any) -> DrawnTile:
         except RuleError:
             continue
         usable = [
-            candidate
-            for candidate in report.candidates
-            if candidate.copies and candidate.tma_instructions <= MOST_BOXES
+            candidate for candidate in report.candidates if candidate.copies and candidate.tma_instructions <= MAX_BOXES
         ]
         if len(usable) > 1:
             break
     streams = places["streams"]
-    issuers = {boxes: streams * issuing_warps(boxes, streams) for boxes in range(1, MOST_BOXES + 1)}
+    issuers = {boxes: streams * issuing_warps(boxes, streams) for boxes in range(1, MAX_BOXES + 1)}
     candidates = weighed_for(usable, blocks_per_sm=1, issuers=issuers)
     about = f"{tile[0]} x {tile[1]} {name}, {major}-major, {stages * tile_bytes} bytes in flight"
     return DrawnTile(about, candidates, [_streamed(candidate, size, places) for candidate in candidates])

@@ -26,9 +26,9 @@ KERNELS = ("streams", "accesses")
 MATRIX_BYTES = 1 << 32  # a pass over it takes so long that launching does not count
 LEAST_BYTES = 1 << 28  # far more than any L2 holds
 PITCH_BYTES = 16384
-MOST_BOXES = 64
-MOST_STAGES = 32  # of one stream
-MOST_STREAMS = 8  # of one block
+MAX_BOXES = 64
+MAX_STAGES = 32  # of one stream
+MAX_STREAMS = 8  # of one block
 _MOST_WARPS = 32
 _WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
 _BATCH = 100  # measurements that travel together
@@ -55,8 +55,8 @@ def spread(tiles: int) -> dict[str, Any]:
     >>> spread(12), spread(3)
     ({'streams': 6, 'stages': 2}, {'streams': 1, 'stages': 3})
     """
-    streams = max(1, min(MOST_STREAMS, tiles // 2))
-    return {"streams": streams, "stages": min(MOST_STAGES, tiles // streams)}
+    streams = max(1, min(MAX_STREAMS, tiles // 2))
+    return {"streams": streams, "stages": min(MAX_STAGES, tiles // streams)}
 
 
 def issuing_warps(boxes: int, streams: int) -> int:

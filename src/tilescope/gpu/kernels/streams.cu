@@ -4,9 +4,9 @@
 // and goes on by their number, told as rows and columns of tiles, so that adding and one comparison find the next tile, and
 // streams never wait for each other. ISSUERS warps share the boxes of a stream's tiles; each arrives with its own bytes.
 enum { TILE_X, TILE_Y, TILES_X, TILES, STEP_X, STEP_Y, STAGES, STAGE_BYTES, BOXES, BOX_BYTES, ISSUERS };
-#define MOST_BOXES 64
-#define MOST_STAGES 32
-#define MOST_STREAMS 8
+#define MAX_BOXES 64
+#define MAX_STAGES 32
+#define MAX_STREAMS 8
 
 // A stream's place: the corner of its tile in elements, and how many tiles lie before the end.
 struct Walk {
@@ -26,8 +26,8 @@ struct Walk {
 };
 
 extern "C" __global__ void __launch_bounds__(1024) stream_loads(const u8* map, const int* s, const int4* box_table) {
-  __shared__ __align__(16) u64 barriers[MOST_STREAMS][MOST_STAGES];
-  __shared__ int4 boxes[MOST_BOXES];
+  __shared__ __align__(16) u64 barriers[MAX_STREAMS][MAX_STAGES];
+  __shared__ int4 boxes[MAX_BOXES];
   int issuers = s[ISSUERS], warp = threadIdx.x / 32, stream = warp / issuers, part = warp - stream * issuers;
   int stages = s[STAGES], stage_bytes = s[STAGE_BYTES], count = s[BOXES];
   for (int i = threadIdx.x; i < count; i += blockDim.x) boxes[i] = box_table[i];
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(1024) stream_loads(const u8* map, c
 }
 
 extern "C" __global__ void stream_stores(const u8* map, const int* s, const int4* box_table) {
-  __shared__ int4 boxes[MOST_BOXES];
+  __shared__ int4 boxes[MAX_BOXES];
   int stages = s[STAGES], stage_bytes = s[STAGE_BYTES], count = s[BOXES];
   for (int i = threadIdx.x; i < count; i += blockDim.x) boxes[i] = box_table[i];
   __syncthreads();
