@@ -5,12 +5,33 @@ A text that is none raises ValueError with two arguments: what is wrong with it,
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
+from collections.abc import Callable
 
 from tilescope.errors import shortened
 
 LARGEST_EXTENT = 1 << 32
 SMEM_ADDRESS_END = 1 << 32
+C_SUFFIX = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)(?![\w.])")
+# What the operators of C and Python do to integers; / is C's, and nothing negative is divided.
+INTEGER_OPERATIONS: dict[type[ast.AST], Callable[..., int]] = {
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.BitAnd: operator.and_,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
 
 
 def number(text: str) -> int:

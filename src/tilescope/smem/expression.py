@@ -14,12 +14,12 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
 from typing import Any
 
 from tilescope.errors import RuleError, argument_type, shortened
 from tilescope.rule import rule
 from tilescope.smem.op import WARP_LANES
+from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 LANE_NAMES = ("lane", "lane_id", "laneid", "tid", "threadIdx.x")
 MAX_CHARACTERS = 500
@@ -34,24 +34,7 @@ LANE_EXPRESSION = rule(
     failing='ts.Access.expression("lane / 0")',
 )
 
-_C_SUFFIX = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU][lL]{0,2}|[lL]{1,2})(?![\w.])")
 _OCTAL = re.compile(r"(?<![\w.])0[0-9]+(?![\w.])")
-_OPERATION: dict[type[ast.AST], Callable[..., int]] = {
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.BitAnd: operator.and_,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Invert: operator.invert,
-}
 
 
 def lane_values(text: str) -> tuple[int, ...]:
@@ -74,7 +57,7 @@ def lane_values(text: str) -> tuple[int, ...]:
     if octal := _OCTAL.search(text):
         number = octal[0].lstrip("0") or "0"
         raise _problem(text, octal[0], "C reads a leading 0 as octal, Python refuses it", f"Write {number}.")
-    plain = re.sub(r"[\s\0]", " ", _C_SUFFIX.sub(r"\1", text)).strip()
+    plain = re.sub(r"[\s\0]", " ", C_SUFFIX.sub(r"\1", text)).strip()
     try:
         return tuple(_values(ast.parse(plain, mode="eval").body, plain))
     except SyntaxError as error:
@@ -90,7 +73,7 @@ def _values(node: ast.expr, text: str) -> list[int]:
         return list(range(WARP_LANES))
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return _bounded(text, part, [node.value] * WARP_LANES)
-    operation: Any = _OPERATION.get(type(node.op)) if isinstance(node, ast.BinOp | ast.UnaryOp) else None
+    operation: Any = INTEGER_OPERATIONS.get(type(node.op)) if isinstance(node, ast.BinOp | ast.UnaryOp) else None
     if operation is None:
         raise _unreadable(text, f"{shortened(part, 20)!r}")
     if isinstance(node, ast.UnaryOp):

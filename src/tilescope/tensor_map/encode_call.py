@@ -15,7 +15,6 @@ run. The address is left out where it is a pointer that only the program knows.
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from tilescope.errors import RuleError, counted, shortened
 from tilescope.tensor_map.argument_dump import LISTS, NAMES, TABLES, cut_to_rank, row_name
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.checking import map_rule
+from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 _SAMPLE = (
     "cuuint64_t dim[2] = {K, 64}; cuuint64_t stride[1] = {K * sizeof(half)}; cuuint32_t box[2] = {64, 8}, step[2] = {1, 1};\n"
@@ -72,7 +72,7 @@ _TO_PYTHON: tuple[tuple[re.Pattern[str], Any], ...] = (
         "",
     ),
     (re.compile(r"(?<=\d)'(?=\d)"), ""),
-    (re.compile(r"\b(0[xX][0-9a-fA-F]{1,40}|\d{1,40})(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)\b"), r"\1"),
+    (C_SUFFIX, r"\1"),
     (re.compile(r"^\s*&\s*(\w{1,80})\s*\[\s*0\s*\]\s*$|^\s*&"), r"\1"),
     (re.compile(r"::|->"), "."),
     (re.compile(r"\{"), "("),
@@ -85,15 +85,7 @@ _MAX_CALL, _MAX_LIST = 1 << 14, 1000  # characters
 _MAX_BEFORE, _MAX_BEHIND = 1 << 16, 1 << 15  # the first call, where the text is long
 _MAX_CALLS, _MAX_NAMES, _MAX_DEPTH, _MAX_ENTRIES = 64, 2000, 32, 8
 _MAX_INTEGER = 1 << 128
-_OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
+_OPERATORS: dict[type[ast.AST], Callable[..., int]] = INTEGER_OPERATIONS | {  # a pasted shift may be of any size
     ast.LShift: lambda number, bits: number << min(max(bits, 0), 256),
     ast.RShift: lambda number, bits: number >> max(bits, 0),
 }
@@ -227,8 +219,7 @@ class _Names:
                 if isinstance(held, tuple) and 0 <= place < len(held):
                     return held[place]
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
-                number = self._operand(inner, argument, deeper)
-                return -number if isinstance(sign, ast.USub) else number
+                return _OPERATORS[type(sign)](self._operand(inner, argument, deeper))
             case ast.BinOp(left=left, op=sign, right=right):
                 one, other = self._evaluated(left, argument, deeper), self._operand(right, argument, deeper)
                 if (
