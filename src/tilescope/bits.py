@@ -133,8 +133,13 @@ class WordFormat:
         }
 
     def problems(self, values: Mapping[str, Any]) -> list[Violation]:
-        """All fields that cannot hold their value."""
-        return [problem for field in self.fields for problem in field.problems(values[field.name])]
+        """All fields that cannot hold their value; a field without a value has none."""
+        return [
+            problem
+            for field, holds in self._holds
+            if field.name in values and (type(values[field.name]) is not int or values[field.name] not in holds)
+            for problem in field.problems(values[field.name])
+        ]
 
     def word_problems(self, word: int) -> list[Violation]:
         """Why `word` is no such word at all: too long, or negative."""
@@ -169,6 +174,11 @@ class WordFormat:
     def covered(self) -> int:
         """The bits of all fields."""
         return sum(field.mask for field in self.fields)
+
+    @cached_property
+    def _holds(self) -> tuple[tuple[WordField, range], ...]:
+        """What every field can hold: asking a range is quicker than asking the field for its limits."""
+        return tuple((field, range(0, field.limit + 1, field.unit)) for field in self.fields)
 
     @cached_property
     def _rows(self) -> tuple[tuple[str, int, int, int, int, int], ...]:

@@ -305,6 +305,8 @@ def test_what_is_not_understood_is_refused(words, answer):
     status, out, err = answer("decode", *words)
     assert (status, out) == (2, "")
     assert err.startswith("error: pasted-descriptor: ")
+    assert "; one integer of at most 64 bits, or 16 words of 64 bits, " in err  # `decode` reads both
+    assert "one integer" not in answer("check", *words)[2]  # `check` a tensor map alone
 
 
 def test_a_short_number_is_a_descriptor_word(answer):

@@ -8,12 +8,12 @@ from typing import Any
 
 from tilescope.inputs import START, TYPE, Input
 from tilescope.layout import ATOM_ORDERS, MAJORS
-from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
+from tilescope.mma.consumer import CONSUMER
 from tilescope.reading import known_name
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, pair, tile
 
-_LOOPS: dict[str, Callable[..., Any]] = {"wgmma": wgmma_descriptors, "tcgen05": tcgen05_descriptors}
+_READERS = {name: row.descriptors for name, row in CONSUMER.items() if row.descriptors is not None}
 
 TILE = Input("tile", "", "Tile", "in elements, mn x k.", tile)
 ELEMENT_TYPE = replace(TYPE, option="")
@@ -60,7 +60,7 @@ DESCRIPTORS = (
     Input(
         "operand", "--operand", "Operand", "A is read in blocks of rows, B in one n.", unsaid="A", choices=("A", "B")
     ),
-    Input("reader", "--for", "Read by", unsaid=next(iter(_LOOPS)), choices=tuple(_LOOPS)),
+    Input("reader", "--for", "Read by", unsaid=next(iter(_READERS)), choices=tuple(_READERS)),
 )
 FRAGMENT = (
     Input("instruction", "", "Instruction", choices=(
@@ -78,4 +78,4 @@ WORD = (
 
 def loop_of(reader: str | None = None) -> Callable[..., Any]:
     """The function that lists the descriptors with which a tensor core reads a tile."""
-    return _LOOPS[known_name("reader", reader or next(iter(_LOOPS)), tuple(_LOOPS))]
+    return _READERS[known_name("reader", reader or next(iter(_READERS)), tuple(_READERS))]

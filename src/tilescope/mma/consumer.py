@@ -10,6 +10,7 @@ The descriptors of a K loop over a tile are those of the instruction: how much o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -178,6 +179,7 @@ class Consumer(NamedTuple):
     name: ConsumerName
     feature: str  # what an architecture must have
     loop: type[DescriptorLoop] | None  # its descriptors; None: lanes give the addresses
+    descriptors: Callable[..., DescriptorLoop] | None  # the public function that lists them
     instruction: dict[str, str]  # what reads a tile, by majorness: the names in mma.canonical.READERS
     accumulators: Literal["registers", "tensor memory"]
 
@@ -228,10 +230,10 @@ class Consumer(NamedTuple):
 # The first that an architecture has is its own.
 # fmt: off
 CONSUMER: dict[Any, Consumer] = {row.name: row for row in (
-    #        name        feature     loop         read by                                       sums
-    Consumer("wgmma",    "wgmma",    WgmmaLoop,   {"K": "wgmma",    "MN": "wgmma"},           "registers"),
-    Consumer("tcgen05",  "tcgen05",  Tcgen05Loop, {"K": "tcgen05",  "MN": "tcgen05"},         "tensor memory"),
-    Consumer("ldmatrix", "ldmatrix", None,        {"K": "ldmatrix", "MN": "ldmatrix.trans"},  "registers"),
+    #        name        feature     loop         descriptors          read by                                       sums
+    Consumer("wgmma",    "wgmma",    WgmmaLoop,   wgmma_descriptors,   {"K": "wgmma",    "MN": "wgmma"},           "registers"),
+    Consumer("tcgen05",  "tcgen05",  Tcgen05Loop, tcgen05_descriptors, {"K": "tcgen05",  "MN": "tcgen05"},         "tensor memory"),
+    Consumer("ldmatrix", "ldmatrix", None,        None,                {"K": "ldmatrix", "MN": "ldmatrix.trans"},  "registers"),
 )}
 # fmt: on
 

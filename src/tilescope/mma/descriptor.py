@@ -190,7 +190,7 @@ class OperandDescriptor(Value):
             name: number if type(number) is int or (read := plain_int(number)) is None else read
             for name, number in (*zip(_NAMES, numbers, strict=True), *more.items())
         }
-        problems = form.word.problems({**values, **form.constants, "swizzle": form.codes.get(row.name, 0)})
+        problems = form.word.problems(values)
         if row.name not in form.codes:
             limit = f"a {form.word.name} has {', '.join(form.codes)}"
             problems.append(form.swizzle_rule.violation("swizzle", f"swizzle {row.name}", limit, "Use 128B."))

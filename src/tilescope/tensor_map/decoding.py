@@ -221,23 +221,27 @@ def descriptor_bytes(text: str) -> bytes:
     '00100000000000001065'
     """
     if len(text) > LONGEST_TEXT:
-        raise _refused(f"{len(text)} characters of text", characters=len(text))
+        raise RuleError([paste_refused({"characters": len(text)})])
     numbers = _numbers(text)
     readings = list(dict.fromkeys([*_python_bytes(text), *_readings(numbers)]))
     if not readings:
         digit_count = sum(len(digits) for _, digits in numbers)
-        found = f"{counted(len(numbers), 'number')} of {counted(digit_count, 'digit')}"
-        raise _refused(found, numbers=len(numbers), digits=digit_count)
+        raise RuleError([paste_refused({"numbers": len(numbers), "digits": digit_count})])
     for reading in readings:
         if inspect_tensor_map(reading).tensor_map is not None:
             return reading
     return readings[0]
 
 
-def _refused(found: str, **values: int) -> RuleError:
-    limit = "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
+def paste_refused(held: Mapping[str, Any], *, or_word: bool = False) -> Violation:
+    """The violation for a text of so many characters, or numbers and digits; with `or_word`, one word would do too."""
+    found = f"{held.get('characters')} characters of text"
+    if "digits" in held:
+        found = f"{counted(held['numbers'], 'number')} of {counted(held['digits'], 'digit')}"
+    wanted = "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
+    limit = f"one integer of at most 64 bits, or {wanted}" if or_word else wanted
     fix = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it."
-    return pasted_descriptor.error("text", found, limit, fix, **values)
+    return pasted_descriptor.violation("text", found, limit, fix, **held)
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:
