@@ -403,3 +403,14 @@ def test_a_planned_layout_agrees_with_its_own_descriptors():
     plan = ts.plan((128, 64), "bf16", consumer="wgmma").best
     assert ts.compatible(plan, plan.layout)
     assert ts.compatible(plan.layout, plan.descriptors())
+
+
+def test_a_layout_of_the_other_majorness_is_told_its_atom_order_only_where_that_differs_too():
+    """One column of atoms has one order; of two, the order that was written is part of the cure."""
+    k_major, mn_major = (ts.canonical_layout(major, "128B", "bf16") for major in ("K", "MN"))
+    narrow = ts.compatible(mn_major.tile((64, 64)), k_major.tile((64, 64), atom_order="row"))
+    assert narrow.sentence.endswith("Majorness: the tile was written with MN-major, the layout has K-major.")
+    wide = ts.compatible(mn_major.tile((128, 128), atom_order="row"), k_major.tile((128, 128)))
+    assert wide.cause == "majorness"
+    assert wide.sentence.endswith("Atom order: the tile was written with row, the layout has column.")
+    assert wide.correction == mn_major.tile((128, 128), atom_order="row")

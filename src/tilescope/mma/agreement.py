@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,12 @@ from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
+from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, part_of, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.mma.written import NOT_WRITTEN, Addresses, PlannedTile, WrittenTile, copies_of, written_addresses
+from tilescope.mma.written import NOT_WRITTEN, Addresses, Copies, PlannedTile, WrittenTile, copies_of, written_addresses
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.tensor_map import AnyMap
@@ -111,81 +111,61 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):
         return tmem_compatible(tensor_map_or_plan, descriptor, warp=warp, address=address, operand=operand, k=k)
     smem_address = integer("smem_address", smem_address)
-    source = _Source.of(tensor_map_or_plan, descriptor, copies, smem_address)
-    reader, tensor_map = source.descriptor, source.tensor_map
-    data_major = source.major if tile_major is None else major_named(tile_major)
-    if isinstance(reader, Layout | DescriptorLoop):
-        own = (reader if isinstance(reader, Layout) else reader.layout).major
-    else:
-        own = data_major
+    source, reader, data_major = tensor_map_or_plan, descriptor, None
+    if isinstance(source, PlannedTile):
+        if not source.copies:
+            found, fix = "a plan whose threads copy", 'Plan with copy="tma", or use plan.layout.'
+            raise ARGUMENT_RANGE.error("tensor_map_or_plan", found, "compatible follows TMA copies", fix)
+        reader = source.descriptors(smem_address) if reader is None else reader
+        copies, data_major = source.copies if copies is None else copies, source.problem.major
+        source = source.tensor_map(0, source.problem.tile)
+    if isinstance(source, Layout):
+        source = _two_indices("tensor_map_or_plan", source)
+        source, data_major = source.with_start(smem_address) if smem_address else source, source.major
+    elif not isinstance(source, AnyMap):
+        fix = "Use a TensorMap, a Layout, or the result of plan(...)."
+        raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map, a plan or a layout", fix)])
+    if not isinstance(reader, OperandDescriptor | DescriptorLoop | Layout):
+        wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
+        fix = "Decode the word first: WgmmaDescriptor.decode(word)."
+        raise RuleError([argument_type("descriptor", reader, wanted, fix)])
+    data_major = data_major if tile_major is None else major_named(tile_major)
+    own = data_major
+    if isinstance(reader, Layout):
+        reader = _two_indices("descriptor", reader)
+        own = reader.major
+    elif isinstance(reader, DescriptorLoop):
+        own = reader.layout.major
     major = major_named((own or "K") if major is None else major)
-    if tensor_map is None:
-        assert source.layout is not None
-        written, bits = WrittenTile.by_layout(source.layout), source.layout.element_bits
+    brought: Copies = ()
+    if isinstance(source, Layout):
+        written, bits = WrittenTile.by_layout(source), source.element_bits
     else:
-        row = tensor_map.data_type if data_type is None else DataType.named(data_type)
+        row = source.data_type if data_type is None else DataType.named(data_type)
+        brought, bits = copies_of([((0,) * source.rank, 0)] if copies is None else copies), row.smem_bits
         where: Any = {"smem_address": smem_address, "major": data_major or major, "data_type": row}
-        written = WrittenTile.by_copies(tensor_map, written_addresses(tensor_map, source.copies, **where))
-        bits = row.smem_bits
+        written = WrittenTile.by_copies(source, written_addresses(source, brought, **where))
     reads = _reads(reader, major, written.addresses, bits, origin, rows, k)
-    basis: Basis = "measured" if written.basis == reads[0].basis == "measured" else "documented"
-    wrong = [read.addresses() != read.part_of(written.addresses) for read in reads]
+    wrong = [read.addresses != read.written for read in reads]
     differing = sum(int(part.sum()) for part in wrong)
-    last, (mn_first, k_first) = reads[-1], reads[0].origin
-    shape = last.origin[0] + last.rows - mn_first, last.origin[1] + last.k - k_first
-    read, difference, diagnosis, half = reads[0], None, None, ""
+    first, last = reads[0], reads[-1]
+    shape = tuple(a + extent - b for a, extent, b in zip(last.origin, last.written.shape, first.origin, strict=True))
+    read, difference, diagnosis = first, None, None
     if cta_rank is not None:
-        height = written.addresses.shape[0]
-        half = wrong_half(tensor_map, source.copies, data_major or major, height, cta_rank) or ""
-    if half:
-        diagnosis, differing = Diagnosis("pair-half", half), prod(shape)
+        diagnosis = wrong_half(source, brought, data_major or major, written.addresses.shape[0], cta_rank)
+    if diagnosis is not None:
+        differing = prod(shape)
     elif differing:
-        read, first = next((read, part) for read, part in zip(reads, wrong, strict=True) if part.any())
-        difference = _difference(read, written.addresses, *np.argwhere(first)[0].tolist())
-        diagnosis = diagnosed(read, written, flip=data_major is None and tensor_map is not None)
+        read, place = next((read, np.argwhere(part)[0]) for read, part in zip(reads, wrong, strict=True) if part.any())
+        difference = _difference(read, written.addresses, *place.tolist())
+        diagnosis = diagnosed(read, written, flip=data_major is None and not isinstance(source, Layout))
+    reader_basis = "documented" if isinstance(first.reader, Layout) else first.reader.basis
     return Agreement(
-        agrees=diagnosis is None, descriptor=read.descriptor, major=major, element_bits=bits, shape=shape, differing=differing,
-        difference=difference, cause=diagnosis and diagnosis.cause,
-        sentence=half or _sentence(shape, reads, differing, difference, diagnosis),
-        correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major, basis=basis,
+        agrees=diagnosis is None, descriptor=read.reader, major=major, element_bits=bits, shape=shape, differing=differing,
+        difference=difference, cause=diagnosis and diagnosis.cause, sentence=_sentence(shape, reads, differing, difference, diagnosis),
+        correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major,
+        basis="measured" if written.basis == reader_basis == "measured" else "documented",
     )  # fmt: skip
-
-
-class _Source(NamedTuple):
-    """What wrote the tile, the tile's majorness where it is known, and what reads it."""
-
-    tensor_map: AnyMap | None
-    layout: Layout | None
-    copies: tuple[tuple[tuple[int, ...], int], ...]
-    major: Major | None
-    descriptor: OperandDescriptor | DescriptorLoop | Layout
-
-    @classmethod
-    def of(cls, source: Any, descriptor: Any, copies: Any, smem_address: int) -> _Source:
-        """From a map, a plan or a layout."""
-        tensor_map, tile, major = None, None, None
-        brought: tuple[tuple[tuple[int, ...], int], ...] = ()
-        if isinstance(source, Layout):
-            tile = _two_indices("tensor_map_or_plan", source)
-            tile, major = tile.with_start(smem_address) if smem_address else tile, tile.major
-        elif isinstance(source, AnyMap):
-            tensor_map, brought = source, copies_of(copies) if copies is not None else (((0,) * source.rank, 0),)
-        elif isinstance(source, PlannedTile):
-            if not source.copies:
-                found, fix = "a plan whose threads copy", 'Plan with copy="tma", or use plan.layout.'
-                raise ARGUMENT_RANGE.error("tensor_map_or_plan", found, "compatible follows TMA copies", fix)
-            tensor_map, major = source.tensor_map(0, source.problem.tile), source.problem.major
-            brought = copies_of(source.copies if copies is None else copies)
-            descriptor = source.descriptors(smem_address) if descriptor is None else descriptor
-        else:
-            fix = "Use a TensorMap, a Layout, or the result of plan(...)."
-            raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map, a plan or a layout", fix)])
-        if not isinstance(descriptor, OperandDescriptor | DescriptorLoop | Layout):
-            wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
-            fix = "Decode the word first: WgmmaDescriptor.decode(word)."
-            raise RuleError([argument_type("descriptor", descriptor, wanted, fix)])
-        reader = _two_indices("descriptor", descriptor) if isinstance(descriptor, Layout) else descriptor
-        return cls(tensor_map, tile, brought, major, reader)
 
 
 def _two_indices(argument: str, layout: Layout) -> Layout:
@@ -201,44 +181,49 @@ def _two_indices(argument: str, layout: Layout) -> Layout:
 
 
 def _reads(
-    descriptor: OperandDescriptor | DescriptorLoop | Layout, major: Major, written: Addresses, bits: int, origin: Any, rows: Any, k: Any
+    reader: OperandDescriptor | DescriptorLoop | Layout, major: Major, written: Addresses, bits: int, origin: Any, rows: Any, k: Any
 ) -> list[Read]:  # fmt: skip
-    if isinstance(descriptor, Layout):
-        mn, extent = descriptor.shape
-        return [Read(descriptor, major, (0, 0), mn, extent, descriptor.element_bits)]
-    if isinstance(descriptor, DescriptorLoop):
-        block, step = descriptor.block_mn, descriptor.k_per_step
-        return [
-            Read(at_step, major, (number * block, place * step), block, step, bits)
-            for number, steps in enumerate(descriptor)
+    """What a layout, every descriptor of a loop, or one descriptor reads."""
+    if isinstance(reader, Layout):
+        placed: list[tuple[Any, tuple[int, int], Addresses]] = [(reader, (0, 0), reader.addresses())]
+    elif isinstance(reader, DescriptorLoop):
+        block, step = reader.block_mn, reader.k_per_step
+        placed = [
+            (at_step, (number * block, place * step), at_step.addresses(major, block, step, bits))
+            for number, steps in enumerate(reader)
             for place, at_step in enumerate(steps)
         ]
-    mn_first, k_first = (
-        integer(f"origin[{place}]", index, 0, written.shape[place] - 1)
-        for place, index in enumerate(pair("origin", origin))
-    )
-    rows = min(_MOST_ROWS, written.shape[0] - mn_first) if rows is None else rows
-    k = min(K_STEP_BYTES * 8 // bits, written.shape[1] - k_first) if k is None else k
-    read = Read(descriptor, major, (mn_first, k_first), rows, k, bits)
-    read.addresses()  # refuses what no instruction reads
-    return [read]
+    else:
+        mn_first, k_first = (
+            integer(f"origin[{place}]", index, 0, written.shape[place] - 1)
+            for place, index in enumerate(pair("origin", origin))
+        )
+        rows = min(_MOST_ROWS, written.shape[0] - mn_first) if rows is None else rows
+        k = min(K_STEP_BYTES * 8 // bits, written.shape[1] - k_first) if k is None else k
+        placed = [(reader, (mn_first, k_first), reader.addresses(major, rows, k, bits))]
+    return [
+        Read(reader, major, first, bits, addresses, part_of(written, first, addresses.shape))
+        for reader, first, addresses in placed
+    ]
 
 
 def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
-    read_at, left_at = int(read.addresses()[row, k]), int(read.part_of(written)[row, k])
+    read_at, left_at = int(read.addresses[row, k]), int(read.written[row, k])
     lies = np.argwhere(written == read_at).tolist()
     there, left = (lies[0][0], lies[0][1]) if lies else None, None if left_at == NOT_WRITTEN else left_at
     return Difference(read.origin[0] + row, read.origin[1] + k, read_at, left, there)
 
 
 def _sentence(
-    shape: tuple[int, int], reads: list[Read], differing: int, difference: Difference | None, diagnosis: Diagnosis | None,
+    shape: tuple[int, ...], reads: list[Read], differing: int, difference: Difference | None, diagnosis: Diagnosis | None,
 ) -> str:  # fmt: skip
     """The answer in English, from what was compared."""
-    if difference is None or diagnosis is None:
+    if diagnosis is None:
         readers = "the descriptor reads" if len(reads) == 1 else f"the {len(reads)} descriptors read"
-        readers = "the layout has" if isinstance(reads[0].descriptor, Layout) else readers
+        readers = "the layout has" if isinstance(reads[0].reader, Layout) else readers
         return f"All {by(shape)} elements (mn x k) lie where {readers} them."
+    if difference is None:
+        return diagnosis.sentence
     there, left = difference.found, difference.written_address
     lies = "nothing of the tile" if there is None else f"(mn {there[0]}, k {there[1]})"
     read = f"is read at {difference.read_address:#x}, where {lies} lies"

@@ -1,25 +1,24 @@
-"""Why a descriptor does not read what was written: the cause is found by putting it right.
+"""Why a descriptor or a layout does not read what was written: the cause is found by putting it right.
 
     written addresses ──▶ the descriptor that reads them, if there is one ──▶ the fields in which this one differs
 
 From the addresses of a few elements follow start, leading and stride; the rest is trial: the other majorness, base offset 0,
-the swizzle that TMA wrote with. If nothing fits, the copies are to blame.
+the swizzle that TMA wrote with. A layout is tried with one thing changed. If nothing fits, the copies are to blame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.arch import Basis
 from tilescope.errors import RuleError
-from tilescope.layout import AtomOrder, Layout, Major
+from tilescope.layout import ATOM_ORDERS, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.descriptor import OperandDescriptor, readable_bits
-from tilescope.mma.written import NOT_WRITTEN, Addresses, WrittenTile
+from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.written import NOT_WRITTEN, Addresses, Copies, WrittenTile
 from tilescope.reading import one_of
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
@@ -29,7 +28,7 @@ Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",
     "start-address", "leading-bytes", "stride-bytes", "not-written", "several", "pair-half", "atom-order",
 ]  # fmt: skip
-# One sentence for each field in which the right descriptor may differ, the most important first.
+# One sentence for each field in which the right descriptor or layout may differ, the most important first.
 _FIELD_SENTENCES: dict[Cause, str] = {
     "majorness": 'Majorness: the tile lies {right}-major, and is read as {wrong}-major. Use major="{right}".',
     "swizzle-mode": "Swizzle mode: {writer} wrote {right}, the descriptor reads {wrong}. Use swizzle {right}.",
@@ -42,8 +41,15 @@ _FIELD_SENTENCES: dict[Cause, str] = {
         "Start address: the first element was written for start {right:#x}, the descriptor says {wrong:#x}. "
         "Use start_address={right:#x}."
     ),
-    "leading-bytes": "Leading: the neighbour {where}, not {wrong}. Use leading_bytes={right}.",
-    "stride-bytes": "Stride: the neighbour {where}, not {wrong}. Use stride_bytes={right}.",
+    "leading-bytes": "Leading: the neighbour lies {right} bytes away, not {wrong}. Use leading_bytes={right}.",
+    "stride-bytes": "Stride: the neighbour lies {right} bytes away, not {wrong}. Use stride_bytes={right}.",
+}
+_LEADING_ADDRESS = "Leading: the neighbour begins at {right:#x}, not {wrong}. Use leading_bytes={right}."
+_LAYOUT_SENTENCES: dict[Cause, str] = {
+    "majorness": "Majorness: the tile was written with {right}-major, the layout has {wrong}-major.",
+    "swizzle-mode": "Swizzle mode: the tile was written with {right}, the layout has {wrong}.",
+    "start-address": "Start address: the tile was written with {right:#x}, the layout has {wrong:#x}.",
+    "atom-order": "Atom order: the tile was written with {right}, the layout has {wrong}.",
 }
 _PLAIN_SENTENCES: dict[Cause, str] = {
     "none-against-none": (
@@ -58,9 +64,6 @@ _PLAIN_SENTENCES: dict[Cause, str] = {
         "Swizzle mode: {writer} wrote plain rows (swizzle none), the descriptor reads {swizzle}. Use swizzle {swizzle} in {where}."
     ),
 }
-_LAYOUT_NAMES: dict[Cause, str] = {
-    "swizzle-mode": "Swizzle mode", "start-address": "Start address", "atom-order": "Atom order", "majorness": "Majorness",
-}  # fmt: skip
 
 
 class Diagnosis(NamedTuple):
@@ -72,237 +75,170 @@ class Diagnosis(NamedTuple):
     correction_major: Major | None = None  # as which it does
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One instruction's reading of part of a tile, or a layout's idea of all of it."""
+class Read(NamedTuple):
+    """What an instruction reads of a tile, or where a layout has all of it; and where these elements were written."""
 
-    descriptor: OperandDescriptor | Layout
+    reader: Any  # an OperandDescriptor or a Layout
     major: Major
-    origin: tuple[int, int]
-    rows: int
-    k: int
+    origin: tuple[int, int]  # (mn, k) of its first element
     element_bits: int
+    addresses: Addresses  # where it looks for its elements, (rows, k)
+    written: Addresses
 
-    def addresses(self) -> Addresses:
-        """Where it looks for its elements, (rows, k)."""
-        if isinstance(self.descriptor, Layout):
-            return self.descriptor.addresses()
-        return self.descriptor.addresses(self.major, self.rows, self.k, self.element_bits)
 
-    @property
-    def basis(self) -> Basis:
-        """Whether a card was measured to read so."""
-        return "documented" if isinstance(self.descriptor, Layout) else self.descriptor.basis
-
-    def part_of(self, written: Addresses) -> Addresses:
-        """What was written of the elements that it reads."""
-        mn, k = self.origin
-        part = written[mn : mn + self.rows, k : k + self.k]
-        missing = (0, self.rows - part.shape[0]), (0, self.k - part.shape[1])
-        return np.pad(part, missing, constant_values=NOT_WRITTEN) if np.any(missing) else part
+def part_of(written: Addresses, origin: tuple[int, int], shape: tuple[int, ...]) -> Addresses:
+    """The addresses from element `origin` on; NOT_WRITTEN beyond the tile."""
+    part = written[origin[0] : origin[0] + shape[0], origin[1] : origin[1] + shape[1]]
+    whole = np.full(shape, NOT_WRITTEN, np.int64)
+    whole[: part.shape[0], : part.shape[1]] = part
+    return whole
 
 
 def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
     """The likely cause; with `flip`, the map's innermost dimension may be the other one of the tile."""
-    written = tile.addresses
-    if isinstance(read.descriptor, Layout):
-        return _layout_diagnosed(read, read.descriptor, tile)
-    if tile.swizzle.bits == 0 and tile.row_bytes not in (0, CHUNK_BYTES):
-        return _plain_rows(read.descriptor, tile)
-    part = read.part_of(written)
-    missing = part == NOT_WRITTEN
-    only_missing = missing.any() and bool((read.addresses() == part)[~missing].all())
-    fits = [
-        (fitted, major, _changes(read, fitted, major, tile.writer)) for fitted, major in _fits(read, tile, flip=flip)
-    ]
+    reader, is_layout = read.reader, isinstance(read.reader, Layout)
+    if not is_layout and tile.swizzle.bits == 0 and tile.row_bytes not in (0, CHUNK_BYTES):
+        return _plain_rows(reader.swizzle, tile)
+    missing = read.written == NOT_WRITTEN
+    only_missing = missing.any() and bool((read.addresses == read.written)[~missing].all())
+    fitting = _fitting_layouts(read, tile.swizzle) if is_layout else _fitting_descriptors(read, tile, flip=flip)
+    fits = [(right, major, _changes(read, right, major)) for right, major in fitting]
     if fits and not only_missing:
-        fitted, major, changes = min(fits, key=lambda fit: len(fit[2]))
-        sentences = [_FIELD_SENTENCES[cause].format(**facts) for cause, facts in changes.items()]
-        return Diagnosis(next(iter(changes)), " ".join(sentences), _corrected(read, fitted, changes), major)
+        right, major, changes = min(fits, key=lambda fit: len(fit[2]))
+        table = _LAYOUT_SENTENCES if is_layout else _FIELD_SENTENCES
+        if not is_layout and reader.leading_is_address:
+            table = table | {"leading-bytes": _LEADING_ADDRESS}
+        if "leading-stride-exchanged" in changes:  # also the one that this read does not reach
+            right = replace(right, leading_bytes=reader.stride_bytes, stride_bytes=reader.leading_bytes)
+        sentences = [
+            table[cause].format(right=value, wrong=wrong, writer=tile.writer)
+            for cause, (value, wrong) in changes.items()
+        ]
+        return Diagnosis(next(iter(changes)), " ".join(sentences), right, major)
     if missing.any():
-        return _not_written(
-            written, [major for fitted, major, _ in fits if major != read.major and fitted == read.descriptor]
-        )
-    reader = f"{read.descriptor.form.instruction} descriptor"
-    if tile.swizzle.name != read.descriptor.swizzle.name:
-        sentence = f"Swizzle mode: {tile.writer} wrote with swizzle {tile.swizzle.name}, which no {reader} reads here."
+        mn, k = tile.addresses.shape
+        said = f"Not written: {mn} x {k} elements (mn x k) lie there, and not all that is read. Copy more, or read less"
+        others = [f", or, if the tile lies {major}-major, read it so" for right, major, _ in fits if right == reader]
+        return Diagnosis("not-written", said + "".join(others[:1]) + ".")
+    if is_layout:
+        return Diagnosis("several", "More than one thing differs between the tile and the layout.")
+    name = f"{reader.form.instruction} descriptor"
+    if tile.swizzle.name != reader.swizzle.name:
+        sentence = f"Swizzle mode: {tile.writer} wrote with swizzle {tile.swizzle.name}, which no {name} reads here."
         return Diagnosis("swizzle-mode", sentence)
-    return Diagnosis("several", f"More than one thing differs: no single {reader} reads this tile.")
+    return Diagnosis("several", f"More than one thing differs: no single {name} reads this tile.")
 
 
-def _not_written(written: Addresses, other_major: list[Major]) -> Diagnosis:
-    mn, k = written.shape
-    said = f"Not written: {mn} x {k} elements (mn x k) lie there, and not all that is read. Copy more, or read less"
-    other = f", or, if the tile lies {other_major[0]}-major, read it so." if other_major else "."
-    return Diagnosis("not-written", said + other)
+def _plain_rows(swizzle: Swizzle, tile: WrittenTile) -> Diagnosis:
+    """Rows without swizzle that are no core matrices: no descriptor reads them."""
+    span = swizzle.span_bytes or CHUNK_BYTES
+    cause: Cause = "box-wider-than-atom" if tile.row_bytes > span else "swizzle-mode"
+    cause = cause if swizzle.bits else "none-against-none"
+    box, where = f"rows of {span} bytes", tile.writer
+    if tile.writer == "TMA":
+        box, where = f"box[0] = {span * 8 // tile.element_bits}", "the tensor map"
+    return Diagnosis(cause, _PLAIN_SENTENCES[cause].format(
+        writer=tile.writer, row_bytes=tile.row_bytes, span=span, box=box, swizzle=swizzle.name, where=where
+    ))  # fmt: skip
 
 
-def _layout_diagnosed(read: Read, layout: Layout, tile: WrittenTile) -> Diagnosis:
-    """The one thing in which the layout differs from the tile that was written, found by changing it."""
-    part = read.part_of(tile.addresses)
-    if (part == NOT_WRITTEN).any():
-        return _not_written(tile.addresses, [])
-    for cause, changed in _changed_layouts(layout, tile.swizzle, int(part[0, 0])):
-        if (changed.addresses() == part).all():
-            right, wrong = (
-                {
-                    "swizzle-mode": one.swizzle.name,
-                    "start-address": hex(one.start),
-                    "atom-order": one.atom_order,
-                    "majorness": f"{one.major}-major",
-                }[cause]
-                for one in (changed, layout)
-            )
-            sentence = f"{_LAYOUT_NAMES[cause]}: the tile was written with {right}, the layout has {wrong}."
-            return Diagnosis(cause, sentence, changed, changed.major)
-    return Diagnosis("several", "More than one thing differs between the tile and the layout.")
+def _fitting_layouts(read: Read, swizzle: Swizzle) -> Iterator[tuple[Layout, Major | None]]:
+    """The layout with its swizzle, start, atom order or majorness changed, where that is what was written."""
+    layout: Layout = read.reader
+    bits, start, (mn, k) = layout.element_bits, layout.start, layout.shape
+    tried = [
+        Layout.from_modes(layout.bit_modes, bits, unit_bits=1, swizzle=swizzle, start=start),
+        layout.with_start(max(0, layout.swizzle.apply(int(read.written[0, 0])))),
+    ]
+    canonical = CanonicalLayout.of(layout)
+    if canonical is not None:
+        for form in (canonical, CanonicalLayout("MN" if layout.major == "K" else "K", layout.swizzle, bits)):
+            if mn % form.atom[0] == 0 == k % form.atom[1]:
+                tried += [form.tile((mn, k), atom_order=order, start=start) for order in ATOM_ORDERS]
+    for changed in tried:
+        if (changed.addresses() == read.written).all():
+            yield changed, changed.major
 
 
-def _changed_layouts(layout: Layout, swizzle: Swizzle, first: int) -> Iterator[tuple[Cause, Layout]]:
-    """The layout with one thing changed: its swizzle, start, atom order or majorness."""
-    bits, start = layout.element_bits, layout.start
-    yield "swizzle-mode", Layout.from_modes(layout.bit_modes, bits, unit_bits=1, swizzle=swizzle, start=start)
-    yield "start-address", layout.with_start(layout.swizzle.apply(first))
-    canonical, (mn, k) = CanonicalLayout.of(layout), layout.shape
-    if canonical is None:
-        return
-    orders: tuple[AtomOrder, AtomOrder] = ("row", "column") if layout.atom_order == "column" else ("column", "row")
-    yield "atom-order", canonical.tile((mn, k), atom_order=orders[0], start=start)
-    other = CanonicalLayout("MN" if layout.major == "K" else "K", layout.swizzle, bits)
-    if mn % other.atom[0] == 0 and k % other.atom[1] == 0:
-        for order in orders:
-            yield "majorness", other.tile((mn, k), atom_order=order, start=start)
+def _fitting_descriptors(
+    read: Read, tile: WrittenTile, *, flip: bool
+) -> Iterator[tuple[OperandDescriptor, Major | None]]:
+    """The descriptors that read what was written, and their majorness."""
+    other: Major = "MN" if read.major == "K" else "K"
+    views: list[tuple[Major, Addresses]] = [(read.major, read.written), (other, read.written)]
+    if flip:  # which dimension is innermost in the map is unknown: try the other one too
+        turned, (rows, k) = tile.addresses.T, read.written.shape
+        shape = min(rows, turned.shape[0]), min(k, turned.shape[1])
+        views.append((other, part_of(turned, read.origin[::-1], shape)))
+    for major, written in views:
+        for base_offset in dict.fromkeys((read.reader.base_offset, 0)):
+            try:
+                fitted = _fitted(read, major, written, tile.swizzle, base_offset)
+                rows, k = written.shape
+                agrees = (fitted.addresses(major, rows, k, read.element_bits) == written).all()
+            except RuleError:  # no field holds such a value, or no instruction reads so
+                continue
+            if agrees:
+                yield fitted, major
 
 
-def wrong_half(
-    tensor_map: AnyMap | None, copies: Iterable[tuple[tuple[int, ...], int]], major: Major, rows: int, cta_rank: Any
-) -> str | None:
+def _fitted(read: Read, major: Major, written: Addresses, swizzle: Swizzle, base_offset: int) -> OperandDescriptor:
+    """The descriptor of this swizzle and base offset that reads the first elements where they were written."""
+    aimed: OperandDescriptor = replace(read.reader, swizzle=swizzle, base_offset=base_offset)
+    layout, logical = aimed.layout(major, read.element_bits), aimed.physical(written)
+    start = int(logical[0, 0])
+
+    def reached(step: tuple[int, int] | None, otherwise: int, origin: int = start) -> int:
+        beyond = step is None or step[0] >= written.shape[0] or step[1] >= written.shape[1]
+        return otherwise if beyond else int(logical[step]) - origin
+
+    leading = reached(layout.leading_step, aimed.leading_bytes)
+    if aimed.leading_is_address:
+        seam = (0, (SMEM_LINE_BYTES - start % SMEM_LINE_BYTES) * 8 // read.element_bits)
+        leading = reached(seam, aimed.leading_bytes, origin=0)
+    stride = reached(layout.stride_step, aimed.stride_bytes)
+    return replace(aimed, start_address=start, leading_bytes=leading, stride_bytes=stride)
+
+
+def _changes(read: Read, right: Any, major: Major | None) -> dict[Cause, tuple[Any, Any]]:
+    """What is right and what is wrong, by cause, the most important first."""
+    wrong = read.reader
+    pairs: dict[Any, tuple[Any, Any]] = {"swizzle-mode": (right.swizzle.name, wrong.swizzle.name)}
+    if isinstance(wrong, Layout):
+        pairs["start-address"] = right.start, wrong.start
+        if right.pairs != wrong.pairs:
+            pairs |= {"majorness": (right.major, wrong.major), "atom-order": (right.atom_order, wrong.atom_order)}
+    else:
+        pairs |= {
+            "majorness": (major, read.major),
+            "start-address": (right.start_address, wrong.start_address),
+            "base-offset": (right.base_offset, wrong.base_offset),
+        }
+        swapped = {"leading_bytes": wrong.stride_bytes, "stride_bytes": wrong.leading_bytes}
+        ignored = right.ignored_fields(major)
+        moved = {name: getattr(right, name) for name in swapped if name not in ignored}
+        moved = {name: value for name, value in moved.items() if value != getattr(wrong, name)}
+        if moved and moved.items() <= swapped.items():
+            pairs["leading-stride-exchanged"] = tuple(swapped.values())
+        else:
+            pairs |= {name.replace("_", "-"): (value, getattr(wrong, name)) for name, value in moved.items()}
+    order: tuple[Cause, ...] = (*_FIELD_SENTENCES, "atom-order")
+    return {cause: pairs[cause] for cause in order if cause in pairs and pairs[cause][0] != pairs[cause][1]}
+
+
+def wrong_half(source: AnyMap | Layout, copies: Copies, major: Major, rows: int, cta_rank: Any) -> Diagnosis | None:
     """The mistake if the copies bring the rows of the pair's other block; None if they bring this block's own."""
     cta_rank = one_of("cta_rank", cta_rank, (0, 1))
-    if tensor_map is None or tensor_map.rank != 2:
-        found = "a layout, which names no coordinates" if tensor_map is None else f"a map of rank {tensor_map.rank}"
+    if isinstance(source, Layout) or source.rank != 2:
+        rank = None if isinstance(source, Layout) else source.rank
+        found = "a layout, which names no coordinates" if rank is None else f"a map of rank {rank}"
         limit = "rows are counted by the coordinates of a rank-2 map"
-        rank = None if tensor_map is None else tensor_map.rank
         raise ARGUMENT_RANGE.error("cta_rank", found, limit, "Leave cta_rank out.", rank=rank)
     brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
     own = brought // (2 * rows) * 2 * rows + cta_rank * rows
     if brought == own:
         return None
-    return (
+    return Diagnosis("pair-half", (
         f"Half of the pair: block {cta_rank} brings mn {brought} to {brought + rows - 1}, and holds mn {own} to {own + rows - 1} of the "
         f"pair's {2 * rows}. Copy from coordinate {own}."
-    )
-
-
-def _corrected(read: Read, fitted: OperandDescriptor, changes: Any) -> OperandDescriptor:
-    """The fitted descriptor; exchanged fields both change, also the one that this read does not reach."""
-    assert isinstance(read.descriptor, OperandDescriptor)
-    if "leading-stride-exchanged" not in changes:
-        return fitted
-    values = {name: value for name, value in fitted.to_dict().items() if name != "kind"}
-    return type(fitted).from_dict(
-        values | {"leading_bytes": read.descriptor.stride_bytes, "stride_bytes": read.descriptor.leading_bytes}
-    )
-
-
-def _plain_rows(descriptor: OperandDescriptor, tile: WrittenTile) -> Diagnosis:
-    """Rows without swizzle that are no core matrices: no descriptor reads them."""
-    writer, row_bytes, swizzle = tile.writer, tile.row_bytes, descriptor.swizzle
-    span = swizzle.span_bytes or CHUNK_BYTES
-    by_tma = writer == "TMA"
-    cause: Cause = "swizzle-mode"
-    if swizzle.bits == 0:
-        cause = "none-against-none"
-    elif row_bytes > span:
-        cause = "box-wider-than-atom"
-    box = f"box[0] = {span * 8 // tile.element_bits}" if by_tma else f"rows of {span} bytes"
-    where = "the tensor map" if by_tma else writer
-    facts = {
-        "writer": writer,
-        "row_bytes": row_bytes,
-        "span": span,
-        "box": box,
-        "swizzle": swizzle.name,
-        "where": where,
-    }
-    return Diagnosis(cause, _PLAIN_SENTENCES[cause].format(**facts))
-
-
-def _fits(read: Read, tile: WrittenTile, *, flip: bool) -> list[tuple[OperandDescriptor, Major]]:
-    """The descriptors that read what was written, and their majorness."""
-    written, descriptor = tile.addresses, read.descriptor
-    assert isinstance(descriptor, OperandDescriptor)
-    other: Major = "MN" if read.major == "K" else "K"
-    views = [(read, written), (replace(read, major=other), written)]
-    if flip:  # which dimension is innermost in the map is unknown: try the other one too
-        rows, k = min(read.rows, written.shape[1]), min(read.k, written.shape[0])
-        views.append((replace(read, major=other, rows=rows, k=k, origin=read.origin[::-1]), written.T))
-    offsets = dict.fromkeys((descriptor.base_offset, 0))
-    tried = [
-        (_fitted(view, view.part_of(addresses), tile.swizzle, offset), view.major)
-        for view, addresses in views
-        for offset in offsets
-    ]
-    return [(fitted, major) for fitted, major in tried if fitted is not None]
-
-
-def _fitted(read: Read, written: Addresses, swizzle: Swizzle, base_offset: int) -> OperandDescriptor | None:
-    """The descriptor of this swizzle and base offset that reads the written addresses, if there is one."""
-    descriptor = read.descriptor
-    assert isinstance(descriptor, OperandDescriptor)
-    form, is_address = descriptor.form, descriptor.leading_is_address
-    if read.element_bits not in readable_bits(form.instruction, read.major, swizzle) or swizzle.name not in form.codes:
-        return None
-    if (written == NOT_WRITTEN).any():
-        return None
-    layout = CanonicalLayout(read.major, swizzle, read.element_bits)
-    fields: dict[str, Any] = {"swizzle": swizzle, "base_offset": base_offset}
-    logical = type(descriptor)(0, leading_bytes=0, stride_bytes=0, **fields).physical(written)
-    start = int(logical[0, 0])
-
-    def reached(step: tuple[int, int] | None, otherwise: int, origin: int = start) -> int:
-        beyond = step is None or step[0] >= read.rows or step[1] >= read.k
-        return otherwise if beyond else int(logical[step]) - origin
-
-    leading = reached(layout.leading_step, descriptor.leading_bytes)
-    if is_address:
-        seam = (0, (SMEM_LINE_BYTES - start % SMEM_LINE_BYTES) * 8 // read.element_bits)
-        leading, fields = reached(seam, descriptor.leading_bytes, origin=0), fields | {"leading_is_address": True}
-    stride = reached(layout.stride_step, descriptor.stride_bytes)
-    try:
-        fitted = type(descriptor)(start, leading_bytes=leading, stride_bytes=stride, **fields)
-        agrees = (fitted.addresses(read.major, read.rows, read.k, read.element_bits) == written).all()
-    except RuleError:
-        return None
-    return fitted if agrees else None
-
-
-def _changes(read: Read, fitted: OperandDescriptor, major: Major, writer: str) -> dict[Cause, dict[str, Any]]:
-    """The fields in which the right descriptor differs from the one that reads, by cause, with what their sentences say."""
-    descriptor = read.descriptor
-    assert isinstance(descriptor, OperandDescriptor)
-    leading, stride = descriptor.leading_bytes, descriptor.stride_bytes
-    ignored = fitted.ignored_fields(major)
-    moved = [
-        name
-        for name in ("leading_bytes", "stride_bytes")
-        if getattr(fitted, name) != getattr(descriptor, name) and name not in ignored
-    ]
-    exchanged = {"leading_bytes": stride, "stride_bytes": leading}
-    swapped = bool(moved) and all(getattr(fitted, name) == exchanged[name] for name in moved)
-    pairs: dict[Cause, tuple[Any, Any]] = {
-        "majorness": (major, read.major),
-        "swizzle-mode": (fitted.swizzle.name, descriptor.swizzle.name),
-        "leading-stride-exchanged": (stride, leading) if swapped else (0, 0),
-        "base-offset": (fitted.base_offset, descriptor.base_offset),
-        "start-address": (fitted.start_address, descriptor.start_address),
-        "leading-bytes": (fitted.leading_bytes, leading) if "leading_bytes" in moved and not swapped else (0, 0),
-        "stride-bytes": (fitted.stride_bytes, stride) if "stride_bytes" in moved and not swapped else (0, 0),
-    }
-    changes = {}
-    for cause, (right, wrong) in pairs.items():
-        if right != wrong:
-            at_seam = cause == "leading-bytes" and descriptor.leading_is_address
-            where = f"begins at {right:#x}" if at_seam else f"lies {right} bytes away"
-            changes[cause] = {"right": right, "wrong": wrong, "writer": writer, "where": where}
-    return changes
+    ))  # fmt: skip

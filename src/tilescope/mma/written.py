@@ -8,7 +8,6 @@ matrix, gives the same elements as a plain one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,6 +25,7 @@ from tilescope.tma.request import requested
 from tilescope.tma.walk import row_coords
 
 Addresses = npt.NDArray[np.int64]
+Copies = tuple[tuple[tuple[int, ...], int], ...]  # coordinates, and offset in shared memory
 NOT_WRITTEN = -1
 
 
@@ -64,7 +64,7 @@ class PlannedTile(Protocol):
     descriptors: Any  # (smem_address)
 
 
-def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
+def copies_of(copies: Any) -> Copies:
     """Copies as (coords, smem_offset_bytes): pairs, or values with these names."""
     pairs = [
         [copy.coords, copy.smem_offset_bytes] if hasattr(copy, "smem_offset_bytes") else entries(copy, 3) or []
@@ -80,7 +80,7 @@ def copies_of(copies: Any) -> tuple[tuple[tuple[int, ...], int], ...]:
 
 
 def written_addresses(
-    tensor_map: AnyMap, copies: Iterable[tuple[tuple[int, ...], int]], *, smem_address: int, major: Major, data_type: DataType,
+    tensor_map: AnyMap, copies: Copies, *, smem_address: int, major: Major, data_type: DataType,
 ) -> Addresses:  # fmt: skip
     """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
 
