@@ -39,7 +39,7 @@ def serve(folder: Path, pipe: int) -> None:
                 results = run(device, cases)
                 device.free()
             except CudaError as error:
-                connection.send({"error": error.code})
+                connection.send({"error": error.args[0]})
                 os._exit(0)  # clearing up a spent context may hang
             connection.send({"results": results})
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.value import Value
 
 _MAP_ALIGNMENT_BYTES = 64
-_DEFAULT_SMEM_BYTES = 40 * 1024  # more, with static shared memory up to 48 KiB, needs an attribute of the kernel
 _LIBRARY = "libcuda.so.1"
 _ARRAYS = {
     "dims": ctypes.c_uint64,
@@ -43,11 +43,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class CudaError(Exception):
-    """CUDA answered with an error; `.code` is its number."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-        super().__init__(f"CUDA error {code}")
+    """CUDA answered with an error: its argument is the number."""
 
 
 class Device:
@@ -62,7 +58,7 @@ class Device:
         self.arch = f"sm_{major}{minor}"
         self.sms = self._attribute("MULTIPROCESSOR_COUNT")
         self.clock_mhz = self._attribute("CLOCK_RATE") // 1000  # the highest of the SMs
-        self._functions: dict[str, Any] = {}
+        self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
         self._library = ctypes.CDLL(_LIBRARY)
 
@@ -111,22 +107,19 @@ class Device:
             raise CudaError(result)
         return blob
 
-    def upload(self, rows: Any, dtype: npt.DTypeLike | None = None) -> int:
-        """The address of a copy of an array, or of rows of numbers as one, held until `free`."""
-        host = np.ascontiguousarray(rows, dtype)
-        pointer = self.allocate(host.nbytes)
-        _value(self._driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
+    def upload(self, array: npt.NDArray[Any]) -> int:
+        """The address of a copy of an array, held until `free`."""
+        pointer, dense = self.allocate(array.nbytes), np.ascontiguousarray(array)
+        _value(self._driver.cuMemcpyHtoD(pointer, dense.ctypes.data, dense.nbytes))
         return pointer
 
     def allocate(self, size_bytes: int) -> int:
         """The address of memory on the card, held until `free`."""
-        pointer = int(_value(self._driver.cuMemAlloc(max(size_bytes, 16))))
-        self._held.append(pointer)
-        return pointer
+        self._held.append(int(_value(self._driver.cuMemAlloc(max(size_bytes, 16)))))
+        return self._held[-1]
 
-    def download(self, pointer: int, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-        """An array read from the card; what went wrong in launches before it is raised here."""
-        array = np.empty(tuple(shape), dtype)
+    def download(self, pointer: int, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array, filled with what lies on the card."""
         _value(self._driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         return array
 
@@ -136,29 +129,26 @@ class Device:
             self._driver.cuMemFree(pointer)
         self._held.clear()
 
-    def launch(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> None:
-        """Run a kernel such as "copies:to_shared" and wait for it; a fault is raised here.
+    def launch(self, place: str, *values: Any, out: Sequence[npt.NDArray[Any]] = (), **sizes: int) -> None:
+        """Run a kernel such as "copies:to_shared" on `blocks` of `threads` with `smem_bytes`; a fault is raised here.
 
-        Addresses are ints, numbers numpy scalars.
+        Of an array the kernel gets the address of a copy. Those of `out` come last, and then hold what it wrote.
         """
-        self._start(place, values, blocks, threads, smem_bytes)
+        pointers = [self.upload(array) for array in out]
+        self._prepared(place, *values, *pointers, **sizes)()
         _value(self._driver.cuCtxSynchronize())
+        for array, pointer in zip(out, pointers, strict=True):
+            self.download(pointer, array)
 
-    def _start(self, place: str, values: Sequence[Any], blocks: int, threads: int, smem_bytes: int) -> None:
-        function = self._function(place, smem_bytes)
-        held = [np.atleast_1d(np.uint64(value) if isinstance(value, int) else value) for value in values]
-        pointers = np.array([value.ctypes.data for value in held], np.uint64)
-        grid, block = (blocks, 1, 1), (threads, 1, 1)
-        _value(self._driver.cuLaunchKernel(function, *grid, *block, smem_bytes, 0, pointers.ctypes.data, 0))
-
-    def seconds(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> float:
+    def seconds(self, place: str, *values: Any, **sizes: int) -> float:
         """The median time of five launches of a kernel, after one that is not counted."""
-        self.launch(place, *values, blocks=blocks, threads=threads, smem_bytes=smem_bytes)
+        start_kernel = self._prepared(place, *values, **sizes)
+        start_kernel()
         start, end = (_value(self._driver.cuEventCreate(0)) for _ in range(2))
         times = []
         for _ in range(5):
             _value(self._driver.cuEventRecord(start, 0))
-            self._start(place, values, blocks, threads, smem_bytes)
+            start_kernel()
             _value(self._driver.cuEventRecord(end, 0))
             _value(self._driver.cuEventSynchronize(end))
             times.append(_value(self._driver.cuEventElapsedTime(start, end)) / 1e3)
@@ -166,23 +156,28 @@ class Device:
             self._driver.cuEventDestroy(event)
         return float(np.median(times))
 
+    def _prepared(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> Callable[[], None]:
+        """What starts a kernel with these values; its file is loaded once."""
+        file, kernel = place.split(":")
+        if file not in self._modules:
+            assert self.cubins is not None
+            image = np.fromfile(self.cubins / f"{file}.cubin", np.uint8)
+            self._modules[file] = _value(self._driver.cuModuleLoadData(image.ctypes.data))
+        function = _value(self._driver.cuModuleGetFunction(self._modules[file], kernel.encode()))
+        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _value(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
+        numbers = [self.upload(value) if isinstance(value, np.ndarray) else int(value) for value in values]
+        sizes = (blocks, 1, 1, threads, 1, 1, smem_bytes)
+        return partial(self._start, function, sizes, np.array(numbers, np.uint64))
+
+    def _start(self, function: Any, sizes: tuple[int, ...], numbers: npt.NDArray[np.uint64]) -> None:
+        """A parameter of 32 bits is the lower half of its number."""
+        pointers = numbers.ctypes.data + 8 * np.arange(numbers.size, dtype=np.uint64)
+        _value(self._driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
+
     def _attribute(self, name: str) -> int:
         attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(_value(self._driver.cuDeviceGetAttribute(attribute, self._number)))
-
-    def _function(self, place: str, smem_bytes: int) -> Any:
-        file, kernel = place.split(":")
-        if file not in self._functions:
-            assert self.cubins is not None
-            image = np.fromfile(self.cubins / f"{file}.cubin", np.uint8)
-            self._functions[file] = _value(self._driver.cuModuleLoadData(image.ctypes.data))
-        if place not in self._functions:
-            self._functions[place] = _value(self._driver.cuModuleGetFunction(self._functions[file], kernel.encode()))
-        function = self._functions[place]
-        if smem_bytes > _DEFAULT_SMEM_BYTES:
-            attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _value(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
-        return function
 
 
 def _driver() -> Any:

@@ -115,12 +115,11 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
         *case["tile"], tiles_x, tiles_x * tiles_y, streams % tiles_x, streams // tiles_x, case["stages"],
         case["stage_bytes"], len(case["boxes"]), tensor_map.transaction_bytes, case["issuers"],
     ]  # fmt: skip
-    blob = np.frombuffer(device.encoded(tensor_map, matrix), np.uint8)
     return device.seconds(
         f"streams:stream_{case['direction']}s",
-        device.upload(blob),
-        device.upload(table, np.int32),
-        device.upload(case["boxes"], np.int32),
+        np.frombuffer(device.encoded(tensor_map, matrix), np.uint8),
+        np.array(table, np.int32),
+        np.array(case["boxes"], np.int32),
         blocks=blocks,
         threads=32 * case["streams"] * case["issuers"],
         smem_bytes=case["streams"] * case["stages"] * case["stage_bytes"],
@@ -128,9 +127,9 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
 
 
 def _plain(device: Device, matrix: int, kernel: str) -> float:
-    values: dict[str, tuple[Any, ...]] = {  # the copy reads one half and writes the other
-        "plain_copy": (matrix, matrix + MATRIX_BYTES // 2, np.uint64(MATRIX_BYTES // 32)),
-        "plain_read": (matrix, np.uint64(MATRIX_BYTES // 16), device.allocate(4)),
+    values = {  # the copy reads one half and writes the other
+        "plain_copy": (matrix, matrix + MATRIX_BYTES // 2, MATRIX_BYTES // 32),
+        "plain_read": (matrix, MATRIX_BYTES // 16, device.allocate(4)),
     }
     return device.seconds(
         f"streams:{kernel}", *values[kernel], blocks=device.sms * _PLAIN_BLOCKS_PER_SM, threads=_PLAIN_THREADS

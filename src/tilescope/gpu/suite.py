@@ -1,10 +1,10 @@
 """A suite: cases drawn by a seed, what tilescope says of each, and what the card does.
 
-    draw(random, arch) ──▶ case ──┬── predict(case) ───────▶ Outcome ──┐
-                                  └── run(device, cases) ──▶ Outcome ──┴── equal, or the first difference in words
+    draw(random, arch) ──▶ case ──┬── predict(case) ───────▶ pieces ──┐
+                                  └── run(device, cases) ──▶ arrays ──┴── equal, or the first difference in words
 
-A case is plain data (JSON), so that it can be sent to a child process and kept in a capture. An outcome is bytes, or
-how the attempt ended where it gave none.
+A case is plain data (JSON), so that it can be sent to a child process and kept in a capture. The bytes of a result are
+those of its arrays, one after the other; a case that gives none has an outcome that says how it ended.
 
 The card and the emulator start from the same bytes on every machine. SplitMix64 gives them; every eighth chunk of 16 is
 one of the special values (infinities, NaNs, denormals, zeros), which random bits of wide types would hardly ever hit.
@@ -13,16 +13,17 @@ one of the special values (infinities, NaNs, denormals, zeros), which random bit
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import FaultError, shortened
+from tilescope.errors import FaultError, ceil_div, shortened
 
 if TYPE_CHECKING:
     from tilescope.gpu.device import Device
@@ -30,11 +31,22 @@ if TYPE_CHECKING:
 Case: TypeAlias = dict[str, Any]
 Array: TypeAlias = npt.NDArray[Any]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Pieces: TypeAlias = list[tuple[str, Array]]  # a result as arrays, each with words for the place of one number in it
 
 UNTOUCHED = 0xEE  # what memory holds before
-LINE_BYTES = 128
 DIGEST_BYTES = 16
+
+
+class Piece(NamedTuple):
+    """A part of a result: words for a number's row and place in it, the numbers, and how many make a row."""
+
+    words: str  # "lane {}, register {}"
+    numbers: Array
+    row: int = 1
+
+
+def memory(name: str, contents: bytes | Bytes) -> Piece:
+    """Bytes of memory as lines of 128."""
+    return Piece(f"{name}, line {{}}, byte {{}}", np.frombuffer(contents, np.uint8), 128)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +71,8 @@ class Suite:
 
     name: str
     draw: Callable[[random.Random, str], Case | None]  # for an architecture such as "sm_90"; None: draw again
-    predict: Callable[[Case], bytes]  # a FaultError says that the card ends with it
-    run: Callable[[Device, list[Case]], Sequence[bytes]]  # cases of one kind, in a child process
-    pieces: Callable[[Case, bytes], Pieces]  # a result, for the words of a difference
+    predict: Callable[[Case], Sequence[Piece]]  # a FaultError says that the card ends with it
+    run: Callable[[Device, list[Case]], Iterable[Iterable[Any]]]  # the arrays of cases of one kind, in a child process
     kernels: tuple[str, ...] = ()  # files that `run` launches from
     kind: Callable[[Case], str] = lambda _case: ""  # cases of one kind run together
     count: int = 2000  # cases, unless told otherwise
@@ -72,17 +83,13 @@ class Suite:
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
         """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count."""
-        return [self._case(random.Random(f"{seed} {self.name} {number}"), arch) for number in range(count)]  # noqa: S311
-
-    def _case(self, random: random.Random, arch: str) -> Case:
-        while (case := self.draw(random, arch)) is None:
-            pass
-        return case
+        generators = (random.Random(f"{seed} {self.name} {number}") for number in range(count))  # noqa: S311
+        return [next(filter(None, map(self.draw, repeat(generator), repeat(arch)))) for generator in generators]
 
     def expected(self, case: Case) -> Outcome:
         """What tilescope says of a case."""
         try:
-            return Outcome(self.predict(case))
+            return Outcome(b"".join(piece.numbers.tobytes() for piece in self.predict(case)))
         except FaultError as fault:
             return Outcome(ended=f"error {fault.code}")
 
@@ -93,45 +100,43 @@ class Suite:
             kinds.setdefault(self.kind(case), []).append(number)
         results: dict[int, bytes] = {}
         for numbers in kinds.values():
-            results |= zip(numbers, self.run(device, [cases[number] for number in numbers]), strict=True)
+            arrays = self.run(device, [cases[number] for number in numbers])
+            results |= zip(numbers, map(b"".join, arrays), strict=True)
         return [results[number] for number in range(len(cases))]
 
-    def difference(self, case: Case, measured: Outcome, expected: Outcome) -> str:
+    def difference(self, case: Case, measured: Outcome) -> str:
         """How the card's outcome differs from ours, in words; empty where they are equal."""
+        expected = self.expected(case)
         if measured == expected:
             return ""
         if measured.ended or expected.ended:
             words = f"card: {measured.ended or 'done'}, ours: {expected.ended or 'done'}"
-        elif measured.data is None or expected.data is None:
+        elif measured.data is None:
             words = "our bytes have another digest than the card's, which were not kept"
         else:
-            words = first_difference(self.pieces(case, measured.data), self.pieces(case, expected.data))
+            words = first_difference(measured.data, self.predict(case))
         return f"{words}; case {shortened(str(case), 300)}"
 
 
-def first_difference(measured: Pieces, expected: Pieces) -> str:
-    """The first number in which two results differ; what one lacks counts as untouched.
+def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
+    """The first number in which the card's bytes differ from ours; what the last piece of one lacks counts as untouched.
 
-    >>> first_difference([("lane {}", np.array([1, 7]))], [("lane {}", np.array([1, 9]))])
+    >>> first_difference(bytes([1, 7]), [Piece("lane {}", np.array([1, 9], np.uint8))])
     'lane 1: card 0x7, ours 0x9 (1 of 2 differ)'
     """
-    for (words, one), (_, other) in zip(measured, expected, strict=True):
-        length = max(len(one), len(other))
-        pair = [np.full((length, *one.shape[1:]), UNTOUCHED, one.dtype) for _ in range(2)]
-        pair[0][: len(one)], pair[1][: len(other)] = one, other
-        wrong = np.argwhere(pair[0] != pair[1]).tolist()
-        if wrong:
-            numbers = [array[tuple(wrong[0])].item() for array in pair]
-            spelled = [f"{number:#x}" if isinstance(number, int) else str(number) for number in numbers]
-            place = words.format(*wrong[0])
-            return f"{place}: card {spelled[0]}, ours {spelled[1]} ({len(wrong)} of {pair[0].size} differ)"
+    for piece in expected:
+        own = piece.numbers.tobytes()
+        size = max(len(own), len(data)) if piece is expected[-1] else len(own)
+        size = ceil_div(size, piece.numbers.itemsize) * piece.numbers.itemsize
+        padded = [whole[:size].ljust(size, bytes([UNTOUCHED])) for whole in (data, own)]
+        one, other = (np.frombuffer(whole, piece.numbers.dtype) for whole in padded)
+        if (wrong := np.flatnonzero(one != other)).size:
+            numbers = one[wrong[0]].item(), other[wrong[0]].item()
+            card, ours = (f"{number:#x}" if isinstance(number, int) else str(number) for number in numbers)
+            place = piece.words.format(*divmod(wrong[0], piece.row))
+            return f"{place}: card {card}, ours {ours} ({wrong.size} of {one.size} differ)"
+        data = data[size:]
     return "the results have other lengths"
-
-
-def memory_lines(name: str, data: bytes) -> tuple[str, Array]:
-    """Bytes of memory as lines of 128."""
-    whole = data.ljust(-(-len(data) // LINE_BYTES) * LINE_BYTES, bytes([UNTOUCHED]))
-    return f"{name}, line {{}}, byte {{}}", np.frombuffer(whole, np.uint8).reshape(-1, LINE_BYTES)
 
 
 POOL_BYTES = 1 << 20

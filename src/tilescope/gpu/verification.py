@@ -206,7 +206,7 @@ def _compared(
     """How many results are what tilescope says, and what is worth keeping of them."""
     start, equal, difference, kept = time.monotonic(), 0, "", []
     for number, (case, result) in enumerate(zip(cases, results, strict=True)):
-        words = suite.difference(case, result, suite.expected(case))
+        words = suite.difference(case, result)
         equal += not words
         if words and not difference:
             difference = shortened(f"case {number}: {words}", 600)

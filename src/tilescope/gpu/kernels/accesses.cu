@@ -43,8 +43,8 @@ extern "C" __global__ void one_access(int op, const int* lanes, u32 active, u32*
 
 // Clocks of 64 accesses by each of 16 warps, which keep the pipe of shared memory full: one block a case, five tries.
 // `sum` uses what is loaded, and `nothing` is 0, which the compiler cannot know: so it neither drops nor joins accesses.
-extern "C" __global__ void timed_accesses(const int* ops, const int* lanes, const u32* active, u32* cycles, u32* out,
-                                          u32 nothing) {
+extern "C" __global__ void timed_accesses(const int* ops, const int* lanes, const u32* active, u32 nothing,
+                                          u32* out, u32* cycles) {
   int lane = threadIdx.x % 32, op = ops[blockIdx.x];
   u32 at = shared_address(smem) + lanes[blockIdx.x * 32 + lane], a = 0, b = 0, c = 0, d = 0, sum = 0;
   bool takes_part = active[blockIdx.x] >> lane & 1;

@@ -51,8 +51,8 @@ __device__ __forceinline__ void load(const int* c, u32 to, const u8* map, u32 ba
 }
 
 // word[0]: the barrier afterwards, 0 where it never passed. image: shared memory, 0xEE where nothing was written.
-extern "C" __global__ void to_shared(const u8* maps, const int* copies, const int* blocks, const u8* pool, u8* images,
-                                     int image_stride, u64* words) {
+extern "C" __global__ void to_shared(const u8* maps, const int* copies, const int* blocks, const u8* pool,
+                                     int image_stride, u8* images, u64* words) {
   __shared__ __align__(16) u64 barriers[2];
   const int* b = blocks + blockIdx.x * BLOCK_FIELDS;
   for (int i = threadIdx.x; i < b[IMAGE]; i += blockDim.x) smem[i] = 0xEE;
@@ -76,7 +76,7 @@ extern "C" __global__ void to_shared(const u8* maps, const int* copies, const in
 
 // The same for clusters of four: block 0 issues, every block that MASK names waits on its own barrier.
 extern "C" __global__ void __cluster_dims__(4, 1, 1)
-    to_cluster(const u8* maps, const int* copies, const int* blocks, const u8* /* pool */, u8* images, int image_stride,
+    to_cluster(const u8* maps, const int* copies, const int* blocks, const u8* /* pool */, int image_stride, u8* images,
                u64* words) {
   __shared__ __align__(16) u64 barriers[1];
   int cluster = blockIdx.x / 4, rank = blockIdx.x % 4;
@@ -136,8 +136,8 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1)
   }
 
 // SIZE holds the operation of a tensor store (bytes of a bulk store), MASK where in `pool` its shared memory lies.
-extern "C" __global__ void to_global(const u8* maps, const int* copies, const int* blocks, const u8* pool, u8* memory,
-                                     int memory_stride, u64* /* words */) {
+extern "C" __global__ void to_global(const u8* maps, const int* copies, const int* blocks, const u8* pool,
+                                     int memory_stride, u8* memory) {
   const int* b = blocks + blockIdx.x * BLOCK_FIELDS;
   const int* c = copies + b[FIRST] * COPY_FIELDS;
   for (int i = threadIdx.x; i < b[IMAGE]; i += blockDim.x) smem[i] = pool[c[MASK] + i];

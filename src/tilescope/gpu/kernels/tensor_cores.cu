@@ -32,7 +32,7 @@
 
 // mma.sync: a, b and d hold the words of 32 lanes, lane after lane; d holds C before and D after
 #define MULTIPLY(D_, A_, B_, WORD, R, LIST_A, LIST_B, IN_A, IN_B, NAME, OPCODE)                                         \
-  extern "C" __global__ void NAME(const WORD* pa, const WORD* pb, WORD* pd) {                                      \
+  extern "C" __global__ void NAME(const WORD* pa, const WORD* pb, int, WORD* pd) {                                 \
     int thread = blockIdx.x * 32 + threadIdx.x;                                                                    \
     const WORD *a = pa + thread * A_, *b = pb + thread * B_;                                                       \
     WORD d[D_];                                                                                                    \
@@ -108,7 +108,7 @@ BITS(MMA_4_4_2, m16n8k256)
 #define DESCRIPTOR(ADDRESS, LBO, SBO) \
   ((u64)((ADDRESS) >> 4) | (u64)((LBO) >> 4) << 16 | (u64)((SBO) >> 4) << 32)
 #define WGMMA(D_, LIST_A, DESC, PRED, FLAGS, NAME, OPCODE)                                                         \
-  extern "C" __global__ void __launch_bounds__(128) NAME(const u32* pa, const u8* pb, u32* pd, int b_bytes) {      \
+  extern "C" __global__ void __launch_bounds__(128) NAME(const u32* pa, const u8* pb, int b_bytes, u32* pd) {      \
     _Pragma("unroll 1") for (int i = threadIdx.x; i < b_bytes; i += 128) smem[i] = pb[blockIdx.x * b_bytes + i];                       \
     async_fence();                                                                                                 \
     __syncthreads();                                                                                               \

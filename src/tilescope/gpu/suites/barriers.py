@@ -13,6 +13,7 @@ instruction brings them; its block must live on for a while, or it is not report
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Pieces, Suite
+from tilescope.gpu.suite import Case, Piece, Suite
 from tilescope.gpu.suites import copies
 from tilescope.pipeline.mbarrier import TX_END_BYTES, Mbarrier
 from tilescope.tensor_map import REDUCTIONS
@@ -51,48 +52,38 @@ def _draw_sequence(random: random.Random, _arch: str) -> Case:
     return {"steps": steps}
 
 
-def _predict_sequence(case: Case) -> bytes:
+def _predict_sequence(case: Case) -> list[Piece]:
     """What a barrier goes through."""
-    (_, count), *rest = case["steps"]
-    state, steps = Mbarrier(count), np.zeros(len(case["steps"]), _STEP)
-    steps[0] = 0, _passes(state)
-    for number, (operation, argument) in enumerate(rest, 1):
+    state, steps = Mbarrier(case["steps"][0][1]), np.zeros(len(case["steps"]), _STEP)
+    for number, (operation, argument) in enumerate(case["steps"]):
         token = state.encode() >> 32 if operation.startswith("arrive") else 0
-        state = getattr(state, operation)(argument)
-        steps[number] = token, _passes(state)
-    return steps.tobytes() + state.encode().to_bytes(8, "little")
+        state = getattr(state, operation)(argument) if number else state
+        steps[number] = token, state.passes(0) | state.passes(1) << 1
+    after = Piece("the word after inval", np.array([state.encode()], "<u8"))
+    return [Piece("operation {}, upper half of its token and the parities that pass after it", steps), after]
 
 
-def _passes(state: Mbarrier) -> int:
-    return state.passes(0) | state.passes(1) << 1
-
-
-def _run_sequences(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_sequences(device: Device, cases: list[Case]) -> Iterable[Any]:
     """What the card's barriers go through; the sequences of a call are of one length."""
-    operations = device.upload([[OPERATIONS.index(name) for name, _ in case["steps"]] for case in cases], np.int32)
-    arguments = device.upload([[argument for _, argument in case["steps"]] for case in cases], np.uint32)
-    count, length = len(cases), len(cases[0]["steps"])
-    outputs = tokens, passes, words = [device.allocate(size * count) for size in (8 * length, length, 8)]
-    device.launch("barriers:sequences", operations, arguments, np.int32(length), *outputs, blocks=count, threads=1)
-    steps = np.empty((count, length), _STEP)
-    steps["token"] = device.download(tokens, (count, length), "<u8") >> np.uint64(32)
-    steps["passes"] = device.download(passes, (count, length))
-    after = device.download(words, (count,), "<u8")
-    return [step.tobytes() + word.tobytes() for step, word in zip(steps, after, strict=True)]
+    numbers = [[(OPERATIONS.index(name), argument) for name, argument in case["steps"]] for case in cases]
+    operations, arguments = np.moveaxis(np.array(numbers, np.uint32), 2, 0)
+    tokens, passes, words = (
+        np.empty(operations.shape, "<u8"),
+        np.empty(operations.shape, np.uint8),
+        np.empty(len(cases), "<u8"),
+    )
+    sizes = {"blocks": len(cases), "threads": 1}
+    device.launch(
+        "barriers:sequences", operations, arguments, operations.shape[1], out=(tokens, passes, words), **sizes
+    )
+    steps = np.empty(operations.shape, _STEP)
+    steps["token"], steps["passes"] = tokens >> np.uint64(32), passes
+    return zip(steps, words, strict=True)
 
 
-def _sequence(_case: Case, data: bytes) -> Pieces:
-    steps = np.frombuffer(data[:-8], _STEP)
-    return [
-        ("operation {}, upper half of its token", steps["token"]),
-        ("operation {}, parities that pass after it", steps["passes"]),
-        ("the word after inval", np.frombuffer(data[-8:], "<u8")),
-    ]
+MBARRIERS = Suite("mbarriers", _draw_sequence, _predict_sequence, _run_sequences, ("barriers",))
 
-
-MBARRIERS = Suite("mbarriers", _draw_sequence, _predict_sequence, _run_sequences, _sequence, ("barriers",))
-
-_DONE = b"done"
+_DONE = [Piece("byte {}", np.frombuffer(b"done", np.uint8))]
 _TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and row.bits >= 8]
 _ALIGNMENT_BYTES = {"barrier": 8, "map": 64}
 
@@ -107,11 +98,7 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
     if kind in ("arrivals", "bytes"):
         return {"kind": kind, "steps": _steps(random, kind)}
     reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
-    options: dict[str, Any] = {
-        "stores": kind in ("store", "reduce"),
-        "im2col": float(kind == "im2col"),
-        "reduce": reduce,
-    }
+    options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col"), "reduce": reduce}
     case = copies.drawn(random, arch, data_type=random.choice(_TYPES), **options)
     if case is None:
         return None
@@ -134,26 +121,22 @@ def _steps(random: random.Random, kind: str) -> list[list[Any]]:
     return [["init", count], *(["expect_tx", size] for size in random.choice(((most, 0, 0), (most, most, most))))]
 
 
-def _predict_misuse(case: Case) -> bytes:
+def _predict_misuse(case: Case) -> list[Piece]:
     if "shift" in case and case["shift"] % _ALIGNMENT_BYTES[case["kind"]]:
         raise MisalignedAddressError([])
     (_predict_sequence if "steps" in case else copies.predicted)(case)
     return _DONE
 
 
-def _run_misuse(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_misuse(device: Device, cases: list[Case]) -> Iterable[Any]:
     for case in cases:
         run = _run_sequences if "steps" in case else copies.run
         run(device, [case | {f"{case['kind']}_shift": case.get("shift", 0)}])
-    return [_DONE] * len(cases)
-
-
-def _end(_case: Case, data: bytes) -> Pieces:
-    return [("byte {}", np.frombuffer(data, np.uint8))]
+        yield [piece.numbers for piece in _DONE]
 
 
 FAULTS = Suite(
-    *("faults", _draw_misuse, _predict_misuse, _run_misuse, _end, ("copies", "barriers")),
+    *("faults", _draw_misuse, _predict_misuse, _run_misuse, ("copies", "barriers")),
     count=100,
     together=1,
     children=6,

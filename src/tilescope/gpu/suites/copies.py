@@ -12,7 +12,7 @@ A load gives the barrier's word and shared memory, a store the span of global me
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.gpu.device import Device, read_map
-from tilescope.gpu.suite import UNTOUCHED, Array, Bytes, Case, Pieces, Suite, memory_lines, pool
+from tilescope.gpu.suite import UNTOUCHED, Array, Bytes, Case, Piece, Suite, memory, pool
 from tilescope.gpu.suites.maps import (
     IMAGE_BYTES,
     TENSOR_BYTES,
@@ -71,9 +71,8 @@ def drawn(
     tensor_map: Any = (
         drawn_columns(random, arch, data_type) if is_im2col else drawn_map(random, arch, data_type, stores)
     )
-    if rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS):
-        return None
-    if stores and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES:
+    too_few_rows = rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS)
+    if too_few_rows or (stores and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
         return None
     if rows4:
         tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
@@ -170,68 +169,69 @@ def _candidates(
         return ()
 
 
-def predicted(case: Case) -> bytes:
+def predicted(case: Case) -> list[Piece]:
     """What the emulator says of a case."""
     if _kernel(case) == "to_global":
-        memory = _memory_before(case)
-        after = memory.copy()
+        before = _memory_before(case)
+        after = before.copy()
         _emulate_store(case, after)
-        return _changed_span(memory, after)
+        return _changed(before, after)
     images = np.full((_CLUSTER_BLOCKS if "mask" in case else 1, IMAGE_BYTES), UNTOUCHED, np.uint8)
     for copy in case.get("copies", [case]):
         _emulate_load(case, copy, images)
     mask = case.get("mask", 1)
-    return _load_result(case, [_WORD_AFTER if mask >> rank & 1 else _NO_COPY for rank in range(len(images))], images)
+    return _received([_WORD_AFTER if mask >> rank & 1 else _NO_COPY for rank in range(len(images))], images)
 
 
 def _emulate_load(case: Case, copy: Case, images: Bytes) -> None:
-    start = copy["smem"]
-    smems = [image[start:] for image in images]
+    start, smems = copy["smem"], [image[copy["smem"] :] for image in images]
+    to: Any = {"smem": smems[0], "smem_address": start}
     if "size" in case:
-        bulk_load(_memory_before(case), case["global"], case["size"], smem=smems[0], smem_address=start)
+        bulk_load(_memory_before(case), case["global"], case["size"], **to)
         return
     tensor_map, memory, coords = read_map(case["map"]), pool()[case["source"] :], copy["coords"]
     if "mask" in case:
         load_multicast(tensor_map, memory, coords, smems, cta_mask=case["mask"], smem_address=start)
     elif "gathers" in case:
-        gather4(tensor_map, memory, coords[0], coords[1:], smem=smems[0], smem_address=start)
+        gather4(tensor_map, memory, coords[0], coords[1:], **to)
     else:
-        offsets = copy.get("offsets", ())
-        load(tensor_map, memory, coords, offsets=offsets, smem=smems[0], smem_address=start)
+        load(tensor_map, memory, coords, offsets=copy.get("offsets", ()), **to)
 
 
 def _emulate_store(case: Case, memory: Bytes) -> None:
-    start = case["smem"]
+    start, tensor = case["smem"], memory[TENSOR_OFFSET_BYTES:]
     smem = pool()[case["image"] :][start:IMAGE_BYTES]
     if "size" in case:
         bulk_store(smem, memory, case["global"], case["size"], smem_address=start)
-        return
-    tensor_map, tensor, coords = read_map(case["map"]), memory[TENSOR_OFFSET_BYTES:], case["coords"]
-    if "gathers" in case:
-        scatter4(tensor_map, smem, tensor, coords[0], coords[1:], smem_address=start)
+    elif "gathers" in case:
+        column, *rows = case["coords"]
+        scatter4(read_map(case["map"]), smem, tensor, column, rows, smem_address=start)
     else:
-        store(tensor_map, smem, tensor, coords, reduce=case["reduce"], smem_address=start)
+        store(read_map(case["map"]), smem, tensor, case["coords"], reduce=case["reduce"], smem_address=start)
 
 
 def _memory_before(case: Case) -> Bytes:
     return pool()[case["memory"] :][:MEMORY_BYTES]
 
 
-def _load_result(case: Case, words: Any, images: Array) -> bytes:
-    """The barrier's word, then shared memory up to the last byte written; of a cluster, each block's with its length."""
-    results = [
-        int(word).to_bytes(8, "little") + image.tobytes().rstrip(bytes([UNTOUCHED]))
-        for word, image in zip(words, images, strict=True)
-    ]
-    return b"".join(len(result).to_bytes(4, "little") + result for result in results) if "mask" in case else results[0]
+def _received(words: Iterable[int], images: Bytes) -> list[Piece]:
+    """The barrier's word, then shared memory up to the last byte written; of a cluster, those of every block with their size."""
+    pieces = []
+    for rank, (word, image) in enumerate(zip(words, images, strict=True)):
+        whose = f"block {rank}, " if len(images) > 1 else ""
+        written = memory(f"{whose}shared memory", image.tobytes().rstrip(bytes([UNTOUCHED])))
+        after = Piece(f"{whose}the barrier's word (0: it never passed)", np.array([word], "<u8"))
+        size = Piece(f"{whose}bytes of its result", np.array([8 + written.numbers.size], "<u4"))
+        pieces += [size, after, written] if len(images) > 1 else [after, written]
+    return pieces
 
 
-def _changed_span(before: Bytes, after: Bytes) -> bytes:
+def _changed(before: Bytes, after: Bytes) -> list[Piece]:
     """Where memory changed first, and its bytes from there to the last that changed; 0 and none where it did not."""
-    changed = np.flatnonzero(before != after).tolist()
-    if not changed:
-        return bytes(4)
-    return int(changed[0]).to_bytes(4, "little") + after[changed[0] : changed[-1] + 1].tobytes()
+    changed = np.flatnonzero(before != after)
+    first, end = (changed[0], changed[-1] + 1) if changed.size else (0, 0)
+    start = Piece("where memory changed first", np.array([first], "<u4"))
+    return [start, memory("global memory from there", after[first:end])]
 
 
 def _kernel(case: Case) -> str:
@@ -240,49 +240,44 @@ def _kernel(case: Case) -> str:
     return "to_global" if stores else "to_cluster" if "mask" in case else "to_shared"
 
 
-def run(device: Device, cases: list[Case]) -> list[bytes]:
+def run(device: Device, cases: list[Case]) -> Iterable[Any]:
     """What the card makes of cases that one kernel runs."""
     kernel, source = _kernel(cases[0]), device.upload(pool())
-    stores, blocks = kernel == "to_global", len(cases) * (_CLUSTER_BLOCKS if kernel == "to_cluster" else 1)
-    before = np.stack([_memory_before(case) for case in cases]) if stores else np.empty(0, np.uint8)
-    target = device.upload(before) if stores else device.allocate(blocks * IMAGE_BYTES)
-    words = device.allocate(8 * blocks)
-    addresses = [
-        target + number * MEMORY_BYTES + TENSOR_OFFSET_BYTES if stores else source + case.get("source", 0)
-        for number, case in enumerate(cases)
-    ]
-    device.launch(
-        f"copies:{kernel}", *_tables(device, cases, addresses), source, target,
-        np.int32(MEMORY_BYTES if stores else IMAGE_BYTES), words,
-        blocks=blocks, threads=_THREADS, smem_bytes=IMAGE_BYTES,
-    )  # fmt: skip
-    if stores:
-        after = device.download(target, before.shape)
-        return [_changed_span(*memory) for memory in zip(before, after, strict=True)]
-    shape = (len(cases), blocks // len(cases))
-    images = device.download(target, (*shape, IMAGE_BYTES))
-    return [_load_result(*result) for result in zip(cases, device.download(words, shape, "<u8"), images, strict=True)]
+    sizes: Any = {"threads": _THREADS, "smem_bytes": IMAGE_BYTES}
+    results: Iterable[list[Piece]]
+    if kernel == "to_global":
+        before = np.stack([_memory_before(case) for case in cases])
+        target = device.upload(before)
+        tensors = [target + number * MEMORY_BYTES + TENSOR_OFFSET_BYTES for number in range(len(cases))]
+        tables = _tables(device, cases, tensors)
+        device.launch(f"copies:{kernel}", *tables, source, MEMORY_BYTES, target, blocks=len(cases), **sizes)
+        results = map(_changed, before, device.download(target, before.copy()))
+    else:
+        tables = _tables(device, cases, [source + case.get("source", 0) for case in cases])
+        words = np.empty((len(cases), _CLUSTER_BLOCKS if kernel == "to_cluster" else 1), "<u8")
+        images = np.empty((*words.shape, IMAGE_BYTES), np.uint8)
+        device.launch(f"copies:{kernel}", *tables, source, IMAGE_BYTES, out=(images, words), blocks=words.size, **sizes)
+        results = map(_received, words, images)
+    return ([piece.numbers for piece in pieces] for pieces in results)
 
 
-def _tables(device: Device, cases: list[Case], addresses: list[int]) -> tuple[int, ...]:
-    """The maps that the driver encodes, and the rows of integers of copies and blocks, on the card."""
-    maps: list[bytes] = []
+def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Array, ...]:
+    """The maps that the driver encodes, and the rows of integers of copies and blocks, as kernels/copies.cu reads them."""
+    maps = b""
     copies: list[list[int]] = []
     blocks: list[list[int]] = []
-    for case, address in zip(cases, addresses, strict=True):
-        own = case.get("copies", [case])
+    for case, address in zip(cases, tensors, strict=True):
+        own, shift = case.get("copies", [case]), case.get("map_shift", 0)
         blob, kind, rank, expected = b"", "bulk", 1, bulk_bytes(case.get("size", 0))
         if "map" in case:
             tensor_map = read_map(case["map"])
-            blob = bytes(case.get("map_shift", 0)) + device.encoded(tensor_map, address)
-            kind, rank = "four rows" if "gathers" in case else case["map"]["kind"], tensor_map.rank
-            expected = tensor_map.transaction_bytes * len(own) * (_ROWS if "gathers" in case else 1)
-        place = _MAP_SLOT_BYTES * len(maps) + case.get("map_shift", 0)
+            blob, rank = device.encoded(tensor_map, address), tensor_map.rank
+            kind, rows = ("four rows", _ROWS) if "gathers" in case else (case["map"]["kind"], 1)
+            expected = tensor_map.transaction_bytes * len(own) * rows
         blocks.append([len(copies), len(own), expected, IMAGE_BYTES])
-        maps.append(blob.ljust(_MAP_SLOT_BYTES, b"\0"))
-        copies += [[_KINDS.index(kind), rank, *_row(case, copy, place)] for copy in own]
-    tables = np.frombuffer(b"".join(maps), np.uint8), np.array(copies, np.int32), np.array(blocks, np.int32)
-    return tuple(map(device.upload, tables))
+        copies += [[_KINDS.index(kind), rank, *_row(case, copy, len(maps) + shift)] for copy in own]
+        maps += (bytes(shift) + blob).ljust(_MAP_SLOT_BYTES, b"\0")
+    return np.frombuffer(maps, np.uint8), np.array(copies, np.int32), np.array(blocks, np.int32)
 
 
 def _row(case: Case, copy: Case, map_place: int) -> list[int]:
@@ -292,32 +287,12 @@ def _row(case: Case, copy: Case, map_place: int) -> list[int]:
         coords = [case["global"] + (case["memory"] if case["direction"] == "load" else 0)]
     if _kernel(case) == "to_global":
         size, mask = OPERATIONS.index(case["reduce"]) if "reduce" in case else size, case["image"]
-    offsets = copy.get("offsets", [])
-    row = [*coords, *[0] * (5 - len(coords)), *offsets, *[0] * (3 - len(offsets)), copy["smem"], map_place]
-    return [*row, size, mask, case.get("barrier_shift", 0), 0]
-
-
-def _pieces(case: Case, data: bytes) -> Pieces:
-    if _kernel(case) == "to_global":
-        first = np.frombuffer(data[:4], "<u4")
-        return [("where memory changed first", first), memory_lines("global memory from there", data[4:])]
-    if "mask" not in case:
-        return _block("", data)
-    pieces: Pieces = []
-    for rank in range(_CLUSTER_BLOCKS):
-        length = int.from_bytes(data[:4], "little")
-        pieces += _block(f"block {rank}, ", data[4 : 4 + length])
-        data = data[4 + length :]
-    return pieces
-
-
-def _block(whose: str, data: bytes) -> Pieces:
-    word = f"{whose}the barrier's word (0: it never passed)", np.frombuffer(data[:8], "<u8")
-    return [word, memory_lines(f"{whose}shared memory", data[8:])]
+    places = [*coords, *[0] * 4][:5] + [*copy.get("offsets", []), *[0] * 3][:3]
+    return [*places, copy["smem"], map_place, size, mask, case.get("barrier_shift", 0), 0]
 
 
 def _suite(name: str, draw: Any, **options: Any) -> Suite:
-    return Suite(name, draw, predicted, run, _pieces, ("copies",), _kernel, **options)
+    return Suite(name, draw, predicted, run, ("copies",), _kernel, **options)
 
 
 LOADS = _suite("loads", _drawing())

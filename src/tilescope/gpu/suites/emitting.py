@@ -6,6 +6,7 @@ import contextlib
 import io
 import random
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from tilescope.data_type import DataType
 from tilescope.emitter import emit
 from tilescope.errors import RuleError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Suite
+from tilescope.gpu.suite import Case, Piece, Suite
 from tilescope.planner import GemmPlan, Plan, plan, plan_gemm
 
 _TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
-_RIGHT, _NOTICED = 0, 1  # how a program ends, and how with an argument, which spoils its input
+# A program ends with 0, and with 1 where an argument spoils its input
+_STATUSES = Piece("status of the program, alone (0) or with a spoiled input (1): run {}", np.array([0, 1], np.uint8))
 
 
 def _draw(random: random.Random, arch: str) -> Case | None:
@@ -55,12 +57,10 @@ def _planned(case: Case) -> Plan | GemmPlan:
     return folded[0] if folded else report.best
 
 
-def _run(_device: Device, cases: list[Case]) -> list[bytes]:
-    results = []
+def _run(_device: Device, cases: list[Case]) -> Iterable[Any]:
     for case in cases:
         program = compile(emit(_planned(case), "python"), "tile.py", "exec")
-        results.append(bytes([_status(program), _status(program, "spoil")]))
-    return results
+        yield [bytes([_status(program), _status(program, "spoil")])]
 
 
 def _status(program: Any, *arguments: str) -> int:
@@ -76,8 +76,4 @@ def _status(program: Any, *arguments: str) -> int:
     return 0
 
 
-EMITTED = Suite(
-    "emitted", _draw, lambda _: bytes([_RIGHT, _NOTICED]), _run,
-    lambda _, data: [("status of the program, alone (0) or with a spoiled input (1): run {}", np.frombuffer(data, np.uint8))],
-    count=40, together=5, children=4,
-)  # fmt: skip
+EMITTED = Suite("emitted", _draw, lambda _: [_STATUSES], _run, count=40, together=5, children=4)

@@ -6,7 +6,7 @@ encode: the driver's verdict on random maps near the edges of the rules, and its
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from tilescope.arch import Arch
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import TensorMapError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import POOL_BYTES, Case, Pieces, Suite
+from tilescope.gpu.suite import POOL_BYTES, Case, Piece, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map import Im2colMap, TensorMap
 from tilescope.tensor_map.option import Interleave
@@ -219,31 +219,23 @@ def _move(random: random.Random, arguments: dict[str, Any]) -> None:
         arguments[name] = chosen
 
 
-def _predict(case: Case) -> bytes:
+def _predict(case: Case) -> list[Piece]:
     arguments = case["arguments"]
     try:
         tensor_map = _KIND[case["map"]](**arguments)
     except TensorMapError:
-        return _answer(1)
-    return _answer(0, tensor_map.encode() if arguments["arch"] == _ENCODED_ARCH else b"")
+        result, blob = 1, b""
+    else:
+        result, blob = 0, tensor_map.encode() if arguments["arch"] == _ENCODED_ARCH else b""
+    verdict = Piece("the driver's result (0: accepted)", np.array([result], "<u4"))
+    return [verdict, Piece("word {} of the map", np.frombuffer(blob.ljust(_MAP_BYTES, b"\0"), "<u8"))]
 
 
-def _run(device: Device, cases: list[Case]) -> list[bytes]:
-    results = []
+def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
     for case in cases:
         result, blob = device.encode(_KIND[case["map"]], case["arguments"])
         is_known = result == 0 and case["arguments"]["arch"] == _ENCODED_ARCH
-        results.append(_answer(result, blob if is_known else b""))
-    return results
+        yield np.uint32(result), blob if is_known else bytes(_MAP_BYTES)
 
 
-def _answer(result: int, blob: bytes = b"") -> bytes:
-    return result.to_bytes(4, "little") + blob.ljust(_MAP_BYTES, b"\0")
-
-
-def _pieces(_case: Case, data: bytes) -> Pieces:
-    result = np.frombuffer(data[:4], "<u4")
-    return [("the driver's result (0: accepted)", result), ("word {} of the map", np.frombuffer(data[4:], "<u8"))]
-
-
-ENCODE = Suite("encode", _draw_near_edges, _predict, _run, _pieces, together=500)
+ENCODE = Suite("encode", _draw_near_edges, _predict, _run, together=500)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import UNTOUCHED, Array, Case, Pieces, Suite, memory_lines, pool
+from tilescope.gpu.suite import UNTOUCHED, Array, Case, Piece, Suite, memory, pool
 from tilescope.gpu.suites.maps import drawn_place
 from tilescope.mma.ldmatrix import ldmatrix, stmatrix
 from tilescope.mma.tensor_memory import TensorMemory
@@ -38,39 +40,34 @@ def _before(case: Case, registers: int) -> Array:
     return pool()[case["registers"] :][: 4 * 32 * registers].view("<u4").reshape(32, registers)
 
 
-def _predict_matrices(case: Case) -> bytes:
+def _predict_matrices(case: Case) -> list[Piece]:
     count, transpose = case["count"], case["transpose"]
     if case["direction"] == "ldmatrix":
         registers = np.zeros((32, _REGISTERS), "<u4")
         registers[:, :count] = ldmatrix(pool()[:_SMEM_BYTES], case["rows"], count=count, transpose=transpose)
-        return registers.tobytes()
+        return [Piece("lane {}, register {}", registers, _REGISTERS)]
     smem = np.full(_SMEM_BYTES, UNTOUCHED, np.uint8)
     stmatrix(_before(case, _REGISTERS)[:, :count], smem, case["rows"], transpose=transpose)
-    return smem.tobytes()
+    return [memory("shared memory", smem)]
 
 
-def _run_matrices(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_matrices(device: Device, cases: list[Case]) -> Iterable[Any]:
     loads = cases[0]["direction"] == "ldmatrix"
     numbers = [_COUNTS.index(case["count"]) + 3 * case["transpose"] for case in cases]
-    tables = device.upload(numbers, np.int32), device.upload([case["rows"] for case in cases], np.int32)
-    source = device.upload(pool() if loads else [_before(case, _REGISTERS) for case in cases])
-    shape = (len(cases), 512 if loads else _SMEM_BYTES)
-    out, kernel = device.allocate(shape[0] * shape[1]), f"matrices:{'load' if loads else 'store'}_matrices"
+    tables = np.array(numbers, np.int32), np.array([case["rows"] for case in cases], np.int32)
+    source = pool() if loads else np.stack([_before(case, _REGISTERS) for case in cases])
+    out = np.empty((len(cases), 512 if loads else _SMEM_BYTES), np.uint8)
     sizes = {"blocks": len(cases), "threads": 32, "smem_bytes": _SMEM_BYTES}
-    device.launch(kernel, *tables, source, np.int32(_SMEM_BYTES), out, **sizes)
-    return [result.tobytes() for result in device.download(out, shape)]
-
-
-def _matrices(case: Case, data: bytes) -> Pieces:
-    if case["direction"] == "stmatrix":
-        return [memory_lines("shared memory", data)]
-    return [("lane {}, register {}", np.frombuffer(data, "<u4").reshape(32, -1))]
+    kernel = "load_matrices" if loads else "store_matrices"
+    device.launch(f"matrices:{kernel}", *tables, source, _SMEM_BYTES, out=[out], **sizes)
+    return zip(out)
 
 
 LDMATRIX = Suite(
-    "ldmatrix", _draw_matrices, _predict_matrices, _run_matrices, _matrices, ("matrices",),
-    lambda case: str(case["direction"]), feature="stmatrix",
-)  # fmt: skip
+    *("ldmatrix", _draw_matrices, _predict_matrices, _run_matrices, ("matrices",)),
+    kind=lambda case: str(case["direction"]),
+    feature="stmatrix",
+)
 
 FORMS = (
     *("32x32b.x1", "32x32b.x2", "32x32b.x8", "16x64b.x1", "16x64b.x4", "16x128b.x1", "16x128b.x4", "16x256b.x1"),
@@ -107,7 +104,7 @@ def _cells() -> Array:
     return pool()[: 4 * _LANES * _COLUMNS].view("<u4").reshape(_LANES, _COLUMNS)
 
 
-def _predict_move(case: Case) -> bytes:
+def _predict_move(case: Case) -> list[Piece]:
     memory = TensorMemory().alloc(_COLUMNS)
     cells = memory.cells.copy()
     cells[:, :_COLUMNS] = _cells()
@@ -120,28 +117,20 @@ def _predict_move(case: Case) -> bytes:
         moved[:] = memory.load(opcode, address, **where)
     else:
         memory = memory.store(opcode, moved, address, **where)
-    return registers.tobytes() + memory.cells[:, :_COLUMNS].tobytes()
+    after = np.ascontiguousarray(memory.cells[:, :_COLUMNS])
+    return [Piece("thread {}, register {}", registers, _MOVED_REGISTERS), Piece("lane {}, column {}", after, _COLUMNS)]
 
 
-def _run_moves(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_moves(device: Device, cases: list[Case]) -> Iterable[Any]:
     table = [
         [FORMS.index(case["form"]), case["direction"] == "st", case["warp"], case["lane"] << 16 | case["column"]]
         for case in cases
     ]
     registers = np.stack([_before(case, _MOVED_REGISTERS) for case in cases])
-    loaded, after = device.allocate(registers.nbytes), device.allocate(len(cases) * 4 * _LANES * _COLUMNS)
-    values = device.upload(table, np.int32), device.upload(_cells()), device.upload(registers)
-    device.launch("tensor_memory:moves", *values, loaded, after, blocks=len(cases), threads=128)
-    held = device.download(loaded, registers.shape, "<u4")
-    cells = device.download(after, (len(cases), _LANES, _COLUMNS), "<u4")
-    return [one.tobytes() + other.tobytes() for one, other in zip(held, cells, strict=True)]
+    values = np.array(table, np.int32), _cells(), registers
+    out = loaded, after = np.empty_like(registers), np.empty((len(cases), _LANES, _COLUMNS), "<u4")
+    device.launch("tensor_memory:moves", *values, out=out, blocks=len(cases), threads=128)
+    return zip(loaded, after, strict=True)
 
 
-def _moved(_case: Case, data: bytes) -> Pieces:
-    registers, cells = np.split(np.frombuffer(data, "<u4"), [32 * _MOVED_REGISTERS])
-    return [("thread {}, register {}", registers.reshape(32, -1)), ("lane {}, column {}", cells.reshape(_LANES, -1))]
-
-
-TENSOR_MEMORY = Suite(
-    "tensor_memory", _draw_move, _predict_move, _run_moves, _moved, ("tensor_memory",), feature="tcgen05"
-)
+TENSOR_MEMORY = Suite("tensor_memory", _draw_move, _predict_move, _run_moves, ("tensor_memory",), feature="tcgen05")

@@ -9,7 +9,8 @@ Registers: every mma.sync, and every wgmma with A in registers, multiplies small
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -20,12 +21,13 @@ import numpy.typing as npt
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Array, Case, Pieces, Suite, splitmix_bytes
+from tilescope.gpu.suite import Array, Case, Piece, Suite, splitmix_bytes
 from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
-from tilescope.mma.fragment import Fragment, fragment
-from tilescope.mma.instruction import INSTRUCTIONS, Instruction
+from tilescope.mma.fragment import fragment
+from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05_kind import KINDS
+from tilescope.tma.packing import packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,6 @@ _CORES = {
 }
 _TCGEN05_KINDS = ("f16", "tf32", "f8f6f4", "i8")  # as kernels/tensor_memory.cu numbers them
 _READ_BYTES = 1 << 16  # shared memory that a descriptor may point into
-_K_BYTES = 32
 _PASSES = 4
 _DIGITS = 16
 _STRANGE = 0xFFFF  # where the card gave no digit at all
@@ -80,7 +81,7 @@ def _core(case: Case) -> _Core:
 
 
 def _k(row: DataType) -> int:
-    return _K_BYTES * 8 // row.bits
+    return K_STEP_BYTES * 8 // row.bits
 
 
 def _descriptor(case: Case) -> WgmmaDescriptor | Tcgen05Descriptor:
@@ -93,8 +94,10 @@ def _addresses(case: Case) -> npt.NDArray[np.int64]:
     return _descriptor(case).addresses(major=case["major"], rows=rows, k=_k(row), element_bits=row.bits)
 
 
-def _predict_addresses(case: Case) -> bytes:
-    return _addresses(case).astype("<u2").tobytes()
+def _predict_addresses(case: Case) -> list[Piece]:
+    addresses = _addresses(case).astype("<u2")
+    words = f"address read at {'m' if case['operand'] == 'A' else 'n'} = {{}}, k = {{}}"
+    return [Piece(words, np.ascontiguousarray(addresses), addresses.shape[1])]
 
 
 def _addresses_kernel(case: Case) -> str:
@@ -102,7 +105,7 @@ def _addresses_kernel(case: Case) -> str:
     return "addresses_{}_{}{}".format(case["data_type"], *is_mn)
 
 
-def _run_wgmma(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_wgmma(device: Device, cases: list[Case]) -> Iterable[Any]:
     words = _multiplied(device, f"tensor_cores:{_addresses_kernel(cases[0])}", cases, words=(128, 32))
     accumulator = "s32" if words.dtype.kind == "i" else "f32"
     held = fragment(f"wgmma.m64n64k{_k(DataType.named(cases[0]['data_type']))}", "D", accumulator).indices()
@@ -111,15 +114,15 @@ def _run_wgmma(device: Device, cases: list[Case]) -> list[bytes]:
     return _read_elements(cases, products)
 
 
-def _run_tcgen05(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_tcgen05(device: Device, cases: list[Case]) -> Iterable[Any]:
     row = DataType.named(cases[0]["data_type"])
     kind = next(kind for kind in _TCGEN05_KINDS if row.name in KINDS[kind].codes)
     instructions = [
         InstructionDescriptor(kind, 128, 64, a_type=row.name, **{f"{case['operand'].lower()}_major": case["major"]})
         for case in cases
     ]
-    words = device.upload(np.array([instruction.encode() for instruction in instructions], np.uint32))
-    more = words, np.int32(_TCGEN05_KINDS.index(kind)), np.int32(row.bits // 8)
+    words = np.array([instruction.encode() for instruction in instructions], np.uint32)
+    more = words, _TCGEN05_KINDS.index(kind), row.bits // 8
     return _read_elements(cases, _multiplied(device, "tensor_memory:operand_addresses", cases, *more, words=(128, 64)))
 
 
@@ -127,29 +130,24 @@ def _multiplied(device: Device, place: str, cases: list[Case], *more: Any, words
     """(cases, passes, threads, words): the accumulators of every product."""
     row = DataType.named(cases[0]["data_type"])
     unit = _core_matrices(np.eye(_core(cases[0]).rows["A"], _k(row)).astype(row.numpy))
-    shape = (len(cases), _PASSES, *words)
-    out = device.allocate(4 * int(np.prod(shape)))
-    device.launch(
-        place, device.upload(np.array([_descriptor(case).encode() for case in cases], np.uint64)),
-        device.upload(np.array([case["operand"] == "B" for case in cases], np.int32)), *more,
-        device.upload(_digits(row).view(np.uint8)), device.upload(unit), np.int32(unit.size), out,
-        blocks=len(cases), threads=128, smem_bytes=_READ_BYTES + unit.size,
-    )  # fmt: skip
-    return device.download(out, shape, "<f4" if row.is_float else "<i4")
+    descriptors = np.array([_descriptor(case).encode() for case in cases], np.uint64)
+    of_b = np.array([case["operand"] == "B" for case in cases], np.int32)
+    out = np.empty((len(cases), _PASSES, *words), "<f4" if row.is_float else "<i4")
+    sizes = {"blocks": len(cases), "threads": 128, "smem_bytes": _READ_BYTES + unit.size}
+    device.launch(place, descriptors, of_b, *more, _digits(row), unit, unit.size, out=[out], **sizes)
+    return out
 
 
-def _read_elements(cases: list[Case], products: Array) -> list[bytes]:
+def _read_elements(cases: list[Case], products: Array) -> Iterator[list[Array]]:
     """The address of every element that was read, from the digits in four products with the unit matrix."""
     row = DataType.named(cases[0]["data_type"])
     k, known = _k(row), _digits(row).astype(np.float64)
-    results = []
     for case, matrix in zip(cases, products, strict=True):
         read = matrix[:, :, :k] if case["operand"] == "A" else matrix[:, :k, :].transpose(0, 2, 1)
         digit = np.searchsorted(known, read).clip(0, _DIGITS - 1)
         element = (digit << (4 * np.arange(_PASSES))[:, None, None]).sum(axis=0)
         strange = (known[digit] != read).any(axis=0)
-        results.append(np.where(strange, _STRANGE, element * (row.bits // 8)).astype("<u2").tobytes())
-    return results
+        yield [np.ascontiguousarray(np.where(strange, _STRANGE, element * (row.bits // 8)).astype("<u2"))]
 
 
 def _digits(row: DataType) -> Array:
@@ -165,18 +163,16 @@ def _core_matrices(matrix: Array) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(rows.transpose(0, 2, 1, 3)).reshape(-1)
 
 
-def _addresses_read(case: Case, data: bytes) -> Pieces:
-    read = np.frombuffer(data, "<u2").reshape(-1, _k(DataType.named(case["data_type"])))
-    return [(f"address read at {'m' if case['operand'] == 'A' else 'n'} = {{}}, k = {{}}", read)]
+WGMMA = Suite(
+    *("wgmma", _draw_descriptor, _predict_addresses, _run_wgmma, ("tensor_cores",), _addresses_kernel), feature="wgmma"
+)
+TCGEN05 = replace(WGMMA, name="tcgen05", feature="tcgen05", run=_run_tcgen05, kernels=("tensor_memory",), together=100)
 
-
-def _of_descriptors(name: str, run: Any, kernels: str, **options: Any) -> Suite:
-    parts = _draw_descriptor, _predict_addresses, run, _addresses_read, (kernels,), _addresses_kernel
-    return Suite(name, *parts, feature=name, **options)
-
-
-WGMMA = _of_descriptors("wgmma", _run_wgmma, "tensor_cores")
-TCGEN05 = _of_descriptors("tcgen05", _run_tcgen05, "tensor_memory", together=100)
+# Integers that a type holds exactly, and whose sums of products every accumulator holds
+_SMALL, _SUMMANDS = (-4, 4), (-64, 64)
+_RANGE = {"b1": (0, 1), "u8": (0, 7), "u4": (0, 15), "s4": (-8, 7)}
+_ORDERS = ("row.col", "row.row", "col.row", "col.col")
+_WGMMA_N = (8, 24, 64, 256)  # the narrowest, an odd, a usual and the widest
 
 
 class _Opcode(NamedTuple):
@@ -188,12 +184,33 @@ class _Opcode(NamedTuple):
     types: dict[str, str]
     counted: str  # what is counted where the operands are bits
 
+    def numbers(self, seed: int) -> list[npt.NDArray[np.int64]]:
+        """A, B and C: random integers, four of each where quads of lanes multiply on their own."""
+        (m, n, k), count = self.mnk, 4 if self.row.quad_pairs else 1
+        ranges = *(_RANGE.get(self.types[operand], _SMALL) for operand in "AB"), _SUMMANDS
+        matrices = []
+        for number, ((low, high), shape) in enumerate(zip(ranges, ((m, k), (k, n), (m, n)), strict=True)):
+            words = splitmix_bytes(seed + number, 2 * count * shape[0] * shape[1]).view("<u2").astype(np.int64)
+            matrices.append((low + words % (high - low + 1)).reshape(count, *shape))
+        return matrices
 
-# Integers that a type holds exactly, and whose sums of products every accumulator holds
-_SMALL, _SUMMANDS = (-4, 4), (-64, 64)
-_RANGE = {"b1": (0, 1), "u8": (0, 7), "u4": (0, 15), "s4": (-8, 7)}
-_ORDERS = ("row.col", "row.row", "col.row", "col.col")
-_WGMMA_N = (8, 24, 64, 256)  # the narrowest, an odd, a usual and the widest
+    def words(self, operand: Any, matrices: npt.NDArray[np.int64]) -> Array:
+        """(threads, registers) words of an operand."""
+        held = fragment(self.name, operand, self.types[operand])
+        return _stored(held.distribute(matrices if held.matrices > 1 else matrices[0]), held.data_type).view("<u4")
+
+    def b_operand(self, matrices: npt.NDArray[np.int64]) -> Array:
+        """B: words of registers, or for wgmma the bytes of shared memory, rows of n with 32 bytes along k."""
+        if self.row.warps == 1:
+            return self.words("B", matrices)
+        return _core_matrices(_stored(matrices[0].T, DataType.named(self.types["B"])))
+
+
+def _stored(numbers: Array, row: DataType) -> Array:
+    """Integers as the bytes of a type; those of fewer than 8 bits lie side by side."""
+    if row.bits < 8:
+        return packed(numbers.astype(np.int8), row.bits)
+    return np.ascontiguousarray(numbers.astype(row.numpy)).view(np.uint8)
 
 
 @cache
@@ -226,73 +243,27 @@ def _draw_opcode(random: random.Random, arch: str) -> Case:
     return {"opcode": random.choice(known), "seed": random.randrange(1 << 31)}
 
 
-def _held(case: Case, operand: Any) -> Fragment:
-    opcode = opcodes()[case["opcode"]]
-    return fragment(opcode.name, operand, opcode.types[operand])
-
-
-def _numbers(case: Case) -> tuple[npt.NDArray[np.int64], ...]:
-    """A, B and C: random integers."""
-    opcode, count = opcodes()[case["opcode"]], _held(case, "A").matrices
-    m, n, k = opcode.mnk
-    ranges = *(_RANGE.get(opcode.types[operand], _SMALL) for operand in "AB"), _SUMMANDS
-    matrices = []
-    for number, ((low, high), shape) in enumerate(zip(ranges, ((m, k), (k, n), (m, n)), strict=True)):
-        words = splitmix_bytes(case["seed"] + number, 2 * count * shape[0] * shape[1]).view("<u2").astype(np.int64)
-        matrices.append((low + words % (high - low + 1)).reshape(count, *shape))
-    return tuple(matrices)
-
-
-def _words(case: Case, operand: str, matrices: npt.NDArray[np.int64]) -> Array:
-    """(threads, registers) words of an operand."""
-    held = _held(case, operand)
-    values, row = held.distribute(matrices if held.matrices > 1 else matrices[0]), held.data_type
-    if row.bits >= 8:
-        return np.ascontiguousarray(values.astype(row.numpy)).view("<u4")
-    bits = (values & (1 << row.bits) - 1).reshape(held.threads, held.registers, -1)
-    words: Array = (bits << row.bits * np.arange(32 // row.bits)).sum(axis=2)
-    return words.astype("<u4")
-
-
-def _predict_sums(case: Case) -> bytes:
+def _predict_sums(case: Case) -> list[Piece]:
     """D: the product of bits counts those that both have (and), or that differ (xor)."""
-    a, b, c = _numbers(case)
-    is_xor = opcodes()[case["opcode"]].counted == "xor.popc"
-    return _words(case, "D", c + ((a[..., None] != b[:, None]).sum(axis=2) if is_xor else a @ b)).tobytes()
+    opcode = opcodes()[case["opcode"]]
+    a, b, c = opcode.numbers(case["seed"])
+    is_xor = opcode.counted == "xor.popc"
+    words = opcode.words("D", c + ((a[..., None] != b[:, None]).sum(axis=2) if is_xor else a @ b))
+    return [Piece("thread {}, register {}", words, words.shape[1])]
 
 
-def _run_products(device: Device, cases: list[Case]) -> list[bytes]:
+def _run_products(device: Device, cases: list[Case]) -> Iterable[Any]:
     opcode = opcodes()[cases[0]["opcode"]]
-    numbers = [_numbers(case) for case in cases]
-    a, d = (
-        np.stack([_words(case, name, matrices[place]) for case, matrices in zip(cases, numbers, strict=True)])
-        for name, place in (("A", 0), ("D", 2))
-    )
-    out, kernel = device.upload(d), f"tensor_cores:{cases[0]['opcode'].replace('.', '_')}"
-    if opcode.row.warps > 1:  # B is read from shared memory
-        b = np.stack([_b_bytes(opcode, matrices[1]) for matrices in numbers])
-        size = b.shape[1]
-        values = device.upload(a), device.upload(b), out, np.int32(size)
-        device.launch(kernel, *values, blocks=len(cases), threads=128, smem_bytes=size)
-    else:
-        b = np.stack([_words(case, "B", matrices[1]) for case, matrices in zip(cases, numbers, strict=True)])
-        device.launch(kernel, device.upload(a), device.upload(b), out, blocks=len(cases), threads=32)
-    return [words.tobytes() for words in device.download(out, d.shape, "<u4")]
-
-
-def _b_bytes(opcode: _Opcode, matrices: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """B of wgmma as it lies in shared memory: rows of n, 32 bytes along k."""
-    rows = matrices[0].T
-    if opcode.types["B"] == "b1":
-        return _core_matrices(np.packbits(rows.astype(np.uint8), axis=1, bitorder="little"))
-    return _core_matrices(rows.astype(DataType.named(opcode.types["B"]).numpy))
-
-
-def _registers(case: Case, data: bytes) -> Pieces:
-    return [("thread {}, register {}", np.frombuffer(data, "<u4").reshape(_held(case, "D").threads, -1))]
+    numbers = (opcode.numbers(case["seed"]) for case in cases)
+    operands = [(opcode.words("A", a), opcode.b_operand(b), opcode.words("D", c)) for a, b, c in numbers]
+    a, b, d = (np.stack(words) for words in zip(*operands, strict=True))
+    sizes = {"blocks": len(cases), "threads": 32 * opcode.row.warps, "smem_bytes": b[0].nbytes}
+    device.launch(f"tensor_cores:{cases[0]['opcode'].replace('.', '_')}", a, b, b[0].nbytes, out=[d], **sizes)
+    return zip(d)
 
 
 FRAGMENTS = Suite(
-    "fragments", _draw_opcode, _predict_sums, _run_products, _registers, ("tensor_cores",),
-    lambda case: str(case["opcode"]), feature="mma",
-)  # fmt: skip
+    *("fragments", _draw_opcode, _predict_sums, _run_products, ("tensor_cores",)),
+    kind=lambda case: str(case["opcode"]),
+    feature="mma",
+)

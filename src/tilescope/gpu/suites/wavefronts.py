@@ -13,13 +13,15 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Suite
+from tilescope.gpu.suite import Case, Piece, Suite
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
@@ -52,19 +54,13 @@ def _draw(random: random.Random, _arch: str) -> Case:
     return {"op": op.name, "lanes": lanes, "active": active}
 
 
-def _predict(case: Case) -> bytes:
-    return _word(wavefronts(case["op"], case["lanes"], case["active"]))
+def _predict(case: Case) -> list[Piece]:
+    return [Piece("wavefronts", np.array([wavefronts(case["op"], case["lanes"], case["active"])], "<u4"))]
 
 
-def _word(count: int) -> bytes:
-    return int(count).to_bytes(4, "little")
-
-
-def _run(device: Device, cases: list[Case]) -> list[bytes]:
+def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
     counts = _counted(device, cases)
-    if counts is None:
-        counts = _timed(device, cases)
-    return [_word(count) for count in counts]
+    return zip(np.array(_timed(device, cases) if counts is None else counts, "<u4"))
 
 
 def _counted(device: Device, cases: list[Case]) -> list[int] | None:
@@ -96,10 +92,9 @@ def _counts(report: str, cases: list[Case]) -> list[int] | None:
 def _launch_all() -> None:
     """Launch every case once: what runs under Nsight Compute."""
     folder = Path(sys.argv[1])
-    device, cases = Device(folder), json.loads(folder.joinpath(_CASES).read_text("utf-8"))
-    lanes, out = device.upload([case["lanes"] for case in cases], np.int32), device.allocate(4)
-    for number, case in enumerate(cases):
-        values = np.int32(_OPS.index(case["op"])), lanes + number * 128, np.uint32(case["active"]), out
+    device = Device(folder)
+    for case in json.loads(folder.joinpath(_CASES).read_text("utf-8")):
+        values = _OPS.index(case["op"]), np.array(case["lanes"], np.int32), case["active"], device.allocate(4)
         device.launch("accesses:one_access", *values, blocks=1, threads=32, smem_bytes=_SMEM_BYTES)
 
 
@@ -121,25 +116,16 @@ def _timed(device: Device, cases: list[Case]) -> list[int]:
 
 def cycles_of(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
     """Clocks of one access of every case, the least of several tries."""
-    cycles = device.allocate(len(cases) * _TRIES * 4)
-    values = (
-        device.upload([_OPS.index(case["op"]) for case in cases], np.int32),
-        device.upload([case["lanes"] for case in cases], np.int32),
-        device.upload([case["active"] for case in cases], np.uint32),
-        cycles,
-        device.allocate(4),
-        np.uint32(0),
-    )
-    shape = {"blocks": len(cases), "threads": 32 * _WARPS, "smem_bytes": 200 * 1024}
-    device.launch("accesses:timed_accesses", *values, **shape)
-    least: npt.NDArray[np.float64] = device.download(cycles, (len(cases), _TRIES), "<u4").min(axis=1)
-    return least / (_TIMES * _WARPS)
+    cycles = np.empty((len(cases), _TRIES), "<u4")
+    operations = np.array([_OPS.index(case["op"]) for case in cases], np.int32)
+    lanes, active = (np.array([case[name] for case in cases], np.uint32) for name in ("lanes", "active"))
+    sizes = {"blocks": len(cases), "threads": 32 * _WARPS, "smem_bytes": 200 * 1024}
+    device.launch("accesses:timed_accesses", operations, lanes, active, 0, device.allocate(4), out=[cycles], **sizes)
+    least: npt.NDArray[np.float64] = cycles.min(axis=1) / (_TIMES * _WARPS)
+    return least
 
 
-BANKS = Suite(
-    "banks", _draw, _predict, _run, lambda _, data: [("wavefronts", np.frombuffer(data, "<u4"))], ("accesses",),
-    count=500, together=500, feature="stmatrix",
-)  # fmt: skip
+BANKS = Suite("banks", _draw, _predict, _run, ("accesses",), count=500, together=500, feature="stmatrix")
 
 if __name__ == "__main__":
     _launch_all()
