@@ -7,7 +7,7 @@ import numpy as np
 from ratio import Work, print_ratios
 
 import tilescope as ts
-from tilescope.tma import strips
+from tilescope.tma import tiles as strips
 
 SIDE = 8192
 

@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
     from tilescope.smem.op import SMEM_OP, SmemOp
-    from tilescope.smem.report import bank_report
+    from tilescope.smem.report import bank_report, tile_report
     from tilescope.smem.search import find_layouts
-    from tilescope.smem.tile import tile_report
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.tensor_map import (
         Im2colMap,

@@ -5,9 +5,9 @@ from inspect import signature
 import pytest
 
 import tilescope as ts
-from tilescope.inputs import READERS, command_words, copies, flag, maps, plans, tiles
+from tilescope.inputs import READERS, command_words, flag, maps, plans, tiles
 from tilescope.planner.barrier_roles import plan_pipeline
-from tilescope.smem.tile import layout_as_written
+from tilescope.smem.report import layout_as_written
 
 QUESTIONS = {
     "plan": (plans.PLAN, ts.plan),
@@ -16,7 +16,7 @@ QUESTIONS = {
     "pipeline": ([row for row in plans.PIPELINE if row.name not in ("no_multicast", "cluster")], plan_pipeline),
     "map": ([row for row in maps.MAP if row.name in signature(ts.TensorMap).parameters], ts.TensorMap),
     "im2col": ([row for row in maps.MAP if row.name not in ("box", "mode")], ts.Im2colMap),
-    "copy": (copies.COPY, ts.trace),
+    "copy": (maps.COPY, ts.trace),
     "descriptors": (tiles.DESCRIPTORS[:-1], ts.wgmma_descriptors),
     "layout": ([row for row in tiles.LAYOUT_TEXT if row.name != "smem_address"], ts.parse_layout),
     "banks": (tiles.BANK_TILE, layout_as_written),
@@ -56,4 +56,4 @@ def test_a_command_leaves_out_what_the_library_takes_anyway():
         "MN",
         "--fold",
     ]
-    assert command_words(copies.COPY, {"coords": (-8, 2), "smem_address": 0}) == ["--coords=-8,2"]
+    assert command_words(maps.COPY, {"coords": (-8, 2), "smem_address": 0}) == ["--coords=-8,2"]

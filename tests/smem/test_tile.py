@@ -7,7 +7,7 @@ from tilescope.errors import RuleError
 from tilescope.layout import Layout
 from tilescope.smem.access import Access
 from tilescope.smem.banks import wavefronts
-from tilescope.smem.tile import tile_report
+from tilescope.smem.report import tile_report
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
 

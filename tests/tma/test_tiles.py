@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import tma
 from tilescope.swizzle import permutation
-from tilescope.tma import strips
+from tilescope.tma import tiles as strips
 
 
 def tiles_one_by_one(a, memory):

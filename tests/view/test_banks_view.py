@@ -7,9 +7,8 @@ from tilescope import view
 from tilescope.layout import Layout
 from tilescope.smem.access import Access
 from tilescope.smem.op import SMEM_OP
-from tilescope.smem.report import bank_report
+from tilescope.smem.report import bank_report, tile_report
 from tilescope.smem.search import find_layouts
-from tilescope.smem.tile import tile_report
 from tilescope.view.banks_view import bank_grid
 
 LANES = np.arange(32)

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from tilescope.web.application import MOST_WAITING, WORKERS, application
-from tilescope.web.guard import MOST_QUERY_BYTES, SECURITY_HEADERS, Guard
+from tilescope.web.application import MOST_QUERY_BYTES, MOST_WAITING, SECURITY_HEADERS, WORKERS, Guard, application
 from tilescope.web.pages import PAGES
 
 ROUTES = ["/", "/static/explorer.css", "/static/explorer.js"]

@@ -11,7 +11,7 @@ from tilescope.cli.map_source import described, map_options, read_input
 from tilescope.cli.options import INPUT_FILE, command, refuse
 from tilescope.cli.output import STDOUT, Output, write_to
 from tilescope.inputs import START, TYPE, Input
-from tilescope.inputs.copies import COPY
+from tilescope.inputs.maps import COPY
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tma import gather4, trace
 from tilescope.tma import load as loaded

@@ -138,8 +138,8 @@ def banks(
     Exit status 1: --fix found no layout without conflicts.
     """  # noqa: D301  \b keeps the lines below it apart
     from tilescope.smem.access import Access  # which draw and convert start without
+    from tilescope.smem.report import cured_report, layout_as_written, require_aligned_rows, tile_report
     from tilescope.smem.search import find_layouts
-    from tilescope.smem.tile import cured_report, layout_as_written, require_aligned_rows, tile_report
 
     lanes = tile is None and text is None  # addresses that the patterns say themselves
     refuse(

@@ -50,8 +50,7 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
 
     import uvicorn
 
-    from tilescope.web.application import application
-    from tilescope.web.guard import is_loopback
+    from tilescope.web.application import application, is_loopback
 
     app = application(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,13 +1,14 @@
-"""The inputs of questions about a tensor map."""
+"""The inputs of questions about a tensor map, and about one copy through it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tilescope.arch import ARCH
-from tilescope.inputs import TYPE, Input
+from tilescope.inputs import SMEM_ADDRESS, TYPE, Input
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.tma.tracing import OPERATIONS
 from tilescope.written import number, numbers
 
 # What only im2col maps, and only im2col-wide maps, have says so.
@@ -35,3 +36,11 @@ WIDTHS = {
     for row in MAP
     if "corner" in row.name
 }
+
+
+COPY = (
+    Input("coords", "--coords", "Coordinates", "where the box starts, innermost first.", numbers, "0,0,…"),
+    Input("offsets", "--offsets", "Offsets", "W, H, D of an im2col map; halo and offset of a wide one.", numbers),
+    SMEM_ADDRESS,
+    Input("operation", "--operation", "Operation", unsaid="load", choices=OPERATIONS),
+)

@@ -35,7 +35,7 @@ from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load_multicast
-from tilescope.tma.packing import packed, unpacked
+from tilescope.tma.elements import packed, unpacked
 
 _MAX_BOX_ROWS = 256
 _MMA_M, _MMA_N = 16, 8

@@ -26,7 +26,7 @@ from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.tma.packing import unpacked
+from tilescope.tma.elements import unpacked
 
 _LANES = 32
 _LOAD = "ts.ldmatrix(np.zeros({size}, np.uint8), np.arange(32) * {pitch}, count=1)"

@@ -38,7 +38,7 @@ from tilescope.mma.tmem_form import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integers
 from tilescope.rule import rule
-from tilescope.tma.packing import packed, unpacked
+from tilescope.tma.elements import packed, unpacked
 from tilescope.value import read_only
 
 _PRODUCT = 'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", {})'

@@ -47,7 +47,7 @@ from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.reading import integer, known_name
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tma.packing import unpacked
+from tilescope.tma.elements import unpacked
 from tilescope.tma.transfer import SMEM_EXTENT
 
 _COPY = (

@@ -20,9 +20,8 @@ from tilescope.layout import Layout, Major
 from tilescope.reading import entries, plain_int
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap, TensorMap
-from tilescope.tma.placement import placement
 from tilescope.tma.request import requested
-from tilescope.tma.walk import row_coords
+from tilescope.tma.walk import placement, row_coords
 
 Addresses = npt.NDArray[np.int64]
 Copies = tuple[tuple[tuple[int, ...], int], ...]  # coordinates, and offset in shared memory

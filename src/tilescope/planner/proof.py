@@ -28,7 +28,7 @@ from tilescope.planner.refusal import refusal
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
-from tilescope.tma.packing import packed
+from tilescope.tma.elements import packed
 
 Bytes = npt.NDArray[np.uint8]
 WORD_BYTES = 4

@@ -110,13 +110,9 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
             mask is not None, row.lanes_per_group, cell_shift, row.pairs_merge, counts,
         )  # fmt: skip
         return counts
-    if len(address) <= _BLOCK_ACCESSES:
-        return _block_counts(row, address, mask)
-    starts = range(0, len(address), _BLOCK_ACCESSES)
-    blocks = [slice(start, start + _BLOCK_ACCESSES) for start in starts]
-    return np.concatenate(
-        [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
-    )
+    blocks = [slice(start, start + _BLOCK_ACCESSES) for start in range(0, max(1, len(address)), _BLOCK_ACCESSES)]
+    counted_blocks = [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
+    return np.concatenate(counted_blocks)
 
 
 def count_ideal(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
@@ -218,8 +214,6 @@ def _address_array(lane_address: Any) -> Addresses:
         address = np.asarray(lane_address)
     except (ValueError, TypeError, OverflowError):
         problem = "lanes of different lengths"
-    except Exception:  # noqa: BLE001  __array__ of a foreign object may raise whatever it likes
-        problem = f"a {type(lane_address).__name__}"
     else:
         if address.dtype.kind not in "iu":
             problem = f"{printed(lane_address, 40)} ({address.dtype})"
@@ -241,7 +235,7 @@ def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
     try:
         lanes = np.asarray(active)
         mask = np.broadcast_to(lanes.astype(np.bool_), shape)
-    except Exception:  # noqa: BLE001  the truth value of a foreign object may raise whatever it likes
+    except (ValueError, TypeError, OverflowError):
         lanes, mask = np.zeros(0), np.zeros(0, np.bool_)
     if lanes.dtype.kind not in "biu" or lanes.shape[-1:] != (WARP_LANES,) or (lanes != mask).any():
         wanted = f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"

@@ -27,7 +27,7 @@ from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import Addresses, Mask, count_ideal, count_least, count_wavefronts
 from tilescope.smem.op import BANK_BYTES, SmemOp
 from tilescope.smem.pattern import tile_bytes
-from tilescope.smem.tile import access_list
+from tilescope.smem.report import access_list
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
 from tilescope.value import Value, row_field
 
@@ -88,9 +88,7 @@ class LayoutSearch(Value):
     tried: Mapping[str, int] = field(hash=False)  # layouts of each family
     bound: tuple[int, ...]  # wavefronts of each pattern that no layout undercuts
     widest: SmemOp = row_field(SmemOp.named)  # whose bytes stay together: the reason for the bound
-    other_lanes: LayoutSearch | None = (
-        None  # where conflicts stay: the same with the lanes of a pattern dealt otherwise
-    )
+    other_lanes: LayoutSearch | None = None  # if conflicts stay: the same with a pattern's lanes dealt otherwise
 
     def __iter__(self) -> Iterator[FoundLayout]:
         return iter(self.found)
@@ -316,12 +314,8 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int
             start = np.take_along_axis(place, first, axis=1)
             parts += [np.where(used, place - start, _UNUSED), start % BANK_BYTES]  # moved by whole words for any pitch
         key = np.concatenate(parts, axis=1)
-    occurrences: dict[bytes, list[int]] = {}
-    for number, row in enumerate(key):
-        occurrences.setdefault(row.tobytes(), []).append(number)
-    return np.array([numbers[0] for numbers in occurrences.values()]), np.array(
-        [len(numbers) for numbers in occurrences.values()]
-    )
+    _, index, count = np.unique(key, axis=0, return_index=True, return_counts=True)
+    return index, count
 
 
 def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:

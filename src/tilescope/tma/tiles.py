@@ -1,7 +1,7 @@
 """A whole tensor cut into boxes, each laid out as a copy would leave it in shared memory.
 
 The grid steps by the box, so neighbouring tiles along dim 0 read neighbouring bytes. Such a row of tiles is a
-*strip*; `strips` fills them all in one order of pieces, from another place each:
+*strip*; all strips are filled in one order of pieces, from another place each:
 
     tensor                         result, axes outermost first
     ┌────┬────┬────┬──┐
@@ -16,21 +16,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from tilescope.data_type import DataType
 from tilescope.errors import ceil_div
 from tilescope.reading import Bytes, integer, readable, writeable
 from tilescope.rule import rule
-from tilescope.swizzle.permutation import OUT_ARRAY
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.swizzle.permutation import OUT_ARRAY, STREAMED_BYTES, in_shares
 from tilescope.tensor_map import TensorMap
-from tilescope.tma.placement import Placement, placement
+from tilescope.tma.elements import TF32_TYPES, delivered
 from tilescope.tma.request import requested
-from tilescope.tma.strips import Strips
 from tilescope.tma.transfer import deliver, require_memory
-from tilescope.tma.walk import source_offset, walk
+from tilescope.tma.walk import Placement, placement, source_offset, walk
+
+_BATCH_PIECES = 1 << 13  # of one np.take: its indices stay in the cache
 
 TILES_MAP = rule(
     "tiles-map",
@@ -181,3 +187,87 @@ class _Tiling:
             piece_offsets=(rows.starts[:, None] + np.arange(0, rows.row_bytes, piece_bytes)).reshape(-1),
             places=self.placed.places,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Rows of tiles in a tensor, and where they go."""
+
+    data_type: DataType
+    source: Bytes
+    target: Bytes
+    source_begins: npt.NDArray[np.int64]  # byte of each strip's first tile
+    target_begins: npt.NDArray[np.int64]
+    tiles: int  # of one strip
+    tile_step_bytes: int  # from tile to tile in the source …
+    tile_bytes: int  # … and in the target
+    piece_bytes: int
+    piece_offsets: npt.NDArray[np.int64]  # in the source, from a tile's first byte on
+    places: npt.NDArray[np.intp]  # of these pieces in the target, in pieces
+
+    def fill(self, threads: int) -> None:
+        """Write all tiles, on as many threads as are worth it."""
+        strip_bytes = self.tiles * self.tile_bytes
+        streams = (
+            self._is_gapless
+            and len(self.source_begins) * strip_bytes >= STREAMED_BYTES
+            and self.target.ctypes.data % 64 == 0
+            and self.tile_bytes % SMEM_LINE_BYTES == 0
+            and self.piece_bytes == CHUNK_BYTES
+            and tile_streaming() is not None
+        )
+        in_shares(self.stream if streams else self.copy, 0, len(self.source_begins), 1, threads, strip_bytes)
+
+    @property
+    def _is_gapless(self) -> bool:
+        """Whether every byte of a tile is one of the tensor, as it is there."""
+        return len(self.places) * self.piece_bytes == self.tile_bytes and self.data_type.name not in TF32_TYPES
+
+    def copy(self, begin: int, end: int) -> None:
+        """Fill strips `begin` to `end` with numpy: gapless tiles in one go, others gathered, rounded and scattered."""
+        source, target = self._pieces(self.source), self._pieces(self.target)
+        tile_pieces = self.tile_bytes // self.piece_bytes
+        batch = max(1, _BATCH_PIECES // len(self.places))
+        steps = np.arange(min(batch, self.tiles))[:, None] * self.tile_step_bytes
+        order = (steps + (self._offsets_in_place() if self._is_gapless else self.piece_offsets)) // self.piece_bytes
+        for strip in range(begin, end):
+            for tile in range(0, self.tiles, batch):
+                count = min(batch, self.tiles - tile)
+                here = source[(int(self.source_begins[strip]) + tile * self.tile_step_bytes) // self.piece_bytes :]
+                first = int(self.target_begins[strip]) // self.piece_bytes + tile * tile_pieces
+                tiles = target[first : first + count * tile_pieces].reshape(count, tile_pieces)
+                if self._is_gapless:
+                    np.take(here, order[:count], out=tiles, mode="clip")
+                else:
+                    moved = delivered(self.data_type, here.take(order[:count], mode="clip").view(np.uint8))
+                    tiles[:, self.places] = moved.view(tiles.dtype)
+
+    def stream(self, begin: int, end: int) -> None:
+        """Fill strips `begin` to `end` of gapless tiles by the compiled loop, which writes past the cache."""
+        compiled = tile_streaming()
+        assert compiled is not None
+        sources, targets = (
+            array.ctypes.data + begins[begin:end]
+            for array, begins in ((self.source, self.source_begins), (self.target, self.target_begins))
+        )
+        compiled.stream_tiles(sources, targets, self.tiles, self.tile_step_bytes, self._offsets_in_place())
+
+    def _offsets_in_place(self) -> npt.NDArray[np.int64]:
+        """The source of each piece of a gapless tile, in the order of shared memory."""
+        in_place = np.empty_like(self.piece_offsets)
+        in_place[self.places] = self.piece_offsets
+        return in_place
+
+    def _pieces(self, array: Bytes) -> npt.NDArray[np.void]:
+        whole = array[: len(array) // self.piece_bytes * self.piece_bytes]
+        return whole.view(np.dtype(f"V{self.piece_bytes}"))
+
+
+@cache
+def tile_streaming() -> ModuleType | None:
+    """The compiled loop; None where numba is not installed."""
+    try:
+        from tilescope.tma import tile_streaming as compiled
+    except ImportError:
+        return None
+    return compiled

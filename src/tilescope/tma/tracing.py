@@ -24,10 +24,9 @@ from tilescope.reading import integer, integer_array, integers, known_name
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy, Im2colWideMap
-from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes
-from tilescope.tma.placement import placement
+from tilescope.tma.elements import SIX_BIT_TYPE, dense_bytes
 from tilescope.tma.request import requested
-from tilescope.tma.walk import FAR_BYTES, Walk, row_coords, source_offset, walk
+from tilescope.tma.walk import FAR_BYTES, Walk, placement, row_coords, source_offset, walk
 from tilescope.value import Value, hex_field, read_only
 
 TRACE_EXTENT = rule(
@@ -110,7 +109,7 @@ class Trace(Value):
         )
         for name in ("coords", "offsets", "smem_address"):
             object.__setattr__(self, name, getattr(copy, name))
-        object.__setattr__(self, "source_offset", read_only(_sources(copy)))
+        object.__setattr__(self, "source_offset", read_only(_traced(copy)))
 
     @property
     def footprint_bytes(self) -> int:
@@ -188,7 +187,7 @@ class Trace(Value):
     @property
     def runs(self) -> tuple[Run, ...]:
         """The same as `source_offset`, in as few pieces as possible."""
-        source, holds = self.source_offset, _holds(self.copy)
+        source, holds = self.source_offset, _traced(self.copy, kinds=True)
         follows = np.where(source[1:] < 0, True, source[1:] == source[:-1] + 1) & (holds[1:] == holds[:-1])
         edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(source)]
         return tuple(
@@ -337,14 +336,26 @@ def _rows(copy: Copy) -> tuple[Walk, npt.NDArray[np.int64]]:
     return walk(copy), row_coords(copy)
 
 
-def _sources(copy: Copy) -> npt.NDArray[np.int64]:
-    """Of each shared byte, its offset in the tensor, or FILL, or GAP."""
-    found = walk(copy)
+def _traced(copy: Copy, *, kinds: bool = False) -> npt.NDArray[np.int64]:
+    """Of each shared byte, its offset in the tensor, or FILL, or GAP; or its kind, as an index into _HOLDS."""
+    found, a = walk(copy), copy.tensor_map
     _require_near(copy, found)
-    byte = _dense_bytes_of_row(copy, found)
+    placed = placement(a, found.rows, copy.smem_address)
+    if _takes_a_byte_a_value(copy):
+        held, byte = CHUNK_BYTES, np.arange(a.inner_elements) * a.data_type.bits // 8
+    else:  # padding is left out
+        held, byte = dense_bytes(a.data_type) * placed.piece_bytes // CHUNK_BYTES, np.arange(found.row_bytes)
     reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
     moved = found.inside[:, None] & (byte >= found.low_bytes) & (byte < reach)
-    return _in_shared_memory(copy, np.where(moved, found.starts[:, None] + byte, Trace.FILL), Trace.GAP)
+    if kinds:
+        element, overrun, fill, gap = range(len(_HOLDS))
+        inside = np.where(byte < found.high_bytes, element, overrun)
+    else:
+        inside, fill, gap = found.starts[:, None] + byte, Trace.FILL, Trace.GAP
+    values = np.full(placed.footprint_bytes, gap, np.int64)
+    rows = np.where(moved, inside, fill).reshape(-1, held)
+    values.reshape(-1, placed.piece_bytes)[placed.places, :held] = rows
+    return values
 
 
 def _require_near(copy: Copy, found: Walk) -> None:
@@ -358,35 +369,6 @@ def _require_near(copy: Copy, found: Walk) -> None:
         "a trace counts up to byte 2^62; a global address is below 2^57",
         "Start the box nearer to the tensor's first byte, or check strides_bytes.", row=row, byte=start,
     )  # fmt: skip
-
-
-def _holds(copy: Copy) -> npt.NDArray[np.int64]:
-    """Of each shared byte, what it holds, as an index into _HOLDS."""
-    found = walk(copy)
-    byte = _dense_bytes_of_row(copy, found)
-    reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
-    kinds = np.full(len(byte), _HOLDS.index("fill"))
-    kinds[(byte >= found.low_bytes) & (byte < reach)] = _HOLDS.index("overrun")
-    kinds[(byte >= found.low_bytes) & (byte < found.high_bytes)] = _HOLDS.index("element")
-    return _in_shared_memory(copy, np.where(found.inside[:, None], kinds, _HOLDS.index("fill")), _HOLDS.index("gap"))
-
-
-def _dense_bytes_of_row(copy: Copy, found: Walk) -> npt.NDArray[np.int64]:
-    """The byte of the dense row that each byte of a shared row stands for, padding left out."""
-    a: AnyMap = copy.tensor_map
-    if _takes_a_byte_a_value(copy):
-        return np.arange(a.inner_elements) * a.data_type.bits // 8
-    return np.arange(found.row_bytes)
-
-
-def _in_shared_memory(copy: Copy, rows: npt.NDArray[np.int64], otherwise: int) -> npt.NDArray[np.int64]:
-    """Scatter per-row byte values to their places in shared memory."""
-    a: AnyMap = copy.tensor_map
-    placed = placement(a, len(rows), copy.smem_address)
-    held = CHUNK_BYTES if _takes_a_byte_a_value(copy) else dense_bytes(a.data_type) * placed.piece_bytes // CHUNK_BYTES
-    found = np.full(placed.footprint_bytes, otherwise, np.int64)
-    found.reshape(-1, placed.piece_bytes)[placed.places, :held] = rows.reshape(-1, held)
-    return found
 
 
 def _takes_a_byte_a_value(copy: Copy) -> bool:

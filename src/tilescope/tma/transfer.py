@@ -21,12 +21,9 @@ from tilescope.reading import Bytes, entries, integer, integers, readable, write
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
-from tilescope.tma.packing import SIX_BIT_TYPE, dense_bytes, packed
-from tilescope.tma.placement import Placement, placement
-from tilescope.tma.reduction import combined, word_type
+from tilescope.tma.elements import SIX_BIT_TYPE, combined, delivered, dense_bytes, packed, word_type
 from tilescope.tma.request import requested
-from tilescope.tma.rounding import delivered
-from tilescope.tma.walk import Walk, row_coords, source_offset, walk
+from tilescope.tma.walk import Placement, Walk, placement, row_coords, source_offset, walk
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type

@@ -1,4 +1,4 @@
-"""Which rows a copy visits: for each row of shared memory, where in the tensor it comes from.
+"""Which rows a copy visits: for each row of shared memory, where in the tensor it comes from, and where its pieces lie.
 
 Whatever the mode, a copy is a list of *rows*. Rows lie one after another in shared memory, each starts on
 16 bytes in both memories, and the tensor's inner edge cuts all of them at the same place:
@@ -19,6 +19,14 @@ Whatever the mode, a copy is a list of *rows*. Rows lie one after another in sha
     gather4        four rows, named one by one
 
 `load` gathers these rows, `store` scatters them, `trace` writes them down.
+
+In shared memory row r starts at r x pitch, and a swizzled row takes its whole span even when it is narrower. Then the
+swizzle moves pieces of 16 bytes (8 in the mode that flips halves), by the absolute address:
+
+    rows of 64 bytes, swizzle 128B, at 0x480       line of the pattern, and the piece that lies at each place
+
+    row 0  a b c d                                 0x480   1   b a d c ─ ─ ─ ─      ─ : gap, keeps its bytes
+    row 1  e f g h                                 0x500   2   g h e f ─ ─ ─ ─
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.swizzle import CHUNK_BYTES
+from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
 
 Offsets = npt.NDArray[np.int64]
@@ -242,3 +250,35 @@ def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> t
     first_lap = over < 0
     position = np.where(first_lap, start + advances * step, lower + over % lap * step)
     return position, np.where(first_lap, 0, 1 + over // lap)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The place of each piece, in pieces from the buffer's start."""
+
+    places: npt.NDArray[np.intp]  # (rows x pieces of a row,)
+    piece_bytes: int
+    footprint_bytes: int  # from the buffer's start to the end of the copy's last byte or gap
+
+
+def placement(tensor_map: AnyMap, rows: int, smem_address: int) -> Placement:
+    """Where `rows` rows of the map lie from shared address `smem_address` on.
+
+    >>> narrow = TensorMap("f16", (64, 64), (128,), (32, 2), swizzle="128B")
+    >>> placement(narrow, 2, 0x480).places.tolist()
+    [1, 0, 3, 2, 10, 11, 8, 9]
+    """
+    swizzle = tensor_map.swizzle
+    row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
+    return _placed(swizzle, smem_address % swizzle.repeat_bytes, rows, row_bytes, tensor_map.pitch_bytes)
+
+
+@lru_cache(maxsize=64)
+def _placed(swizzle: Swizzle, phase: int, rows: int, row_bytes: int, pitch_bytes: int) -> Placement:
+    piece_bytes = swizzle.piece_bytes
+    logical = np.arange(rows)[:, None] * pitch_bytes + np.arange(0, row_bytes, piece_bytes)
+    places = ((swizzle.apply(phase + logical) - phase) // piece_bytes).astype(np.intp).ravel()
+    places.flags.writeable = False
+    # Rows as wide as the span stay in it; the last, cut line of an interleaved copy may send pieces beyond its end.
+    footprint = max(rows * pitch_bytes, (int(places.max()) + 1) * piece_bytes)
+    return Placement(places, piece_bytes, footprint)

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from tilescope.errors import by, counted
 from tilescope.layout import Layout
 from tilescope.smem.op import BANK_BYTES, BANKS
-from tilescope.smem.report import COUNTER_CAVEAT, BankGroup, BankReport
+from tilescope.smem.report import COUNTER_CAVEAT, BankGroup, BankReport, TileReport
 from tilescope.smem.search import FAMILIES, FoundLayout, LayoutSearch
-from tilescope.smem.tile import TileReport
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier, extent, holding, number_span, runs

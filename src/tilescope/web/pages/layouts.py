@@ -11,8 +11,8 @@ from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT
 from tilescope.layout import Layout, Modes
 from tilescope.notation import parse_layout, parse_layout_or_modes, parse_modes
 from tilescope.smem.access import Access
+from tilescope.smem.report import cured_report, tile_report
 from tilescope.smem.search import find_layouts
-from tilescope.smem.tile import cured_report, tile_report
 from tilescope.swizzle import Swizzle
 from tilescope.view.layout_view import draw_difference, whole_layout
 from tilescope.view.swizzle_view import logical_grid

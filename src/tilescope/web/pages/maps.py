@@ -9,8 +9,7 @@ from typing import Any
 
 from tilescope.errors import RuleError, Violation
 from tilescope.inputs import chosen, command_words, in_words
-from tilescope.inputs.copies import COPY
-from tilescope.inputs.maps import MAP, WIDTHS
+from tilescope.inputs.maps import COPY, MAP, WIDTHS
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MAP_KINDS, MapArguments
 from tilescope.tensor_map.decoding import descriptor_bytes, inspect_tensor_map

@@ -1,6 +1,9 @@
-"""What cp.reduce.async.bulk.tensor does to each element, bit for bit.
+"""What copies do to elements, bit for bit: a load rounds tf32, a reduction combines, 4- and 6-bit types are packed.
 
-    memory = op(memory, shared)
+    f32   s eeeeeeee mmmmmmmmmm mmmmmmmmmmmmm        a tf32 load: round to nearest even at bit 13, denormals too
+    tf32  s eeeeeeee mmmmmmmmmm 0000000000000        infinity stays, every NaN becomes 0x7FFFE000
+
+A reduction, memory = op(memory, shared):
 
     add        integers wrap; floats round to nearest even; every NaN of 16 or 32 bits becomes 0x7FFF, 0x7FFFFFFF.
                A 64-bit NaN passes as it is, the shared one first; infinities that cancel give 0xFFF8000000000000
@@ -10,6 +13,16 @@
 
 float32_ftz flushes denormal inputs and results to zero, sign kept; the other types keep denormals. tfloat32 adds
 like float32, tfloat32_ftz like float32_ftz: nothing is rounded to tf32.
+
+Types of 4 and 6 bits lie closer in global memory than in shared memory, where a piece of 16 bytes holds 16 values:
+
+    type             in global memory       a load leaves in shared memory      a store expects there
+    16u4_align8b     8 bytes, dense         the same 8 bytes                    the same
+    16u4_align16b    8 bytes, dense         8 bytes, then 8 of padding          (cannot be stored)
+    16u6_align16b    12 bytes, dense        12 bytes, then 4 of padding         16 bytes, a value in the low 6 bits of each
+
+The padding after a load is not defined: here it keeps what was there. Value i of a dense group of 6-bit values
+has bits 6 i to 6 i + 5, counted from the lowest bit of the first byte.
 """
 
 from __future__ import annotations
@@ -21,7 +34,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
+from tilescope.swizzle import CHUNK_BYTES
 
+TF32_TYPES = ("tfloat32", "tfloat32_ftz")
+SIX_BIT_TYPE = "16u6_align16b"
 Words = npt.NDArray[Any]  # unsigned integers: the bits of elements
 Combination = Callable[[Words, Words], Words]
 
@@ -114,3 +130,52 @@ def _float_extreme(operation: str, data_type: DataType, old: Words, new: Words) 
     old_nan, new_nan = _is_nan(data_type, old), _is_nan(data_type, new)
     chosen = np.where((old_wins & ~old_nan) | new_nan, old, new)
     return np.where(old_nan & new_nan, rest, chosen)
+
+
+def rounded_to_tf32(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The words of f32 numbers as a tf32 load leaves them.
+
+    >>> [hex(word) for word in rounded_to_tf32(np.array([0x3F801000, 0x3F803000, 0xFFC00001], np.uint32))]
+    ['0x3f800000', '0x3f804000', '0x7fffe000']
+    """
+    odd = words >> np.uint32(13) & np.uint32(1)
+    rounded = words + np.uint32(0xFFF) + odd & np.uint32(0xFFFFE000)
+    return np.where((words & 0x7FFFFFFF) > 0x7F800000, np.uint32(0x7FFFE000), rounded)
+
+
+def delivered(data_type: DataType, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Bytes of elements as a load leaves them in shared memory."""
+    if data_type.name in TF32_TYPES:
+        return rounded_to_tf32(data.view(np.uint32)).view(np.uint8)
+    return data
+
+
+def dense_bytes(data_type: DataType) -> int:
+    """Global bytes of what fills 16 shared bytes: 16 but for the padded types.
+
+    >>> [dense_bytes(DataType.named(name)) for name in ("f16", "16u4_align8b", "16u4_align16b", "16u6_align16b")]
+    [16, 16, 8, 12]
+    """
+    return CHUNK_BYTES * data_type.bits // data_type.smem_bits
+
+
+def unpacked(dense: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """(…, n) dense bytes as (…, 8 n / bits) bytes, a value in the low bits of each.
+
+    >>> unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
+    [1, 2, 3, 4]
+    """
+    single = np.unpackbits(dense, axis=-1, bitorder="little").reshape(*dense.shape[:-1], -1, bits)
+    values: npt.NDArray[np.uint8] = np.packbits(single, axis=-1, bitorder="little")[..., 0]
+    return values
+
+
+def packed(values: npt.NDArray[Any], bits: int) -> npt.NDArray[np.uint8]:
+    """(…, m) values, of which the low bits count, as (…, m bits / 8) dense bytes: the inverse of `unpacked`.
+
+    >>> packed(np.array([1, 2, 3, 4], np.uint8), 4).tolist()
+    [33, 67]
+    """
+    single = np.unpackbits(values.view(np.uint8)[..., None], axis=-1, count=bits, bitorder="little")
+    dense: npt.NDArray[np.uint8] = np.packbits(single.reshape(*values.shape[:-1], -1), axis=-1, bitorder="little")
+    return dense
