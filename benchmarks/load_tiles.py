@@ -7,7 +7,7 @@ import numpy as np
 from ratio import Work, print_ratios
 
 import tilescope as ts
-from tilescope.tma import tiles as strips
+from tilescope.tma import tiles as tiles_module
 
 SIDE = 8192
 
@@ -20,13 +20,13 @@ def aligned(byte_count):
 
 def tiles(a, memory, out, threads, compiled):
     """load_tiles with the compiled loop, or as it is where numba is not installed."""
-    original = strips.tile_streaming
+    original = tiles_module.tile_streaming
     if not compiled:
-        strips.tile_streaming = lambda: None
+        tiles_module.tile_streaming = lambda: None
     try:
         ts.load_tiles(a, memory, out=out, threads=threads)
     finally:
-        strips.tile_streaming = original
+        tiles_module.tile_streaming = original
 
 
 def main():

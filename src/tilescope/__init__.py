@@ -111,9 +111,8 @@ _MODULE = {name: module for module, names in {
     "smem.access": "Access",
     "smem.banks": "wavefronts",
     "smem.op": "SMEM_OP SmemOp",
-    "smem.report": "bank_report",
+    "smem.report": "bank_report tile_report",
     "smem.search": "find_layouts",
-    "smem.tile": "tile_report",
 }.items() for name in names.split()}  # fmt: skip
 
 __all__ = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import tma
 from tilescope.swizzle import permutation
-from tilescope.tma import tiles as strips
+from tilescope.tma import tiles as tiles_module
 
 
 def tiles_one_by_one(a, memory):
@@ -102,10 +102,10 @@ MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_compiled_loop_leaves_the_same_tiles(box_shape, options, threads, monkeypatch):
     a = ts.TensorMap.from_array(MATRIX, box_shape, address=0, **options)
-    monkeypatch.setattr(strips, "STREAMED_BYTES", 1)
+    monkeypatch.setattr(tiles_module, "STREAMED_BYTES", 1)
     monkeypatch.setattr(permutation, "_SHARE_BYTES", 1)
     used = []
-    monkeypatch.setattr(strips.Strips, "stream", watched(strips.Strips.stream, used))
+    monkeypatch.setattr(tiles_module.Strips, "stream", watched(tiles_module.Strips.stream, used))
     shape = ts.load_tiles(a, MATRIX).shape
     buffer = np.full(np.prod(shape) + 64, 0xEE, np.uint8)
     out = buffer[-buffer.ctypes.data % 64 :][: np.prod(shape)].reshape(shape)
@@ -124,17 +124,17 @@ def watched(method, used):
 
 def test_without_numba_numpy_does_the_same(monkeypatch):
     a = ts.TensorMap.from_array(MATRIX, (64, 64), swizzle="128B", address=0)
-    monkeypatch.setattr(strips, "STREAMED_BYTES", 1)
+    monkeypatch.setattr(tiles_module, "STREAMED_BYTES", 1)
     monkeypatch.setitem(sys.modules, "numba", None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, "tilescope.tma.tile_streaming", raising=False)
     monkeypatch.delattr(tma, "tile_streaming", raising=False)
-    strips.tile_streaming.cache_clear()
+    tiles_module.tile_streaming.cache_clear()
     try:
-        assert strips.tile_streaming() is None
+        assert tiles_module.tile_streaming() is None
         assert np.array_equal(ts.load_tiles(a, MATRIX), tiles_one_by_one(a, MATRIX))
     finally:
         monkeypatch.undo()
-        strips.tile_streaming.cache_clear()
+        tiles_module.tile_streaming.cache_clear()
 
 
 def test_gaps_of_out_keep_their_bytes():

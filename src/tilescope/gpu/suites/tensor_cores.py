@@ -27,7 +27,7 @@ from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.tma.packing import packed
+from tilescope.tma.elements import packed
 
 
 @dataclass(frozen=True, slots=True)
