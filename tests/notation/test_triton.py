@@ -112,7 +112,7 @@ def test_a_block_has_its_part_of_a_split_tile(cluster, splits):
 
 
 def test_a_layout_without_a_contiguous_index_is_refused_in_plain_words():
-    with pytest.raises(RuleError, match="stores a tile in which one of its two indices is contiguous"):
+    with pytest.raises(RuleError, match="in a tile mn or k is contiguous"):
         spell_layout(parse_layout("(8,8):(2,16)", element_bits=16), "triton")
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, argument_type, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, shortened, unknown_name
 from tilescope.layout import Layout, Major, Modes
-from tilescope.notation import cute, cute_atom, cute_spelling, layout_call, mosaic, swizzle_names, triton, triton_text
+from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
 from tilescope.notation.hints import Hints, Unit, no_equivalent
-from tilescope.notation.text import checked_text
+from tilescope.notation.text import checked_text, refusal
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
 
@@ -51,10 +51,10 @@ NOTATION: dict[str, Notation] = {row.name: row for row in (
     Notation("tilescope", (), "grids of equal atoms", 'Layout((64, 64), 16, swizzle="128B")', layout_call.spell),
     Notation("driver", _TMA, _BOXES, "CU_TENSOR_MAP_SWIZZLE_128B", swizzle_names.spell_driver),
     Notation("ptx", _TMA, _BOXES, ".swizzle_mode = 128B, .swizzle_atomicity = 16B", swizzle_names.spell_ptx),
-    Notation("cute", (), _STRIDES, "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute_spelling.spell),
-    Notation("cute-elements", _BITS, _STRIDES, "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute_spelling.spell_elements),
-    Notation("cute-python", _BITS, _STRIDES, "S<3,4,3> o 0 o (8,64):(64,1)", cute_spelling.spell_python),
-    Notation("cute-atom", (), "tiles of the tensor core's atoms, by column or by row",
+    Notation("cute", (), _STRIDES, "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute.spell),
+    Notation("cute-elements", _BITS, _STRIDES, "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute.spell_elements),
+    Notation("cute-python", _BITS, _STRIDES, "S<3,4,3> o 0 o (8,64):(64,1)", cute.spell_python),
+    Notation("cute-atom", (), "tiles of the tensor core's atoms, by column or by row, with no address",
              "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
     Notation("triton", _TILE, _ENCODINGS,
              "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
@@ -135,7 +135,9 @@ def parse_layout(
     False
     """
     hints, line = Hints(element_bits, shape, major, unit, start), checked_text(text)
-    return _reader(line)(line, hints)
+    layout = _reader(line)(line, hints)
+    hints.check_major(layout)
+    return layout
 
 
 def parse_modes(text: str) -> Modes:
@@ -144,7 +146,11 @@ def parse_modes(text: str) -> Modes:
     >>> print(parse_modes("((_4,_8),(_2,_2)):((_32,_1),(_16,_8))"))
     ((4,8),(2,2)):((32,1),(16,8))
     """
-    return cute.read_modes(checked_text(text))
+    line = checked_text(text)
+    modes = cute.read_modes(line)
+    if modes is None:
+        raise refusal(f'"{shortened(line, 60)}"', "a shape and its strides alone", "Use (8,64):(64,1), for example.")
+    return modes
 
 
 def parse_layout_or_modes(text: str, **beside: Any) -> Layout | Modes:
@@ -153,9 +159,9 @@ def parse_layout_or_modes(text: str, **beside: Any) -> Layout | Modes:
     >>> parse_layout_or_modes("(32,2):(2,1)")
     Modes((32, 2), (2, 1))
     """
-    if beside.get("element_bits") is None and _reader(line := checked_text(text)) is cute.read and cute.is_modes(line):
-        return cute.read_modes(line)
-    return parse_layout(text, **beside)
+    line = checked_text(text)
+    modes = cute.read_modes(line) if beside.get("element_bits") is None and _reader(line) is cute.read else None
+    return parse_layout(text, **beside) if modes is None else modes
 
 
 def spell_layout(layout: Layout, notation: NotationName | str | Notation) -> str:
@@ -217,16 +223,17 @@ def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
     return tuple(name for name in row.unsaid if not (says_bits and name == "element_bits"))
 
 
+# What only a notation's texts have, and their reader: the first pattern that a text has says which notation it is in.
+_READERS: tuple[tuple[re.Pattern[str], Callable[[str, Hints], Layout]], ...] = (
+    (triton_text.SOME_TEXT, triton.read),
+    (re.compile(r"Transform|^(?:transforms|swizzle)\s*=|^\(\s*\)$"), mosaic.read),
+    (re.compile(r"^(?:tensormap\.\S*)?\.?swizzle_(?:mode|atomicity)"), swizzle_names.read_ptx),
+    (re.compile(rf"^(?:(?i:{swizzle_names.DRIVER_PREFIX})|xor:|(?:{'|'.join(SWIZZLE)})$)"), swizzle_names.read_mode),
+    (re.compile(r"^(?:\w+\.)*Layout(?:\.from_modes)?\s*\("), layout_call.read),
+    (re.compile(""), cute.read),
+)
+
+
 def _reader(text: str) -> Callable[[str, Hints], Layout]:
-    """Which notation a text is in, by what only that notation has."""
-    if triton_text.starts(text):
-        return triton.read
-    if "Transform" in text or re.match(r"(?:transforms|swizzle)\s*=|\(\s*\)$", text):
-        return mosaic.read
-    if re.match(r"(?:tensormap\.\S*)?\.?swizzle_(?:mode|atomicity)", text):
-        return swizzle_names.read_ptx
-    if text in SWIZZLE or text.upper().startswith(swizzle_names.DRIVER_PREFIX) or text.startswith("xor:"):
-        return swizzle_names.read_mode
-    if layout_call.starts(text):
-        return layout_call.read
-    return cute.read
+    """The reader of the notation that a text is in."""
+    return next(read for pattern, read in _READERS if pattern.search(text))

@@ -31,17 +31,17 @@ from dataclasses import dataclass
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
-from tilescope.notation.hints import Hints, Unit, xor_swizzle
-from tilescope.notation.text import INTEGER_NAMES, POINTER, Scanner, last_name, refusal
-from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.notation.hints import Hints, Unit, byte_base, no_equivalent, on_pattern, strides_of, xor_swizzle
+from tilescope.notation.text import POINTER, Scanner, refusal
 
-# Names that enclose pieces, and those of them whose pieces describe a pointer.
+# Names that enclose pieces: those of pointers, and others.
 _POINTERS = frozenset({"ptr", "raw_ptr", "memref", "smem_ptr", "swizzle_ptr"})
 _WRAPPERS = _POINTERS | {
     "composition", "ComposedLayout", "make_composed_layout", "tensor", "Tensor", "ViewEngine", "ConstViewEngine",
     "layout", "composed_layout",
 }  # fmt: skip
 _SWIZZLES = ("Sw", "Swizzle", "S", "make_swizzle")
+_COUNT_BYTES = ("S", "make_swizzle", "make_composed_layout", "swizzle_ptr")  # whatever follows
 _SPACES = ("gmem", "rmem", "tmem", "generic", "dsmem")
 _NAMED = re.compile(
     r"""!cute\.\w+<|(?<![\w.:!])(?:!?\w+(?:::|\.))*
@@ -59,57 +59,53 @@ def read(text: str, hints: Hints) -> Layout:
     >>> layout == read("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", Hints())
     True
     """
-    line = _without_prefix(text)
-    scan = Scanner(line)
-    is_cut = line is not text
-    return cute_atom.read(scan, hints, is_cut) if cute_atom.starts(scan) else _read_pieces(scan, hints, is_cut)
+    scan, is_cut = _scanner(text)
+    if cute_atom.starts(scan):
+        layout = cute_atom.read(scan, hints, is_cut)
+    else:
+        layout = _layout(_pieces(scan, is_cut), hints)
+    hints.check_shape(layout)
+    return layout
 
 
-def read_modes(text: str) -> Modes:
-    """The shape and stride of a text that says nothing else: a thread-value layout, an index map.
+def read_modes(text: str) -> Modes | None:
+    """The shape and stride of a text that says nothing else: a thread-value layout, an index map; None: it says more.
 
     >>> print(read_modes("Layout<Shape<Shape<_4,_8>,_2>, Stride<Stride<_2,_16>,_1>>"))
     ((4,8),2):((2,16),1)
     """
-    scan = Scanner(_without_prefix(text))
-    closings = _opened(scan)
-    modes = _read_modes(scan)
-    for closing in reversed(closings):
-        scan.expect(closing)
-    scan.finished()
-    return modes
+    scan, is_cut = _scanner(text)
+    if cute_atom.starts(scan):
+        return None
+    found = _pieces(scan, is_cut)
+    return None if found.triple or found.has_pointer or found.offset else found.modes
 
 
-def is_modes(text: str) -> bool:
-    """Whether the text is shape and stride alone: no swizzle, no pointer, no atom."""
-    return re.match(r"[\s(\d]|(?:\w+(?:::|\.))*(?:Layout\s*<|make_layout)", text) is not None and " o " not in text
-
-
-def _without_prefix(text: str) -> str:
-    """The text from its layout on, without what a log or a program writes before it: "sA: ", "auto layout = "."""
+def _scanner(text: str) -> tuple[Scanner, bool]:
+    """The text from its layout on, and whether something stands before it, such as "sA: " or "auto layout = "."""
+    text = re.sub(r"\bSW_(\d+)_(\d+)_(-?\d+)", r"Sw<\1,\2,\3>", text)  # pycute's
     first = _NAMED.search(text[:_PREFIX_CHARACTERS])
-    if first is not None:
-        return text[first.start() :] if text[: first.start()].strip(" (") else text
     colon = re.search(r"\)\s*:\s*\(", text)
-    if colon is None:
-        return text
-    depth, place = 0, colon.start()
-    while place >= 0:  # back to where the shape opens
-        depth += {")": 1, "(": -1}.get(text[place], 0)
-        if depth == 0:
-            break
-        place -= 1
-    prefix = text[: max(place, 0)]
-    is_label = prefix.strip(" ([") and len(prefix) <= _PREFIX_CHARACTERS and not prefix.endswith(" o ")
-    return text[place:] if is_label else text
+    place = 0
+    if first is not None:
+        place = first.start() if text[: first.start()].strip(" (") else 0
+    elif colon is not None:
+        depth, place = 1, colon.start()
+        while depth and place:  # back to where the shape opens
+            place -= 1
+            depth += {")": 1, "(": -1}.get(text[place], 0)
+        prefix = text[:place]
+        if len(prefix) > _PREFIX_CHARACTERS or prefix.endswith(" o ") or not prefix.strip(" (["):
+            place = 0
+    return Scanner(text[place:]), place > 0
 
 
 @dataclass(slots=True)
 class _Pieces:
     """What was read of a layout so far."""
 
-    start: int
-    triple: tuple[int, int, int] | None = None
+    start: int | None = None
+    triple: tuple[int, ...] | None = None
     unit: Unit | None = None  # what the swizzle counts
     bits: int | None = None
     offset: int = 0
@@ -117,90 +113,123 @@ class _Pieces:
     has_pointer: bool = False
 
 
-def _opened(scan: Scanner) -> list[str]:
-    """The closing brackets of the name that encloses what comes next, consumed with its opening ones; none: no such name."""
-    name = last_name(scan.peek().spelling).lstrip("!")
-    if name not in _WRAPPERS or scan.peek(1).spelling not in ("<", "("):
-        return []
-    scan.take()
-    closings = [{"<": ">", "(": ")"}[scan.take().spelling]]
-    return [*closings, '"'] if scan.accept('"') else closings
-
-
-def _read_pieces(scan: Scanner, hints: Hints, is_cut: bool) -> Layout:
+def _pieces(scan: Scanner, is_cut: bool) -> _Pieces:
     """Swizzle, pointer, offset and layout in any of the ways they are written; every piece but the layout may be missing."""
-    found = _Pieces(hints.start)
+    found = _Pieces()
     closings: list[str] = []
-    in_pointer: list[int] = []  # how many brackets were open when a pointer's opened
     while found.modes is None:
-        name = last_name(scan.peek().spelling).lstrip("!")
-        if closings and scan.accept('"'):  # the layout of a memref
+        name, after = scan.peek().value, scan.peek(1).value
+        if name in _COUNT_BYTES:
+            found.unit = "bytes"
+        if (name in _WRAPPERS and after in ("<", "(")) or (name == "(" and after in _SWIZZLES):
+            found.has_pointer |= name in _POINTERS
+            if name != "(":
+                scan.take()
+            closings.append(scan.opened())
+        elif closings and scan.accept('"'):  # the layout of a memref
             closings.append('"')
-            in_pointer.clear()
-            continue
-        if opened := _opened(scan):
-            if name in _POINTERS:
-                in_pointer.append(len(closings) + 1)
-                found.has_pointer = True
-            if name == "make_composed_layout":
-                found.unit = "bytes"
-            closings += opened
-            continue
-        is_glued = _read_piece(scan, hints, found, bool(in_pointer))
-        while closings and found.modes is None and scan.accept(closings[-1]):
-            if in_pointer and in_pointer[-1] == len(closings):
-                in_pointer.pop()
-            closings.pop()
-        if found.modes is None and not is_glued and not (scan.accept("o") or scan.accept(",") or scan.accept(":")):
-            scan.refuse(
-                '"o" and what the swizzle acts on',
-                'A layout is read as "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".',
-            )
+        else:
+            _read_piece(scan, found, bool(closings))
+            while closings and found.modes is None and scan.accept(closings[-1]):
+                closings.pop()
+            is_glued = scan.peek().kind == "name" and scan.peek().spelling.startswith("_")
+            if found.modes is None and not (is_glued or scan.accept("o") or scan.accept(",") or scan.accept(":")):
+                fix = 'A layout is read as "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
+                scan.refuse('"o" and what the swizzle acts on', fix)
     is_printed = found.has_pointer or is_cut
     while closings and not (is_printed and scan.at_noise()):
         scan.expect(closings.pop())
     if not (is_printed and scan.at_noise(*([")"] if is_cut else []))):
         scan.finished()
-    return _layout(found, hints)
+    return found
 
 
-def _read_piece(scan: Scanner, hints: Hints, found: _Pieces, in_pointer: bool) -> bool:
-    """Read one piece into `found`; whether the next one is glued to it."""
-    name = last_name(scan.peek().spelling)
-    if _at_swizzle(scan):
+def _read_piece(scan: Scanner, found: _Pieces, is_inside: bool) -> None:
+    """Read one piece into `found`; types, spaces and alignments stand inside the brackets of a pointer."""
+    token = scan.peek()
+    name = str(token.value)
+    if name in _SWIZZLES:
         if found.triple is not None:
             scan.refuse("one swizzle", "Two swizzles on one address have no name here: give the layout of one of them.")
-        found.triple, unit = _read_swizzle(scan)
-        if in_pointer:
-            unit = "bytes"
-        found.unit = found.unit or unit
-        if scan.peek().kind == "end" or scan.at("{") or scan.at(";"):
-            scan.refuse(
-                "a layout",
-                'A swizzle alone moves nothing: add what it acts on, "… o smem_ptr[16b](unset) o (8,64):(64,1)".',
-            )
-        return scan.peek().spelling.startswith("_")
-    if name in _SPACES:
+        found.triple, found.unit = _read_triple(scan), found.unit or "elements"
+        if scan.peek().kind == "end" or scan.at(";"):
+            example = '"… o smem_ptr[16b](unset) o (8,64):(64,1)"'
+            scan.refuse("a layout", f"A swizzle alone moves nothing: add what it acts on, {example}.")
+    elif name in _SPACES:
         scan.refuse("a pointer to shared memory", "Only shared memory is swizzled.")
-    if in_pointer and name == "align":
+    elif is_inside and name == "align":
         scan.take()
         scan.enclosed()
-    elif in_pointer and name == "smem":
+    elif is_inside and name == "smem":
         scan.take()
-    elif in_pointer and scan.peek().kind == "number" and scan.peek().spelling[:2] == "0x":
+    elif is_inside and token.spelling.startswith("0x"):
         found.start = scan.integer(POINTER)
-    elif in_pointer and scan.peek().kind == "name":
-        found.bits = hints.bits(scan.type_bits(), "the pointer")
-    elif "ptr" in name or scan.peek().spelling in ("smem_sparse", "tmem_", "counting_iter"):
-        found.bits, found.start = _read_pointer(scan, hints, found.start)
-        found.has_pointer = True
-        if found.triple is not None:
-            found.unit = "bytes"
-    elif name in INTEGER_NAMES or (scan.peek().kind == "number" and scan.peek(1).spelling in ("o", ",", "{")):
+    elif "ptr" in name or name in ("smem_sparse", "tmem_", "counting_iter"):
+        _read_pointer(scan, found)
+    elif token.kind == "number" and scan.peek(1).value in ("o", ","):
         found.offset = scan.integer()
+    elif is_inside and token.kind == "name" and name not in ("Layout", "make_layout"):
+        found.bits = scan.type_bits()
     else:
         found.modes = _read_modes(scan)
-    return False
+
+
+def _read_triple(scan: Scanner) -> tuple[int, ...]:
+    """The three numbers of a swizzle."""
+    scan.take()
+    closing = scan.opened()
+    triple = tuple([-scan.integer() if scan.accept("-") else scan.integer() for _ in scan.until(closing)])
+    if len(triple) != 3:
+        scan.refuse("three integers in a swizzle", "Write its bits, base and shift, such as Sw<3,4,3>.")
+    return triple
+
+
+def _read_pointer(scan: Scanner, found: _Pieces) -> None:
+    """smem_ptr[16b](unset), smem_ptr[16b](0x400), smem_subptr[4b](0x400.0) or smem_ptr_flag_bits<16>."""
+    name = str(scan.peek().value).lstrip("_")
+    if name not in ("smem_ptr", "smem_subptr", "smem_ptr_flag_bits"):
+        fix = "Sparse operands have no dense address map." if "sparse" in name else "Only shared memory is swizzled."
+        scan.refuse("a pointer to shared memory", fix)
+    scan.take()
+    if name == "smem_ptr_flag_bits":
+        found.bits = scan.enclosed()
+    else:
+        scan.expect("[")
+        found.bits = scan.integer()
+        scan.expect("b", "]", "(")
+        if not scan.accept("unset"):
+            found.start = scan.integer(POINTER)
+            if scan.accept(".") and scan.integer():
+                scan.refuse("a pointer to a whole byte", "Start at the first element of a byte.")
+        scan.expect(")")
+    found.has_pointer = True
+    if found.triple is not None:
+        found.unit = "bytes"
+
+
+def _read_modes(scan: Scanner) -> Modes:
+    """(8,64):(64,1), ((8,64) : (64,1)), Layout<Shape<_8,_64>,Stride<_64,_1>> or make_layout((8,64), stride=(64,1))."""
+    is_named = scan.peek().value in ("Layout", "make_layout")
+    if is_named:
+        scan.take()
+    closing = scan.opened() if is_named or _colon_depth(scan) == 1 else None
+    shape = scan.integers()
+    if not scan.accept("," if is_named else ":"):
+        scan.refuse("the strides", "Write shape and stride, (8,64):(64,1): a layout is both.")
+    scan.accept("stride", "=")
+    stride = scan.integers()
+    if closing is not None:
+        scan.expect(closing)
+    return Modes(shape, stride)
+
+
+def _colon_depth(scan: Scanner) -> int:
+    """How many parentheses enclose the colon that comes next."""
+    depth, ahead = 0, 0
+    while scan.peek(ahead).kind != "end" and scan.peek(ahead).value != ":":
+        depth += {"(": 1, ")": -1}.get(scan.peek(ahead).spelling, 0)
+        ahead += 1
+    return depth if scan.peek(ahead).value == ":" else 0
 
 
 def _layout(found: _Pieces, hints: Hints) -> Layout:
@@ -209,125 +238,72 @@ def _layout(found: _Pieces, hints: Hints) -> Layout:
     element_bits = hints.bits(found.bits, "the layout")
     if hints.unit == "elements" and found.unit == "bytes" and found.has_pointer:
         raise refusal("a swizzled pointer read in elements", "a pointer is swizzled in bytes", "Leave unit out.")
-    swizzle = _swizzle_of_bytes(found.triple or (0, 4, 3), hints.unit or found.unit or "elements", element_bits)
-    if found.has_pointer and found.unit == "elements" and found.start % swizzle.repeat_bytes:
-        repeat = swizzle.repeat_bytes
-        raise refusal(
-            f"a swizzle of the index behind a pointer to {found.start:#x}",
-            f"an address map swizzles addresses: the pointer lies on the pattern, every {repeat} bytes",
-            f"Use a pointer to {found.start // repeat * repeat:#x}.",
-            start=found.start,
-            repeat_bytes=repeat,
-        )
+    bits, base, shift = found.triple or (0, 4, 3)
+    if bits and (hints.unit or found.unit) == "elements":
+        base = byte_base(base, element_bits)
+    swizzle = xor_swizzle(bits, base, shift)
+    start = hints.start if found.start is None else found.start
+    if found.has_pointer and found.unit == "elements":
+        on_pattern(start, swizzle, "a swizzle of the index behind a pointer to")
     if found.offset * element_bits % 8:
         shown = f"offset {found.offset} of {element_bits}-bit elements"
         raise refusal(shown, "offsets are whole bytes", "Use offset 0.", offset=found.offset, element_bits=element_bits)
-    start = found.start + found.offset * element_bits // 8
-    layout = Layout.from_modes(found.modes, element_bits, swizzle=swizzle, start=start)
-    hints.agrees_with(layout, "the layout")
-    return layout
+    start += found.offset * element_bits // 8
+    return Layout.from_modes(found.modes, element_bits, swizzle=swizzle, start=start)
 
 
-def _at_swizzle(scan: Scanner) -> bool:
-    ahead = 1 if scan.at("(") else 0
-    name = last_name(scan.peek(ahead).spelling)
-    return name in _SWIZZLES or re.fullmatch(r"SW(_\d+){2}_\d+", name) is not None
+def spell(layout: Layout) -> tuple[str]:
+    """As CuTe C++ prints a layout, or the tensor at its address when it has one.
+
+    >>> print(*spell(Layout((8, 32), 16, swizzle="64B")))
+    Sw<2,4,3> o smem_ptr[16b](unset) o (_8,_32):(_32,_1)
+    """
+    bits, swizzle, modes = layout.element_bits, f"Sw<{_triple(layout)}>", _static(layout)
+    if layout.start == 0:
+        return (f"{swizzle} o smem_ptr[{bits}b](unset) o {modes}",)
+    pointer = f"smem_ptr[{bits}b]({layout.start:#x})" if bits >= 8 else f"smem_subptr[{bits}b]({layout.start:#x}.0)"
+    return (f"{swizzle}_{pointer} o {modes}" if layout.swizzle.bits else f"{pointer} o {modes}",)
 
 
-def _read_swizzle(scan: Scanner) -> tuple[tuple[int, int, int], Unit]:
-    """The three numbers, and what they count when no pointer says otherwise."""
-    bracketed = scan.accept("(")
-    name = last_name(scan.name())
-    if name.startswith("SW_"):
-        bits, base, shift = (int(number[:6]) for number in name.split("_")[1:])
-    else:
-        closing = scan.opened()
-        bits = scan.integer()
-        scan.expect(",")
-        base = scan.integer()
-        scan.expect(",")
-        shift = -scan.integer() if scan.accept("-") else scan.integer()
-        scan.expect(closing)
-        scan.accept("{", "}")
-    if bracketed:
-        scan.expect(")")
-    return (bits, base, shift), "bytes" if name in ("S", "make_swizzle") else "elements"
+def spell_elements(layout: Layout) -> tuple[str]:
+    """As CuTe C++ prints a composed layout of indices: the swizzle counts elements.
+
+    >>> print(*spell_elements(Layout((8, 64), 16, swizzle="128B")))
+    Sw<3,3,3> o _0 o (_8,_64):(_64,_1)
+    """
+    swizzle, bits, lower = layout.swizzle, layout.element_bits, layout.element_bits.bit_length() - 4
+    if swizzle.bits and swizzle.base < lower:
+        found = f"swizzle {swizzle} moves pieces of {swizzle.atom_bytes} bytes within elements of {bits} bits"
+        limit, fix = "an index swizzle moves whole elements", "Spell it as cute, which swizzles the pointer."
+        raise no_equivalent(found, limit, fix, atom_bytes=swizzle.atom_bytes, element_bits=bits)
+    return (f"Sw<{_triple(layout, lower)}> o _{_start_elements(layout)} o {_static(layout)}",)
 
 
-def _read_pointer(scan: Scanner, hints: Hints, start: int) -> tuple[int, int]:
-    """smem_ptr[16b](unset), smem_ptr[16b](0x400), smem_subptr[4b](0x400.0) or smem_ptr_flag_bits<16>: bits, address."""
-    name = last_name(scan.peek().spelling.lstrip("_"))
-    if name == "smem_ptr_flag_bits":
-        scan.take()
-        said = scan.enclosed()
-        scan.accept("{", "}")
-        return hints.bits(said, "the pointer"), start
-    if name not in ("smem_ptr", "smem_subptr"):
-        fix = "Sparse operands have no dense address map." if "sparse" in name else "Only shared memory is swizzled."
-        scan.refuse("a pointer to shared memory", fix)
-    scan.take()
-    scan.expect("[")
-    said = scan.integer()
-    scan.expect("b", "]", "(")
-    if not scan.accept("unset"):
-        start = scan.integer(POINTER)
-        if scan.accept(".") and scan.integer():
-            scan.refuse("a pointer to a whole byte", "Start at the first element of a byte.")
-    scan.expect(")")
-    return hints.bits(said, "the pointer"), start
+def spell_python(layout: Layout) -> tuple[str]:
+    """As CuTe's Python DSL prints a shared-memory layout: the swizzle counts bytes.
+
+    >>> print(*spell_python(Layout((8, 64), 16, swizzle="128B")))
+    S<3,4,3> o 0 o (8,64):(64,1)
+    """
+    return (f"S<{_triple(layout)}> o {_start_elements(layout)} o {strides_of(layout)}",)
 
 
-def _read_modes(scan: Scanner) -> Modes:
-    """(8,64):(64,1), ((8,64) : (64,1)), Layout<Shape<_8,_64>,Stride<_64,_1>> or make_layout((8,64), stride=(64,1))."""
-    if last_name(scan.peek().spelling) in ("Layout", "make_layout"):
-        scan.take()
-        closing = scan.opened()
-        shape = scan.integers()
-        if not scan.accept(","):
-            scan.refuse("the strides", "Write shape and stride: a layout is both.")
-        scan.accept("stride", "=")
-        stride = scan.integers()
-        scan.expect(closing)
-        scan.accept("{", "}")
-        return Modes(shape, stride)
-    wrapped = _colon_depth(scan) == 1
-    if wrapped:
-        scan.expect("(")
-    shape = scan.integers()
-    if not scan.accept(":"):
-        scan.refuse('":" and the strides', "Write shape and stride: a layout is both.")
-    stride = scan.integers()
-    if wrapped:
-        scan.expect(")")
-    return Modes(shape, stride)
+def _static(layout: Layout) -> str:
+    """The modes with every number a constant: _8."""
+    return re.sub(r"(\d+)", r"_\1", str(strides_of(layout)))
 
 
-def _colon_depth(scan: Scanner) -> int:
-    """How many parentheses enclose the colon that comes next."""
-    depth, ahead = 0, 0
-    while scan.peek(ahead).kind != "end" and scan.peek(ahead).spelling != ":":
-        depth += {"(": 1, ")": -1}.get(scan.peek(ahead).spelling, 0)
-        ahead += 1
-    return depth if scan.peek(ahead).spelling == ":" else 0
+def _triple(layout: Layout, lower: int = 0) -> str:
+    swizzle = layout.swizzle
+    if swizzle.flip_bytes:
+        limit = "CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves"
+        raise no_equivalent(f"swizzle {swizzle}", limit, "Use 128B_ATOM_32B, the same without the flip.")
+    return f"{swizzle.bits},{swizzle.base - lower},{swizzle.shift}"
 
 
-def _swizzle_of_bytes(triple: tuple[int, int, int], unit: Unit, element_bits: int) -> Swizzle:
-    """The swizzle on byte addresses that these numbers mean."""
-    bits, base, shift = triple
-    written = f"Swizzle<{bits},{base},{shift}>"
-    if max(bits, base, abs(shift)) > 64:
-        fix = "Use Swizzle<3,4,3>, for example."
-        raise refusal(written, "an address has 64 bits", fix, bits=bits, base=base, shift=shift)
-    if bits == 0:
-        return SWIZZLE["none"]
-    if unit == "bytes":
-        return xor_swizzle(bits, base, shift)
-    if element_bits & (element_bits - 1):
-        found, limit = f"a swizzle counting elements of {element_bits} bits", "a power of two of bits"
-        raise refusal(found, limit, 'Use unit="bytes".', element_bits=element_bits)
-    base_bytes = base + element_bits.bit_length() - 4
-    if base_bytes < 0:
-        found, least = f"{written} of {element_bits}-bit elements", 4 - element_bits.bit_length()
-        limit, fix = "pieces that move are whole bytes", f"Use Swizzle<{bits},{least},{shift}>."
-        raise refusal(found, limit, fix, bits=bits, base=base, shift=shift, element_bits=element_bits)
-    return xor_swizzle(bits, base_bytes, shift)
+def _start_elements(layout: Layout) -> int:
+    start, bits = layout.start, layout.element_bits
+    if start * 8 % bits:
+        found, fix = f"start {start:#x} of {bits}-bit elements", f"Use start {start // (bits // 8) * (bits // 8):#x}."
+        raise no_equivalent(found, "offsets count elements", fix, start=start, element_bits=bits)
+    return start * 8 // bits

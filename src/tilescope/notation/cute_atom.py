@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import re
 
-from tilescope.errors import by
-from tilescope.layout import IntTree, Layout, Major, Modes, oriented
+from tilescope.layout import IntTree, Layout, Major, Modes, major_named, oriented
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.notation.hints import Hints, no_equivalent, strides_of
-from tilescope.notation.text import Scanner, last_name, refusal
-from tilescope.swizzle import CHUNK_BYTES, SWIZZLE
+from tilescope.notation.hints import Hints, no_equivalent, strides_of, tile_of
+from tilescope.notation.text import Scanner, refusal
+from tilescope.swizzle import SwizzleName
 
-_ATOM = re.compile(r"Layout_(?:(K|MN)_)?(INTER|SW32|SW64|SW128_32B|SW128)_(Atom_Bits|Atom|SpAtom)")
-_ATOM_KIND = re.compile(r"(K|MN)_(INTER|SW32|SW64|SW128_32B|SW128)")  # SmemLayoutAtomKind of the Python DSL
-_ATOM_SWIZZLE = {"INTER": "none", "SW32": "32B", "SW64": "64B", "SW128": "128B", "SW128_32B": "128B_ATOM_32B"}
+# Without Layout_ and _Atom it is a SmemLayoutAtomKind of the Python DSL.
+_ATOM = re.compile(r"(?:Layout_)?(?:(K|MN)_)?(INTER|SW32|SW64|SW128_32B|SW128)(?:_(Atom_Bits|Atom|SpAtom))?")
+_SWIZZLE_OF: dict[str, SwizzleName] = {
+    "INTER": "none",
+    "SW32": "32B",
+    "SW64": "64B",
+    "SW128": "128B",
+    "SW128_32B": "128B_ATOM_32B",
+}
 
 
 def atom(major: Major, kind: str, element_bits: int) -> Layout:
@@ -32,119 +37,79 @@ def atom(major: Major, kind: str, element_bits: int) -> Layout:
     >>> str(atom("MN", "SW128_32B", 32).modes)
     '(32,4):(1,32)'
     """
-    in_bits = CanonicalLayout(major, SWIZZLE[_ATOM_SWIZZLE[kind]], 1)
-    strided = in_bits.atom_layout.pairs[0 if major == "K" else 1][0]
-    span = in_bits.span_bytes * 8 // element_bits
-    return Layout(oriented(major, strided, span), element_bits, major=major, swizzle=in_bits.swizzle)
-
-
-def _missing(major: str, kind: str, element_bits: int) -> tuple[str, str] | None:
-    """Why there is no such atom, in two clauses; None: there is one."""
-    if kind == "SW128_32B" and major == "K":
-        return "a K-major atom of 32-byte pieces", "only MN-major has that atom"
-    span_bits = (SWIZZLE[_ATOM_SWIZZLE[kind]].span_bytes or CHUNK_BYTES) * 8
+    in_bits = CanonicalLayout(major, _SWIZZLE_OF[kind], 1)
+    span_bits = in_bits.span_bytes * 8
     if span_bits % element_bits:
-        return f"a span of {span_bits} bits with elements of {element_bits}", "spans hold whole elements"
-    return None
+        found, fix = f"a span of {span_bits} bits with elements of {element_bits}", "Use elements of 16 bits."
+        raise refusal(found, "spans hold whole elements", fix, span_bits=span_bits, element_bits=element_bits)
+    shape = oriented(major, in_bits.atom_bytes // in_bits.span_bytes, span_bits // element_bits)
+    return Layout(shape, element_bits, major=major, swizzle=in_bits.swizzle)
 
 
 def starts(scan: Scanner) -> bool:
     """Whether an atom's name, or a tile of atoms, comes next."""
-    spelling = scan.peek().spelling
-    name = last_name(spelling)
-    return name == "tile_to_shape" or _ATOM.fullmatch(name) is not None or "SmemLayoutAtomKind" in spelling
+    name = str(scan.peek().value)
+    return name == "tile_to_shape" or "SmemLayoutAtomKind" in scan.peek().spelling or bool(_ATOM.fullmatch(name))
 
 
 def read(scan: Scanner, hints: Hints, is_cut: bool = False) -> Layout:
     """An atom's name, or tile_to_shape(atom, shape[, order]); out of a line of code (`is_cut`), whatever follows."""
-    tiled = last_name(scan.peek().spelling) == "tile_to_shape"
-    if tiled:
-        scan.take()
-        scan.expect("(")
-    piece = _read_atom(scan, hints).with_start(hints.start)
+    tiled = scan.accept("tile_to_shape", "(")
+    piece = _read_atom(scan, hints)
     shape: tuple[int, ...] | None = hints.shape
     order: tuple[int, ...] | None = None
     if tiled:
         scan.expect(",")
         shape = _extents(scan.integers())
-        if scan.accept(","):
-            order = _extents(scan.integers())
+        order = _extents(scan.integers()) if scan.accept(",") else None
         scan.expect(")")
     if not (is_cut and scan.at_noise(")")):
         scan.finished()
     if shape is None:
-        return piece
-    if order is not None and sorted(order) != list(range(1, len(shape) + 1)):
-        steps = ",".join(f"_{place}" for place in range(1, len(shape) + 1))
-        limit = f"every number from 1 to {len(shape)} once"
+        return piece.with_start(hints.start)
+    places = tuple(range(1, len(shape) + 1))
+    if order is not None and sorted(order) != list(places):
+        limit, steps = f"every number from 1 to {len(shape)} once", ",".join(f"_{place}" for place in places)
         raise refusal(f"the order {order}", limit, f"Use Step<{steps}>.", order=order)
-    modes = strides_of(piece).repeated(shape, order or tuple(range(1, len(shape) + 1)))
+    modes = strides_of(piece).repeated(shape, order or places)
     return Layout.from_modes(modes, piece.element_bits, swizzle=piece.swizzle, start=hints.start)
 
 
 def _read_atom(scan: Scanner, hints: Hints) -> Layout:
-    if "SmemLayoutAtomKind" in scan.peek().spelling:
-        found = _ATOM_KIND.fullmatch(last_name(scan.peek().spelling))
-        if found is None:
-            scan.refuse("an atom such as K_SW128 or MN_SW64")
-        scan.take()
-        return _existing(found[1], found[2], hints.bits(None, "the atom"))
-    found = _ATOM.fullmatch(last_name(scan.peek().spelling))
+    token = scan.peek()
+    found = _ATOM.fullmatch(str(token.value))
     if found is None:
-        scan.refuse("an atom such as GMMA::Layout_K_SW128_Atom<half_t>")
-    space = scan.peek().spelling
+        scan.refuse("an atom such as GMMA::Layout_K_SW128_Atom<half_t> or K_SW128")
     major, kind, form = found.groups()
     if form == "SpAtom":
         scan.refuse("a dense atom", "Sparse operands have no dense address map.")
-    if kind == "SW128_32B" and "GMMA" in space:
+    if kind == "SW128_32B" and "GMMA" in token.spelling:
         scan.refuse("an atom that GMMA has", "Hopper has no 32-byte atoms: use UMMA::Layout_MN_SW128_32B_Atom.")
     scan.take()
-    bits = 1
+    bits = 1 if form == "Atom_Bits" else None
     if form == "Atom":
         scan.expect("<")
         bits = scan.type_bits()
-        if major is None:
-            scan.expect(",")
-            major = last_name(scan.name())
+        major = major or (scan.accept(",") and scan.take().value)
         scan.expect(">")
-    if major not in ("K", "MN"):
-        raise refusal(f"the major {major}", "K or MN", f"Write Layout_K_{kind}_Atom.")
-    scan.accept("{", "}")
-    return _existing(major, kind, hints.bits(bits, "the atom"))
-
-
-def _existing(major: str, kind: str, element_bits: int) -> Layout:
-    if missing := _missing(major, kind, element_bits):
-        raise refusal(*missing, f"Use Layout_{major}_SW128_Atom<uint16_t>.", element_bits=element_bits)
-    return atom("K" if major == "K" else "MN", kind, element_bits)
+    return atom(major_named(major or None), kind, hints.bits(bits, "the atom"))
 
 
 def spell(layout: Layout) -> tuple[str, ...]:
-    """By the name of its GMMA or UMMA atom; where it is larger, tiled by column or by row.
+    """By the name of its GMMA or UMMA atom, alone, tiled by column, or tiled by row.
 
-    >>> print(*spell(atom("K", "SW128", 16)))
+    >>> print(spell(atom("K", "SW128", 16))[0])
     GMMA::Layout_K_SW128_Atom<uint16_t>
     """
-    kind = next((kind for kind, name in _ATOM_SWIZZLE.items() if name == layout.swizzle.name), None)
-    major = layout.major
-    if kind is None or major is None or layout.start:
-        raise no_equivalent(
-            f"swizzle {layout.swizzle}, {layout.modes} at {layout.start:#x}",
-            "the atoms have swizzle none, 32B, 64B, 128B or 128B_ATOM_32B, two indices, one of them contiguous, "
-            "and no address", "Spell it as cute.", start=layout.start,
-        )  # fmt: skip
-    if missing := _missing(major, kind, layout.element_bits):
-        raise no_equivalent(*missing, "Spell it as cute.", element_bits=layout.element_bits)
+    tile_of(layout)
+    kind = next((kind for kind, name in _SWIZZLE_OF.items() if name == layout.swizzle.name), None)
+    if kind is None:
+        limit = f"the atoms have swizzle {', '.join(_SWIZZLE_OF.values())}"
+        raise no_equivalent(f"swizzle {layout.swizzle}", limit, "Spell it as cute.")
     space = "UMMA" if kind == "SW128_32B" else "GMMA"
-    piece = atom(major, kind, layout.element_bits)
-    spelled = f"{space}::Layout_{major}_{kind}_Atom<uint{layout.element_bits}_t>"
-    if piece == layout:
-        return (spelled,)
-    if any(extent % step for extent, step in zip(layout.shape, piece.shape, strict=True)):
-        found, limit = f"a tile of {by(layout.shape)}", f"a tile of {space} atoms of {by(piece.shape)} elements"
-        raise no_equivalent(found, limit, "Spell it as cute.", shape=layout.shape, atom=piece.shape)
-    tile = f"tile_to_shape({spelled}{{}}, Shape<{','.join(f'_{extent}' for extent in layout.shape)}>{{}}"
-    return f"{tile})", f"{tile}, Step<_2,_1>{{}})"
+    name = f"{space}::Layout_{layout.major}_{kind}_Atom<uint{layout.element_bits}_t>"
+    tile = f"tile_to_shape({name}{{}}, Shape<{','.join(f'_{extent}' for extent in layout.shape)}>{{}}"
+    return name, f"{tile})", f"{tile}, Step<_2,_1>{{}})"
 
 
 def _extents(tree: IntTree) -> tuple[int, ...]:

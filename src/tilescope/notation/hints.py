@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, Literal
 
 from tilescope.errors import RuleError, Violation, argument_range, by, counted, raise_all
-from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Rows
+from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Tiling
 from tilescope.notation.text import refusal
 from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
@@ -39,11 +39,7 @@ NO_EQUIVALENT = rule(
 # What an argument says, why it is needed, and what to add.
 _NEEDED = {
     "element_bits": ("how wide an element is", "addresses are in bytes", "Add element_bits (--bits), such as 16."),
-    "shape": (
-        "how large the tile is",
-        "an address map has a shape",
-        "Add shape (--shape), such as 64x64 elements.",
-    ),
+    "shape": ("how large the tile is", "an address map has a shape", "Add shape (--shape), such as 64x64 elements."),
 }
 
 
@@ -72,42 +68,34 @@ class Hints:
 
     def tile_shape(self, said: tuple[int, ...] | None, where: str, rank: int = 2) -> tuple[int, ...]:
         """The tile's shape, from the text or the caller; both must agree."""
-        wanted = said or self.shape
-        if wanted is not None and len(wanted) != rank:
-            limit, fix = f"{where} has {counted(rank, 'index', 'indices')}", f"Use {by((64,) * rank)}."
-            raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(wanted)}", limit, fix, shape=wanted)
-        shape: tuple[int, ...] = self._told("shape", said, where)
-        return shape
+        for shape in (said, self.shape):
+            if shape is not None and len(shape) != rank:
+                limit, fix = f"{where} has {counted(rank, 'index', 'indices')}", f"Use {by((64,) * rank)}."
+                raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, fix, shape=shape)
+        told: tuple[int, ...] = self._told("shape", said, where)
+        return told
 
-    def pair(self, said: tuple[int, int] | None, where: str) -> tuple[int, int]:
-        """The tile's (mn, k), from the text or the caller."""
-        mn, k = self.tile_shape(said, where)
-        return mn, k
+    def check_shape(self, layout: Layout) -> None:
+        """Refuse a layout whose shape is not the one beside its text; indices after mn may be joined in one."""
+        if self.shape is not None and self.shape != layout.shape:
+            self._told("shape", ((*layout.shape, 1)[0], prod(layout.shape[1:])), "the text")
 
-    def major_or(self, said: Major | None, where: str) -> Major:
-        """Which index is contiguous: from the text, from the caller, or "K"."""
-        major: Major = self._told("major", said, where) or "K"
-        return major
-
-    def agrees_with(self, layout: Layout, where: str) -> None:
-        """Refuse a layout whose shape or majorness is not the one beside its text."""
-        if len(layout.shape) > 1 or self.shape is not None:
-            folded = (*layout.shape, 1)[0], prod(layout.shape[1:])
-            self._told("shape", layout.shape if self.shape == layout.shape else folded, where)
-        if layout.major is not None and 1 not in layout.shape:
-            self._told("major", layout.major, where)
+    def check_major(self, layout: Layout) -> None:
+        """Refuse a layout whose contiguous index is not the one beside its text."""
+        if self.major is not None and layout.major is not None and 1 not in layout.shape:
+            self._told("major", layout.major, "the text")
 
     def _told(self, argument: str, said: Any, where: str) -> Any:
         """What the text says, or the caller; refused where they differ, or where neither says what is needed."""
         beside = getattr(self, argument)
+        if said is None and beside is None:
+            what, limit, fix = _NEEDED[argument]
+            raise NOTATION_ARGUMENT.error(argument, f"{where} does not say {what}", limit, fix)
         if said is not None and beside is not None and said != beside:
             found, fix = f"{where} says {argument} = {said}, the argument {beside}", f"Leave {argument} out."
             raise NOTATION_ARGUMENT.error(
                 argument, found, "both must agree", fix, {argument: None}, text=said, argument=beside
             )
-        if said is None and beside is None and argument in _NEEDED:
-            what, limit, fix = _NEEDED[argument]
-            raise NOTATION_ARGUMENT.error(argument, f"{where} does not say {what}", limit, fix)
         return beside if said is None else said
 
 
@@ -143,49 +131,52 @@ def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
     return swizzle.hardware_mode or swizzle
 
 
-def on_pattern(start: int, swizzle: Swizzle) -> int:
+def byte_base(base: int, element_bits: int) -> int:
+    """The base on byte addresses of a swizzle whose three numbers count elements.
+
+    >>> byte_base(3, 16)
+    4
+    """
+    base_bytes = base + element_bits.bit_length() - 4
+    if element_bits & (element_bits - 1) or base_bytes < 0:
+        found = f"a swizzle of pieces of 2^{base} elements of {element_bits} bits"
+        fix = f"Use pieces of {max(1, 8 // element_bits)}, of elements of 1, 2, 4, 8 … bits."
+        raise refusal(found, "the pieces that move are whole bytes", fix, base=base, element_bits=element_bits)
+    return base_bytes
+
+
+def on_pattern(start: int, swizzle: Swizzle, what: str = "start") -> int:
     """The start of a buffer whose swizzle counts from its first byte: where the pattern of addresses starts."""
-    repeat = swizzle.repeat_bytes
-    if start % repeat:
-        limit = f"buffers start on the pattern, every {repeat} bytes"
-        raise refusal(
-            f"start {start:#x}", limit, f"Use {start // repeat * repeat:#x}.", start=start, repeat_bytes=repeat
-        )
+    if start % swizzle.repeat_bytes:
+        repeat = swizzle.repeat_bytes
+        limit, fix = f"buffers start on the pattern, every {repeat} bytes", f"Use {start // repeat * repeat:#x}."
+        raise refusal(f"{what} {start:#x}", limit, fix, start=start, repeat_bytes=repeat)
     return start
 
 
 def strides_of(layout: Layout) -> Modes:
     """The modes with strides in elements."""
     if layout.modes is None:
-        raise no_equivalent(
-            f"{layout!r}", "strides count whole elements", "Use a padding that is a multiple of the element."
-        )
+        fix = "Use a padding that is a multiple of the element."
+        raise no_equivalent(f"{layout!r}", "strides count whole elements", fix)
     return layout.modes
 
 
-def pair_of(layout: Layout) -> tuple[int, int]:
-    """The tile's (mn, k); refused where there are other indices, with the tile of one stage where that is one.
+def tile_of(layout: Layout) -> Tiling:
+    """The tile of mn x k as rows of equal atoms; refused with the reason where it is none.
 
-    >>> pair_of(Layout((64, 32), 16))
+    >>> tile_of(Layout((64, 32), 16)).shape
     (64, 32)
     """
-    if len(layout.shape) == 2:
-        return layout.shape[0], layout.shape[1]
-    stage = layout.stage()
-    fix = "Spell it as cute."
-    if stage is not None:
-        fix = f"One stage of it is a tile: {stage.modes}."
-    found = f"{layout.modes or layout!r} has {len(layout.shape)} indices"
-    raise no_equivalent(found, "a tile has two, mn and k", fix, rank=len(layout.shape))
-
-
-def tile_of(layout: Layout) -> Rows:
-    """The tile as rows of equal atoms; refused with the reason where it is none."""
-    pair_of(layout)
+    fix, modes = "Spell it as cute.", layout.modes or repr(layout)
+    if len(layout.shape) != 2:
+        stage = layout.stage()
+        fix = fix if stage is None else f"One stage of it is a tile: {stage.modes}."
+        found = f"{modes} has {len(layout.shape)} indices"
+        raise no_equivalent(found, "a tile has two, mn and k", fix, rank=len(layout.shape))
     if layout.major is None:
-        limit = "in a tile mn or k is contiguous"
-        raise no_equivalent(f"{layout.modes} has no index of stride 1", limit, "Spell it as cute.")
-    if layout.atom is None:
+        raise no_equivalent(f"{modes} has no index of stride 1", "in a tile mn or k is contiguous", fix)
+    if layout.tiling is None:
         limit = "a tile is a grid of equal atoms, one after the other by column or by row"
-        raise no_equivalent(f"{layout.modes or layout!r}", limit, "Spell it as cute.")
-    return layout.as_rows()
+        raise no_equivalent(f"{modes}", limit, fix)
+    return layout.tiling

@@ -8,7 +8,6 @@ Layout((8, 64), (64, 1))                                       shape and stride 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tilescope.layout import Layout
@@ -18,11 +17,6 @@ from tilescope.notation.text import Scanner, require_known
 _PLAIN = ("shape", "element_bits", "atom", "atom_order", "padding_bytes", "major", "swizzle", "start")
 _NESTED = ("modes", "element_bits", "unit_bits", "swizzle", "start")
 _QUOTED = ("atom_order", "major", "swizzle")
-
-
-def starts(text: str) -> bool:
-    """Whether the text constructs a `Layout` in Python."""
-    return re.match(r"(?:\w+\.)*Layout(?:\.from_modes)?\s*\(", text) is not None
 
 
 def read(text: str, hints: Hints) -> Layout:
@@ -45,7 +39,7 @@ def read(text: str, hints: Hints) -> Layout:
     else:
         modes, bits = ((tile, bits), None) if known is _PLAIN else (tile, bits)
         layout = Layout.from_modes(_tupled(modes), hints.bits(bits, "the layout"), **options)
-    hints.agrees_with(layout, "the Layout")
+    hints.check_shape(layout)
     return layout
 
 

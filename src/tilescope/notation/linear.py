@@ -11,14 +11,13 @@ gap: no element lies there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 from tilescope.bits import ones
 from tilescope.layout import Layout, Modes
 from tilescope.layout.modes import coalesced
-from tilescope.notation.hints import on_pattern, xor_swizzle
-from tilescope.notation.text import refusal
+from tilescope.notation.hints import byte_base, on_pattern, xor_swizzle
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 
@@ -41,15 +40,16 @@ class Padding(NamedTuple):
     elements: int
 
 
-def unit_bases(rank: int, index: int, extent: int, start: int = 1) -> list[Basis]:
-    """The bases of one index, from `start` up to its extent, a power of two.
+def unit_bases(shape: Sequence[int], indices: Iterable[int], start: Sequence[int] | None = None) -> list[Basis]:
+    """The bases of these indices, the first fastest, from `start` up to their extents, powers of two.
 
-    >>> unit_bases(2, 1, 8)
-    [(0, 1), (0, 2), (0, 4)]
+    >>> unit_bases((2, 8), (1, 0))
+    [(0, 1), (0, 2), (0, 4), (1, 0)]
     """
     return [
-        tuple(1 << bit if place == index else 0 for place in range(rank))
-        for bit in range(start.bit_length() - 1, extent.bit_length() - 1)
+        tuple([1 << bit if place == index else 0 for place in range(len(shape))])
+        for index in indices
+        for bit in range(start[index].bit_length() - 1 if start else 0, shape[index].bit_length() - 1)
     ]
 
 
@@ -114,12 +114,7 @@ def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int
     """The XOR of byte addresses; where the tile ends before the pattern does, the mode of the hardware it begins."""
     if not sources:
         return SWIZZLE["none"]
-    base = sources[0] - shift + element_bits.bit_length() - 4
-    if element_bits & (element_bits - 1) or base < 0:
-        limit, fix = "the pieces that a swizzle moves are whole bytes", f"Use vec = {max(1, 8 // element_bits)}."
-        vec = 1 << (sources[0] - shift)
-        found = f"pieces of {vec} elements of {element_bits} bits"
-        raise refusal(found, limit, fix, vec=vec, element_bits=element_bits)
+    base = byte_base(sources[0] - shift, element_bits)
     if sources[-1] == offset_bits - 1:
         for bits in range(len(sources), shift + 1):
             mode = xor_swizzle(bits, base, shift).hardware_mode

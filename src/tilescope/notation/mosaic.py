@@ -12,15 +12,15 @@ shape of the buffer nor its element type is part of the text.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from tilescope.layout import Layout, Modes
+from tilescope.layout.modes import coalesced
 from tilescope.notation.hints import Hints, no_equivalent, on_pattern, tile_of
-from tilescope.notation.text import Scanner, last_name, refusal
+from tilescope.notation.text import Scanner, refusal
 from tilescope.swizzle import SWIZZLE
 
 _SWIZZLES = {16: "none", 32: "32B", 64: "64B", 128: "128B"}
-_MODES = {"kNoSwizzle": 16, "k32ByteSwizzle": 32, "k64ByteSwizzle": 64, "k128ByteSwizzle": 128}
+_MODES = {"None": 16, "kNoSwizzle": 16, "k32ByteSwizzle": 32, "k64ByteSwizzle": 64, "k128ByteSwizzle": 128}
 _TILES = ("TileTransform", "TilingTransform")
 
 
@@ -36,29 +36,26 @@ def read(text: str, hints: Hints) -> Layout:
     said = None
     if hints.shape is None:
         said = next((argument for name, argument in transforms if name in _TILES and len(argument) == 2), None)
-    shape = hints.pair(said, "Mosaic's transforms")
+    shape = hints.tile_shape(said, "Mosaic's transforms")
     dims = [(index, extent, 1) for index, extent in enumerate(shape)]  # source index, extent, step of that index
     swizzle = SWIZZLE["none"]
     for place, (name, argument) in enumerate(transforms):
-        if name == "SwizzleTransform":
-            if place != len(transforms) - 1:
-                raise refusal("a SwizzleTransform before others", "it acts on the stored bytes", "Write it last.")
+        if name != "SwizzleTransform":
+            dims = _transposed(dims, argument) if name == "TransposeTransform" else _tiled(dims, argument)
+        elif place == len(transforms) - 1:
             swizzle = SWIZZLE[_SWIZZLES[argument[0]]]
         else:
-            dims = _transposed(dims, argument) if name == "TransposeTransform" else _tiled(dims, argument)
-    row_bits = dims[-1][1] * bits
-    if swizzle.span_bytes is not None and row_bits != swizzle.span_bytes * 8:
-        span, row_bytes = swizzle.span_bytes, row_bits / 8
-        found = f"SwizzleTransform({span}) of rows of {row_bytes:g} bytes"
+            raise refusal("a SwizzleTransform before others", "it acts on the stored bytes", "Write it last.")
+    span, row_bits = swizzle.span_bytes, dims[-1][1] * bits
+    if span is not None and row_bits != span * 8:
+        found = f"SwizzleTransform({span}) of rows of {row_bits / 8:g} bytes"
         limit, fix = (
             "the innermost extent is as many bytes as the swizzle spans",
             f"Tile by {span * 8 // bits} elements.",
         )
-        raise refusal(found, limit, fix, span_bytes=span, row_bytes=row_bytes)
+        raise refusal(found, limit, fix, span_bytes=span, row_bytes=row_bits / 8)
     start = on_pattern(hints.start, swizzle)
-    layout = Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=start)
-    hints.major_or(layout.major, "the order of the transforms")
-    return layout
+    return Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=start)
 
 
 def spell(layout: Layout) -> tuple[str]:
@@ -70,7 +67,7 @@ def spell(layout: Layout) -> tuple[str]:
     width = {name: width for width, name in _SWIZZLES.items()}.get(layout.swizzle.name)
     if width is None:
         raise no_equivalent(f"swizzle {layout.swizzle}", "SwizzleTransform takes 32, 64 or 128 bytes", "Use 128B.")
-    tile = tile_of(layout).tiling
+    tile = tile_of(layout)
     if tile.padding_bytes:
         found = f"{tile.padding_bytes} bytes of padding a row"
         raise no_equivalent(found, "tiles lie without gaps", "Use padding_bytes = 0.", padding_bytes=tile.padding_bytes)
@@ -94,49 +91,39 @@ def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:
     transforms: list[tuple[str, tuple[int, ...]]] = []
     opened = 0
     while scan.peek().kind != "end":
-        if scan.peek().spelling in "([":
+        name = str(scan.peek().value)
+        if name in (*_TILES, "TransposeTransform", "SwizzleTransform"):
+            transforms.append((name, _read_argument(scan, name == "SwizzleTransform")))
+        elif scan.accept("swizzle", "="):
+            transforms.append(("SwizzleTransform", (_read_width(scan),)))
+        elif scan.peek().kind == "name" and scan.peek(1).value == "=":
             scan.take()
-            opened += 1
-        elif scan.peek().spelling in ")]" and opened:
             scan.take()
-            opened -= 1
-        elif scan.peek().kind == "name" and scan.peek(1).spelling == "=":
-            name = last_name(scan.name())
-            scan.expect("=")
-            if name == "swizzle":
-                transforms.append(("SwizzleTransform", (_read_width(scan),)))
+        elif name in ("(", "[", ",", "]", ")"):
+            opened += {"(": 1, "[": 1, ",": 0}.get(scan.take().spelling, -1)
         else:
-            transforms.append(_read_transform(scan))
-        scan.accept(",")
+            scan.refuse("TileTransform, TransposeTransform or SwizzleTransform")
     if opened:
         scan.refuse('")"')
     return transforms
 
 
-def _read_transform(scan: Scanner) -> tuple[str, tuple[int, ...]]:
-    name = last_name(scan.peek().spelling)
-    if name not in (*_TILES, "TransposeTransform", "SwizzleTransform") or scan.peek().kind != "name":
-        scan.refuse("TileTransform, TransposeTransform or SwizzleTransform")
+def _read_argument(scan: Scanner, is_width: bool) -> tuple[int, ...]:
+    """The argument of a transform, with or without its name."""
     scan.take()
     scan.expect("(")
-    if scan.peek(1).spelling == "=":
+    if scan.peek(1).value == "=":
         scan.name()
         scan.expect("=")
-    if name == "SwizzleTransform":
-        argument: tuple[int, ...] = (_read_width(scan),)
-    else:
-        tree = scan.integers()
-        if isinstance(tree, int) or not all(isinstance(branch, int) for branch in tree):
-            scan.refuse("a flat tuple")
-        argument = tree
+    tree = (_read_width(scan),) if is_width else scan.integers()
+    if isinstance(tree, int) or not all(isinstance(branch, int) for branch in tree):
+        scan.refuse("a flat tuple")
     scan.expect(")")
-    return name, argument
+    return tree
 
 
 def _read_width(scan: Scanner) -> int:
-    if scan.accept("None"):
-        return 16
-    name = last_name(scan.peek().spelling)
+    name = str(scan.peek().value)
     width = _MODES[name] if name in _MODES and scan.take() else scan.integer()
     if width not in _SWIZZLES:
         raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use 128.", width_bytes=width)
@@ -170,12 +157,12 @@ def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
 def _strides(dims: Dims, rank: int) -> Modes:
     """Row-major storage of `dims`, gathered by the index that they came from."""
     strides = [prod(extent for _, extent, _ in dims[place + 1 :]) for place in range(len(dims))]
-    parts: list[Modes] = []
-    for source in range(rank):
-        pieces: list[Any] = sorted(
-            (weight, extent, stride)
-            for (index, extent, weight), stride in zip(dims, strides, strict=True)
-            if index == source
+    stored = sorted(
+        (index, weight, extent, stride) for (index, extent, weight), stride in zip(dims, strides, strict=True)
+    )
+    return Modes.joined(
+        *(
+            Modes.of_pairs(coalesced(*((extent, stride) for index, _, extent, stride in stored if index == source)))
+            for source in range(rank)
         )
-        parts.append(Modes.of_pairs((extent, stride) for _, extent, stride in pieces).coalesced())
-    return Modes.joined(*parts)
+    )

@@ -10,6 +10,7 @@ A mode says how TMA stores boxes that are one span wide: a tile is one column of
 from __future__ import annotations
 
 import re
+from math import gcd
 
 from tilescope.errors import ceil_div
 from tilescope.layout import Layout, oriented
@@ -73,8 +74,7 @@ def spell_ptx(layout: Layout) -> tuple[str]:
     ('.swizzle_mode = 64B, .swizzle_atomicity = 16B',)
     """
     swizzle = _tensor_map_swizzle(layout)
-    if swizzle.ptx_mode is None:
-        raise no_equivalent(f"swizzle {swizzle}", "PTX has no mode for it", "Spell it as cute: software can do it.")
+    assert swizzle.ptx_mode is not None  # every mode of TMA has one
     text = f".swizzle_mode = {PTX_MODES[swizzle.ptx_mode]}"
     if swizzle.ptx_atomicity is not None:
         text += f", .swizzle_atomicity = {PTX_ATOMICITIES[swizzle.ptx_atomicity]}"
@@ -83,29 +83,22 @@ def spell_ptx(layout: Layout) -> tuple[str]:
 
 def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
     """A tile in boxes one span wide, one column of rows after the other; without a swizzle, one box."""
-    bits = hints.bits(None, where)
-    major = hints.major_or(None, where)
-    said = None
-    if swizzle.span_bytes is not None:
-        if swizzle.span_bytes * 8 % bits:
-            limit = f"whole ones in {swizzle.span_bytes} bytes"
-            raise refusal(f"{bits}-bit elements", limit, "Use element_bits = 8.", element_bits=bits)
-        span = swizzle.span_bytes * 8 // bits
-        said = oriented(major, 8, span)
-    shape = hints.pair(said if hints.shape is None else None, where)
-    rows, columns = oriented(major, *shape)
-    if columns * bits % (CHUNK_BYTES * 8) or (said is not None and columns % span):
-        span_bytes = CHUNK_BYTES if swizzle.span_bytes is None else swizzle.span_bytes
-        step = span_bytes * 8 // bits
-        raise refusal(
-            f"rows of {columns} elements of {bits} bits",
-            f"with swizzle {swizzle} TMA stores rows in multiples of {span_bytes} bytes",
-            f"Use {ceil_div(columns, step) * step}, a multiple of {step} elements.",
-            columns=columns,
-            element_bits=bits,
-        )
-    atom = oriented(major, rows, columns if said is None else span)
-    return Layout(shape, bits, atom=atom, major=major, swizzle=swizzle, start=hints.start)
+    bits, major, span_bytes = hints.bits(None, where), hints.major or "K", swizzle.span_bytes
+    unit_bytes = CHUNK_BYTES if span_bytes is None else span_bytes  # rows are a multiple of it
+    unit = unit_bytes * 8 // gcd(unit_bytes * 8, bits)
+    if span_bytes is not None and unit * bits != unit_bytes * 8:
+        limit = f"whole ones in {unit_bytes} bytes"
+        raise refusal(f"{bits}-bit elements", limit, "Use element_bits = 8.", element_bits=bits)
+    one_box = None if span_bytes is None or hints.shape is not None else oriented(major, 8, unit)
+    mn, k = hints.tile_shape(one_box, where)
+    rows, columns = oriented(major, mn, k)
+    if columns % unit:
+        found = f"rows of {columns} elements of {bits} bits"
+        limit = f"with swizzle {swizzle} TMA stores rows in multiples of {unit_bytes} bytes"
+        fix = f"Use {ceil_div(columns, unit) * unit}, a multiple of {unit} elements."
+        raise refusal(found, limit, fix, columns=columns, element_bits=bits)
+    atom = oriented(major, rows, columns if span_bytes is None else unit)
+    return Layout((mn, k), bits, atom=atom, major=major, swizzle=swizzle, start=hints.start)
 
 
 def _tensor_map_swizzle(layout: Layout) -> Swizzle:

@@ -1,17 +1,18 @@
 """Reading one line of somebody else's notation, token by token.
 
-    Sw<3,4,3> o smem_ptr[16b](unset) o (_8,(_64,_2)):(_64,(_1,_512))
-    └┬┘│┬│      └──┬───┘               ││  ││
+    Sw<3,4,3> o smem_ptr[16b](unset) o (_8,(_64,_2)):(_64,(Int<1>{},_512))
+    └┬┘│┬│      └──┬───┘               ││  ││               └──┬───┘
     name number   name                 a tuple of integers, nested
 
-Whatever is pasted, the answer is a layout or a reason: length, depth and numbers have limits, and every
-refusal names the character at which the text stopped making sense.
+A token has a value, however it is spelled: 64 for _64, 0x40, 64ull, cute::Int<64>{} and integral_constant<int, 64>;
+half_t for cutlass::half_t. Whatever is pasted, the answer is a layout or a reason: length, depth and numbers have limits,
+and every refusal names the character at which the text stopped making sense.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from tilescope.data_type import BLOCK_SCALED, DataType
@@ -25,39 +26,40 @@ INTEGER = 2**40  # extents and strides; shared memory ends at 2^18 bytes
 POINTER = 2**48 - 1  # what a kernel prints: a generic pointer into the window of shared memory
 
 NOTATION_TEXT = rule(
-    "notation-text", "A layout's text follows the grammar of its notation.",
+    "notation-text",
+    "A layout's text follows the grammar of its notation.",
     source="the grammars of CuTe, Triton, Mosaic, PTX and the driver",
     passing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)")',
     failing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64)")',
-)  # fmt: skip
+)
+_INTEGER_TYPE = r"(?:(?:unsigned|signed|long|short|char|int|size_t|u?int(?:32|64)_t)\s*+)++"
 _TOKEN = re.compile(
-    r"""(?P<number>_?(?:0[xX][0-9a-fA-F]+|[0-9]+)(?![0-9_]))
+    rf"""(?P<blank>\{{\s*\}}|\b(?:struct|class|typename|const)\b)
+      | (?P<number>(?P<constant>(?:\w++::)*+(?:Int|C|constant|integral_constant)\s*<\s*(?:{_INTEGER_TYPE},\s*)?)?
+          (?:\(\s*{_INTEGER_TYPE}\)\s*)?(?:(?:\w++::)*+_)?(?P<digits>0[xX][0-9a-fA-F]+|[0-9]+)
+          (?:(?:[uU][lL]{{0,2}}|[lL]{{1,2}}[uU]?)\b)?(?![0-9_])(?(constant)\s*>))
       | (?P<name>[#!]?[A-Za-z_][A-Za-z0-9_]*(?:(?:::|\.)[A-Za-z_][A-Za-z0-9_]*)*)
-      | (?P<symbol>[-()<>\[\]{},:=@?.+*"'/&|^;])
+      | (?P<symbol>[-()<>\[\]{{}},:=@?.+*"'/&|^;])
       | (?P<strange>[^ ])""",
     re.VERBOSE,
 )
-_CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
+_KNOWN_WHEN_RUNNING = re.compile(rf"\?|_|{_INTEGER_TYPE}")
+CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _TUPLE_NAMES = frozenset(
     {"Shape", "Stride", "Step", "Coord", "tuple", "make_shape", "make_stride", "make_step", "make_tuple"}
 )
-INTEGER_NAMES = frozenset({"Int", "C", "constant", "integral_constant"})
-_C_INTEGERS = frozenset(
-    {"int", "unsigned", "signed", "long", "short", "char", "size_t", "uint32_t", "int32_t", "uint64_t", "int64_t"}
-)
-_SUFFIX = re.compile(r"[uU]?[lL]{0,2}|[lL]{1,2}[uU]")  # of an integer in C
-_KEYWORDS = frozenset({"struct", "class", "typename", "const"})  # before a type, saying nothing
-_LITERALS: dict[str, Any] = {"true": True, "True": True, "false": False, "False": False, "None": []}
+_LITERALS: dict[Any, Any] = {"true": True, "True": True, "false": False, "False": False, "None": []}
 _BRACKET = re.compile(r"[<>()\[\]{}]")
 _BRACKETED = 8000  # characters that one pair of brackets may enclose
 
 
 class Token(NamedTuple):
-    """One word of the text: its kind ("number", "name", "symbol", "end"), spelling and place."""
+    """One word of the text: its kind ("number", "name", "symbol", "end"), spelling, place and value."""
 
     kind: str
     spelling: str
     place: int
+    value: int | str  # the integer; the name without its namespaces; the symbol
 
 
 def refusal(found: str, limit: str, fix: str, **values: Any) -> RuleError:
@@ -88,7 +90,7 @@ def last_name(name: str) -> str:
     >>> last_name("cute::GMMA::Layout_K_SW128_Atom"), last_name("plgpu.SwizzleTransform")
     ('Layout_K_SW128_Atom', 'SwizzleTransform')
     """
-    return name.rpartition("::")[2].rpartition(".")[2]
+    return name.rpartition("::")[2].rpartition(".")[2].lstrip("#!")
 
 
 def type_bits(name: str) -> int:
@@ -114,10 +116,21 @@ def closing_place(text: str, opening: int) -> int:
     """Where the bracket at `opening` closes; the end of the text where it does not."""
     depth = 0
     for found in _BRACKET.finditer(text, opening, opening + _BRACKETED):
-        depth += 1 if found[0] in _CLOSING else -1
+        depth += 1 if found[0] in CLOSING else -1
         if depth == 0:
             return found.start()
     return len(text)
+
+
+def _token(word: re.Match[str]) -> Token:
+    kind, spelling = word.lastgroup or "", word[0]
+    value: int | str = spelling
+    if kind == "number":
+        digits = word["digits"]
+        value = int(digits, 16 if digits[:2] in ("0x", "0X") else 10) if len(digits) <= 40 else 10**40
+    elif kind == "name":
+        value = last_name(spelling)
+    return Token(kind, spelling, word.start(), value)
 
 
 class Scanner:
@@ -132,16 +145,12 @@ class Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self._next = 0
-        self._tokens = [
-            Token(word.lastgroup or "", word[0], word.start())
-            for word in _TOKEN.finditer(text)
-            if word[0] not in _KEYWORDS
-        ]
+        self._tokens = [_token(word) for word in _TOKEN.finditer(text) if word.lastgroup != "blank"]
+        self._tokens += [Token("end", "", len(text), "")] * 3  # as far as anybody looks ahead
         if strange := next((token for token in self._tokens if token.kind == "strange"), None):
             found = f"{strange.spelling!r} at place {strange.place} of {_shown(text)}"
             limit, fix = "names, integers and the usual brackets", f"Remove {strange.spelling!r}."
             raise refusal(found, limit, fix, place=strange.place)
-        self._tokens += [Token("end", "", len(text))] * 3  # as far as anybody looks ahead
 
     def peek(self, ahead: int = 0) -> Token:
         """The token up to two places on; after the last one they are of kind "end"."""
@@ -149,28 +158,28 @@ class Scanner:
 
     def take(self) -> Token:
         """The next token, consumed."""
-        token = self.peek()
+        token = self._tokens[self._next]
         self._next += token.kind != "end"
         return token
 
-    def at(self, *spellings: str) -> bool:
-        """Whether the next tokens are spelled so."""
+    def at(self, value: str) -> bool:
+        """Whether the next token is this name or symbol."""
+        return self._tokens[self._next].value == value
+
+    def accept(self, *values: str) -> bool:
+        """Whether the next tokens are these, consuming them if they are."""
         place = self._next
-        if self._tokens[place].spelling != spellings[0]:  # nearly always: the one question a scanner asks most
-            return False
-        return all(self._tokens[place + ahead].spelling == other for ahead, other in enumerate(spellings[1:], 1))
+        for ahead, value in enumerate(values):
+            if self._tokens[place + ahead].value != value:
+                return False
+        self._next += len(values)
+        return True
 
-    def accept(self, *spellings: str) -> bool:
-        """Whether the next tokens are spelled so, consuming them if they are."""
-        is_next = self.at(*spellings)
-        self._next += len(spellings) if is_next else 0
-        return is_next
-
-    def expect(self, *spellings: str) -> None:
+    def expect(self, *values: str) -> None:
         """Consume tokens that must be there."""
-        for spelling in spellings:
-            if not self.accept(spelling):
-                self.refuse(f'"{spelling}"')
+        for value in values:
+            if not self.accept(value):
+                self.refuse(f'"{value}"')
 
     def refuse(self, expected: str, fix: str | None = None) -> NoReturn:
         """Give up at the next token."""
@@ -180,8 +189,7 @@ class Scanner:
         raise refusal(found, f"expected {expected}", fix or f"Write {expected} there.", place=token.place)
 
     def finished(self) -> None:
-        """Refuse what is left over; a closing "{}" or ";" of source code may stay."""
-        self.accept("{", "}")
+        """Refuse what is left over; a closing ";" of source code may stay."""
         self.accept(";")
         if self.peek().kind != "end":
             self.refuse("the end of the layout")
@@ -191,7 +199,7 @@ class Scanner:
         return self.peek().spelling in (":", "=", ",", ";", "]", "'", '"', *more)
 
     def name(self) -> str:
-        """The next token, which must be a name."""
+        """The next token, which must be a name, with its namespaces."""
         if self.peek().kind != "name":
             self.refuse("a name")
         return self.take().spelling
@@ -200,7 +208,14 @@ class Scanner:
         """The bracket that closes the "(" or "<" which comes next, and is consumed."""
         if not (self.at("(") or self.at("<")):
             self.refuse('"(" or "<"')
-        return _CLOSING[self.take().spelling]
+        return CLOSING[self.take().spelling]
+
+    def until(self, closing: str) -> Iterator[None]:
+        """Once for every member of a list up to the closing bracket; commas and bracket are consumed."""
+        while not self.accept(closing):
+            yield
+            if not self.at(closing):
+                self.expect(",")
 
     def enclosed(self) -> int:
         """An integer in brackets: <16>."""
@@ -211,102 +226,45 @@ class Scanner:
 
     def type_bits(self) -> int:
         """The bits of the C++ type that comes next: half_t, unsigned char, uint_bit_t<16>."""
-        name = self.name()
-        if last_name(name) in ("uint_bit_t", "int_bit_t"):
+        if self.peek().value in ("uint_bit_t", "int_bit_t"):
+            self.take()
             return self.enclosed()
+        name = self.name()
         while self.peek().kind == "name":
             name += f" {self.name()}"
         self.accept("*")
         return type_bits(name)
 
     def integer(self, most: int = INTEGER) -> int:
-        """The next token, which must be an integer: 64, _64, 0x40, Int<64>{}, C<(int)64>, integral_constant<int, 64>."""
-        self._cast()
-        if not (self.peek(1).spelling == "<" and last_name(self.peek().spelling) in INTEGER_NAMES):
-            return self._literal(most)
-        self.take()
-        self.expect("<")
-        while self.peek().spelling in _C_INTEGERS:
-            self.take()
-            self.accept(",")
-        self._cast()
-        value = self._literal(most)
-        self.expect(">")
-        self.accept("{", "}")
-        return value
-
-    def _literal(self, most: int) -> int:
-        """64, _64, 0x40, 64ull or cute::_64."""
+        """The next token, which must be an integer of at least 0."""
         token = self.peek()
-        digits = last_name(token.spelling).removeprefix("_")
-        if token.kind != "number" and not (digits.isdecimal() and token.kind == "name"):
+        if not isinstance(token.value, int):
+            fix = None
             if token.spelling == "-":
                 fix = "Shared memory lies above its start: write strides of at least 0."
-                self.refuse("an integer of at least 0", fix)
-            is_dynamic = token.spelling in ("?", "_", *_C_INTEGERS)
-            fix = "A size that only the running kernel knows has no address map: put a number."
-            self.refuse("an integer", fix if is_dynamic else None)
-        base = 16 if digits[:2] in ("0x", "0X") else 10
-        if len(digits) > 40 or int(digits, base) > most:
+            elif _KNOWN_WHEN_RUNNING.fullmatch(token.spelling):
+                fix = "A size that only the running kernel knows has no address map: put a number."
+            self.refuse("an integer of at least 0", fix)
+        if token.value > most:
             limit = f"2^{most.bit_length() - (most == INTEGER)}"
             self.refuse(f"an integer of at most {limit}", "Shared memory is smaller than that.")
-        self.take()
-        after = self.peek()
-        if after.kind == "name" and after.place == token.place + len(token.spelling):
-            self._next += _SUFFIX.fullmatch(after.spelling) is not None
-        self.accept("{", "}")
+        self._next += 1
         if self.at("@"):
-            fix = (
-                "A stride such as 1@0 counts coordinates of a tensor, not places in memory: give the layout in memory."
-            )
-            self.refuse("a stride in elements", fix)
-        return int(digits, base)
+            what = "A stride such as 1@0 counts coordinates of a tensor, not places in memory"
+            self.refuse("a stride in elements", f"{what}: give the layout in memory.")
+        return token.value
 
-    def _cast(self) -> None:
-        """Pass over a cast to an integer type, (int) or (unsigned int), which nvcc writes before every constant."""
-        if self.at("(") and self.peek(1).spelling in _C_INTEGERS:
-            self.take()
-            while self.peek().spelling in _C_INTEGERS:
-                self.take()
-            self.expect(")")
-
-    def integers(self) -> IntTree:
+    def integers(self, depth: int = 0) -> IntTree:
         """An integer, or a tuple of such nested up to 16 deep: (8,(64,2)), Shape<_8,_64>, make_shape(8, 64)."""
-        open_tuples: list[tuple[str, list[IntTree]]] = []  # closing bracket, members
-        while True:
-            member: IntTree
-            opening = self._opened_tuple()
-            if opening is not None:
-                if len(open_tuples) == NESTING:
-                    self.refuse(
-                        f"at most {NESTING} parentheses inside one another",
-                        "Write (8,(4,2)) instead of ((8),((4),(2))).",
-                    )
-                open_tuples.append((_CLOSING[opening], []))
-                continue
-            member = self.integer()
-            while open_tuples:
-                closing, members = open_tuples[-1]
-                members.append(member)
-                if self.accept(",") and not self.at(closing):
-                    break
-                self.expect(closing)
-                self.accept("{", "}")
-                open_tuples.pop()
-                member = tuple(members)
-            else:
-                return member
-
-    def _opened_tuple(self) -> str | None:
-        """The bracket of a tuple that starts here, consumed with its name."""
-        self._cast()
-        token = self.peek()
-        if token.kind == "name" and last_name(token.spelling) in _TUPLE_NAMES and self.peek(1).spelling in ("(", "<"):
+        if self.peek().value in _TUPLE_NAMES and self.peek(1).value in ("(", "<"):
             self.take()
-            return self.take().spelling
-        if token.spelling in ("(", "["):
-            return self.take().spelling
-        return None
+        elif self.peek().value not in ("(", "["):
+            return self.integer()
+        if depth == NESTING:
+            limit = f"at most {NESTING} parentheses inside one another"
+            self.refuse(limit, "Write (8,(4,2)) instead of ((8),((4),(2))).")
+        members = tuple([self.integers(depth + 1) for _ in self.until(CLOSING[self.take().spelling])])
+        return members or self.refuse("an integer")
 
     def fields(self, closing: str, positions: tuple[str, ...] = (), quoted: tuple[str, ...] = ()) -> dict[str, Any]:
         """Values up to the closing bracket: key = value, or a value alone for the next of `positions`.
@@ -315,8 +273,8 @@ class Scanner:
         {'shape': [8, 64], 'element_bits': 16, 'swizzle': '128B'}
         """
         fields: dict[str, Any] = {}
-        while not self.accept(closing):
-            if self.peek(1).spelling == "=":
+        for _ in self.until(closing):
+            if self.peek(1).value == "=":
                 key = self.name()
                 self.expect("=")
             elif len(fields) < len(positions):
@@ -326,33 +284,25 @@ class Scanner:
             if key in fields:
                 self.refuse(f"{key} once", "Remove one of the two.")
             fields[key] = self._quoted() if key in quoted else self.value()
-            if not self.at(closing):
-                self.expect(",")
         return fields
 
     def value(self, depth: int = 0) -> Any:
         """A number (8, 8 : i32), true, false, an interval with its padding (256:+8), a text in quotes, or a list of such."""
         token = self.peek()
-        if token.spelling in ('"', "'"):
-            return self._quoted()
-        if token.spelling in _LITERALS:
-            return _LITERALS[self.take().spelling]
-        if token.spelling in ("[", "(") and depth < NESTING:
-            closing = _CLOSING[self.take().spelling]
-            members = []
-            while not self.accept(closing):
-                members.append(self.value(depth + 1))
-                if not self.at(closing):
-                    self.expect(",")
-            return members
-        if token.kind == "name" or token.spelling in _CLOSING:
+        if token.kind == "number":
+            number = self.integer()
+            if self.accept(":", "+"):
+                return [number, self.integer()]
+            if self.accept(":"):
+                self.name()
+            return number
+        if token.value in ("[", "(") and depth < NESTING:
+            return [self.value(depth + 1) for _ in self.until(CLOSING[self.take().spelling])]
+        if token.value in _LITERALS:
+            return _LITERALS[self.take().value]
+        if token.value not in ('"', "'"):
             self.refuse("a number, true, false or a list")
-        number = self.integer()
-        if self.accept(":", "+"):
-            return [number, self.integer()]
-        if self.accept(":"):
-            self.name()
-        return number
+        return self._quoted()
 
     def _quoted(self) -> str:
         quote = self.peek().spelling

@@ -31,11 +31,11 @@ from math import prod
 from typing import Any
 
 from tilescope.errors import by
-from tilescope.layout import Layout, Major, oriented
-from tilescope.notation.hints import Hints, no_equivalent, pair_of
+from tilescope.layout import Layout, oriented
+from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
 from tilescope.notation.linear import Basis, Padding, extents_of, layout_of, unit_bases
 from tilescope.notation.text import refusal
-from tilescope.notation.triton_text import MAX_EXTENT, WIDTHS, Encoding, is_power, read_encoding
+from tilescope.notation.triton_text import WIDTHS, is_power, read_encoding
 
 BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
 _CORE_ROWS = 8  # rows after which nvmma_shared repeats its pattern
@@ -51,11 +51,24 @@ def read(text: str, hints: Hints) -> Layout:
     ...          "fp4Padded = true}>, #smem>", Hints()).modes)
     '(16,(8,8)):(128,(1,16))'
     """
-    found = read_encoding(text)
-    layout = _stored(found, hints)
-    if layout.major is not None and 1 not in layout.shape:
-        hints.major_or(layout.major, found.kind)
-    return layout
+    kind, fields, extents, said_bits = read_encoding(text)
+    element = fields.get("elementBitWidth")
+    if said_bits is not None and element is not None and said_bits != element and not fields.get("fp4Padded"):
+        found, fix = f"elementBitWidth = {element} of {said_bits}-bit elements", f"Use elementBitWidth = {said_bits}."
+        raise refusal(found, "both agree", fix, elementBitWidth=element, element_bits=said_bits)
+    bits = hints.bits(said_bits if element is None else element, kind)
+    rank, buffers = _rank(fields), 1
+    if extents is not None and len(extents) == rank + 1:
+        buffers, extents = extents[0], extents[1:]
+    is_smallest = extents is None and hints.shape is None
+    shape = hints.tile_shape(_smallest(kind, fields, bits) if is_smallest else extents, kind, rank)
+    if any(not is_power(extent) or extent > MAX_EXTENT for extent in shape):
+        powers = by(min(1 << (extent - 1).bit_length(), MAX_EXTENT) for extent in shape)
+        limit = "Triton's tiles are powers of two, at most 2^20"
+        raise refusal(f"a tile of {by(shape)}", limit, f"Use {powers}.", shape=shape)
+    block = shape if is_smallest and kind != "padded_shared" else _block_shape(fields, shape)
+    padding = [Padding(*pair) for pair in fields.get("intervals", ())]
+    return layout_of(_BASES[kind](fields, block, bits), bits, padding=padding, buffers=buffers, start=hints.start)
 
 
 def spell(layout: Layout) -> tuple[str, ...]:
@@ -85,46 +98,15 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
 
 def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:
     """The few encodings that the layout could be."""
-    pair_of(layout)
-    if layout.major is None:
-        limit = "a shared encoding of Triton stores a tile in which one of its two indices is contiguous"
-        raise no_equivalent(f"{layout!r}", limit, "Spell it as cute.")
-    texts = []
-    width = {name: width for width, name in WIDTHS.items()}.get(layout.swizzle.name)
-    if width is not None and layout.element_bits >= 8:
-        texts.append(nvmma.format(width, flags[layout.major == "MN" and width != 0], layout.element_bits))
-    row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
-    row_bit = row_bytes.bit_length() - 1  # lowest address bit that counts rows
-    swizzle, phases = layout.swizzle, (1, 1, 1)
-    if swizzle.bits and swizzle.shift > 0 and swizzle.base + swizzle.shift >= row_bit:
-        vec = (1 << swizzle.base) * 8 // layout.element_bits
-        phases = vec, 1 << (swizzle.base + swizzle.shift - row_bit), 1 << swizzle.bits
-    return (*texts, swizzled.format(*phases, [1, 0] if layout.major == "K" else [0, 1]))
-
-
-def _stored(found: Encoding, hints: Hints) -> Layout:
-    """Where the encoding puts the elements of a tile."""
-    kind, fields, extents, said_bits = found
-    element = fields.get("elementBitWidth")
-    if said_bits is not None and element is not None and said_bits != element and not fields.get("fp4Padded"):
-        limit, fix = "both agree", f"Use elementBitWidth = {said_bits}."
-        shown = f"elementBitWidth = {element} of {said_bits}-bit elements"
-        raise refusal(shown, limit, fix, elementBitWidth=element, element_bits=said_bits)
-    bits = hints.bits(said_bits if element is None else element, kind)
-    rank, buffers = _rank(fields), 1
-    if extents is not None and len(extents) == rank + 1:
-        buffers, extents = extents[0], extents[1:]
-    is_smallest = extents is None and hints.shape is None
-    if is_smallest:
-        extents = _smallest(kind, fields, bits)
-    shape = hints.tile_shape(extents, kind, rank)
-    if any(not is_power(extent) or extent > MAX_EXTENT for extent in shape):
-        powers = by(min(1 << (extent - 1).bit_length(), MAX_EXTENT) for extent in shape)
-        limit = "Triton's tiles are powers of two, at most 2^20"
-        raise refusal(f"a tile of {by(shape)}", limit, f"Use {powers}.", shape=shape)
-    block = shape if is_smallest and kind != "padded_shared" else _block_shape(fields, shape)
-    bases, padding = _BASES[kind](fields, block, bits)
-    return layout_of(bases, bits, padding=padding, buffers=buffers, start=hints.start)
+    columns, bits, swizzle = tile_of(layout).shape[1], layout.element_bits, layout.swizzle
+    is_transposed = layout.major == "MN"
+    widths = [width for width, name in WIDTHS.items() if name == swizzle.name]
+    texts = [nvmma.format(width, flags[is_transposed], bits) for width in widths]
+    phases = (1, 1, 1)
+    cause_bit, row_bit = swizzle.base + swizzle.shift, (columns * bits // 8).bit_length() - 1  # lowest of each
+    if swizzle.bits and swizzle.shift > 0 and cause_bit >= row_bit:
+        phases = (1 << swizzle.base) * 8 // bits, 1 << (cause_bit - row_bit), 1 << swizzle.bits
+    return (*texts, swizzled.format(*phases, [0, 1] if is_transposed else [1, 0]))
 
 
 def _rank(fields: dict[str, Any]) -> int:
@@ -141,21 +123,19 @@ def _smallest(kind: str, fields: dict[str, Any], bits: int) -> tuple[int, ...] |
     if fields.get("shape"):
         return tuple(fields["shape"])
     if kind == "swizzled_shared" and len(fields["order"]) == 2 and fields["maxPhase"] > 1:
-        major: Major = "K" if fields["order"] == [1, 0] else "MN"
-        return oriented(major, fields["perPhase"] * fields["maxPhase"], fields["vec"] * fields["maxPhase"])
-    if kind == "nvmma_shared" and fields.get("rank", 2) == 2 and fields.get("swizzlingByteWidth"):
-        transposed, span = _nvmma(fields, bits)
-        return oriented("MN" if transposed else "K", _CORE_ROWS, span)
+        rows, columns = fields["perPhase"] * fields["maxPhase"], fields["vec"] * fields["maxPhase"]
+        return oriented("K" if fields["order"] == [1, 0] else "MN", rows, columns)
+    if kind == "nvmma_shared" and fields.get("rank", 2) == 2 and fields["swizzlingByteWidth"]:
+        return oriented("MN" if fields.get("transposed") else "K", _CORE_ROWS, _span(fields, bits))
     return None
 
 
 def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The part of the tile that one block of a cluster has."""
-    splits = fields.get("CTASplitNum") or [1] * len(shape)
-    for basis in fields.get("CGALayout") or []:  # steps of whole parts; zeros: both blocks have the same
+    splits, cluster = fields.get("CTASplitNum") or [1] * len(shape), fields.get("CGALayout") or []
+    for basis in cluster:  # steps of whole parts; zeros: both blocks have the same
         splits = [max(part, 2 * step) for part, step in zip(splits, basis, strict=False)]
-    lengths = {len(splits), *map(len, fields.get("CGALayout") or [])}
-    if lengths != {len(shape)} or any(
+    if {len(splits), *map(len, cluster)} != {len(shape)} or any(
         not is_power(part) or extent % part for extent, part in zip(shape, splits, strict=True)
     ):
         found = f"a tile of {by(shape)} split by {by(splits)}"
@@ -164,19 +144,21 @@ def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, .
     return tuple(extent // part for extent, part in zip(shape, splits, strict=True))
 
 
-def _swizzled_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tuple[list[Basis], list[Padding]]:
-    vec, per_phase, max_phase = (fields[key] for key in ("vec", "perPhase", "maxPhase"))
-    order, rank = fields["order"], len(shape)
-    bases = unit_bases(rank, order[0], shape[order[0]])
-    for index in order[1:]:
-        for basis in unit_bases(rank, index, shape[index]):
-            pieces = vec * (basis[index] // per_phase % max_phase) % shape[order[0]] if index == order[1] else 0
-            bases.append(tuple(pieces if place == order[0] else part for place, part in enumerate(basis)))
-    return bases, []
+def _phased(rows: list[Basis], inner: int, columns: int, vec: int, per_phase: int, max_phase: int) -> list[Basis]:
+    """The bases of rows, with the XOR of their phase on the inner index."""
+    phases = [vec * ((1 << bit) // per_phase % max_phase) % columns for bit in range(len(rows))]
+    return [(*row[:inner], phase, *row[inner + 1 :]) for row, phase in zip(rows, phases, strict=True)]
 
 
-def _nvmma(fields: dict[str, Any], bits: int) -> tuple[bool, int]:
-    """Whether the tile is transposed, and how many elements a span holds."""
+def _swizzled_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> list[Basis]:
+    inner, *outer = fields["order"]
+    phase = fields["vec"], fields["perPhase"], fields["maxPhase"]
+    rows = _phased(unit_bases(shape, outer[:1]), inner, shape[inner], *phase)
+    return unit_bases(shape, [inner]) + rows + unit_bases(shape, outer[1:])
+
+
+def _span(fields: dict[str, Any], bits: int) -> int:
+    """How many elements of an nvmma_shared encoding a span holds."""
     width, transposed, padded = (fields.get(key, False) for key in ("swizzlingByteWidth", "transposed", "fp4Padded"))
     if padded and (width != 128 or bits != 8):
         limit = "8 bytes of 4-bit values, then 8 of padding: 128 bytes, and elements of 8 bits, two values in one"
@@ -192,56 +174,51 @@ def _nvmma(fields: dict[str, Any], bits: int) -> tuple[bool, int]:
             "maxPhase = 1, order = [0, 1].",
             swizzlingByteWidth=0,
         )
-    return transposed, width * 8 // bits // (2 if padded else 1)
+    return int(width * 8 // bits // (2 if padded else 1))
 
 
-def _nvmma_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> tuple[list[Basis], list[Padding]]:
-    transposed, span = _nvmma(fields, bits)
-    rank, width = len(shape), fields["swizzlingByteWidth"]
+def _nvmma_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> list[Basis]:
+    rank, width, span = len(shape), fields["swizzlingByteWidth"], _span(fields, bits)
+    transposed, padded = fields.get("transposed"), fields.get("fp4Padded")
     if transposed and rank != 2:
         limit = "Triton 3.9 scatters the rows of such a tile; of two indices it stores them in order"
         fix = "Use the shared_linear that to_linear_layout prints."
         raise refusal(f"transposed = true of {rank} indices", limit, fix, rank=rank)
     inner = 0 if transposed else rank - 1
     outer = [index for index in reversed(range(rank)) if index != inner]  # the fastest first
-    rows = prod(min(shape[index], BOX_ROWS) for index in outer)
-    if width and (rows < _CORE_ROWS or shape[inner] < span):
+    box = [min(extent, BOX_ROWS) for extent in shape]
+    rows = prod(box[index] for index in outer)
+    if not width:
+        return unit_bases(box, (inner, *outer)) + unit_bases(shape, (inner, *outer), box)
+    if rows < _CORE_ROWS or shape[inner] < span:
         found = f"a tile of {rows} rows of {shape[inner]} elements"
         fix = f"Use {max(8, rows)} rows of {max(span, shape[inner])}."
         raise refusal(found, f"at least 8 rows of {span}", fix, rows=rows, columns=shape[inner])
-    box = [min(extent, BOX_ROWS) for extent in shape]
-    box[inner] = span or box[inner]
-    bases = unit_bases(rank, inner, box[inner])
-    if fields.get("fp4Padded"):
+    box[inner] = span
+    chunk = 128 // bits // (2 if padded else 1)
+    bases = unit_bases(box, [inner]) + _phased(unit_bases(box, outer), inner, span, chunk, 128 // width, width // 16)
+    if padded:
         bases.insert(3, (0,) * rank)
-    for row, basis in enumerate(basis for index in outer for basis in unit_bases(rank, index, box[index])):
-        chunk = (1 << row) * width // 128 % (width // 16) * 16 * 8 // bits if width and row < 3 else 0
-        chunk = chunk // (2 if fields.get("fp4Padded") else 1)
-        bases.append(tuple(chunk if place == inner else part for place, part in enumerate(basis)))
-    for index in range(rank) if width else (inner, *outer):
-        bases += unit_bases(rank, index, shape[index], box[index])
-    return bases, []
+    return bases + unit_bases(shape, range(rank), box)
 
 
-def _linear_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tuple[list[Basis], list[Padding]]:
+def _linear_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> list[Basis]:
     bases = [tuple(basis) for basis in fields["offset"]]
     blocks = fields.get("block") or []
     if shape not in (extents_of(bases), extents_of([*bases, *blocks]) if blocks else ()):
         limit = f"its bases reach {by(extents_of(bases))}"
         fix = f"Use shape = {extents_of(bases)}, or leave it out."
         raise refusal(f"a tile of {by(shape)} in shared_linear", limit, fix, shape=shape)
-    return bases, []
+    return bases
 
 
-def _padded_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> tuple[list[Basis], list[Padding]]:
-    padding = [Padding(*pair) for pair in fields["intervals"]]
+def _padded_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> list[Basis]:
     if fields.get("offset"):
-        return _linear_bases(fields, shape, 0)[0], padding
-    order = fields.get("order", reversed(range(len(shape))))
-    return [basis for index in order for basis in unit_bases(len(shape), index, shape[index])], padding
+        return _linear_bases(fields, shape, bits)
+    return unit_bases(shape, fields.get("order", reversed(range(len(shape)))))
 
 
-_BASES: dict[str, Callable[[dict[str, Any], tuple[int, ...], int], tuple[list[Basis], list[Padding]]]] = {
+_BASES: dict[str, Callable[[dict[str, Any], tuple[int, ...], int], list[Basis]]] = {
     "swizzled_shared": _swizzled_bases,
     "nvmma_shared": _nvmma_bases,
     "padded_shared": _padded_bases,

@@ -9,29 +9,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
 from tilescope.errors import shortened
+from tilescope.notation.hints import MAX_EXTENT
 from tilescope.notation.text import Scanner, closing_place, last_name, refusal, require_known, type_bits
 
 _CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
-# The fields of an encoding, in the order of Gluon's arguments.
-FIELDS = {
-    "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
-    "nvmma_shared": ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded"),
-    "padded_shared": ("intervals", "offset", "block", "shape", "order"),
-    "shared_linear": ("offset", "block", "alignment"),
-}
-_REQUIRED = {
-    "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
-    "nvmma_shared": ("swizzlingByteWidth",),
-    "padded_shared": ("intervals",),
-    "shared_linear": ("offset",),
+# The fields of an encoding, in the order of Gluon's arguments, and how many of them must be there.
+_FIELDS = {
+    "swizzled_shared": (4, ("vec", "perPhase", "maxPhase", "order")),
+    "nvmma_shared": (1, ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded")),
+    "padded_shared": (1, ("intervals", "offset", "block", "shape", "order")),
+    "shared_linear": (1, ("offset", "block", "alignment")),
 }
 WIDTHS = {0: "none", 32: "32B", 64: "64B", 128: "128B"}  # bytes of an nvmma_shared encoding, and the mode they are
-MAX_EXTENT = 1 << 20
 _IDENTITY = ("intervals", "shape", "order", "block")  # of PaddedSharedLayout.with_identity_for
 _MOST_LINES = 100  # definitions and buffers that are worth reading
 _NAMES = {
@@ -41,12 +35,12 @@ _NAMES = {
     "fp4_padded": "fp4Padded", "interval_padding_pairs": "intervals", "offset_bases": "offset", "block_bases": "block",
     "cga_layout": "CGALayout", "ctas_per_cga": "CTAsPerCGA", "cta_split_num": "CTASplitNum", "cta_order": "CTAOrder",
 }  # fmt: skip
-_ATTRIBUTE = re.compile(
-    r"#(?:ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon)\.(\w+)|\b(\w{0,20}Shared\w{0,20}Layout)(?:\.with_identity_for)?\s*\("
-)
+_DIALECTS = "ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon"
+_ATTRIBUTE = re.compile(rf"#(?:{_DIALECTS})\.\w+|\b\w{{0,20}}Shared\w{{0,20}}Layout(?:\.with_identity_for)?\s*\(")
 _DEFINITION = re.compile(r"(#\w+)\s*=\s*(?=#[a-z])")
 _MEMDESC = re.compile(r"!(?:ttg|triton_gpu|tt)\.memdesc<")
 _BUFFER = re.compile(r"\s*((?:[\d?]{1,7}x){1,9})([A-Za-z]\w{0,30})\s*,\s*(#[\w.]+)")
+SOME_TEXT = re.compile(f"{_ATTRIBUTE.pattern}|{_MEMDESC.pattern}")  # an encoding, or the type of a buffer
 
 
 class Encoding(NamedTuple):
@@ -58,9 +52,10 @@ class Encoding(NamedTuple):
     element_bits: int | None = None
 
 
-def starts(text: str) -> bool:
-    """Whether the text has an encoding of Triton or the type of a buffer."""
-    return _ATTRIBUTE.search(text) is not None or _MEMDESC.search(text) is not None
+class _Buffer(NamedTuple):
+    attribute: str  # the text of its encoding
+    extents: tuple[int, ...] = ()
+    element_bits: int | None = None
 
 
 def read_encoding(text: str) -> Encoding:
@@ -71,29 +66,28 @@ def read_encoding(text: str) -> Encoding:
     Encoding(kind='shared_linear', fields={'offset': [[0, 1], [1, 0]], 'alignment': 16}, extents=(2, 2), element_bits=16)
     """
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
-    buffers = dict.fromkeys(_buffers(text, defined))
+    buffers = list(dict.fromkeys(_buffers(text, defined)))
     if not buffers:
-        shared = {name: text for name, text in defined.items() if _kind(text) in FIELDS}
-        found = _ATTRIBUTE.search(text)
-        if not defined and found is not None:
-            return _parsed(_attribute(text, found.start()), None, None)
-        if not shared and defined:
-            return _parsed(next(iter(defined.values())), None, None)
-        buffers = dict.fromkeys((fromkey, None, None) for fromkey in dict.fromkeys(shared.values()))
-    whole = max(buffers, key=lambda buffer: len(buffer[1] or ()))
-    kinds = {(encoding, bits) for encoding, _, bits in buffers}
-    views = [extents or () for _, extents, _ in buffers]
-    if len(kinds) > 1 or any(view != (whole[1] or ())[-len(view) :] for view in views):
-        shown = "; ".join(f"{'x'.join(map(str, extents or ()))} {encoding}".strip() for encoding, extents, _ in buffers)
-        several = f"{len(buffers)} encodings: {shortened(shown, 300)}"
-        limit = "one layout at a time; views of a buffer are one with it"
-        raise refusal(several, limit, "Leave the others out.", encodings=len(buffers))
-    return _parsed(*whole)
+        attributes = (
+            list(defined.values()) or [_attribute(text, found.start()) for found in _ATTRIBUTE.finditer(text)][:1]
+        )
+        shared = [attribute for attribute in attributes if _kind(attribute) in _FIELDS]
+        buffers = list(dict.fromkeys(map(_Buffer, shared or attributes[:1])))
+    in_smem = [buffer for buffer in buffers if "tensor_memory" not in buffer.attribute] or buffers[:1]
+    whole = max(in_smem, key=lambda buffer: len(buffer.extents))
+    for attribute, extents, bits in in_smem:
+        if (attribute, bits) != (whole.attribute, whole.element_bits) or extents != whole.extents[-len(extents) :]:
+            shown = "; ".join(f"{'x'.join(map(str, extents))} {attribute}".strip() for attribute, extents, _ in in_smem)
+            several, limit = (
+                f"{len(in_smem)} encodings: {shortened(shown, 300)}",
+                "one layout at a time; views of a buffer are one with it",
+            )
+            raise refusal(several, limit, "Leave the others out.", encodings=len(in_smem))
+    return Encoding(*_parsed(whole.attribute), whole.extents or None, whole.element_bits)
 
 
-def _buffers(text: str, defined: dict[str, str]) -> list[tuple[str, tuple[int, ...] | None, int | None]]:
-    """The buffers whose types the text has: encoding, extents, bits of an element; those of tensor memory left out."""
-    buffers: list[tuple[str, tuple[int, ...] | None, int | None]] = []
+def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
+    """The buffers whose types the text has."""
     for found in islice(_MEMDESC.finditer(text), _MOST_LINES):
         inside = text[found.end() : closing_place(text, found.end() - 1)]
         parts = _BUFFER.match(inside)
@@ -101,13 +95,11 @@ def _buffers(text: str, defined: dict[str, str]) -> list[tuple[str, tuple[int, .
             limit = "extents, type and encoding, such as 64x64xf16, #shared"
             fix = "Put numbers: a size that only the running kernel knows has none."
             raise refusal(f"the buffer {shortened(inside, 60)}", limit, fix)
-        encoding = _attribute(inside, parts.start(3)) if "." in parts[3] else defined.get(parts[3])
-        if encoding is None:
+        attribute = _attribute(inside, parts.start(3)) if "." in parts[3] else defined.get(parts[3])
+        if attribute is None:
             fix = f"Add it: {parts[3]} = #ttg.nvmma_shared<{{…}}>."
             raise refusal(f"{parts[3]} is not defined", "the line that defines an encoding", fix)
-        if "tensor_memory" not in encoding:
-            buffers.append((encoding, tuple(map(int, parts[1].split("x")[:-1])), type_bits(parts[2])))
-    return buffers
+        yield _Buffer(attribute, tuple(map(int, parts[1].split("x")[:-1])), type_bits(parts[2]))
 
 
 def _attribute(text: str, start: int) -> str:
@@ -118,53 +110,49 @@ def _attribute(text: str, start: int) -> str:
 
 
 def _kind(attribute: str) -> str:
-    name = last_name(re.split(r"[<(]", attribute)[0].strip().lstrip("#").removesuffix(".with_identity_for"))
+    name = last_name(re.split(r"[<(]", attribute)[0].strip().removesuffix(".with_identity_for"))
     return _NAMES.get(name, name)
 
 
-def _parsed(attribute: str, extents: tuple[int, ...] | None, bits: int | None) -> Encoding:
+def _parsed(attribute: str) -> tuple[str, dict[str, Any]]:
+    """The kind of an encoding and its fields, every one of them checked."""
     kind = _kind(attribute)
-    if kind not in FIELDS:
-        where = (
-            "in tensor memory" if "tensor_memory" in kind else "unknown here" if "shared" in kind else "in registers"
-        )
-        limit = f"known in shared memory: {', '.join(FIELDS)}"
+    if kind not in _FIELDS:
+        is_shared = "unknown here" if "shared" in kind else "in registers"
+        where = "in tensor memory" if "tensor_memory" in kind else is_shared
+        limit = f"known in shared memory: {', '.join(_FIELDS)}"
         raise refusal(f"the encoding {kind}, {where}", limit, "Paste the encoding of a shared buffer.")
+    needed, known = _FIELDS[kind]
     scan = Scanner(attribute)
     scan.name()
-    fields: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     if scan.accept("("):
-        fields = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else FIELDS[kind])
+        said = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else known)
     else:
         scan.expect("<")
-        while not scan.accept(">"):
-            if scan.at("["):
-                fields["intervals"] = scan.value()
-            elif scan.accept("{"):
-                fields |= scan.fields("}")
+        if scan.at("["):
+            said["intervals"] = scan.value()
+        for _ in scan.until(">"):
+            if scan.accept("{"):
+                said |= scan.fields("}")
             else:
-                fields |= scan.fields(">")
-                break
-            scan.accept(",")
+                key = scan.name()
+                scan.expect("=")
+                said[key] = scan.value()
     scan.finished()
-    fields = {_NAMES.get(key, key): value for key, value in fields.items()}
+    fields = {_NAMES.get(key, key): value for key, value in said.items()}
     if fields.pop("hasLeadingOffset", False) is True:
         raise refusal("hasLeadingOffset = true", "what nvmma_shared says today", "Spell it as nvmma_shared.")
-    require_known(fields, (*FIELDS[kind], *_CLUSTER_FIELDS))
-    _check(kind, fields)
-    return Encoding(kind, fields, extents, bits)
-
-
-def _check(kind: str, fields: dict[str, Any]) -> None:
-    """Refuse a field that is missing, or that holds what it cannot."""
-    for key in _REQUIRED[kind]:
+    require_known(fields, (*known, *_CLUSTER_FIELDS))
+    for key in known[:needed]:
         if key not in fields:
-            limit = f"it has {', '.join(_REQUIRED[kind])}"
+            limit = f"it has {', '.join(known[:needed])}"
             raise refusal(f"{kind} without {key}", limit, f"Add {key} = {_VALUES[key][2]}.")
     for key, value in fields.items():
         fits, limit, example = _VALUES[key]
         if value != [] and not fits(value):
             raise refusal(f"{key} = {shortened(str(value))}", limit, f"Use {key} = {example}.", **{key: value})
+    return kind, fields
 
 
 def is_power(number: Any) -> bool:
