@@ -193,19 +193,20 @@ class Encoding:
     def __init__(self, pipeline):
         self.pipeline, self.program = pipeline, Program(pipeline)
         self.blocks = pipeline.blocks
-        self.per_block = max(1, self.program.slots.per_block)
-        self.barriers = self.program.barriers.per_block
-        sizes = [max(16, self.program.slots.row(slot).bytes) for slot in range(self.program.slots.per_block)]
+        slots = self.program.slots[: len(self.program.slots) // self.blocks]
+        self.per_block = max(1, len(slots))
+        self.barriers = self.program.mbarriers // self.blocks
+        sizes = [max(16, slot.of.bytes) for slot in slots]
         self.slot_at = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes)]).tolist()
         self.slots_end = self.slot_at[-1]
         self.slot_bytes = max(sizes, default=16)
         self.tiles = 1
-        counts = [self.program.barriers.row(number).count for number in range(self.barriers)]
+        counts = [barrier.of.count for barrier in self.program.barriers[: self.barriers]]
         code, agents = [], []
         for rank in range(self.blocks):
             warp = 0
-            for number, agent in enumerate(each for each in self.program.agents if each.rank == rank):
-                warps = agent.warp_threads // 32
+            for number, agent in enumerate(each for each in self.program.agents if each.block == rank):
+                warps = agent.of.whole_threads(32) // 32
                 agents.append((warp, warps, len(code) * INTEGERS, 15 - number if warps > 1 else 0))
                 warp += warps
                 for action in self.program.actions(agent):
@@ -221,7 +222,7 @@ class Encoding:
 
     def slot(self, number):
         local = number % self.per_block
-        return self.slot_at[local], self.program.slots.row(number).bytes, local
+        return self.slot_at[local], self.program.slots[number].of.bytes, local
 
     def encoded(self, agent, action):
         """The integers of one action; one row for every block that it acts on."""
@@ -233,7 +234,7 @@ class Encoding:
         tile = action.tile or 0
         self.tiles = max(self.tiles, tile + 1)
         local = [barrier % per_block for barrier in action.barriers]
-        ranks = [self.program.barriers.rank(barrier) for barrier in action.barriers]
+        ranks = [self.program.barriers[barrier].block for barrier in action.barriers]
         match action.op:
             case "wait" | "tail":
                 return [row("wait", local[0], action.number)]
@@ -248,8 +249,8 @@ class Encoding:
                 at, size, slot = self.slot(action.slots[0])
                 if action.choice == "cp.async":
                     return [row("cp_copy", 0, at, action.number, 0, tile, slot)]
-                mask = sum(1 << self.program.slots.rank(each) for each in action.slots)
-                part = agent.rank * action.number % max(1, size) if mask & (mask - 1) else 0
+                mask = sum(1 << self.program.slots[each].block for each in action.slots)
+                part = agent.block * action.number % max(1, size) if mask & (mask - 1) else 0
                 return [row("copy", local[0], at + part, action.number, mask, tile, slot, part)]
             case "multiply" | "read":
                 return [row("read", 0, *self.slot(each)[:2], 0, tile, self.slot(each)[2]) for each in action.slots]
@@ -266,14 +267,16 @@ class Encoding:
             case "fence":
                 return [row("fence", int(action.choice == "mbarrier_init"))]
             case "sync" | "bar_arrive":
-                rank = agent.rank
-                threads = action.times or sum(each.warp_threads for each in self.program.agents if each.rank == rank)
+                rank = agent.block
+                threads = action.times or sum(
+                    each.of.whole_threads(32) for each in self.program.agents if each.block == rank
+                )
                 return [row(action.op, action.number, threads)]
             case "cluster":
                 return [row("cluster", {"sync": 0, "wait": 1, "arrive": 2}[action.choice])]
             case "init":
                 return [
-                    row("init", at, self.program.barriers.row(barrier).count)
+                    row("init", at, self.program.barriers[barrier].of.count)
                     for at, barrier in zip(local, action.barriers, strict=True)
                 ]
             case "cp_arrive":

@@ -59,6 +59,7 @@ def test_json_and_toml_say_the_same(tmp_path):
         (with_steps({"fence": "proxy"}), "unknown-name", "thread.steps[0].fence"),
         (with_steps({"commit": "wgmm"}), "unknown-name", "thread.steps[0].commit"),
         (with_steps({"multiply": ["b"]}), "unknown-name", "thread.steps[0].multiply"),
+        (with_steps({"init": ["full[0]"]}), "unknown-name", "thread.steps[0].init"),  # all stages of a barrier at once
         (with_steps({"expect": "full", "bytes": 16, "arrive": 1}), "argument-type", "thread.steps[0].arrive"),
         (with_steps({"registers": 40}), "argument-type", "registers"),
         (with_steps({"loop": "rank", "count": 2, "steps": []}), "pipeline-name", "thread.steps[0].loop"),

@@ -131,6 +131,39 @@ def test_setmaxnreg_beyond_the_pool_never_ends():
     assert "asks for 240 registers a thread, 9216 more, and the block's pool has 7168" in found.found
 
 
+def test_the_fix_of_a_circle_names_the_step_to_move_and_moving_it_works():
+    """Who waits, for which step of whom, and before which wait that step has to come."""
+    wait, arrive = (
+        ({"wait": "full", "parity": 0}, {"wait": "empty", "parity": 0}),
+        ({"arrive": "empty"}, {"arrive": "full"}),
+    )
+    data = {"barriers": {"full": {"count": 1}, "empty": {"count": 1}}, "slots": {}}
+    roles = [{"name": f"role {number}", "steps": [wait[number], arrive[number]]} for number in range(2)]
+    found = ts.simulate(data | {"roles": roles}).mistake
+    assert found.rule == "pipeline-circle"
+    assert found.fix == "Let role 1 do 'arrive full' before 'wait empty, parity 0': role 0 waits for it."
+    roles[1]["steps"].reverse()
+    assert ts.simulate(data | {"roles": roles}).verdict == "proven"
+
+
+def test_the_fix_of_a_circle_lets_a_role_meet_the_others_first():
+    data = RIGHT["through registers"]()
+    steps = data["roles"][0]["steps"]
+    steps[2], steps[3] = steps[3], steps[2]
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.subject) == ("pipeline-circle", "producer")
+    assert found.fix == "Let producer do 'sync 0' before 'wait empty[0], parity 0': consumer waits for it."
+
+
+def test_threads_that_never_come_to_a_bar_are_counted_in_its_block():
+    """The roles of the other block come to theirs."""
+    data = RIGHT["split meetings"]()
+    data["roles"][0]["steps"][5]["when"] = "rank == 1"
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.outcome, found.subject) == ("pipeline-sync", "hang", "bar 1 of block 0")
+    assert found.found == "bar 1 of block 0 waits for 64 threads and 32 come (taker of block 0)"
+
+
 def test_aliasing_is_reported_and_bounds_the_search():
     """Arrivals that nobody waits for may count in any phase; here that does no harm, and every order is looked at."""
     data = {

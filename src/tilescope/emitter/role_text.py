@@ -109,8 +109,8 @@ class _Printer:
         if isinstance(step, Loop):
             return list(self.loop(step))
         name, at, arguments = step.target if isinstance(step.target, str) else "", "", step.arguments
-        if OPERATIONS[step.op].target in ("barrier", "slot"):
-            name, index = reference(step.op, step.target)
+        if name and OPERATIONS[step.op].target.kind in ("barrier", "slot"):
+            name, index = reference(step.op, name)
             at = f"{name} + 8 * slot" if index == slot else f"{name} + 8 * ({index})"
         match step.op:
             case "wait" | "tail":

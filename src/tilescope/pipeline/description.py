@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,21 +22,41 @@ from tilescope.errors import RuleError, Violation, argument_range, argument_type
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
-from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES, OPERATIONS, Barrier, Loop, Operation, Role, Slot, Step
+from tilescope.pipeline.parts import (
+    MAX_BLOCKS,
+    MAX_STAGES,
+    OPERATIONS,
+    Argument,
+    Barrier,
+    Loop,
+    Operation,
+    Role,
+    Slot,
+    Step,
+)
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.value import Value
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 MAX_ROLES = 64
 _TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "roles")
-_SPACES = ("smem", "tmem")
 _MAX_DEPTH = 8
 _LARGEST = 1 << 40
-_STAGES = (1, MAX_STAGES, 1)
-# names of integers: the least, the most, and the default (None: it must be there)
-_BARRIER = {"count": (1, ARRIVALS_END - 1, None), "stages": _STAGES}
-_SLOT = {"stages": _STAGES, "bytes": (0, (1 << 24) - 1, 0)}
-_ROLE = {"threads": (1, 1024, 1), "instances": (1, 32, 1)}
+_STAGES = partial(integer, least=1, most=MAX_STAGES)
+_FIELDS: dict[
+    str, dict[str, tuple[Any, Callable[..., Any]]]
+] = {  # the default (None: it must be there), and the reader
+    "barriers": {"count": (None, partial(integer, least=1, most=ARRIVALS_END - 1)), "stages": (1, _STAGES)},
+    "slots": {
+        "stages": (1, _STAGES),
+        "bytes": (0, partial(integer, least=0, most=(1 << 24) - 1)),
+        "space": ("smem", partial(known_name, known=("smem", "tmem"), what="space")),
+    },
+    "roles": {
+        "threads": (1, partial(integer, least=1, most=1024)),
+        "instances": (1, partial(integer, least=1, most=32)),
+    },
+}
 Read = TypeVar("Read")
 
 NAME = pipeline_rule(
@@ -88,18 +109,17 @@ class Pipeline(Value):
 
     def to_dict(self) -> dict[str, Any]:
         """The pipeline as it is written in a file."""
-        shown: dict[str, Any] = {"kind": self.kind, "name": self.name}
-        if self.blocks > 1:
-            shown["cluster"] = list(self.cluster)
-        if self.constants:
-            shown["constants"] = dict(self.constants)
-        if self.registers is not None:
-            shown["registers"] = self.registers
-        for name, rows in (("barriers", self.barriers), ("slots", self.slots)):
-            shown[name] = {
-                row.name: {key: value for key, value in asdict(row).items() if key != "name"} for row in rows
-            }
-        return shown | {"roles": [role.plain() for role in self.roles]}
+        optional = {
+            "cluster": list(self.cluster) if self.blocks > 1 else None,
+            "constants": dict(self.constants) or None,
+            "registers": self.registers,
+        }
+        tables = {
+            name: {row.pop("name"): row for row in map(asdict, rows)}
+            for name, rows in (("barriers", self.barriers), ("slots", self.slots))
+        }
+        shown = {name: value for name, value in optional.items() if value is not None} | tables
+        return {"kind": self.kind, "name": self.name} | shown | {"roles": [role.plain() for role in self.roles]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:
@@ -128,7 +148,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[Violation] = []
-        self.known: dict[str, tuple[str, ...]] = {}  # names of barriers and of slots
+        self.known: dict[str, list[str]] = {}  # names of barriers and of slots
 
     def pipeline(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a pipeline, or a RuleError with all problems."""
@@ -137,11 +157,9 @@ class _Reader:
             name: self._try(0, integer, f"constants.{name}", value, -_LARGEST, _LARGEST)
             for name, value in self._table("constants", data.get("constants", {})).items()
         }
-        barriers, slots = (
-            tuple(read(name, row) for name, row in self._table(kind, data.get(kind, {})).items())
-            for kind, read in (("barriers", self._barrier), ("slots", self._slot))
-        )
-        self.known = {"barrier": tuple(row.name for row in barriers), "slot": tuple(row.name for row in slots)}
+        barriers = tuple(Barrier(name, **fields) for name, fields in self._rows("barriers", data))
+        slots = tuple(Slot(name, **fields) for name, fields in self._rows("slots", data))
+        self.known = {"barrier": [row.name for row in barriers], "slot": [row.name for row in slots]}
         cluster = self._cluster(data.get("cluster", (1, 1)))
         names = (*SELF_NAMES, *constants)
         roles = tuple(
@@ -154,10 +172,8 @@ class _Reader:
         for name in sorted({name for name in used if used.count(name) > 1}):
             fix = f"Call one of them {name} 2."
             self.problems.append(NAME.violation("roles", f"two roles called {name}", "names differ", fix))
-        registers = data.get("registers")
-        if registers is not None:
-            registers = self._try(24, integer, "registers", registers, 24, 256)
-        elif any(step.op == "registers" for role in roles for step in role.all_steps()):
+        registers = self._optional("registers", data.get("registers"), 24, 256)
+        if registers is None and any(step.op == "registers" for role in roles for step in role.all_steps()):
             wanted = "the block's registers at entry, where a step uses setmaxnreg"
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
         if self.problems:
@@ -176,27 +192,18 @@ class _Reader:
             return 1, 1
         return x, y
 
-    def _barrier(self, name: str, row: Any) -> Barrier:
-        at = f"barriers.{name}"
-        self._name(at, name)
-        return Barrier(name, **self._integers(at, self._table(at, row, _BARRIER), _BARRIER))
-
-    def _slot(self, name: str, row: Any) -> Slot:
-        at = f"slots.{name}"
-        self._name(at, name)
-        table = self._table(at, row, (*_SLOT, "space"))
-        space = self._try("smem", known_name, f"{at}.space", table.get("space", "smem"), _SPACES, "space")
-        return Slot(name, space=space, **self._integers(at, table, _SLOT))
+    def _rows(self, kind: str, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, row in self._table(kind, data.get(kind, {})).items():
+            at = f"{kind}.{name}"
+            self._name(at, name, SELF_NAMES)
+            yield name, self._fields(at, self._table(at, row, _FIELDS[kind]), kind)
 
     def _role(self, number: int, row: Any, names: tuple[str, ...], blocks: int) -> Role:
-        table = self._table(f"roles[{number}]", row, ("name", *_ROLE, "mask", "steps"))
+        table = self._table(f"roles[{number}]", row, ("name", *_FIELDS["roles"], "mask", "steps"))
         name = str(table.get("name", f"role {number}"))
-        mask = table.get("mask")
-        if mask is not None:
-            mask = self._try(1, integer, f"{name}.mask", mask, 1, (1 << blocks) - 1)
-        return Role(
-            name, self._steps(name, table.get("steps", ()), names, 0), mask=mask, **self._integers(name, table, _ROLE)
-        )
+        mask = self._optional(f"{name}.mask", table.get("mask"), 1, (1 << blocks) - 1)
+        steps = self._steps(name, table.get("steps", ()), names, 0)
+        return Role(name, steps, mask=mask, **self._fields(name, table, "roles"))
 
     def _steps(self, where: str, written: Any, names: tuple[str, ...], depth: int) -> tuple[Step | Loop, ...]:
         if depth > _MAX_DEPTH:
@@ -217,64 +224,59 @@ class _Reader:
 
     def _loop(self, at: str, table: Mapping[str, Any], names: tuple[str, ...], depth: int) -> Loop:
         self._table(at, table, ("loop", "count", "start", "steps"))
-        counter, count, start = table["loop"], table.get("count"), table.get("start", 0)
-        self._name(f"{at}.loop", counter, names)
+        counter, count, start = str(table["loop"]), table.get("count"), table.get("start", 0)
+        self._name(f"{at}.loop", table["loop"], names)
         self._expression(f"{at}.count", count, names)
         self._expression(f"{at}.start", start, names)
-        return Loop(
-            str(counter), count, self._steps(at, table.get("steps", ()), (*names, str(counter)), depth + 1), start
-        )
+        return Loop(counter, count, self._steps(at, table.get("steps", ()), (*names, counter), depth + 1), start)
 
     def _step(self, at: str, row: Operation, table: Mapping[str, Any], names: tuple[str, ...]) -> Step:
         arguments = {argument.name: table[argument.name] for argument in row.arguments if argument.name in table}
         self._table(f"{at} ({row.name})", table, (row.name, "when", *(argument.name for argument in row.arguments)))
-        target, many = table[row.name], row.target.removesuffix("s") if row.target in ("slots", "barriers") else ""
-        if many:
+        target = table[row.name]
+        if row.target.many:
             target = tuple(target) if isinstance(target, list | tuple) else (target,)
-        for entry in target if many else (target,):
-            self._check(f"{at}.{row.name}", row.name, many or row.target, entry, row.choices, names)
-        for name, kind, _, default, choices in row.arguments:
-            if name in table:
-                self._check(f"{at}.{name}", name, kind, table[name], choices, names)
-            elif default is None:
-                self.problems.append(argument_type(f"{at}.{name}", None, f"what {row.name} needs", f"Add {name}."))
+        step = Step(row.name, target, arguments, table.get("when"))
+        for argument, value in step.values():
+            if argument.name in table:
+                self._value(f"{at}.{argument.name}", argument, value, names)
+            elif argument.default is None:
+                needed = f"what {row.name} needs"
+                self.problems.append(argument_type(f"{at}.{argument.name}", None, needed, f"Add {argument.name}."))
         if "when" in table:
-            self._expression(f"{at}.when", table["when"], names)
-        return Step(row.name, target, arguments, table.get("when"))
+            self._expression(f"{at}.when", step.when, names)
+        return step
 
-    def _check(
-        self, at: str, name: str, kind: str, written: Any, choices: tuple[str, ...], names: tuple[str, ...]
-    ) -> None:
-        """A target or an argument of a step."""
-        if kind == "number":
+    def _value(self, at: str, argument: Argument, written: Any, names: tuple[str, ...]) -> None:
+        """What a step acts on, or an argument of it."""
+        kind = argument.kind
+        if kind in ("number", "bar"):
             self._expression(at, written, names)
         elif kind == "flag":
             self._try(True, flag, at, written)
-        elif kind in ("barrier", "slot"):
-            self._reference(at, kind, written, names)
-        elif kind == "group or barrier" and written not in choices:
-            self._reference(at, "barrier", written, names)
+        elif kind == "barriers":
+            self._try("", known_name, at, written, self.known["barrier"], "barrier")
+        elif kind == "choice" or written in argument.choices:
+            self._try("", known_name, at, written, argument.choices, argument.name)
         else:
-            self._try("", known_name, at, written, choices, name)
-
-    def _reference(self, at: str, kind: str, written: Any, names: tuple[str, ...]) -> None:
-        name, index = self._try(("", "0"), reference, at, written)
-        if name and name not in self.known[kind]:
-            self.problems.append(unknown_name(kind, at, name, self.known[kind]))
-        self._expression(at, index, names)
+            name, index = self._try(("", "0"), reference, at, written)
+            if name and name not in self.known[kind]:
+                self.problems.append(unknown_name(kind, at, name, self.known[kind]))
+            self._expression(at, index, names)
 
     def _expression(self, at: str, written: Any, names: tuple[str, ...]) -> None:
         self._try(None, Expression.read, at, written, names)
 
-    def _integers(
-        self, at: str, table: Mapping[str, Any], ranges: Mapping[str, tuple[int, int, int | None]]
-    ) -> dict[str, int]:
+    def _fields(self, at: str, table: Mapping[str, Any], kind: str) -> dict[str, Any]:
         return {
-            name: self._try(least, integer, f"{at}.{name}", table.get(name, default), least, most)
-            for name, (least, most, default) in ranges.items()
+            name: self._try(1 if default is None else default, reader, f"{at}.{name}", table.get(name, default))
+            for name, (default, reader) in _FIELDS[kind].items()
         }
 
-    def _name(self, at: str, written: Any, used: tuple[str, ...] = SELF_NAMES) -> None:
+    def _optional(self, at: str, written: Any, least: int, most: int) -> int | None:
+        return None if written is None else self._try(least, integer, at, written, least, most)
+
+    def _name(self, at: str, written: Any, used: tuple[str, ...]) -> None:
         if not isinstance(written, str) or not written.isidentifier() or written in used:
             limit = f"a name, none of {', '.join(used)}"
             self.problems.append(NAME.violation(at, printed(written), limit, "Use a name such as full or tile_a."))
@@ -282,13 +284,11 @@ class _Reader:
     def _table(self, at: str, written: Any, known: Collection[str] = ()) -> Mapping[str, Any]:
         """A table of names and values; where `known` lists names, no others."""
         if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
-            self.problems.append(
-                argument_type(at, written, "a table of names and values", "Use { count = 1 }, for example.")
-            )
+            fix = "Use { count = 1 }, for example."
+            self.problems.append(argument_type(at, written, "a table of names and values", fix))
             return {}
-        self.problems += [
-            unknown_name(f"key of {at}", at, name, known) for name in written if known and name not in known
-        ]
+        strange = [name for name in written if known and name not in known]
+        self.problems += [unknown_name(f"key of {at}", at, name, known) for name in strange]
         return written
 
     def _list(self, at: str, written: Any) -> list[Any]:

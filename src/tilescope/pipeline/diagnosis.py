@@ -2,199 +2,228 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
+from itertools import chain, islice
+from typing import Any
 
 from tilescope.errors import counted
-from tilescope.pipeline.barriers import arrived, meeting, wrong_threads
+from tilescope.pipeline.barriers import wrong_threads
 from tilescope.pipeline.machine import Machine
-from tilescope.pipeline.mistake import BULK_CUT
-from tilescope.pipeline.program import Action
-from tilescope.pipeline.wording import phase_text, said
+from tilescope.pipeline.mistake import BULK_CUT, MistakeFoundError
+from tilescope.pipeline.program import WAITS, Action
 from tilescope.swizzle import CHUNK_BYTES
 
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
 _ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
+_MEET_OPS = ("sync", "bar_arrive", "cluster")
 _REGISTER_STEP = 8  # setmaxnreg takes multiples of it
 _WAITS_SHOWN = 4
 
 
-class _Wait(NamedTuple):
-    """A wait that never passes, and what its barrier counts."""
-
-    agent: int
-    barrier: int
-    parity: int
-    phase: int
-    expected: int
-    pending: int
-    tx: int
-
-    @property
-    def came(self) -> int:
-        return self.expected - self.pending
+def check_end(machine: Machine) -> None:
+    """Raise the mistake of a run in which no agent can act and nothing is under way, if it is one."""
+    if not all(machine.left):
+        blocked = blocked_agents(machine)
+        for cause, ops in _CAUSES.items():
+            for agent, action in blocked:
+                if action.op in ops:
+                    cause(machine, agent, action)
+        raise _circle(machine, blocked)
+    machine.check_exits()
 
 
-def diagnose(machine: Machine) -> NoReturn:
-    """Raise the mistake behind a state in which no agent can act and nothing is under way."""
-    blocked = [(agent, action) for agent in range(machine.agents) if (action := machine.current(agent)) is not None]
-    for explain in (_registers, _meetings):
-        for agent, action in blocked:
-            explain(machine, agent, action)
-    waits = [
-        _Wait(agent, at, action.number, machine.phase[at], machine.expected[at], machine.pending[at], machine.tx[at])
-        for agent, action in blocked
-        if action.waits
-        for at in action.barriers
+def blocked_agents(machine: Machine) -> list[tuple[int, Action]]:
+    """Agents that cannot act, and the action before which they stand."""
+    return [
+        (agent, action)
+        for agent in range(machine.agents)
+        if (action := machine.current(agent)) is not None and not machine.enabled(agent)
     ]
-    for cause in (_bytes, _count, _late, _nobody, _parity, _start):
-        for wait in waits:
-            cause(machine, wait)
+
+
+def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFoundError:
+    """Every role waits for another: a step that somebody waits for has to come before the wait that holds it up."""
     program = machine.program
-    texts = []
-    for agent, action in blocked[:_WAITS_SHOWN]:
-        counts = f" ({phase_text(machine, action.barriers[0])})" if action.waits else ""
-        texts.append(f"{program.agents[agent].name} in {said(program, action)}{counts}")
+    texts = [
+        f"{program.agents[agent].title} in {program.said(action)}{_counts(machine, action)}"
+        for agent, action in blocked[:_WAITS_SHOWN]
+    ]
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
-    raise program.mistake(
+    orders = [
+        (needed.op not in _MEET_OPS, machine.tx[at] or needed.times < machine.pending[at], agent, needed, held, wait)
+        for agent, action in blocked
+        for at in action.barriers
+        for held, wait in blocked
+        if (needed := next(filter(partial(_counts_on, wait, at), _coming(machine, held)), None)) is not None
+    ]
+    fix = "Let one of them go on without the others."
+    if orders:
+        *_, agent, needed, held, wait = min(
+            orders, key=lambda order: order[:2]
+        )  # best a meeting, or what ends the phase
+        before, after = program.said(needed), program.said(wait)
+        fix = f"Let {program.agents[held].title} do {before!r} before {after!r}: {program.agents[agent].title} waits for it."
+    return program.mistake(
         "circle",
         agent=blocked[0][0],
         waits="; ".join(texts) + more,
-        roles=len(blocked),
-        counts=[wait[2:] for wait in waits],
+        fix=fix,
+        agents=[agent for agent, _ in blocked],
+        counts=[(action.number, action.times, *_state(machine, action.barriers[0])) for _, action in blocked],
     )
 
 
+def _counts_on(wait: Action, barrier: int, later: Action) -> bool:
+    """Whether an action behind a wait counts on a barrier."""
+    return later is not wait and barrier in later.barriers and later.op not in (*WAITS, "init")
+
+
+def _state(machine: Machine, barrier: int) -> tuple[int, int, int, int]:
+    """A barrier's running phase, the arrivals that came and that it counts, and the bytes that are missing."""
+    expected = machine.expected[barrier]
+    return machine.phase[barrier], expected - machine.pending[barrier], expected, machine.tx[barrier]
+
+
+def _counts(machine: Machine, action: Action) -> str:
+    """What the barrier of a wait has counted: " (full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing)"."""
+    if not action.waits:
+        return ""
+    phase, came, expected, tx = _state(machine, action.barriers[0])
+    missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many" if tx < 0 else ""
+    name = machine.program.barriers[action.barriers[0]].title
+    return f" ({name}, phase {phase}: {came} of {expected} arrivals{missing})"
+
+
 def _registers(machine: Machine, agent: int, action: Action) -> None:
-    if action.op == "registers":
-        free = machine.pool[machine.program.agents[agent].rank]
-        most = machine.registers[agent] + free // machine.register_threads(agent)
-        raise machine.program.mistake(
-            "registers", agent=agent, registers=action.number, need=machine.register_need(agent, action), free=free,
-            most=most // _REGISTER_STEP * _REGISTER_STEP,
-        )  # fmt: skip
+    free = machine.pool[machine.program.agents[agent].block]
+    most = machine.registers[agent] + free // machine.register_threads(agent)
+    raise machine.program.mistake(
+        "registers", agent=agent, registers=action.number, need=machine.register_need(agent, action), free=free,
+        most=most // _REGISTER_STEP * _REGISTER_STEP,
+    )  # fmt: skip
 
 
-def _meetings(machine: Machine, agent: int, action: Action) -> None:
+def _meetings(machine: Machine, _: int, action: Action) -> None:
     """A meeting to which nobody else will come."""
-    if action.op not in ("sync", "cluster"):
-        return
-    barrier = meeting(machine, agent, action)
-    came = arrived(machine, barrier)
+    barrier = action.barriers[0]
+    came = machine.noted(barrier, "arrive")[0]
     absent = [other for other in range(machine.agents) if not machine.left[other] and other not in came]
-    for other in absent:
-        if any(
-            later.op in (action.op, "bar_arrive") and later.number == action.number for later in _coming(machine, other)
-        ):
-            return  # it would come, and is held up elsewhere
-    if barrier == machine.cluster:
+    if any(barrier in later.barriers for other in absent for later in _coming(machine, other)):
+        return  # it would come, and is held up elsewhere
+    if barrier == machine.program.cluster:
         raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
     raise wrong_threads(machine, barrier, "sync")
 
 
-def _bytes(machine: Machine, wait: _Wait) -> None:
+def _bytes(machine: Machine, _: int, action: Action) -> None:
     """All arrived, and the bytes do not match."""
-    if wait.tx == 0 or wait.pending > 0 or _bytes_to_come(machine, wait.barrier) == wait.tx:
+    barrier = action.barriers[0]
+    tx = machine.tx[barrier]
+    if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return
-    expected, brought = (_noted(machine, wait.barrier, op) for op in ("expect", "bytes"))
+    expected, brought = (machine.noted(barrier, op)[1] for op in ("expect", "bytes"))
     raise machine.program.mistake(
         "too few bytes" if brought < expected else "too many bytes",
         BULK_CUT if expected % CHUNK_BYTES else "",
-        barrier=wait.barrier,
-        phase=wait.phase,
+        barrier=barrier,
+        phase=machine.phase[barrier],
         expected=expected,
         brought=brought,
     )
 
 
-def _count(machine: Machine, wait: _Wait) -> None:
+def _count(machine: Machine, _: int, action: Action) -> None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
-    barrier = wait.barrier
-    arrived = [note.agent for note in machine.notes[barrier] if note.op == "arrive"]
-    if wait.pending == 0 or not arrived:
+    barrier = action.barriers[0]
+    agents, came = machine.noted(barrier, "arrive")
+    if machine.pending[barrier] == 0 or not agents or _arrives(machine, barrier, but=agents):
         return
-    if any(_arrives(machine, agent, barrier) for agent in range(machine.agents) if agent not in arrived):
-        return
-    came, added = (_noted(machine, barrier, op) for op in ("arrive", "more"))
+    added = machine.noted(barrier, "more")[1]
     raise machine.program.mistake(
-        "noinc" if added else "too few arrivals", barrier=barrier, expected=wait.expected, added=added, phase=wait.phase,
-        arrivals=counted(came, "arrival"), came=came, pending=wait.pending, agents=arrived,
+        "noinc" if added else "too few arrivals", barrier=barrier, expected=machine.expected[barrier], added=added,
+        phase=machine.phase[barrier], arrivals=counted(came, "arrival"), came=came, pending=machine.pending[barrier],
+        agents=agents,
     )  # fmt: skip
 
 
-def _nobody(machine: Machine, wait: _Wait) -> None:
+def _nobody(machine: Machine, agent: int, action: Action) -> None:
     """Arrivals are missing and nobody will make them."""
-    agent, barrier, _, phase, expected, pending, tx = wait
-    if pending == 0 or any(_arrives(machine, other, barrier) for other in range(machine.agents)):
+    barrier = action.barriers[0]
+    pending = machine.pending[barrier]
+    if pending == 0 or _arrives(machine, barrier):
         return
-    facts: dict[str, Any] = {"barrier": barrier, "phase": phase, "came": wait.came, "expected": expected}
+    phase, came, expected, tx = _state(machine, barrier)
+    facts: dict[str, Any] = {"barrier": barrier, "phase": phase, "came": came, "expected": expected}
     if tx < 0:
-        raise machine.program.mistake("receiver", **facts, bytes=-tx, landed=_noted(machine, barrier, "bytes"))
-    if wait.came:
-        fix = f"Initialise it with {wait.came}, or let {pending} more arrive."
+        raise machine.program.mistake("receiver", **facts, bytes=-tx, landed=machine.noted(barrier, "bytes")[1])
+    if came:
+        fix = f"Initialise it with {came}, or let {pending} more arrive."
     elif phase:
-        fix = f"Let somebody arrive once more, or let {machine.program.agents[agent].name} wait once less."
+        fix = f"Let somebody arrive once more, or let {machine.program.agents[agent].title} wait once less."
     else:
         fix = f"Let {counted(expected, 'arrival')} come there."
     raise machine.program.mistake("nobody arrives", **facts, agent=agent, pending=pending, fix=fix)
 
 
-def _behind(machine: Machine, wait: _Wait) -> int:
+def _behind(machine: Machine, agent: int, barrier: int) -> int:
     """Phases that have ended since the role last passed a wait on this barrier."""
-    return wait.phase - machine.last_pass.get((wait.agent, wait.barrier), 0)
+    return machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
 
 
-def _late(machine: Machine, wait: _Wait) -> None:
+def _late(machine: Machine, agent: int, action: Action) -> None:
     """More than one phase went by without the role."""
-    agent, barrier, parity, _, expected, *_ = wait
-    behind, arrivers = _behind(machine, wait), machine.arrivers[barrier]
+    barrier = action.barriers[0]
+    behind, arrivers, expected = _behind(machine, agent, barrier), machine.arrivers[barrier], machine.expected[barrier]
     if behind < 2:
         return
     if len(arrivers) > expected:
         raise machine.program.mistake(
             "several roles", barrier=barrier, expected=expected, roles=len(arrivers), agents=arrivers, agent=agent
         )
-    raise machine.program.mistake("late", agent=agent, barrier=barrier, parity=parity, behind=behind)
+    raise machine.program.mistake("late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
 
 
-def _parity(machine: Machine, wait: _Wait) -> None:
+def _parity(machine: Machine, agent: int, action: Action) -> None:
     """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
-    agent, barrier, parity, phase, *_ = wait
-    if _behind(machine, wait) >= 1:
+    barrier, parity = action.barriers[0], action.number
+    if _behind(machine, agent, barrier) >= 1:
+        phase = machine.phase[barrier] - 1
         raise machine.program.mistake(
-            "parity", agent=agent, barrier=barrier, parity=parity, phase=phase - 1, other=1 - parity
+            "parity", agent=agent, barrier=barrier, parity=parity, phase=phase, other=1 - parity
         )
 
 
-def _start(machine: Machine, wait: _Wait) -> None:
+def _start(machine: Machine, agent: int, action: Action) -> None:
     """A role that fills slots waits for the first phase of a barrier that only its readers end."""
-    agent, barrier, parity, phase, *_ = wait
-    fills = any(step.op in ("copy", "write") for step in machine.program.agents[agent].role.all_steps())
-    fresh = not phase and not parity and (agent, barrier) not in machine.last_pass
+    barrier = action.barriers[0]
+    fills = any(step.op in ("copy", "write") for step in machine.program.agents[agent].of.all_steps())
+    fresh = not machine.phase[barrier] and not action.number and (agent, barrier) not in machine.last_pass
     if fills and fresh and not any(note.op in ("expect", "bytes") for note in machine.notes[barrier]):
         raise machine.program.mistake("start", agent=agent, barrier=barrier)
 
 
-def _noted(machine: Machine, barrier: int, op: str) -> int:
-    """What the running phase counted of a kind, all together."""
-    return sum(note.amount for note in machine.notes[barrier] if note.op == op)
+# the first that holds for a blocked agent is the mistake, and the operations before which it may stand
+_CAUSES: dict[Callable[[Machine, int, Action], None], tuple[str, ...]] = {
+    _registers: ("registers",),
+    _meetings: _MEET_OPS,
+    **dict.fromkeys((_bytes, _count, _late, _nobody, _parity, _start), WAITS),
+}
 
 
 def _coming(machine: Machine, agent: int) -> Iterator[Action]:
     """What an agent would still do."""
-    if machine.left[agent]:
-        return
-    for number in range(machine.pc[agent], machine.pc[agent] + _LOOKAHEAD):
-        action = machine.steps[agent].peek(number)
-        if action is None:
-            return
-        yield action
+    action = machine.current(agent)
+    return iter(()) if action is None else islice(chain([action], copy(machine.sources[agent])), _LOOKAHEAD)
 
 
-def _arrives(machine: Machine, agent: int, barrier: int) -> bool:
-    """Whether an agent would still arrive at a barrier."""
+def _arrives(machine: Machine, barrier: int, but: list[int] | None = None) -> bool:
+    """Whether an agent, but for some, would still arrive at a barrier."""
     return any(
         barrier in action.barriers and (action.op in _ARRIVE_OPS or (action.op == "expect" and action.flag))
+        for agent in range(machine.agents)
+        if agent not in (but or ())
         for action in _coming(machine, agent)
     )
 
@@ -202,8 +231,7 @@ def _arrives(machine: Machine, agent: int, barrier: int) -> bool:
 def _bytes_to_come(machine: Machine, barrier: int) -> int:
     """Bytes that held-up agents would still bring for the running phase: those that have brought none."""
     total = 0
-    brought = {note.agent for note in machine.notes[barrier] if note.op == "bytes"}
-    for agent in set(range(machine.agents)) - brought:
+    for agent in set(range(machine.agents)) - {*machine.noted(barrier, "bytes")[0]}:
         for action in _coming(machine, agent):
             if action.op == "expect" and barrier in action.barriers:
                 break

@@ -12,12 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tilescope.pipeline.diagnosis import diagnose
+from tilescope.pipeline.diagnosis import blocked_agents, check_end
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
-from tilescope.pipeline.program import NONE, Action, Program
-from tilescope.pipeline.state import Flight
-from tilescope.pipeline.wording import told
+from tilescope.pipeline.program import NONE, Action, Flight, Program
 
 COPY_TICKS = 6
 MULTIPLY_TICKS = 4
@@ -43,12 +41,17 @@ class Mark(NamedTuple):
         return () if self.op in ("phase", "stuck") else self.done.slots
 
 
+Watch = Callable[["Run", int], None]  # called after every action of an agent
+
+
 class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
-    def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
+    def __init__(
+        self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS, watch: Watch | None = None
+    ) -> None:
         self.machine = Machine(program)
-        self.slow, self.copy_ticks = slow, copy_ticks
+        self.slow, self.copy_ticks, self.watch = slow, copy_ticks, watch
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
         self.waiting: dict[int, int] = {}  # agent: since when
@@ -58,7 +61,6 @@ class Run:
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.issued: dict[int, int] = {}
-        self.watch: Callable[[Run, int], None] | None = None  # called after every action of an agent
         self.order = self.machine.agents
         self.tick = 0
         self.exhausted = False
@@ -78,9 +80,7 @@ class Run:
                 if machine.actions_done > MAX_ACTIONS:
                     self.exhausted = True
                     return None
-            if not all(machine.left):
-                diagnose(machine)
-            machine.check_exits()
+            check_end(machine)
         except MistakeFoundError as error:
             self._mark_blocked()
             return error.mistake
@@ -101,39 +101,37 @@ class Run:
 
     def _act(self, agent: int) -> None:
         machine = self.machine
-        action = machine.current(agent)
+        action, place, last_key, took = machine.current(agent), machine.pc[agent], machine.last_key, 1
+        barrier, phase = self._barrier(action)
         if not machine.enabled(agent):
             assert action is not None
-            self.parked.setdefault(action.barriers[0] if action.waits else NONE, []).append(agent)
+            self.parked.setdefault(action.barriers[0] if action.barriers else NONE, []).append(agent)
             self.waiting.setdefault(agent, self.tick)
             return
-        last_key, place = machine.last_key, machine.pc[agent]
-        barrier, phase = self._barrier(action)
         machine.perform(agent)
-        took = 1
-        if action is not None and action.op == "multiply":
-            self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
-        if action is not None and (action.op, action.choice, action.number) == ("wait_group", "wgmma", 0):
-            took = max(1, self.busy_until[agent] - self.tick)
         for key in range(last_key + 1, machine.last_key + 1):
             if key in machine.flights:
                 self.issued[key] = self.tick
                 ticks = self.copy_ticks if machine.flights[key].op == "copy" else MULTIPLY_TICKS
                 self._push(ticks, NONE, key)
-        if action is not None and machine.pc[agent] == place:  # it has arrived at a meeting, and waits there
-            self.waiting.setdefault(agent, self.tick)
-        elif action is not None:
-            since = self.waiting.pop(agent, self.tick)
-            self._mark(Mark(since, self.tick + took, agent, action.op, action, barrier, phase))
+        if action is not None:
+            if action.op == "multiply":
+                self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
+            elif (action.op, action.choice, action.number) == ("wait_group", "wgmma", 0):
+                took = max(1, self.busy_until[agent] - self.tick)
+            if machine.pc[agent] == place:  # it has arrived at a meeting, and waits there
+                self.waiting.setdefault(agent, self.tick)
+            else:
+                since = self.waiting.pop(agent, self.tick)
+                self._mark(Mark(since, self.tick + took, agent, action.op, action, barrier, phase))
         self._wake(agent, action)
         if not machine.left[agent]:
             self._push(took, agent)
 
     def _barrier(self, action: Action | None) -> tuple[int, int]:
-        """The barrier of an action and its running phase."""
-        if action is None or not action.barriers:
-            return NONE, NONE
-        return action.barriers[0], self.machine.phase[action.barriers[0]]
+        """The mbarrier of an action and its running phase."""
+        barrier = action.barriers[0] if action is not None and action.barriers else NONE
+        return (barrier, self.machine.phase[barrier]) if 0 <= barrier < self.machine.barriers else (NONE, NONE)
 
     def _land(self, flight: Flight) -> None:
         machine, barrier = self.machine, flight.barrier
@@ -145,25 +143,16 @@ class Run:
     def _wake(self, agent: int, cause: Action | Flight | None) -> None:
         """Let those go on who waited for what just ended, and note which phase that was."""
         for barrier in dict.fromkeys(self.machine.ended):
-            if barrier != NONE and cause is not None:
+            if 0 <= barrier < self.machine.barriers and cause is not None:
                 self._mark(Mark(self.tick, self.tick, agent, "phase", cause, barrier, self.machine.phase[barrier] - 1))
             for waiting in self.parked.pop(barrier, ()):
                 self._push(0, waiting)
 
     def _mark_blocked(self) -> None:
         """Waits that never pass, up to the end of the run."""
-        for agent, action in _blocked(self.machine):
+        for agent, action in blocked_agents(self.machine):
             since = self.waiting.get(agent, self.tick)
             self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *self._barrier(action)))
-
-
-def _blocked(machine: Machine) -> list[tuple[int, Action]]:
-    """Agents that cannot act, and the action before which they stand."""
-    return [
-        (agent, action)
-        for agent in range(machine.agents)
-        if (action := machine.current(agent)) is not None and not machine.enabled(agent)
-    ]
 
 
 class Searched(NamedTuple):
@@ -176,7 +165,7 @@ class Searched(NamedTuple):
 
 def search(program: Program, max_states: int) -> Searched:
     """Look at the orders of all actions and landings, the shortest first, until a mistake or `max_states` states."""
-    machine = Machine(program, keep=True)
+    machine = Machine(program)
     seen = {machine.key()}
     queue: deque[tuple[Machine, Any]] = deque([(machine, None)])
     while queue:
@@ -185,9 +174,7 @@ def search(program: Program, max_states: int) -> Searched:
         try:
             moves = _moves(machine)
             if not moves:
-                if not all(machine.left):
-                    diagnose(machine)
-                machine.check_exits()
+                check_end(machine)
             for agent, done in moves:
                 following, way = machine.clone(), (path, agent, done)
                 if isinstance(done, Flight):
@@ -204,7 +191,7 @@ def search(program: Program, max_states: int) -> Searched:
             steps: list[str] = []
             while way is not None:
                 way, agent, done = way
-                steps.append(told(program, agent, done))
+                steps.append(program.told(agent, done))
             return Searched(with_way(error.mistake, machine, steps[::-1]), len(seen), complete=False)
     return Searched(None, len(seen), complete=True)
 
@@ -230,6 +217,6 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
 
 def with_way(mistake: Mistake, machine: Machine, steps: list[str]) -> Mistake:
     """The mistake with a way into it; for a hang, what every role waits for stands at its end."""
-    blocked = _blocked(machine) if mistake.outcome == "hang" else []
-    ends = [f"{told(machine.program, agent, action)}: never passes" for agent, action in blocked]
+    blocked = blocked_agents(machine) if mistake.outcome == "hang" else []
+    ends = [f"{machine.program.told(agent, action)}: never passes" for agent, action in blocked]
     return replace(mistake, way=(*steps, *ends))

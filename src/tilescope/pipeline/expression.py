@@ -18,15 +18,14 @@ from typing import Any
 from tilescope.errors import RuleError, printed, shortened, unknown_name
 from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.reading import plain_int
+from tilescope.written import INTEGER_OPERATIONS
 
 MAX_CHARACTERS = 200
 MAX_SHIFT = 32
-_OPERATORS = (
-    ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift,
-    ast.USub, ast.UAdd, ast.Invert, ast.Not, ast.And, ast.Or, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
+_FORMS = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *INTEGER_OPERATIONS,
+    ast.Not, ast.And, ast.Or, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
-_FORMS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *_OPERATORS)
-
 
 EXPRESSION = pipeline_rule(
     "pipeline-expression",
@@ -77,21 +76,22 @@ class Expression:
             tree = ast.parse(written.strip().replace("//", "/").replace("/", "//"), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise refused(shortened(written), "arithmetic such as 'i % 4'") from None
-        used = False
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         for node in ast.walk(tree):
             match node:
-                case ast.Name(id=name):
-                    used = True
-                    if name not in names:
-                        raise RuleError([unknown_name("name", argument, name, names)])
+                case ast.Name(id=name) if name not in names:
+                    raise RuleError([unknown_name("name", argument, name, names)])
+                case ast.BinOp(op=ast.LShift()):  # a large one would take all memory
+                    node.right = ast.Call(ast.Name(_PLACES, ast.Load()), [node.right], [])
+                case ast.Name():
+                    continue
                 case ast.Constant(value=value) if type(value) is int:
                     continue
                 case _ if not isinstance(node, _FORMS):
                     shown = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
                     raise refused(f"{shown} in {shortened(written)}", "arithmetic on integers")
-        checked = ast.fix_missing_locations(_CheckedShifts().visit(tree))
-        expression = cls(written, compile(checked, "<pipeline>", "eval"))
-        return expression if used else cls(written, None, expression.value({}))
+        expression = cls(written, compile(ast.fix_missing_locations(tree), "<pipeline>", "eval"))
+        return expression if used else cls.of(expression.value({}))
 
     def value(self, names: Mapping[str, int]) -> int:
         """The integer that the expression gives."""
@@ -105,24 +105,14 @@ class Expression:
             raise EXPRESSION.error(self.text, f"{self.text} with {at}", str(error), fix, **names) from None
 
 
-class _CheckedShifts(ast.NodeTransformer):
-    """Shifts to the left become calls that refuse large ones."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.LShift):
-            return node
-        return ast.Call(ast.Name(_SHIFT, ast.Load()), [node.left, node.right], [])
-
-
-def _shifted(value: int, places: int) -> int:
+def _places(places: int) -> int:
     if not 0 <= places <= MAX_SHIFT:
         raise ValueError(f"a shift by {places}; at most {MAX_SHIFT}")
-    return value << places
+    return places
 
 
-_SHIFT = "shifted left"  # no name that a text can hold
-_GLOBALS: dict[str, Any] = {"__builtins__": {}, _SHIFT: _shifted}
+_PLACES = "places of a shift"  # no name that a text can hold
+_GLOBALS: dict[str, Any] = {"__builtins__": {}, _PLACES: _places}
 
 
 def reference(argument: str, written: Any) -> tuple[str, str]:

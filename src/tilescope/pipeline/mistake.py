@@ -169,13 +169,13 @@ KINDS = {
         "{agent_before} {did} {slot} ({how_before}) and {agent} {does} it ({how}) without {fence}",
         "the second may come before the first", "Put {fence} {where}."),
     # barriers of threads
-    "sync counts": Kind("pipeline-sync", "undefined", "meeting", "{meeting} is asked for {threads} and for {other} threads at once",
+    "sync counts": Kind("pipeline-sync", "undefined", "barrier", "{barrier} is asked for {threads} and for {other} threads at once",
         _UNDEFINED, "Use threads = {threads} in all roles that meet there."),
     "cluster wait": Kind("pipeline-sync", "undefined", "the cluster barrier", "{agent} waits at the cluster barrier without having arrived",
         _UNDEFINED, "Put cluster arrive before it, or use sync."),
-    "sync surplus": Kind("pipeline-sync", "undefined", "meeting", "{meeting} waits for {threads} threads and {came} come ({agents})",
+    "sync surplus": Kind("pipeline-sync", "undefined", "barrier", "{barrier} waits for {threads} threads and {came} come ({agents})",
         _UNDEFINED, "Let it count {came}, or use another barrier id."),
-    "sync": Kind("pipeline-sync", "hang", "meeting", "{meeting} waits for {threads} threads and {came} come ({agents})",
+    "sync": Kind("pipeline-sync", "hang", "barrier", "{barrier} waits for {threads} threads and {came} come ({agents})",
         _NEVER, "Let it count {came}, or let the others come too."),
     "cluster": Kind("pipeline-sync", "hang", "the cluster barrier",
         "{agents} wait at the cluster barrier, and {agents_absent} never come there",
@@ -211,8 +211,7 @@ KINDS = {
         "it waits for ever", "Count uses of the stage over the whole kernel: parity (i / stages) % 2, and that XOR 1 for a producer."),
     "start": Kind("pipeline-start", "hang", "barrier", "{agent} starts with parity 0 on {barrier}", "it waits for a slot nobody will free",
         "Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop."),
-    "circle": Kind("pipeline-circle", "hang", "agent", "every role waits: {waits}", "nobody moves any more",
-        "Let one of them go on without the others."),
+    "circle": Kind("pipeline-circle", "hang", "agent", "every role waits: {waits}", "nobody moves any more", "{fix}"),
 }
 # fmt: on
 BULK_CUT = f" A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."

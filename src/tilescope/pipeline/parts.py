@@ -17,66 +17,83 @@ from tilescope.value import Value
 
 MAX_BLOCKS = 16
 MAX_STAGES = 64
-
-Target = Literal["barrier", "barriers", "slot", "slots", "group", "group or barrier", "fence", "number", "choice"]
-ArgumentKind = Literal["number", "flag", "barrier", "slot", "choice"]
+WARP_THREADS = 32
+WARPGROUP_THREADS = 128
 
 GROUPS = ("wgmma", "bulk", "cp.async")
-FENCES = ("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after")
-COPIES = ("tma", "bulk", "cp.async")
-UNITS = ("wgmma", "tcgen05", "mma")
 
 
 class Argument(NamedTuple):
-    """An argument of a step: what it may be, the field of an Action that holds it, and its default (None: it must be there)."""
+    """What a step acts on, or an argument of it: what it may be, and the field of an Action that holds it.
+
+    A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier.
+    """
 
     name: str
-    kind: ArgumentKind
+    kind: Literal["number", "bar", "flag", "barrier", "barriers", "slot", "choice"]
     field: str
-    default: int | str | bool | None = None
+    default: int | str | bool | None = None  # None: it must be there; "": it may be left out
     choices: tuple[str, ...] = ()
+    many: bool = False
 
 
 class Operation(NamedTuple):
-    """A kind of step."""
+    """A kind of step: what it acts on, how its actions are said, and its arguments."""
 
     name: str
-    target: Target
-    arguments: tuple[Argument, ...] = ()
-    choices: tuple[str, ...] = ()
+    target: Argument
+    said: str
+    arguments: tuple[Argument, ...]
 
 
-_OWN = Argument("mask", "number", "mask", "own")  # bits of the ranks whose barrier or memory it acts on
-_TILE = Argument("tile", "number", "tile", "any")  # which tile the slot then holds, or must hold
+_BARRIER, _NUMBER = Argument("", "barrier", "barriers"), Argument("", "number", "number")
+_BAR, _CHOICE = Argument("", "bar", "number"), Argument("", "choice", "choice")  # a bar is a barrier of threads
+_SLOT, _SLOTS = Argument("", "slot", "slots"), Argument("", "slot", "slots", many=True)
+_OWN = Argument(
+    "mask", "number", "mask", ""
+)  # bits of the ranks whose barrier or memory it acts on; "": the role's own
+_TILE = Argument("tile", "number", "tile", "")  # which tile the slot then holds, or must hold; "": any
 _COUNT = Argument("count", "number", "times", 1)
-_PARITY = Argument("parity", "number", "number")
-_BYTES = Argument("bytes", "number", "number")
+_PARITY, _BYTES = Argument("parity", "number", "number"), Argument("bytes", "number", "number")
 _THREADS = Argument("threads", "number", "times", 0)
+
+
+def _operation(name: str, target: Argument, said: str, *arguments: Argument) -> Operation:
+    return Operation(name, target._replace(name=name), said, arguments)
+
 
 # fmt: off
 OPERATIONS = {row.name: row for row in (
-    Operation("init", "barriers"),  # mbarrier.init; without any such step barriers are ready at the start
-    Operation("wait", "barrier", (_PARITY,)),  # mbarrier.try_wait.parity: until the phase of this parity has ended
-    Operation("tail", "barrier", (_PARITY,)),  # the same, before the role leaves
-    Operation("expect", "barrier", (_BYTES, Argument("arrive", "flag", "flag", True), _OWN)),  # mbarrier.arrive.expect_tx, or expect_tx
-    Operation("arrive", "barrier", (_COUNT, _OWN, Argument("drop", "flag", "flag", False))),  # mbarrier.arrive
-    Operation("release", "barrier", (_COUNT, _OWN)),  # the same: the slot may be filled again
-    Operation("copy", "slot",  # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier
-              (_BYTES, Argument("barrier", "barrier", "barriers", ""), Argument("by", "choice", "choice", "tma", COPIES), _OWN,
-               Argument("barrier_rank", "number", "owner", "own"), _TILE)),
-    Operation("cp_arrive", "barrier", (_COUNT, Argument("noinc", "flag", "flag", False))),  # when the role's cp.async have landed
-    Operation("read", "slots", (_TILE,)),  # ld.shared, tcgen05.ld
-    Operation("write", "slots", (_TILE,)),  # st.shared
-    Operation("multiply", "slots",  # a tensor core reads until a group or a commit is waited for
-              (Argument("unit", "choice", "choice", "wgmma", UNITS), Argument("into", "slot", "into", ""), _OWN, _TILE)),
-    Operation("store", "slots", (_BYTES._replace(default=0),)),  # cp.async.bulk.tensor.global: TMA reads
-    Operation("commit", "group or barrier", (_OWN,), GROUPS),  # closes a group; on a barrier tcgen05.commit
-    Operation("wait_group", "group", (Argument("pending", "number", "number", 0), Argument("read", "flag", "flag", False)), GROUPS),
-    Operation("fence", "fence", (), FENCES),
-    Operation("sync", "number", (_THREADS,)),  # bar.sync of `threads` threads; 0: all of the block
-    Operation("bar_arrive", "number", (_THREADS,)),  # arrives there without waiting
-    Operation("cluster", "choice", (), ("sync", "arrive", "wait")),  # barrier.cluster
-    Operation("registers", "number"),  # setmaxnreg
+    # mbarrier.init of all stages; without any such step barriers are ready at the start
+    _operation("init", Argument("", "barriers", "barriers", many=True), "init {barriers}"),
+    # mbarrier.try_wait.parity: until the phase of this parity has ended; a tail is the same, before the role leaves
+    _operation("wait", _BARRIER, "wait {barriers}, parity {number}", _PARITY),
+    _operation("tail", _BARRIER, "tail {barriers}, parity {number}", _PARITY),
+    # mbarrier.arrive.expect_tx, or expect_tx
+    _operation("expect", _BARRIER, "{only}expect {number} bytes on {barriers}", _BYTES, Argument("arrive", "flag", "flag", True), _OWN),
+    # mbarrier.arrive; a release is the same: the slot may be filled again
+    _operation("arrive", _BARRIER, "arrive {barriers}{arrivals}", _COUNT, _OWN, Argument("drop", "flag", "flag", False)),
+    _operation("release", _BARRIER, "release {barriers}{arrivals}", _COUNT, _OWN),
+    # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier
+    _operation("copy", _SLOT, "copy into {slots}, {number} bytes{on}", _BYTES, Argument("barrier", "barrier", "barriers", ""),
+               Argument("by", "choice", "choice", "tma", ("tma", "bulk", "cp.async")), _OWN,
+               Argument("barrier_rank", "number", "owner", ""), _TILE),
+    # when the role's cp.async have landed
+    _operation("cp_arrive", _BARRIER, "cp_arrive {barriers}{arrivals}", _COUNT, Argument("noinc", "flag", "flag", False)),
+    _operation("read", _SLOTS, "read {slots}", _TILE),  # ld.shared, tcgen05.ld
+    _operation("write", _SLOTS, "write {slots}", _TILE),  # st.shared
+    # a tensor core reads until a group or a commit is waited for
+    _operation("multiply", _SLOTS, "multiply {slots}{into}", Argument("unit", "choice", "choice", "wgmma", ("wgmma", "tcgen05", "mma")),
+               Argument("into", "slot", "into", ""), _OWN, _TILE),
+    _operation("store", _SLOTS, "store {slots}", _BYTES._replace(default=0)),  # cp.async.bulk.tensor.global: TMA reads
+    _operation("commit", _BARRIER._replace(choices=GROUPS), "commit {choice}{to}", _OWN),  # closes a group; on a barrier tcgen05.commit
+    _operation("wait_group", _CHOICE._replace(choices=GROUPS), "wait_group {choice} {number}{read}",
+               Argument("pending", "number", "number", 0), Argument("read", "flag", "flag", False)),
+    _operation("fence", _CHOICE._replace(choices=("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after")), "fence {choice}"),
+    _operation("sync", _BAR, "sync {number}{threads}", _THREADS),  # bar.sync of `threads` threads; 0: all of the block
+    _operation("bar_arrive", _BAR, "bar_arrive {number}{threads}", _THREADS),  # arrives there without waiting
+    _operation("cluster", _CHOICE._replace(choices=("sync", "arrive", "wait")), "cluster {choice}"),  # barrier.cluster
+    _operation("registers", _NUMBER, "registers {number}"),  # setmaxnreg
 )}
 # fmt: on
 
@@ -114,6 +131,12 @@ class Step(Value):
         """What it acts on, always as a tuple."""
         return self.target if isinstance(self.target, tuple) else (self.target,)
 
+    def values(self) -> Iterator[tuple[Argument, Any]]:
+        """What it acts on and every argument, defaults included, with their rows of the table."""
+        row = OPERATIONS[self.op]
+        yield from ((row.target, target) for target in self.targets)
+        yield from ((argument, self.arguments.get(argument.name, argument.default)) for argument in row.arguments)
+
     def plain(self) -> dict[str, Any]:
         """As it is written in a file."""
         target = list(self.target) if isinstance(self.target, tuple) else self.target
@@ -150,6 +173,10 @@ class Role(Value):
         mask = {} if self.mask is None else {"mask": self.mask}
         steps = [step.plain() for step in self.steps]
         return {"name": self.name, "threads": self.threads, "instances": self.instances, **mask, "steps": steps}
+
+    def whole_threads(self, group: int) -> int:
+        """Its threads in whole warps (32) or warpgroups (128)."""
+        return -(-self.threads // group) * group
 
     def all_steps(self) -> Iterator[Step]:
         """Every step, those in loops too."""

@@ -2,7 +2,8 @@
 
     {loop = "i", count = 2, steps = [{wait = "full[i % 4]", parity = 0}]}    ──▶   wait full[0] 0,  wait full[1] 0
 
-Barriers and slots are numbered through all blocks: number = block x barriers of a block + place in the block.
+Barriers and slots are numbered through all blocks: number = block x barriers of a block + place in the block. Behind the
+mbarriers come the barriers of threads: those of every block, and that of the cluster.
 """
 
 from __future__ import annotations
@@ -14,76 +15,105 @@ from typing import Any, NamedTuple
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mistake import KINDS, MASK, STAGE, Mistake, MistakeFoundError
-from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Loop, Role, Step
+from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Loop, Step
 from tilescope.swizzle import CHUNK_BYTES
 
-WARP_THREADS = 32
 NONE = -1  # no barrier
+BARS = 16  # barriers of threads that a block has
 WAITS = ("wait", "tail")
-_HELD_ACTIONS = 64
+Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
 
 
 class Action(NamedTuple):
     """A step with all its numbers. Barriers and slots are instances, one for each block that it acts on."""
 
     op: str
-    barriers: tuple[int, ...] = ()
-    slots: tuple[int, ...] = ()
-    number: int = 0  # parity, bytes, pending groups, barrier id, registers
-    times: int = 1  # arrivals, threads
-    flag: bool = False
-    choice: str = ""  # which copy, unit, group, fence
-    into: tuple[int, ...] = ()
-    tile: int | None = None
-    mask: int = 0  # as written, where it names blocks beyond the cluster
+    barriers: tuple[int, ...]
+    slots: tuple[int, ...]
+    number: int  # parity, bytes, pending groups, barrier id, registers
+    times: int  # arrivals, threads
+    flag: bool
+    choice: str  # which copy, unit, group, fence
+    into: tuple[int, ...]
+    tile: int | None
+    mask: int  # as written, where it names blocks beyond the cluster
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a phase of a barrier."""
+        """Whether it waits for a phase of an mbarrier."""
         return self.op in WAITS
 
-
-class Agent(NamedTuple):
-    """A role in a block: what the simulation moves forward."""
-
-    name: str
-    rank: int
-    role: Role
-    instance: int
-
     @property
-    def warp_threads(self) -> int:
-        """Its threads as bar.sync counts them: whole warps."""
-        return -(-self.role.threads // WARP_THREADS) * WARP_THREADS
+    def meets(self) -> bool:
+        """Whether it waits at a barrier of threads."""
+        return self.op == "sync" or (self.op == "cluster" and self.choice != "arrive")
+
+
+class Flight(NamedTuple):
+    """Something under way: a copy's bytes, or an arrival that comes when work is done."""
+
+    key: int
+    op: str  # copy, commit, cp_arrive, cp_drop
+    barrier: int
+    number: int  # bytes, or arrivals
+    slots: tuple[int, ...]  # one, of a copy
+    agent: int
+    clock: Clock
+    keys: tuple[int, ...]  # of the accesses that are finished when it lands
+    tile: int | None
 
 
 class Instance(NamedTuple):
-    """A stage of a barrier or slot, or a role, in one block."""
+    """A stage of a barrier or slot, or one of a role's groups of threads, in one block."""
 
-    name: str  # without its block: full[2]
-    of: str  # the barrier, slot or role
-    stage: int | None  # None if it has only one
+    of: Any  # Barrier, Slot or Role; of a barrier of threads its name
+    number: int  # its stage; of a role which group
     block: int
+    name: str  # in its block: full[2], consumer 1
+    title: str  # as messages call it: full[2] of block 1
+
+    @property
+    def stage(self) -> int | None:
+        """Its stage; None if there is only one."""
+        return self.number if getattr(self.of, "stages", 1) > 1 else None
 
 
+Place = Callable[[int, dict[str, int]], int]  # from a block and the values of names to the number of a barrier or slot
 Emit = Callable[[dict[str, int]], Action]
 Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, and its action
 
 
 class Program:
-    """The agents of a pipeline and the actions of each."""
+    """The agents of a pipeline, each a role in a block, their actions, and the barriers and slots that these name."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
+        blocks = range(pipeline.blocks)
+        title = "{} of block {}" if len(blocks) > 1 else "{}"
+
+        def instance(of: Any, number: int, block: int, name: str) -> Instance:
+            return Instance(of, number, block, name, title.format(name, block))
+
         self.agents = [
-            Agent(_agent_name(pipeline, role, instance, rank), rank, role, instance)
-            for rank in range(pipeline.blocks)
+            instance(role, number, block, f"{role.name} {number}" if role.instances > 1 else role.name)
+            for block in blocks
             for role in pipeline.roles
-            if role.mask is None or role.mask >> rank & 1
-            for instance in range(role.instances)
+            if role.mask is None or role.mask >> block & 1
+            for number in range(role.instances)
         ]
-        self.barriers = Instances(pipeline.barriers, pipeline.blocks)
-        self.slots = Instances(pipeline.slots, pipeline.blocks)
+        self.barriers, self.slots = (
+            [
+                instance(row, stage, block, f"{row.name}[{stage}]" if row.stages > 1 else row.name)
+                for block in blocks
+                for row in rows
+                for stage in range(row.stages)
+            ]
+            for rows in (pipeline.barriers, pipeline.slots)
+        )
+        self.mbarriers = len(self.barriers)
+        self.barriers += [instance("bar", bar, block, f"bar {bar}") for block in blocks for bar in range(BARS)]
+        self.cluster = len(self.barriers)
+        self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
 
     @cached_property
     def initialises(self) -> bool:
@@ -100,26 +130,55 @@ class Program:
         return MistakeFoundError(Mistake(row.rule, row.outcome, subject, found, consequence, fix + more, values=values))
 
     def _named(self, name: str, fact: Any) -> Any:
-        tables = {
-            "agent": self._agent_name,
-            "agents": self._agent_name,
-            "barrier": self.barriers.name,
-            "slot": self.slots.name,
-        }
-        name_of = tables.get(name.partition("_")[0])
-        if name_of is None:
+        tables = {"agent": self.agents, "agents": self.agents, "barrier": self.barriers, "slot": self.slots}
+        table = tables.get(name.partition("_")[0])
+        if table is None:
             return fact
-        return name_of(fact) if isinstance(fact, int) else ", ".join(dict.fromkeys(map(name_of, fact)))
+        return ", ".join(dict.fromkeys(table[number].title for number in ([fact] if isinstance(fact, int) else fact)))
 
-    def _agent_name(self, number: int) -> str:
-        return self.agents[number].name
+    def said(self, done: Action | Flight | None, block: int | None = None) -> str:
+        """What an action does: "wait full[2], parity 1"; or what lands: "4096 bytes land in a[0], for full[0]".
 
-    def actions(self, agent: Agent) -> Iterator[Action]:
+        Barriers and slots of `block` are named without their block.
+        """
+        if done is None:
+            return "leaves"
+
+        def listed(table: list[Instance], *numbers: int) -> str:
+            named = (table[number] for number in numbers)
+            return ", ".join(dict.fromkeys(part.name if part.block == block else part.title for part in named))
+
+        if isinstance(done, Flight):
+            barrier = listed(self.barriers, done.barrier)
+            if done.op == "copy":
+                return f"{done.number} bytes land in {listed(self.slots, *done.slots)}, for {barrier}"
+            return f"{done.op} of {self.agents[done.agent].title} arrives at {barrier}"
+        barriers, into = listed(self.barriers, *done.barriers), listed(self.slots, *done.into)
+        return OPERATIONS[done.op].said.format(
+            barriers=barriers,
+            slots=listed(self.slots, *done.slots),
+            number=done.number,
+            choice=done.choice,
+            only="" if done.flag else "only ",
+            read=" read" if done.flag else "",
+            arrivals=f", {done.times} arrivals" if done.times > 1 else "",
+            threads=f", {done.times} threads" if done.times else "",
+            on=f" on {barriers}" if barriers else "",
+            to=f"to {barriers}" if barriers else "",
+            into=f" into {into}" if into else "",
+        )
+
+    def told(self, agent: int, done: Action | Flight | None) -> str:
+        """The same with the agent that acts; what lands acts by itself."""
+        text = self.said(done)
+        return text if isinstance(done, Flight) else f"{self.agents[agent].title}: {text}"
+
+    def actions(self, agent: Instance) -> Iterator[Action]:
         """What an agent does, one action after another."""
-        return self._run(agent, agent.role.steps, agent_names(self.pipeline, agent), {})
+        return self._run(agent, agent.of.steps, agent_names(self.pipeline, agent), {})
 
     def _run(
-        self, agent: Agent, steps: tuple[Step | Loop, ...], names: dict[str, int], emitters: Emitters
+        self, agent: Instance, steps: tuple[Step | Loop, ...], names: dict[str, int], emitters: Emitters
     ) -> Iterator[Action]:
         for step in steps:
             if isinstance(step, Loop):
@@ -133,54 +192,43 @@ class Program:
             if when.value(names):
                 yield emit(names)
 
-    def _emitter(self, agent: Agent, step: Step, names: dict[str, int]) -> Emit:
+    def _emitter(self, agent: Instance, step: Step, names: dict[str, int]) -> Emit:
         """A function from the values of names to the action of a step: its target and arguments as numbers."""
-        row, op, blocks = OPERATIONS[step.op], step.op, self.pipeline.blocks
-        own: tuple[int, ...] = (agent.rank,)
-        if op == "init":
-            made = tuple(number for name in step.targets for number in self.barriers.all_of(name, agent.rank))
-            return lambda _: Action(op, made)
+        op, blocks = step.op, self.pipeline.blocks
         numbers = {"number": Expression.of(0), "times": Expression.of(1)}
         places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": []}
-        tables = {"barrier": self.barriers, "slot": self.slots}
-        flag, choice = False, ""
-        for argument in row.arguments:
-            value = step.arguments.get(argument.name, argument.default)
-            if argument.kind == "flag":
-                flag = bool(value)
-            elif argument.kind == "choice":
-                choice = str(value)
-            elif argument.kind in tables and value:
-                places[argument.field].append(tables[argument.kind].at(value, names))
-            elif argument.kind == "number" and value not in ("own", "any"):
+        plain: dict[str, Any] = {"flag": False, "choice": ""}
+        for argument, value in step.values():
+            if value == "":
+                continue
+            if argument.kind in ("number", "bar"):
                 numbers[argument.field] = Expression.read(argument.name, value, names)
-        if row.target in ("slot", "slots"):
-            places["slots"] += [self.slots.at(slot, names) for slot in step.targets]
-        elif row.target == "number":
-            numbers["number"] = Expression.read(op, step.target, names)
-        elif step.target in row.choices:
-            choice = step.target
-        else:
-            places["barriers"].append(self.barriers.at(step.target, names))
+            elif argument.kind == "barriers":
+                stages = range(next(row.stages for row in self.pipeline.barriers if row.name == value))
+                places["barriers"] += [self._place("barrier", f"{value}[{stage}]", names) for stage in stages]
+            elif argument.kind in ("flag", "choice") or value in argument.choices:
+                plain["flag" if argument.kind == "flag" else "choice"] = value
+            else:
+                places[argument.field].append(self._place(argument.kind, value, names))
         number, times, tile = numbers["number"], numbers["times"], numbers.get("tile")
         mask, owner = numbers.get("mask"), numbers.get("owner")
         barriers, slots, into = places.values()
-        cut = CHUNK_BYTES if op == "copy" and choice == "bulk" else 1  # a bulk copy moves whole chunks
+        if op == "cluster":
+            barriers.append(lambda _, __: self.cluster)
+        elif OPERATIONS[op].target.kind == "bar":
+            barriers.append(lambda rank, values: self.mbarriers + rank * BARS + number.value(values) % BARS)
+        own_rank: tuple[int, ...] = (agent.block,)
+        cut = CHUNK_BYTES if op == "copy" and plain["choice"] == "bulk" else 1  # a bulk copy moves whole chunks
 
         def emit(values: dict[str, int]) -> Action:
-            bits, ranks = 0, own
+            bits, ranks = 0, own_rank
             if mask is not None:
                 bits = mask.value(values)
                 ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
                 if not 0 < bits < 1 << MAX_BLOCKS:
-                    raise MASK.error(
-                        "mask",
-                        f"mask {bits:#x} of {agent.name}",
-                        f"bits of the ranks 0 to {blocks - 1}",
-                        f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster.",
-                        mask=bits,
-                        blocks=blocks,
-                    )
+                    found, limit = f"mask {bits:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
+                    fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
+                    raise MASK.error("mask", found, limit, fix, mask=bits, blocks=blocks)
             owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
             counted = number.value(values)
             return Action(
@@ -189,8 +237,8 @@ class Program:
                 tuple(at(rank, values) for rank in ranks for at in slots),
                 counted & 1 if op in WAITS else counted // cut * cut,
                 times.value(values),
-                flag,
-                choice,
+                plain["flag"],
+                plain["choice"],
                 tuple(at(rank, values) for rank in ranks for at in into),
                 None if tile is None else tile.value(values),
                 bits if bits >> blocks else 0,
@@ -198,71 +246,20 @@ class Program:
 
         return emit
 
-
-Place = Callable[[int, dict[str, int]], int]
-
-
-class Instances:
-    """All stages of barriers or slots in all blocks, by number."""
-
-    def __init__(self, described: tuple[Any, ...], blocks: int) -> None:
-        self.blocks = blocks
-        self.first: dict[str, int] = {}
-        self.places: list[tuple[Any, int]] = []
-        for row in described:
-            self.first[row.name] = len(self.places)
-            self.places += [(row, stage) for stage in range(row.stages)]
-        self.per_block = len(self.places)
-
-    @property
-    def count(self) -> int:
-        """Instances of all blocks."""
-        return self.per_block * self.blocks
-
-    def row(self, number: int) -> Any:
-        """The description of an instance."""
-        return self.places[number % self.per_block][0]
-
-    def rank(self, number: int) -> int:
-        """The block that an instance lies in."""
-        return number // self.per_block
-
-    def instance(self, number: int) -> Instance:
-        """An instance as its own block sees it."""
-        row, stage = self.places[number % self.per_block]
-        staged = row.stages > 1
-        return Instance(
-            f"{row.name}[{stage}]" if staged else row.name, row.name, stage if staged else None, self.rank(number)
-        )
-
-    def name(self, number: int, block: int | None = None) -> str:
-        """An instance as messages call it: full[2], or full[2] of block 1 unless that is the block spoken of."""
-        instance = self.instance(number)
-        is_plain = self.blocks == 1 or instance.block == block
-        return instance.name if is_plain else f"{instance.name} of block {instance.block}"
-
-    def all_of(self, name: str, rank: int) -> range:
-        """The numbers of all stages of `name` in a block."""
-        first = rank * self.per_block + self.first[name]
-        return range(first, first + self.places[self.first[name]][0].stages)
-
-    def at(self, written: str, names: dict[str, int]) -> Place:
-        """A function from a block and the values of names to the number of what a reference such as full[i % 4] means."""
+    def _place(self, kind: str, written: str, names: dict[str, int]) -> Place:
+        """What a reference such as full[i % 4] means, as a number."""
         name, text = reference("reference", written)
         index = Expression.read(written, text, names)
-        first, stages, per_block = self.first[name], self.row(self.first[name]).stages, self.per_block
+        held = self.slots if kind == "slot" else self.barriers[: self.mbarriers]
+        first = next(number for number, part in enumerate(held) if part.of.name == name)
+        stages, per_block = held[first].of.stages, len(held) // self.pipeline.blocks
 
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)
             if not 0 <= stage < stages:
-                raise STAGE.error(
-                    written,
-                    f"{name}[{stage}], from {written}",
-                    f"{name} has stages 0 to {stages - 1}",
-                    f"Take the index modulo {stages}.",
-                    stage=stage,
-                    stages=stages,
-                )
+                found, limit = f"{name}[{stage}], from {written}", f"{name} has stages 0 to {stages - 1}"
+                fix = f"Take the index modulo {stages}."
+                raise STAGE.error(written, found, limit, fix, stage=stage, stages=stages)
             return rank * per_block + first + stage
 
         return number
@@ -274,19 +271,11 @@ def loop_values(loop: Loop, names: Mapping[str, int]) -> range:
     return range(start, start + count)
 
 
-def agent_names(pipeline: Pipeline, agent: Agent) -> dict[str, int]:
+def agent_names(pipeline: Pipeline, agent: Instance) -> dict[str, int]:
     """The values of the names that an agent's expressions may use, loop counters apart."""
-    across = pipeline.cluster[0]
-    own = (agent.rank, agent.rank % across, agent.rank // across, agent.instance, pipeline.blocks)
+    y, x = divmod(agent.block, pipeline.cluster[0])
+    own = (agent.block, x, y, agent.number, pipeline.blocks)
     return {**pipeline.constants, **dict(zip(SELF_NAMES, own, strict=True))}
-
-
-def _agent_name(pipeline: Pipeline, role: Role, instance: int, rank: int) -> str:
-    return _name_in_block(role, instance) + (f" of block {rank}" if pipeline.blocks > 1 else "")
-
-
-def _name_in_block(role: Role, instance: int) -> str:
-    return f"{role.name} {instance}" if role.instances > 1 else role.name
 
 
 def instances_by_name(pipeline: Pipeline) -> dict[str, Instance]:
@@ -294,38 +283,9 @@ def instances_by_name(pipeline: Pipeline) -> dict[str, Instance]:
 
     >>> import tilescope as ts
     >>> pipeline = ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2, cluster=(2, 1))
-    >>> instances_by_name(pipeline)["full[1] of block 0"]
-    Instance(name='full[1]', of='full', stage=1, block=0)
+    >>> full = instances_by_name(pipeline)["full[1] of block 0"]
+    >>> full.name, full.stage, full.block
+    ('full[1]', 1, 0)
     """
     program = Program(pipeline)
-    held = (program.barriers, program.slots)
-    named = {
-        instances.name(number): instances.instance(number) for instances in held for number in range(instances.count)
-    }
-    for agent in program.agents:
-        named[agent.name] = Instance(_name_in_block(agent.role, agent.instance), agent.role.name, None, agent.rank)
-    return named
-
-
-class Steps:
-    """An agent's actions by number; those behind the one asked for are kept only where `keep` says so."""
-
-    def __init__(self, actions: Iterator[Action], keep: bool) -> None:
-        self.source, self.keep, self.first = actions, keep, 0
-        self.held: list[Action] = []
-
-    def at(self, number: int) -> Action | None:
-        """The action of that number, or None behind the last; what lies behind it may be forgotten."""
-        if not self.keep and number - self.first > _HELD_ACTIONS:
-            del self.held[: number - self.first]
-            self.first = number
-        return self.peek(number)
-
-    def peek(self, number: int) -> Action | None:
-        """The same, forgetting nothing."""
-        while self.first + len(self.held) <= number:
-            action = next(self.source, None)
-            if action is None:
-                return None
-            self.held.append(action)
-        return self.held[number - self.first]
+    return {part.title: part for part in (*program.barriers, *program.slots, *program.agents)}

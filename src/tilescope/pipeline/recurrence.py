@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from tilescope.errors import RuleError
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Run
 from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.parts import OPERATIONS, Loop, Role, Step
-from tilescope.pipeline.program import NONE, Agent, Program, agent_names, loop_values
+from tilescope.pipeline.parts import Loop, Role, Step
+from tilescope.pipeline.program import NONE, Instance, Program, agent_names, loop_values
 
 _LONGEST_PERIOD = 128
 _WARM_UP_ROUNDS = 8
@@ -31,32 +31,18 @@ _SHORT_LOOP = 256  # steps that are simply run
 _ROUNDS = 4  # a recurrence may take 1, 2 or 4 rounds
 
 
-class Shortened(NamedTuple):
-    """A pipeline with its long loops cut, and what was cut."""
-
-    pipeline: Pipeline
-    steps: int  # left of each long loop
-    cut: int
-    period: int
-    loops: dict[str, int]  # role: which of its steps is the long loop
-
-
 def shortened(pipeline: Pipeline) -> Shortened | None:
     """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
-    long = {role.name: loop for role in pipeline.roles if (loop := _long_loop(role, pipeline.constants)) is not None}
-    if len({values for _, values in long.values()}) != 1:
+    found = {role.name: loop for role in pipeline.roles if (loop := _long_loop(role, pipeline.constants)) is not None}
+    if len({values for _, values in found.values()}) != 1:
         return None
-    loops, (values, *_) = {name: place for name, (place, _) in long.items()}, (values for _, values in long.values())
+    loops, (values, *_) = {name: place for name, (place, _) in found.items()}, (values for _, values in found.values())
     period = _period(pipeline, loops, values)
     if period is None:
         return None
     modulus = period * _ROUNDS
     cut = (len(values) - max(period * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // modulus * modulus
-    if cut < modulus:
-        return None
-    steps = len(values) - cut
-    roles = tuple(_with_count(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles)
-    return Shortened(replace(pipeline, roles=roles), steps, cut, period, loops)
+    return Shortened(pipeline, loops, len(values) - cut, period, cut // period) if cut >= modulus else None
 
 
 def _long_loop(role: Role, constants: Mapping[str, int]) -> tuple[int, range] | None:
@@ -73,19 +59,13 @@ def _long_loop(role: Role, constants: Mapping[str, int]) -> tuple[int, range] | 
     return long[0][:2] if len(long) == 1 and not long[0][2] else None
 
 
-def _with_count(role: Role, place: int, count: int) -> Role:
-    loop = role.steps[place]
-    assert isinstance(loop, Loop)
-    return replace(role, steps=(*role.steps[:place], replace(loop, count=count), *role.steps[place + 1 :]))
-
-
 def _period(pipeline: Pipeline, loops: Mapping[str, int], values: range) -> int | None:
     """The smallest period of all expressions in the long loops; tiles must count up instead."""
     columns: dict[tuple[str, tuple[int, ...]], Any] = {}
     for agent in Program(pipeline).agents:
-        loop = agent.role.steps[loops[agent.role.name]] if agent.role.name in loops else None
-        if not isinstance(loop, Loop):
+        if agent.of.name not in loops:
             continue
+        loop = agent.of.steps[loops[agent.of.name]]
         counter = loop.counter
         names = {**agent_names(pipeline, agent), counter: values.start}
         for step in loop.steps:
@@ -106,37 +86,40 @@ def _period(pipeline: Pipeline, loops: Mapping[str, int], values: range) -> int 
 
 def _texts(step: Step) -> Iterator[Any]:
     """The expressions of a step that may depend on a loop's counter, its tile apart."""
-    row = OPERATIONS[step.op]
-    for name, kind, *_ in row.arguments:
-        written = step.arguments.get(name)
-        if kind == "number" and name != "tile" and written is not None:
-            yield written
-        elif kind in ("barrier", "slot") and written:
-            yield reference(name, written)[1]
+    for argument, value in step.values():
+        if argument.kind in ("number", "bar") and argument.name != "tile" and value != "":
+            yield value
+        elif argument.kind in ("barrier", "slot") and "[" in value:
+            yield reference(argument.name, value)[1]
     if step.when is not None:
         yield step.when
-    if row.target == "number":
-        yield step.target
-    else:
-        yield from (reference(step.op, target)[1] for target in step.targets if "[" in target)
 
 
-class Watch:
-    """Compares the state of a run at every round of a long loop with those before."""
+class Shortened:
+    """A pipeline with its long loops cut; compares the state of its run at every round of them with those before."""
 
-    def __init__(self, program: Program, short: Shortened) -> None:
-        self.period = short.period
+    def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, rounds_cut: int) -> None:
+        self.steps, self.period = steps, period  # left of every long loop; of a round
+        roles = [_with_loop(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles]
+        self.program = Program(replace(pipeline, roles=tuple(roles)))
         self.places = [
-            _place(program, agent, short.loops[agent.role.name], short.period)
-            if agent.role.name in short.loops
-            else None
-            for agent in program.agents
+            self._place(agent, loops[agent.of.name]) if agent.of.name in loops else None
+            for agent in self.program.agents
         ]
         self.leader = next(number for number, place in enumerate(self.places) if place is not None)
-        self.ends = short.steps // short.period
+        self.ends = steps // period
         self.seen: dict[bytes, int] = {}
         self.recurs = False
-        self.actions_per_round = sum(place[1] for place in self.places if place is not None)
+        self.actions_cut = rounds_cut * sum(place[1] for place in self.places if place is not None)
+
+    def _place(self, agent: Instance, at: int) -> tuple[int, int]:
+        """The number of the first action of an agent's long loop, step `at` of its role, and the actions of a round."""
+        role = agent.of
+        before, after = (
+            sum(1 for _ in self.program.actions(agent._replace(of=replace(cut, steps=cut.steps[: at + through]))))
+            for cut, through in ((role, 0), (_with_loop(role, at, self.period), 1))
+        )
+        return before, after - before
 
     def __call__(self, run: Run, agent: int) -> None:
         """Look at the state when the leading agent begins a round."""
@@ -170,12 +153,8 @@ class Watch:
         return pickle.dumps((positions, machine.relative(rounds * self.period), queue, parked, busy))
 
 
-def _place(program: Program, agent: Agent, at: int, period: int) -> tuple[int, int]:
-    """The number of the first action of an agent's long loop, step `at` of its role, and the actions of a round."""
-    loop = agent.role.steps[at]
+def _with_loop(role: Role, at: int, count: int) -> Role:
+    """The role whose loop, step `at`, has another count."""
+    loop = role.steps[at]
     assert isinstance(loop, Loop)
-    before, one_round = (
-        sum(1 for _ in program.actions(agent._replace(role=replace(agent.role, steps=steps))))
-        for steps in (agent.role.steps[:at], (replace(loop, count=period),))
-    )
-    return before, one_round
+    return replace(role, steps=(*role.steps[:at], replace(loop, count=count), *role.steps[at + 1 :]))

@@ -18,10 +18,9 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import Mark, Run, search, with_way
 from tilescope.pipeline.expression import reference
 from tilescope.pipeline.mistake import Mistake
-from tilescope.pipeline.program import NONE, Program
-from tilescope.pipeline.recurrence import Watch, shortened
-from tilescope.pipeline.state import Flight, State
-from tilescope.pipeline.wording import aliasing_text, said, told
+from tilescope.pipeline.program import NONE, WAITS, Flight, Program
+from tilescope.pipeline.recurrence import shortened
+from tilescope.pipeline.state import Ambiguity, State
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
@@ -34,6 +33,13 @@ _NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
 _SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
+_ALIASING = {
+    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
+    "arrive": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
+    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
+    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
+    "early": "{barrier} could end phase {phase} before {agent} has added to it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +133,10 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     max_states = integer("max_states", max_states, least=0)
     short = shortened(pipeline)
     if short is not None:  # a short run whose state recurs proves a long loop
-        run = Run(Program(short.pipeline))
-        watch = run.watch = Watch(run.machine.program, short)
-        if run() is None and not run.machine.ambiguities and watch.recurs:
-            return _simulation(pipeline, run, None, "proven", more=short.cut // short.period * watch.actions_per_round)
-    program = Program(pipeline)
-    run = Run(program)
+        run = Run(short.program, watch=short)
+        if run() is None and not run.machine.ambiguities and short.recurs:
+            return _simulation(pipeline, run, None, "proven", more=short.actions_cut)
+    run = Run(Program(pipeline))
     mistake, states = run(), 0
     verdict: Verdict = "undecided" if run.exhausted else "proven"
     if mistake is not None:
@@ -147,7 +151,7 @@ def _simulation(
     pipeline: Pipeline, run: Run, mistake: Mistake | None, verdict: Verdict, states: int = 0, *, more: int = 0
 ) -> Simulation:
     machine = run.machine
-    aliasing = (aliasing_text(machine.program, told) for told in machine.ambiguities[:_AMBIGUITIES_TOLD])
+    aliasing = (_aliasing(machine.program, ambiguity) for ambiguity in machine.ambiguities[:_AMBIGUITIES_TOLD])
     return Simulation(
         verdict if mistake is None else "mistake",
         pipeline,
@@ -161,22 +165,27 @@ def _simulation(
     )
 
 
+def _aliasing(program: Program, ambiguity: Ambiguity) -> str:
+    agent, barrier = program.agents[ambiguity.agent].title, program.barriers[ambiguity.barrier].title
+    return _ALIASING[ambiguity.op].format(agent=agent, barrier=barrier, phase=ambiguity.phase)
+
+
 def _event(program: Program, mark: Mark) -> Event:
-    barrier = "" if mark.barrier == NONE else program.barriers.name(mark.barrier)
-    slots = tuple(map(program.slots.name, mark.slots))
+    barrier = "" if mark.barrier == NONE else program.barriers[mark.barrier].title
+    slots = tuple(program.slots[slot].title for slot in mark.slots)
     size = mark.done.number if mark.op in ("copy", "expect") or (mark.op == "flight" and slots) else 0
     agent = program.agents[mark.agent]
-    block = program.barriers.rank(mark.done.barrier) if isinstance(mark.done, Flight) else agent.rank
-    what = said(program, mark.done, block)
-    return Event(mark.start, mark.end, agent.name, mark.op, what, barrier, mark.phase, slots, size)
+    block = program.barriers[mark.done.barrier].block if isinstance(mark.done, Flight) else agent.block
+    what = program.said(mark.done, block)
+    return Event(mark.start, mark.end, agent.title, mark.op, what, barrier, mark.phase, slots, size)
 
 
 def _other_orders(machine: State, max_states: int) -> tuple[Mistake | None, int, bool]:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
     suspects = list(dict.fromkeys(ambiguity.agent for ambiguity in machine.ambiguities))[:_SUSPECTS]
     others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
-    attempts = [{"slow": agent} for agent in suspects] + [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
-    for options in attempts + [{"slow": agent} for agent in others]:
+    late_copies: list[dict[str, Any]] = [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
+    for options in [{"slow": agent} for agent in suspects] + late_copies + [{"slow": agent} for agent in others]:
         run = Run(machine.program, **options)
         if (mistake := run()) is not None:
             return _shortest(run, mistake), 0, False
@@ -194,45 +203,39 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
     touching = [
         mark
         for mark in done
-        if (mark.barrier != NONE and program.barriers.name(mark.barrier) == mistake.subject)
-        or mistake.subject in map(program.slots.name, mark.slots)
+        if mistake.subject
+        in (program.barriers[mark.barrier].title, *(program.slots[slot].title for slot in mark.slots))
     ]
-    steps = [told(program, mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
+    steps = [program.told(mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
     return with_way(mistake, run.machine, steps)
 
 
 def barrier_facts(machine: State) -> tuple[BarrierFacts, ...]:
     """For every barrier: its count, the bytes of its first phase in each block, who arrives, who starts with which parity."""
-    program, facts = machine.program, []
+    program, facts, parities = machine.program, [], _parities(machine.program)
     for barrier in program.pipeline.barriers:
-        stages = [program.barriers.all_of(barrier.name, block)[0] for block in range(program.pipeline.blocks)]
-        notes = [machine.first_notes[stage] or machine.notes[stage] for stage in stages]
+        firsts = (at for at, part in enumerate(program.barriers) if part.of == barrier and part.number == 0)
+        notes = [machine.first_notes[at] or machine.notes[at] for at in firsts]
         sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)
         arrivals: dict[str, int] = {}
         for note in next((noted for noted in notes if noted), ()):
             if note.op == "arrive":
-                role = program.agents[note.agent].role.name
+                role = program.agents[note.agent].of.name
                 arrivals[role] = arrivals.get(role, 0) + note.amount
-        parities = _parities(program, barrier.name)
-        facts.append(
-            BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), parities)
-        )
+        first = tuple((role, parity) for (name, role), parity in parities.items() if name == barrier.name)
+        facts.append(BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), first))
     return tuple(facts)
 
 
-def _parities(program: Program, name: str) -> tuple[tuple[str, int], ...]:
-    """The parity of each role's first wait on a barrier."""
-    parities: dict[str, int] = {}
+def _parities(program: Program) -> dict[tuple[str, str], int]:
+    """The parity of the first wait on a barrier, by the names of the barrier and the role."""
+    parities: dict[tuple[str, str], int] = {}
     for agent in program.agents:
-        waits = (step for step in agent.role.all_steps() if step.op in ("wait", "tail"))
-        if (
-            agent.rank
-            or agent.role.name in parities
-            or all(reference("wait", step.target)[0] != name for step in waits)
-        ):
-            continue
-        for action in program.actions(agent):
-            if action.waits and program.barriers.row(action.barriers[0]).name == name:
-                parities[agent.role.name] = action.number
+        role = agent.of
+        waits = {(reference("wait", step.target)[0], role.name) for step in role.all_steps() if step.op in WAITS}
+        for action in program.actions(agent) if agent.block == 0 else ():
+            if waits <= parities.keys():
                 break
-    return tuple(parities.items())
+            if action.waits:
+                parities.setdefault((program.barriers[action.barriers[0]].of.name, role.name), action.number)
+    return parities

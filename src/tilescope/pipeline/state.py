@@ -12,17 +12,17 @@ another phase is kept in `ambiguities`.
 
 from __future__ import annotations
 
+from copy import copy
+from itertools import tee
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tilescope.pipeline.mistake import Mistake
-from tilescope.pipeline.program import NONE, Program, Steps
+from tilescope.pipeline.program import BARS, NONE, Action, Clock, Flight, Program
 
-Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
 Points = tuple[tuple[int, int], ...]  # places of a clock with values: agents with times, barriers with phases
-Groups = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]  # the open group's keys, and those of the closed ones
-BARS = 16  # barriers of threads that a block has
+Groups = tuple[tuple[int, ...], ...]  # keys of the accesses of closed groups, and last those of the open one
 
 
 class Access(NamedTuple):
@@ -33,23 +33,7 @@ class Access(NamedTuple):
     write: bool
     how: str  # a row of memory.HOW
     key: int | None = None
-    fill: tuple[int, int] | None = (
-        None  # the barrier and phase that count a copy's bytes: copies of one fill may overlap
-    )
-
-
-class Flight(NamedTuple):
-    """Something under way: a copy's bytes, or an arrival that comes when work is done."""
-
-    key: int
-    op: str  # copy, commit, cp_arrive, cp_drop
-    barrier: int
-    number: int  # bytes, or arrivals
-    slots: tuple[int, ...]  # one, of a copy
-    agent: int
-    clock: Clock
-    keys: tuple[int, ...]  # of the accesses that are finished when it lands
-    tile: int | None
+    fill: tuple[int, int] | None = None  # barrier and phase that count a copy's bytes: copies of one fill may overlap
 
 
 class Note(NamedTuple):
@@ -72,24 +56,22 @@ class Ambiguity(NamedTuple):
 class State:
     """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
 
-    def __init__(self, program: Program, *, keep: bool = False) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
         agents = self.agents = len(program.agents)
-        barriers, slots, blocks = program.barriers.count, program.slots.count, program.pipeline.blocks
-        self.barriers = barriers
-        self.cluster = barriers + blocks * BARS  # the number of the cluster barrier
-        counting = self.cluster + 1
+        slots, blocks, counting = len(program.slots), program.pipeline.blocks, len(program.barriers)
+        self.barriers = program.mbarriers
         zero = np.zeros(agents + counting, np.int64)
         self.actions_done = 0
         self.last_key = 0  # of accesses and flights
-        self.ended: list[int] = []  # barriers whose phase ended in the last action; NONE: a meeting, or registers
+        self.ended: list[int] = []  # barriers whose phase ended in the last action; NONE: registers were given back
         self.ambiguities: list[Ambiguity] = []
         self.early: Mistake | None = None  # a phase that ends with a piece of a copy, though not in this run
         self.warnings: dict[tuple[str, str, str], Mistake] = {}
         # agents
-        self.steps = [Steps(program.actions(agent), keep) for agent in program.agents]
+        self.sources = [tee(program.actions(agent), 1)[0] for agent in program.agents]  # of actions behind the next one
+        self.next_action = [next(source, None) for source in self.sources]
         self.pc = [0] * agents
-        self.next_action = [steps.at(0) for steps in self.steps]
         self.left = [False] * agents
         self.clock: list[Clock] = [zero] * agents
         self.registers = [program.pipeline.registers or 0] * agents
@@ -97,8 +79,8 @@ class State:
         self.fences: dict[tuple[int, str], tuple[int, ...]] = {}  # (agent, kind): times
         self.fence_clock: dict[tuple[int, str], Clock] = {}  # what an agent knew at its last one
         self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
-        # mbarriers, then the barriers of threads: those of every block, and that of the cluster
-        counts = [program.barriers.row(number).count for number in range(barriers)]
+        # barriers
+        counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
         self.expected = [*counts, *[0] * blocks * BARS, agents]
         self.pending = list(self.expected)
         self.tx = [0] * counting
@@ -115,18 +97,27 @@ class State:
         # memory, flights, blocks
         self.accesses: list[tuple[Access, ...]] = [()] * slots
         self.content: list[int | None] = [None] * slots
-        self.finished: dict[int, Points] = {}  # key: which values of a clock mean that the access is finished
-        self.uses: dict[int, int] = {}  # key: accesses that still name it
+        self.finished: dict[int, Points] = {}  # key of an access: which values of a clock mean that it is finished
         self.flights: dict[int, Flight] = {}
         self.pool = [0] * blocks  # registers that were given back
-        self.present = [sum(agent.rank == block for agent in program.agents) for block in range(blocks)]
+        self.present = [sum(agent.block == block for agent in program.agents) for block in range(blocks)]
         self.remote: dict[tuple[int, int], int] = {}  # (block, place): a clock value that its exit must know
+
+    def current(self, agent: int) -> Action | None:
+        """What an agent does next, or None when it has left."""
+        return None if self.left[agent] else self.next_action[agent]
+
+    def noted(self, barrier: int, op: str) -> tuple[list[int], int]:
+        """The agents of which a barrier's running phase counted something of that kind, and how much in all."""
+        notes = [note for note in self.notes[barrier] if note.op == op]
+        return [note.agent for note in notes], sum(note.amount for note in notes)
 
     def clone(self) -> Self:
         """An independent copy; clocks and actions are shared."""
         other = object.__new__(type(self))
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, list | dict) else value)
+        other.sources = [copy(source) for source in self.sources]
         return other
 
     def key(self) -> tuple[Any, ...]:
@@ -135,21 +126,19 @@ class State:
             (flight.op, flight.barrier, flight.number, flight.slots, flight.agent, flight.tile or 0)
             for flight in self.flights.values()
         )
-        groups = tuple(
-            (key, len(opened), len(closed))
-            for key, (opened, closed) in sorted(self.groups.items())
-            if key[1] != "tcgen05"
+        groups = (
+            (key, len(groups), len(groups[-1])) for key, groups in sorted(self.groups.items()) if key[1] != "tcgen05"
         )
         under_way = tuple(
             tuple(
                 (access.agent, access.write, access.how)
                 for access in accesses
-                if access.key is not None and not self.finished.get(access.key)
+                if access.key is not None and not self.finished[access.key]
             )
             for accesses in self.accesses
         )
         lists: tuple[list[Any], ...] = (self.pc, self.left, self.pending, self.tx, self.phase, self.pool, self.content)
-        return (*map(tuple, lists), tuple(flights), groups, tuple(sorted(self.standing.items())), under_way)
+        return (*map(tuple, lists), tuple(flights), *groups, tuple(sorted(self.standing.items())), under_way)
 
     def relative(self, tiles: int) -> list[Any]:
         """All that the future depends on: clocks counted from what has happened, keys from the last one, tiles from `tiles`."""
@@ -166,7 +155,7 @@ class State:
             return None if number is None else number - tiles
 
         def keys(numbers: tuple[int, ...]) -> list[int]:
-            return [last - key for key in numbers if key in self.uses]
+            return [last - key for key in numbers if key in self.finished]
 
         def fill(barrier: int, phase: int) -> tuple[int, int]:
             return barrier, phase - (self.phase[barrier] if barrier != NONE else 0)
@@ -175,9 +164,7 @@ class State:
             times = ago(((access.agent, access.time), *self.finished.get(access.key or 0, ())))
             return access.write, access.how, times, access.fill and fill(*access.fill), access.key and last - access.key
 
-        released = (
-            self.released if self.standing else self.released[: self.barriers]
-        )  # met, and past it: no longer looked at
+        released = self.released if self.standing else self.released[: self.barriers]  # nobody looks at a past meeting
         return [
             [since(clock) for clock in (*self.clock, *self.gathered, *released)],
             self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase[: self.barriers]],
@@ -188,7 +175,7 @@ class State:
                 (last - key, op, barrier, number, slots, agent, since(clock), keys(held), tile(content))
                 for key, op, barrier, number, slots, agent, clock, held, content in self.flights.values()
             ],
-            [(key, keys(opened), [*map(keys, closed)]) for key, (opened, closed) in sorted(self.groups.items())],
+            [(key, [*map(keys, groups)]) for key, groups in sorted(self.groups.items())],
             [
                 (agent, kind, ago((agent, time) for time in times), since(self.fence_clock[agent, kind]))
                 for (agent, kind), times in sorted(self.fences.items()) if kind != "mbarrier_init"  # it lies before the loop

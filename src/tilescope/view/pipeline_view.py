@@ -248,7 +248,7 @@ def _barrier_lanes(events: list[_Shown], ticks: int) -> dict[str, list[Span]]:
     """The phases of every barrier, each up to the tick in which it ends."""
     running = {event.barrier: event.phase for event in reversed(events) if event.barrier}
     lanes: dict[str, list[Span]] = {}
-    for barrier in sorted(running, key=lambda barrier: (barrier.of, barrier.stage or 0)):
+    for barrier in sorted(running, key=lambda barrier: (barrier.of.name, barrier.stage or 0)):
         ended = (event for event in events if event.op == "phase" and event.barrier == barrier)
         ends = sorted((event.start, event.phase) for event in ended)
         last = ends[-1][1] + 1 if ends else running[barrier]

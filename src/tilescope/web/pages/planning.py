@@ -135,7 +135,7 @@ def _require_small(pipeline: Pipeline, most: int) -> None:
     limited("roles in all blocks", "roles", len(agents), MOST_ROLES, "Describe fewer consumers or blocks.")
     done = 0
     for agent in agents:
-        done += _steps_run(agent.role.steps, agent_names(pipeline, agent), most - done)
+        done += _steps_run(agent.of.steps, agent_names(pipeline, agent), most - done)
         if done > most:
             fix = "Describe fewer rounds or blocks, or a smaller k; the command line takes more."
             raise PAGE_LIMIT.error("steps", f"more than {most} steps", f"a page takes at most {most}", fix, most=most)
