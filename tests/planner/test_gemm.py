@@ -593,18 +593,17 @@ def test_rows_out_of_step_name_the_matrix_and_the_extent_to_pad(shape, options, 
     assert ts.plan_gemm(**padded, data_type=shape[3], **options)
 
 
-def test_a_tile_that_one_matrix_cannot_have_names_the_matrix():
+def test_a_tile_that_one_matrix_cannot_have_names_the_extent_or_the_matrix():
     assert [(each.rule, each.found, each.fix) for each in refusal(64, 64, 64, "bf16", tile=(60, 64, 64))] == [
-        ("wgmma-tile", "A: m = 60", "Use 64.")
+        ("wgmma-tile", "m = 60", "Use 64.")
     ]
-    assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["B: n = 60"]
-    assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["A: k = 24", "B: k = 24"]
+    assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["n = 60"]
+    assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["k = 24"]  # of A and of B
     blackwell = refusal(1024, 1024, 1024, "tf32", arch="sm_100", tile=(100, 64, 32))
-    assert [(each.rule, each.found) for each in blackwell] == [
-        ("tcgen05-tile", "A: m = 100")
-    ]  # and no swizzle's troubles
+    assert [(each.rule, each.found) for each in blackwell] == [("tcgen05-tile", "m = 100")]  # and no swizzle's troubles
     [found] = refusal(64, 64, 128, "e4m3", tile=(64, 8, 128))
     assert (found.found, found.fix) == ("C: n = 8 elements of 8 bits = 8 contiguous bytes", "Use n = 16.")
+    assert (found.values["matrix"], found.values["extent"], found.values["up"]) == ("C", "n", 16)
 
 
 def test_types_of_a_byte_an_element_move_in_rows_of_128():

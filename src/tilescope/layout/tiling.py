@@ -42,7 +42,7 @@ LAYOUT_ATOMS = rule(
 )
 
 
-def major_named(major: object) -> Major:
+def major_named(major: object, argument: str = "major") -> Major:
     """The majorness, however it is spelled: K, k, MN, mn, M, N.
 
     >>> major_named("n")
@@ -51,7 +51,7 @@ def major_named(major: object) -> Major:
     folded = major.strip().upper() if isinstance(major, str) else ""
     if folded in _MAJOR_SPELLINGS:
         return _MAJOR_SPELLINGS[folded]
-    raise RuleError([unknown_name("majorness", "major", major, MAJORS)])
+    raise RuleError([unknown_name("majorness", argument, major, MAJORS)])
 
 
 def oriented(major: Major | None, first: Of, second: Of) -> tuple[Of, Of]:

@@ -7,8 +7,7 @@ from tilescope.planner.gemm_tiles import FloorTerm, RankedTile, RefusedTile
 from tilescope.planner.plans import Completion, Costs, Plan
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
-from tilescope.planner.refusal import Refusal, Unplanned
-from tilescope.planner.search import PlanReport, plan, planned, weighed_for
+from tilescope.planner.search import PlanReport, Refusal, Unplanned, plan, planned, weighed_for
 from tilescope.planner.sweeping import Sweep, read_problems, sweep
 
 __all__ = [

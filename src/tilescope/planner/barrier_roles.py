@@ -24,7 +24,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
-from tilescope.planner.refusal import refusal
+from tilescope.planner.reason import Obstacle, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
@@ -36,6 +36,21 @@ _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
 _REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
 _DRAIN = {"wait_group": "bulk", "pending": 0, "read": True}
 _PAIR = "3 << rank"  # the mask of two blocks that multiply together
+# fmt: off
+PLAN_PIPELINE = plan_rule(
+    "plan-pipeline", "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
+    "the arguments of plan_pipeline", 'ts.plan_pipeline(ts.plan((64, 64), "bf16").best, stages=2)', "ts.plan_pipeline([])",
+    plan=("{plan}", "a plan, plans, or a GEMM plan", "Use ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."),
+    alike=("plans of different directions or copies", "tiles of a stage arrive together",
+           'Plan all of them with direction="{direction}", copy="{copy}".'),
+    pair=("cta_group = {cta_group} with {unit} and {blocks:block} along x", "pairs of blocks along x multiply by tcgen05",
+          'Plan with consumer="tcgen05", and use cluster=2.'),
+    threads=("a cluster with copy = {copy}", "TMA multicasts, threads do not", "Use cluster=1."),
+    store=("a cluster for a store", "every block stores its own tile", "Use cluster=1."),
+    parts=("{tile_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes", "Use multicast=False, or cluster=1."),
+    cluster=("cluster = {cluster}", "a number of blocks, or (x, y), at most {limit_blocks} together", "Use cluster=(2, 1)."),
+)
+# fmt: on
 
 
 def plan_pipeline(
@@ -121,25 +136,25 @@ class _Planning:
         self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
         if problems:
             raise RuleError(problems)
-        if problems := list(self._contradictions()):
-            raise PlanError(problems)
+        if contradictions := violations(self._contradictions()):
+            raise PlanError(contradictions)
         step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
         self.step, self.stage, self.turn = step, f"{step} % STAGES", f"{step} / STAGES % 2"
         self.slots = [f"{name}[{self.stage}]" for name in self.names]
 
-    def _contradictions(self) -> Iterator[Violation]:
+    def _contradictions(self) -> Iterator[Obstacle]:
         direction, copy = self.first.direction, self.first.copy
         if any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.plans):
-            yield refusal("plan-pipeline", "plan", "alike", direction=direction, copy=copy)
+            yield PLAN_PIPELINE.broken("plan", "alike", direction=direction, copy=copy)
         if self.cta_group == 2 and (not self.in_tmem or self.cluster[0] % 2):
-            yield refusal("plan-pipeline", "cta_group", "pair", cta_group=2, unit=self.unit, blocks=self.cluster[0])
+            yield PLAN_PIPELINE.broken("cta_group", "pair", cta_group=2, unit=self.unit, blocks=self.cluster[0])
         if self.blocks > 1 and copy != "tma":
-            yield refusal("plan-pipeline", "cluster", "threads", copy=copy)
+            yield PLAN_PIPELINE.broken("cluster", "threads", copy=copy)
         if self.blocks > 1 and direction == "store":
-            yield refusal("plan-pipeline", "cluster", "store")
+            yield PLAN_PIPELINE.broken("cluster", "store")
         for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
             if self.multicast and parts and plan.transaction_bytes % (16 * parts):
-                yield refusal("plan-pipeline", "cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
+                yield PLAN_PIPELINE.broken("cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
 
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
@@ -337,7 +352,7 @@ def _stored(
 def _plans(plan: Any) -> list[Plan]:
     plans = [plan.a, plan.b] if isinstance(plan, GemmPlan) else plan if isinstance(plan, list | tuple) else [plan]
     if not plans or not all(isinstance(tile, Plan) for tile in plans):
-        raise RuleError([refusal("plan-pipeline", "plan", "plan", plan=printed(plan))])
+        raise RuleError(violations([PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan))]))
     return list(plans)
 
 
@@ -349,8 +364,8 @@ def _cluster(cluster: Any) -> tuple[int, int]:
     except RuleError:
         across, down = MAX_BLOCKS, MAX_BLOCKS
     if across * down > MAX_BLOCKS:
-        told = {"cluster": printed(cluster), "limit_blocks": MAX_BLOCKS, "blocks": cluster}
-        raise RuleError([refusal("plan-pipeline", "cluster", "cluster", **told)])
+        wrong = PLAN_PIPELINE.broken("cluster", "cluster", cluster=printed(cluster), limit_blocks=MAX_BLOCKS)
+        raise RuleError(violations([wrong]))
     return across, down
 
 

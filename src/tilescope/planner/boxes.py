@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import Violation
+from tilescope.errors import ceil_div
 from tilescope.layout import Layout, oriented
 from tilescope.planner.problem import Problem
-from tilescope.planner.refusal import refusal
+from tilescope.planner.reason import Obstacle, plan_rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value
 
@@ -75,11 +75,13 @@ def split(layout: Layout) -> tuple[Boxes, ...]:
     tile = layout.as_rows().tiling
     atom_rows, width = tile.atom
     run = tile.shape[0] if tile.atom_order == "column" else atom_rows  # rows without a gap in shared memory
-    heights = _heights(run, tile.pitch_bytes)
+    even = [rows for rows in range(min(run, LARGEST_BOX), 0, -1) if run % rows == 0]
+    # every box on a line of its own; where nothing fits, the nearest: the rules then say what is wrong with it
+    heights = [rows for rows in even if rows == run or rows * tile.pitch_bytes % SMEM_LINE_BYTES == 0] or even
     half = heights[0] // 2
     starts_patterns = half * tile.pitch_bytes % layout.swizzle.repeat_bytes == 0
-    heights = [heights[0], half] if half in heights and half >= SMALLEST_BOX and starts_patterns else heights[:1]
-    return tuple(Boxes((width, height), _grid(layout, width, height), folded=False) for height in heights)
+    tried = [heights[0], half] if half in heights and half >= SMALLEST_BOX and starts_patterns else heights[:1]
+    return tuple(Boxes((width, height), _grid(layout, width, height), folded=False) for height in tried)
 
 
 def _grid(layout: Layout, width: int, height: int) -> tuple[PlannedCopy, ...]:
@@ -87,17 +89,7 @@ def _grid(layout: Layout, width: int, height: int) -> tuple[PlannedCopy, ...]:
     tile = layout.as_rows()
     columns, rows = np.arange(0, tile.shape[1], width), np.arange(0, tile.shape[0], height)
     offsets = (tile.logical(rows[None, :], columns[:, None]) - layout.start).reshape(-1).tolist()
-    corners = product(columns.tolist(), rows.tolist())
-    return tuple(PlannedCopy(corner, offset) for corner, offset in zip(corners, offsets, strict=True))
-
-
-def _heights(run: int, pitch_bytes: int) -> list[int]:
-    """Heights of boxes that cut `run` rows evenly, every box on a line of its own, the tallest first.
-
-    Where nothing fits, the nearest: the rules then say what is wrong with it.
-    """
-    even = [rows for rows in range(min(run, LARGEST_BOX), 0, -1) if run % rows == 0]
-    return [rows for rows in even if rows == run or rows * pitch_bytes % SMEM_LINE_BYTES == 0] or even
+    return tuple(map(PlannedCopy, product(columns.tolist(), rows.tolist()), offsets))
 
 
 def fold(layout: Layout) -> Boxes:
@@ -120,24 +112,36 @@ def _folded(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
     return width, atom_rows, columns // width, rows // atom_rows
 
 
-def misplaced(layout: Layout, boxes: Boxes) -> list[Violation]:
+# fmt: off
+PLAN_ROWS = plan_rule(
+    "plan-rows", "The rows of a tile are a whole number of its boxes and atoms, and every box starts on a line of 128 bytes.",
+    "measured on an H200: a shared address off 128 bytes faults",
+    'ts.plan((8, 320), "u8", consumer="ld.b32 rows").best', 'ts.plan((3, 320), "u8", consumer="ld.b32 rows").best', "measured",
+    said=("{rows:row} of {pitch_bytes} bytes, {box_bytes} bytes a box", "the next box starts on a line of 128 bytes",
+          "Use [{up} rows][{order} order]."),
+    atoms=("{extent} rows in row order",
+           "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits",
+           "Use {up}[, or {other}]."),
+)
+# fmt: on
+
+
+def misplaced(layout: Layout, boxes: Boxes) -> list[Obstacle]:
     """Why the boxes cannot lie one behind the other: every box starts on a line of 128 bytes.
 
     >>> layout = Layout((3, 320), 8, atom=(3, 80))
-    >>> [str(problem) for problem in misplaced(layout, split(layout)[0])]
-    ['plan-rows: 3 rows of 80 bytes, 240 bytes a box; the next box starts on a line of 128 bytes. Use 8 rows.']
+    >>> [broken] = misplaced(layout, split(layout)[0])
+    >>> broken.values["box_bytes"], broken.values["up"]
+    (240, 8)
     """
     if not any(copy.smem_offset_bytes % SMEM_LINE_BYTES for copy in boxes.copies):
         return []
     tile, height = layout.as_rows().tiling, boxes.box[1]
-    rows, pitch = tile.shape[0], tile.pitch_bytes
-    step = SMEM_LINE_BYTES // gcd(SMEM_LINE_BYTES, pitch)  # rows that fill whole lines
-    up = (rows // step + 1) * step
-    order = None if layout.atom_order == "column" else "column"
-    return [refusal(
-        "plan-rows", "atom_order" if order else "tile", rows=height, pitch_bytes=pitch, box_bytes=height * pitch,
-        up=None if order else up, order=order,
-    )]  # fmt: skip
+    step = SMEM_LINE_BYTES // gcd(SMEM_LINE_BYTES, tile.pitch_bytes)  # rows that fill whole lines
+    told = {"rows": height, "pitch_bytes": tile.pitch_bytes, "box_bytes": height * tile.pitch_bytes}
+    if layout.atom_order == "column":
+        return [PLAN_ROWS.broken("tile", up=(tile.shape[0] // step + 1) * step, **told)]
+    return [PLAN_ROWS.broken("atom_order", order="column", **told)]
 
 
 def map_arguments(
@@ -153,13 +157,26 @@ def map_arguments(
     return described | {"box": boxes.box, "dims": dims, "strides_bytes": strides[: len(dims) - 1]}
 
 
-def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> Iterator[Violation]:
+# fmt: off
+PLAN_FOLD = plan_rule(
+    "plan-fold", "A folded map sees the matrix as columns of one swizzle span, in row order also as groups of rows: whole ones.",
+    "the dims of the folded map",
+    '[v for refused in ts.plan((64, 128), "bf16", fold=True, global_shape=(512, 192)).refused for v in refused.violations]',
+    '[v for refused in ts.plan((64, 128), "bf16", fold=True, global_shape=(512, 200)).refused for v in refused.violations]',
+    columns=("{elements} contiguous elements", "a folded map sees them as columns of {span_elements}",
+             "Pad the rows to {up} elements, or use the plan that is not folded."),
+    rows=("{rows} rows", "a map folded in row order sees groups of {group_rows}", "Pad the matrix to {up} rows, or use column order."),
+)
+# fmt: on
+
+
+def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> Iterator[Obstacle]:
     """Why a matrix of this shape cannot be seen as columns of spans."""
     rows, columns = oriented(problem.major, *global_shape)
-    atom_rows, width = layout.as_rows().tiling.atom
-    if columns % width:
-        up = -(-columns // width) * width
-        yield refusal("plan-fold", "global_shape", elements=columns, span_elements=width, up=up)
-    if layout.atom_order == "row" and rows % atom_rows:
-        up = -(-rows // atom_rows) * atom_rows
-        yield refusal("plan-fold", "global_shape", "rows", rows=rows, group_rows=atom_rows, up=up)
+    group, span = layout.as_rows().tiling.atom
+    if columns % span:
+        up = ceil_div(columns, span) * span
+        yield PLAN_FOLD.broken("global_shape", "columns", elements=columns, span_elements=span, up=up)
+    if layout.atom_order == "row" and rows % group:
+        up = ceil_div(rows, group) * group
+        yield PLAN_FOLD.broken("global_shape", "rows", rows=rows, group_rows=group, up=up)

@@ -12,19 +12,19 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from tilescope.errors import RuleError, Violation, raise_all
-from tilescope.layout import AtomOrder, Layout, oriented
+from tilescope.errors import RuleError, Violation, ceil_div, raise_all
+from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.tmem_form import epilogue_loads
-from tilescope.planner.problem import Operand, Problem
-from tilescope.planner.refusal import refusal
+from tilescope.planner.boxes import PLAN_ROWS
+from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
+from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted
-from tilescope.rule import RULES
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
@@ -42,16 +42,8 @@ class Wavefronts(NamedTuple):
 
 
 UNCOUNTED = Wavefronts(None, None)
-Made = TypeVar("Made")
 Key = tuple[Swizzle, AtomOrder]
-
-
-def or_error(make: Callable[..., Made], *arguments: Any) -> Made | RuleError:
-    """What a function makes of its arguments, or the error with which it refuses them."""
-    try:
-        return make(*arguments)
-    except RuleError as error:
-        return error
+Counted = Wavefronts | list[Obstacle]
 
 
 def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
@@ -64,70 +56,99 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
     return tuple(row for row in known if row.name != "96B")  # no driver call makes it
 
 
-def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tuple[Layout, CanonicalLayout | None]:
-    """The tile's layout under a swizzle; RuleError where the consumer has no such layout.
+# fmt: off
+PLAN_SPAN = plan_rule(
+    "plan-span", "A row of the tile is a whole number of the swizzle's spans.",
+    "cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",
+    'ts.plan((64, 128), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
+    'ts.plan((64, 96), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
+    said=("{extent} contiguous elements", PLAN_ROWS.texts["atoms"][1], "Use {up}[, or {other}]."),
+)
+# fmt: on
+
+
+def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
+    """The tile's layout under a swizzle, or what stands against it.
 
     A tile one atom wide or high has one order of atoms: "column".
     """
-    laid = _layout(problem, swizzle, atom_order)
-    single = atom_order == "row" and 1 in laid[0].as_rows().tiling.grid
-    return _layout(problem, swizzle, "column") if single else laid
-
-
-def _layout(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> tuple[Layout, CanonicalLayout | None]:
     if problem.for_tensor_core:
         canonical = canonical_layout(problem.major, swizzle, problem.data_type)
-        raise_all(_unreadable(problem, canonical) or _torn_atoms(problem, canonical))
-        return canonical.tile(problem.tile, atom_order=atom_order), canonical
-    bits = problem.data_type.smem_bits
-    width = problem.columns if swizzle.span_bytes is None else swizzle.span_bytes * 8 // bits
-    if swizzle.span_bytes is None and width > LARGEST_PLAIN_ROW:
-        widths = range(1, LARGEST_PLAIN_ROW + 1)
-        width = max(width for width in widths if problem.columns % width == 0 and width * bits % 128 == 0)
-    period = swizzle.repeat_bytes * 8 // (width * bits) or 1
-    rows = problem.rows if atom_order == "column" else min(problem.rows, period)
-    told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
-    refusals = [
-        refusal(broken, "tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
-        for broken, case, extent, part in (
-            ("plan-span", "", problem.columns, width),
-            ("plan-rows", "atoms", problem.rows, rows),
-        )
-        if extent % part
-    ]
-    raise_all(refusals)
-    atom = oriented(problem.major, rows, width)
-    return Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=problem.major, swizzle=swizzle), None
+        if against := _unreadable(problem, canonical) or _torn_atoms(problem, canonical):
+            return against
+        laid = canonical.tile(problem.tile, atom_order=atom_order)
+    else:
+        bits, columns = problem.data_type.smem_bits, problem.columns
+        widths = range(1, min(columns, LARGEST_PLAIN_ROW) + 1)
+        width = max(width for width in widths if columns % width == 0 and width * bits % 128 == 0)
+        if swizzle.span_bytes is not None:
+            width = swizzle.span_bytes * 8 // bits
+        period = swizzle.repeat_bytes * 8 // (width * bits) or 1
+        rows = problem.rows if atom_order == "column" else min(problem.rows, period)
+        told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
+        uneven = ((PLAN_SPAN, "said", columns, width), (PLAN_ROWS, "atoms", problem.rows, rows))
+        torn: list[Obstacle] = [
+            row.broken("tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
+            for row, case, extent, part in uneven
+            if extent % part
+        ]
+        if torn:
+            return torn
+        atom = oriented(problem.major, rows, width)
+        laid = Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=problem.major, swizzle=swizzle)
+    single = atom_order == "row" and 1 in laid.as_rows().tiling.grid
+    return layout_for(problem, swizzle, "column") if single else laid
 
 
-def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Violation]:
+# fmt: off
+PLAN_LAYOUT = plan_rule(
+    "plan-layout", "The consumer reads the layout: majorness, swizzle and element width together.", 'PTX ISA, "ldmatrix" and "stmatrix"',
+    'ts.plan((64, 64), "u8", consumer="ldmatrix").best', 'ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best',
+    K=("K-major {mode} with {data_type}", "ldmatrix does not read this layout", "Use swizzle 128B, 64B, 32B or none."),
+    MN=("MN-major {mode} with {data_type}", "ldmatrix does not read this layout", "Use a K-major tile, or transpose while copying."),
+    narrow=("MN-major {mode} with {data_type}", "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not",
+            "Use a K-major tile, or transpose while copying."),
+    element=("single elements of {element_bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
+             "Use the K-major tile, where neighbours share a byte."),
+)
+PLAN_TILE = plan_rule(
+    "plan-tile", "A tile for ldmatrix has a multiple of 8 rows.", 'PTX ISA, "ldmatrix": 8 rows of 16 bytes',
+    'ts.plan((16, 64), "bf16", consumer="ldmatrix").best', 'ts.plan((12, 64), "bf16", consumer="ldmatrix").best',
+    said=("{extent} = {rows}", "ldmatrix reads 8 rows at a time", "Use {extent} = {up}."),
+)
+_TORN_ATOMS = PlanRule(TILE_ATOMS, {"said": (
+    "a tile of {mn} x {k} ({names: x })",
+    "{major}-major {mode} with {element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, and a tile is a whole number of them",
+    "Use {up: x } ({names: x })[, or {other}].",
+)})
+# fmt: on
+
+
+def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
     """Why the tensor core cannot read this tile in this layout."""
-    reader, row = CONSUMER[problem.consumer], problem.data_type
+    reader, row, mn = CONSUMER[problem.consumer], problem.data_type, problem.tile[0]
     if reader.loop is not None:
-        problems = reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical)
         missing = reader.missing_kind(problem.arch, row)
-        return problems + ([] if missing is None else [RULES["plan-type"].violation("data_type", *missing)])
-    problems = []
-    (mn, _), name = problem.tile, problem.extent_names[0]
+        kinds = [] if missing is None else [PLAN_TYPE.row.violation("data_type", *missing)]
+        return [*reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical), *kinds]
+    against: list[Obstacle] = []
     if not reader.reads(canonical, problem.major):
         narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-        case = "narrow" if narrow else "MN" if canonical.major == "MN" else ""
-        told = {"major": canonical.major, "mode": canonical.mode, "data_type": row.name}
-        problems.append(refusal("plan-layout", "major, swizzle", case, **told))
+        case = "narrow" if narrow else canonical.major
+        against.append(PLAN_LAYOUT.broken("major, swizzle", case, mode=canonical.mode, data_type=row.name))
     if mn % SMALLEST_MN:
-        problems.append(refusal("plan-tile", "tile", extent=name, rows=mn, up=_up(mn, SMALLEST_MN)))
-    return problems
+        against.append(PLAN_TILE.broken("tile", extent=problem.extent_names[0], rows=mn, up=_up(mn, SMALLEST_MN)))
+    return against
 
 
-def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Violation]:
+def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
     """Why the tile is no whole number of the layout's atoms."""
     (mn, k), (atom_mn, atom_k) = problem.tile, canonical.atom
     if mn % atom_mn == 0 and k % atom_k == 0:
         return []
-    return [refusal("tile-atoms", "tile", mn=mn, k=k, names=problem.extent_names, major=canonical.major, mode=canonical.mode,
-        element_bits=canonical.element_bits, atom_mn=atom_mn, atom_k=atom_k, up=(_up(mn, atom_mn), _up(k, atom_k)),
-        other=_other_swizzle(problem),
-    )]  # fmt: skip
+    told = {"major": canonical.major, "mode": canonical.mode, "element_bits": canonical.element_bits}
+    told |= {"atom_mn": atom_mn, "atom_k": atom_k, "up": (_up(mn, atom_mn), _up(k, atom_k))}
+    return [_TORN_ATOMS.broken("tile", mn=mn, k=k, names=problem.extent_names, other=_other_swizzle(problem), **told)]
 
 
 def _other_swizzle(problem: Problem) -> str | None:
@@ -136,10 +157,10 @@ def _other_swizzle(problem: Problem) -> str | None:
 
 
 def _up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
+    return ceil_div(number, multiple) * multiple
 
 
-def counted_accesses(problem: Problem) -> tuple[Access, ...]:
+def counted_accesses(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
     """The accesses whose wavefronts are counted: the consumer's reads, for a store the ways in which its producer may write.
 
     None where a tensor core reads by descriptor. Of several, the kernel takes the cheapest.
@@ -151,25 +172,20 @@ def counted_accesses(problem: Problem) -> tuple[Access, ...]:
     return () if problem.reads_by_descriptor else (ldmatrix_pattern(problem),)
 
 
-def cheapest(
-    accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]
-) -> tuple[str, Mapping[Key, Wavefronts | RuleError]]:
+def cheapest(accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]) -> tuple[str, Mapping[Key, Counted]]:
     """The access that takes the fewest wavefronts on one of the layouts, the first of equals; and its counts on all.
 
-    A RuleError stands for a layout on which the access would be torn.
+    Obstacles stand for a layout on which the access would be torn.
     """
-    counts: Mapping[Key, Wavefronts | RuleError] = dict.fromkeys(layouts, UNCOUNTED)
+    counts: Mapping[Key, Counted] = dict.fromkeys(layouts, UNCOUNTED)
     name, least = "", math.inf
     for access in accesses:
         if int(count_ideal(access.op, *access.flat()).sum()) >= least:
             continue  # no layout gives it fewer
-        on_each = {key: or_error(wavefronts_on, layout, access) for key, layout in layouts.items()}
-        taken = min(
-            (counted.taken or 0 for counted in on_each.values() if isinstance(counted, Wavefronts)),
-            default=MAX_TILE_BYTES,
-        )
-        if taken < least:
-            name, counts, least = access.name, on_each, taken
+        tried = {key: or_obstacles(wavefronts_on, layout, access) for key, layout in layouts.items()}
+        taken = [counted.taken or 0 for counted in tried.values() if isinstance(counted, Wavefronts)]
+        if min(taken, default=MAX_TILE_BYTES) < least:
+            name, counts, least = access.name, tried, min(taken, default=MAX_TILE_BYTES)
     return name, counts
 
 
@@ -200,7 +216,7 @@ def reads_plain_rows_freely(problem: Problem) -> bool:
     return plain.taken == plain.ideal
 
 
-def epilogue_patterns(problem: Problem) -> tuple[Access, ...]:
+def epilogue_patterns(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
     """How a tile of results may leave the registers, where nobody says otherwise.
 
     tcgen05                what a tcgen05.ld brought      every form of it that serves
@@ -213,7 +229,7 @@ def epilogue_patterns(problem: Problem) -> tuple[Access, ...]:
     tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
     transposed, core = problem.major == "MN", problem.tensor_core
     if transposed and bits < 8:
-        raise RuleError([refusal("plan-layout", "major", "element", element_bits=bits)])
+        return [PLAN_LAYOUT.broken("major", "element", element_bits=bits)]
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
         return tmem_epilogues(tile, bits, transpose=transposed)
     if bits == 16 and problem.arch.has("stmatrix"):
@@ -263,9 +279,20 @@ def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
     return _loop(problem)(layout, operand_of(problem), problem.data_type)
 
 
+# fmt: off
+PLAN_DESCRIPTORS = plan_rule(
+    "plan-descriptors", "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.", 'PTX ISA, "matrix descriptor"',
+    'ts.plan((64, 64), "bf16", consumer="wgmma").best.descriptors()',
+    'ts.plan((64, 64), "bf16", consumer="ldmatrix").best.descriptors()',
+    said=("consumer = {consumer} for a {direction}", "{readers: and } read shared memory by descriptor",
+          "Use address(mn, k), or plan for wgmma."),
+)
+# fmt: on
+
+
 def _loop(problem: Problem) -> type[DescriptorLoop]:
     if problem.reads_by_descriptor and problem.tensor_core is not None and problem.tensor_core.loop is not None:
         return problem.tensor_core.loop
     readers = tuple(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
     told = {"consumer": problem.consumer_name, "direction": problem.direction, "readers": readers}
-    raise RuleError([refusal("plan-descriptors", "consumer", **told)])
+    raise RuleError(violations([PLAN_DESCRIPTORS.broken("consumer", **told)]))

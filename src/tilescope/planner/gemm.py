@@ -13,20 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
 from tilescope.card import Card, CardName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation
-from tilescope.layout import Major, major_named
+from tilescope.errors import PlanError, Violation, ceil_div
+from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, behind, rank, tile_shapes, weighed
 from tilescope.planner.plans import Plan
-from tilescope.planner.problem import LARGEST_STAGES, Problem, resolved
+from tilescope.planner.problem import LARGEST_STAGES, Problem, resolved, uneven_row
 from tilescope.planner.product import (
     EXTENTS,
+    GEMM_SMEM,
     Product,
     Tile,
     is_exchanged,
@@ -35,8 +36,8 @@ from tilescope.planner.product import (
     tile_problems,
 )
 from tilescope.planner.proof import proven
-from tilescope.planner.refusal import Refusal, refusal
-from tilescope.planner.search import candidates
+from tilescope.planner.reason import Obstacle, violations
+from tilescope.planner.search import PLAN_SMEM, candidates
 from tilescope.reading import integer, integers, known_name
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
@@ -55,9 +56,7 @@ _OF_A_SWIZZLE = {
     "wgmma-layout",
 }
 
-MatrixName = Literal["A", "B", "C"]
-PlanOrRefusal = Plan | tuple[Violation, ...]
-Planner = Callable[..., PlanOrRefusal]  # of a matrix and its tile
+Planner = Callable[..., Plan | list[Obstacle]]  # of a matrix and its tile
 
 
 def plan_gemm(
@@ -92,11 +91,11 @@ def plan_gemm(
     output = DataType.named(("s32" if row.name == "b1" else row) if output_type is None else output_type)
     chosen = consumers_of(target)[0] if consumer is None else known_name("consumer", consumer, CONSUMER)
     extents = integer("m", m, 1, LARGEST_EXTENT), integer("n", n, 1, LARGEST_EXTENT), integer("k", k, 1, LARGEST_EXTENT)
-    majors = _major("a_major", a_major), _major("b_major", b_major)
+    majors = major_named(a_major, "a_major"), major_named(b_major, "b_major")
     available = sms if sms is not None or device is None else device.sms
     product = Product(extents, row, output, target, device, chosen, *majors, available)
     asked = None if tile is None else integers("tile", tile, 3, 1, LARGEST_EXTENT)
-    if problems := product_problems(product):
+    if problems := violations(product_problems(product)):
         raise PlanError(problems)
     return _best(product, asked, stages)  # type: ignore[arg-type]  # three extents
 
@@ -104,132 +103,117 @@ def plan_gemm(
 def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
     """The plan of the tile that was asked for, or of the cheapest; PlanError with the reasons against the nearest if none can be."""
     plan_of: Planner = cache(partial(_matrix_plan, product))  # tiles share them
-
-    def is_readable(matrix: MatrixName, tile: tuple[int, int]) -> bool:
-        return isinstance(plan_of(matrix, tile), Plan)
-
-    shapes = [asked] if asked is not None else list(tile_shapes(product, is_readable))
-    planned: dict[Tile, _Planned] = {}
-    refused: dict[Tile, _Refused] = {}
-    tiles: dict[Tile, RankedTile] = {}
-    for shape in shapes:
-        outcome = _planned(product, shape, stages, plan_of, asked=asked is not None)
-        if isinstance(outcome, _Planned):
-            planned[shape] = outcome
-            tiles[shape] = weighed(product, shape, (outcome.a, outcome.b), outcome.stages)
-        else:
-            refused[shape] = outcome
-            tiles[shape] = weighed(product, shape, None, 0)
-    lowest_us = min(tiles[shape].floor_us or 0.0 for shape in planned or refused)
-    ranks = {shape: rank(tile, lowest_us) for shape, tile in tiles.items()}
-    in_order = sorted(shapes, key=ranks.__getitem__)
+    readable = tile_shapes(product, lambda matrix, tile: isinstance(plan_of(matrix, tile), Plan))
+    shapes = [asked] if asked is not None else readable
+    tried = [_tried(product, shape, stages, plan_of, asked=asked is not None) for shape in shapes]
+    planned = [one for one in tried if one.plans is not None]
+    lowest_us = min(one.cost.floor_us or 0.0 for one in planned or tried)
+    for listed in (tried, planned):
+        listed.sort(key=lambda one: rank(one.cost, lowest_us))
     if not planned:
-        raise PlanError(max((refused[shape] for shape in in_order), key=_nearness).violations)
-    first, *others = (shape for shape in in_order if shape in planned)
-    chosen, best = planned[first], tiles[first]
+        raise PlanError(violations(max(tried, key=_nearness).against))
+    best, (a, b, epilogue) = planned[0].cost, planned[0].plans or ()  # type: ignore[misc]  # a plan has them
     return GemmPlan(
         shape=product.shape,
         data_type=product.data_type,
         output_type=product.output_type,
-        tile=first,
-        stages=chosen.stages,
-        a=proven(chosen.a),
-        b=proven(chosen.b),
-        epilogue=chosen.epilogue and proven(chosen.epilogue),
+        tile=best.tile,
+        stages=best.stages,
+        a=proven(a),
+        b=proven(b),
+        epilogue=epilogue and proven(epilogue),
         sms=product.sms,
-        ranked=(best, *(replace(tiles[shape], behind=behind(tiles[shape], best, lowest_us)) for shape in others)),
+        ranked=(best, *(replace(one.cost, behind=behind(one.cost, best, lowest_us)) for one in planned[1:])),
         refused=tuple(
-            RefusedTile(tile=shape, violations=refused[shape].violations, would_lead=ranks[shape] < ranks[first])
-            for shape in in_order
-            if shape in refused
+            RefusedTile(
+                tile=one.cost.tile,
+                violations=violations(one.against),
+                would_lead=rank(one.cost, lowest_us) < rank(best, lowest_us),
+            )
+            for one in tried
+            if one.plans is None
         ),
     )
 
 
-class _Planned(NamedTuple):
-    stages: int
-    a: Plan
-    b: Plan
-    epilogue: Plan | None
+class _Tried(NamedTuple):
+    """A tile: what it costs, and the plans of A, B and C, or what stands against them."""
+
+    cost: RankedTile
+    plans: tuple[Plan, Plan, Plan | None] | None = None
+    against: list[Obstacle] | tuple[()] = ()
+    passed: int = 0  # checks, in the order in which they are made
 
 
-class _Refused(NamedTuple):
-    """Why a tile cannot be, and how far it came."""
-
-    violations: tuple[Violation, ...]
-    passed: int  # checks, in the order in which they are made
-    fitting: int = 0  # stages, of a tile of which only too few fit
-
-
-def _nearness(refused: _Refused) -> tuple[int, int, int]:
+def _nearness(refused: _Tried) -> tuple[int, int, int]:
     """Sort key: the candidate that passed most checks gives the most useful reasons."""
-    return refused.passed, refused.fitting, -len(refused.violations)
+    return refused.passed, refused.cost.stages, -len(refused.against)
 
 
-def _planned(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *, asked: bool) -> _Planned | _Refused:
-    if problems := tile_problems(product, tile):
-        return _Refused(tuple(problems), passed=0)
+def _tried(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *, asked: bool) -> _Tried:
+    def refused(passed: int, against: list[Obstacle], fitting: int = 0) -> _Tried:
+        return _Tried(weighed(product, tile, None, fitting), None, against, passed)
+
+    if against := tile_problems(product, tile):
+        return refused(0, against)
     tile_m, tile_n, tile_k = tile
     a, b = plan_of("A", (tile_m, tile_k)), plan_of("B", (tile_n, tile_k))
-    if isinstance(a, tuple) or isinstance(b, tuple):
-        return _Refused((*(a if isinstance(a, tuple) else ()), *(b if isinstance(b, tuple) else ())), passed=1)
-    if problems := list(narrow_instruction(product, tile, b)):
-        return _Refused(tuple(problems), passed=2)
-    epilogue: PlanOrRefusal | None = None
+    if isinstance(a, list) or isinstance(b, list):
+        return refused(1, [one for plan in (a, b) if isinstance(plan, list) for one in plan])
+    if against := list(narrow_instruction(product, tile, b)):
+        return refused(2, against)
+    epilogue: Plan | list[Obstacle] | None = None
     if product.by_tma:
         span = _span(product)  # stored at a time, where the tile is a whole number of spans
         epilogue = plan_of("C", (tile_m, tile_n if tile_n % span else span), is_exchanged(product, tile))
-    if isinstance(epilogue, tuple):
-        return _Refused(epilogue, passed=3)
-    whole = _Planned(_fitting_stages(product, a, b, epilogue, stages), a, b, epilogue)
-    if whole.stages < (FEWEST_STAGES if stages is None else stages):
-        return _Refused((_too_many_stages(product, tile, whole, stages, asked),), passed=4, fitting=whole.stages)
-    return whole
+    if isinstance(epilogue, list):
+        return refused(3, epilogue)
+    fitting = _fitting_stages(product, a, b, epilogue, stages)
+    if fitting < (FEWEST_STAGES if stages is None else stages):
+        return refused(4, [_too_many_stages(product, tile, (a, b, epilogue), fitting, stages, asked)], fitting)
+    return _Tried(weighed(product, tile, (a, b), fitting), (a, b, epilogue))
 
 
-def _matrix_plan(product: Product, matrix: MatrixName, tile: tuple[int, int], exchanged: bool = False) -> PlanOrRefusal:
+def _matrix_plan(
+    product: Product, matrix: str, tile: tuple[int, int], exchanged: bool = False
+) -> Plan | list[Obstacle]:
     """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or what stands against it.
 
     With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
-    extents, order = dict(zip("mnk", product.shape, strict=True)), slice(None, None, -1 if exchanged else 1)
+    order, extents = -1 if exchanged else 1, dict(zip("mnk", product.shape, strict=True))
+    shape: Any = tile[::order]
+    names: Any = EXTENTS[matrix][::order]
+    whole: Any = tuple(extents[name] for name in names)
+    element, span = product.output_type if matrix == "C" else product.data_type, _span(product)
     options: dict[str, Any] = {"direction": "store", "major": "MN" if exchanged else "K"}
     if matrix != "C":
         options = {"operand": matrix, "major": product.a_major if matrix == "A" else product.b_major}
-    try:
-        problem = Problem(
-            tile[order],  # type: ignore[arg-type]  # two extents, whatever their order
-            product.output_type if matrix == "C" else product.data_type,
-            consumer=product.consumer,
-            arch=product.arch,
-            card=product.card,
-            global_shape=tuple(extents[name] for name in EXTENTS[matrix][order]),  # type: ignore[arg-type]
-            extent_names=EXTENTS[matrix][order],  # type: ignore[arg-type]
-            **options,
-        )
-    except RuleError as error:
-        violations = error.violations
-    else:
-        plans, refused = candidates(problem)
+    against = uneven_row(oriented(options["major"], *names)[1], oriented(options["major"], *shape)[1], element)
+    if not against:
+        options |= {"consumer": product.consumer, "arch": product.arch, "card": product.card}
+        plans, refused = candidates(Problem(shape, element, global_shape=whole, extent_names=names, **options))
         if plans:
             return plans[0]
-        violations = _nearest(refused)
-    span, told = _span(product), []
-    for violation in violations:
-        fix = violation.fix
-        if matrix == "C" and tile[1] % span and violation.rule == "plan-smem":
-            fix = f"Use n = {-(-tile[1] // span) * span}: C is then stored {span} columns at a time. Or use a smaller tile."
-        told.append(replace(violation, found=f"{matrix}: {violation.found}", fix=fix, change=None))
-    return tuple(told)
+        against = _nearest([reasons for *_, reasons in refused])
+    told: list[Obstacle] = []
+    for one in against:
+        if isinstance(one, Violation):
+            told.append(replace(one, change=None))  # its arguments are not those of the product
+        elif matrix == "C" and tile[1] % span and one.row is PLAN_SMEM.row:
+            wider = {"matrix": matrix, "span": span, "up": ceil_div(tile[1], span) * span}
+            told.append(PLAN_SMEM.broken("tile", "slice", **{**one.values, **wider}))
+        else:
+            told.append(one._replace(values={"matrix": matrix, **one.values}, change=None))
+    return told
 
 
-def _nearest(refused: list[Refusal]) -> tuple[Violation, ...]:
+def _nearest(refusals: list[list[Obstacle]]) -> list[Obstacle]:
     """What stands against the swizzles that are not out of the question: against all of them, or the one with least."""
-    refusals = [refusal.violations for refusal in refused]
     near = [reasons for reasons in refusals if not any(one.rule in _OF_A_SWIZZLE for one in reasons)] or refusals
-    shared = set.intersection(*({(one.rule, one.found) for one in reasons} for reasons in near))
+    shared = set.intersection(*({one.rule for one in reasons} for reasons in near))
     least = min(near, key=len)
-    return tuple(one for one in least if (one.rule, one.found) in shared) or least
+    return [one for one in least if one.rule in shared] or least
 
 
 def _span(product: Product) -> int:
@@ -248,26 +232,28 @@ def _fitting_stages(product: Product, a: Plan, b: Plan, epilogue: Plan | None, s
     return next(fitting, 0)
 
 
-def _too_many_stages(product: Product, tile: Tile, whole: _Planned, stages: int | None, asked: bool) -> Violation:
-    fitting, a, b, epilogue = whole
+def _too_many_stages(
+    product: Product, tile: Tile, plans: tuple[Plan, Plan, Plan | None], fitting: int, stages: int | None, asked: bool
+) -> Obstacle:
     wanted, limit = FEWEST_STAGES if stages is None else stages, product.arch.smem_per_block_bytes
-    needed, operands = end_of(regions_of(a, b, epilogue, wanted)), wanted * (a.stage_bytes + b.stage_bytes)
+    a, b, epilogue = plans
+    needed, operands = end_of(regions_of(*plans, wanted)), wanted * (a.stage_bytes + b.stage_bytes)
     (m, n, k), bits = tile, product.data_type.smem_bits
     fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
     if asked or not fitting:  # half of k, or half of that, as long as it is 32 bytes
         parts = [k >> halvings for halvings in (1, 2, 3) if (k >> halvings) * bits >= 256]
         less = [part for part in parts if needed - operands + operands * part // k <= limit]
         fixes += [f"tile=({m}, {n}, {part})" for part in less[:1]]
-    return refusal(
-        "gemm-smem", "tile" if stages is None else "stages", "stages", stages=wanted, a_bytes=a.stage_bytes, b_bytes=b.stage_bytes,
-        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes, needed_bytes=needed,
-        arch=product.arch.name, limit_bytes=limit, fewest=FEWEST_STAGES if stages is None else None,
+    return GEMM_SMEM.broken(
+        "tile" if stages is None else "stages",
+        "stages",
+        stages=wanted,
+        a_bytes=a.stage_bytes,
+        b_bytes=b.stage_bytes,
+        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
+        needed_bytes=needed,
+        arch=product.arch.name,
+        limit_bytes=limit,
+        fewest=FEWEST_STAGES if stages is None else None,
         fixes=tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",),
-    )  # fmt: skip
-
-
-def _major(name: str, major: Any) -> Major:
-    try:
-        return major_named(major)
-    except RuleError as error:
-        raise RuleError([replace(violation, argument=name, change=None) for violation in error.violations]) from None
+    )

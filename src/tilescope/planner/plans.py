@@ -19,15 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
-from tilescope.planner.consumers import descriptors_of, or_error
-from tilescope.planner.problem import Problem
-from tilescope.planner.reason import Reason
+from tilescope.planner.consumers import descriptors_of
+from tilescope.planner.problem import PLAN_COPY, Problem
+from tilescope.planner.reason import Reason, or_obstacles, plan_rule, violations
 from tilescope.planner.reasons import reasons_of
-from tilescope.planner.refusal import refusal
 from tilescope.reading import integers, pair
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
@@ -120,6 +119,19 @@ class Costs(Value):
         return None if self.gmem_cycles is None else max(self.gmem_cycles, self.wavefronts)
 
 
+# fmt: off
+PLAN_CORNER = plan_rule(
+    "plan-corner",
+    "A tile that is copied through a folded map starts on a whole column of spans, in row order also on a whole group of rows.",
+    "the coordinates of the folded map",
+    '[plan.copy_coords(plan.copies[0], 0, 64) for plan in ts.plan((64, 128), "bf16", fold=True).candidates]',
+    '[plan.copy_coords(plan.copies[0], 0, 8) for plan in ts.plan((64, 128), "bf16", fold=True).candidates]',
+    said=("(mn, k) = ({mn}, {k})", "a folded map sees columns of {columns}[ and groups of {rows} rows]",
+          "Start the tile {earlier} {unit} earlier, or use the plan that is not folded."),
+)
+# fmt: on
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Value):
     """One way to move a tile: swizzle, atoms, boxes, where they land, and what it costs.
@@ -196,7 +208,7 @@ class Plan(Value):
     @property
     def stage_bytes(self) -> int:
         """From one stage to the next: the tile, rounded up to its alignment."""
-        return _stage_bytes(self.layout)
+        return stage_bytes(self.layout)
 
     @property
     def total_smem_bytes(self) -> int:
@@ -228,19 +240,14 @@ class Plan(Value):
         (4096, 4096)
         """
         if self.boxes is None:
-            raise RuleError([refusal("plan-copy", "copy", "map", copy=self.problem.copy)])
-        whole = (
-            self.problem.global_shape or self.problem.tile
-            if global_shape is None
-            else pair("global_shape", global_shape, least=1)
-        )
-        strides = (
-            self.problem.strides_bytes
-            if strides_bytes is None
-            else integers("strides_bytes", strides_bytes, count=1, least=0)
-        )
-        if self.folded and (problems := list(unfoldable(self.problem, self.layout, whole))):
-            raise RuleError(problems)
+            raise RuleError(violations([PLAN_COPY.broken("copy", "map", copy=self.problem.copy)]))
+        whole, strides = self.problem.global_shape or self.problem.tile, self.problem.strides_bytes
+        if global_shape is not None:
+            whole = pair("global_shape", global_shape, least=1)
+        if strides_bytes is not None:
+            strides = integers("strides_bytes", strides_bytes, count=1, least=0)
+        if self.folded:
+            raise_all(violations(unfoldable(self.problem, self.layout, whole)))
         arguments = map_arguments(self.problem, self.layout, self.boxes, whole, strides)
         return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
 
@@ -258,7 +265,7 @@ class Plan(Value):
         if self.folded and (column % columns or (in_groups and row % rows)):
             earlier, unit = (column % columns, "elements") if column % columns else (row % rows, "rows")
             told = {"columns": columns, "rows": rows if in_groups else None, "earlier": earlier, "unit": unit}
-            raise RuleError([refusal("plan-corner", "mn, k", mn=mn, k=k, **told)])
+            raise RuleError(violations([PLAN_CORNER.broken("mn, k", mn=mn, k=k, **told)]))
         corner: tuple[int, ...] = (column, row)
         if self.folded:
             corner = (0, 0, column // columns, row // rows) if in_groups else (0, row, column // columns)
@@ -316,8 +323,8 @@ class Plan(Value):
         from tilescope.notation import spell_layout
 
         notations = {"CuTe": "cute-atom", "Triton": "triton"}
-        texts = {name: or_error(spell_layout, self.layout, notation) for name, notation in notations.items()}
-        return {name: None if isinstance(text, RuleError) else text for name, text in texts.items()}
+        texts = {name: or_obstacles(spell_layout, self.layout, notation) for name, notation in notations.items()}
+        return {name: None if isinstance(text, list) else text for name, text in texts.items()}
 
     def kernel_facts(self) -> dict[str, Any]:
         """What a kernel needs beyond the plan's own data, as plain data: map and descriptors of a stage at address 0."""
@@ -357,28 +364,12 @@ class Plan(Value):
         )  # fmt: skip
 
 
-def _stage_bytes(layout: Layout) -> int:
+def stage_bytes(layout: Layout) -> int:
+    """From one stage to the next: the tile, rounded up to its alignment."""
     return -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
 
 
 def blocks_per_sm(problem: Problem, layout: Layout) -> int:
     """Blocks that fit an SM by the shared memory of their stages and mbarriers."""
-    arch, stage = problem.arch, _stage_bytes(layout) + barrier_bytes(problem)
+    arch, stage = problem.arch, stage_bytes(layout) + barrier_bytes(problem)
     return min(arch.blocks_per_sm, arch.smem_per_sm_bytes // (problem.stages * stage + RESERVED_BYTES))
-
-
-def require_shared_memory(problem: Problem, layout: Layout) -> None:
-    """Refuse stages that exceed a block's shared memory."""
-    barrier, stage, limit = barrier_bytes(problem), _stage_bytes(layout), problem.arch.smem_per_block_bytes
-    needed, fit = problem.stages * (stage + barrier), limit // (stage + barrier)
-    if needed <= limit:
-        return
-    smaller, size = list(problem.tile), stage
-    while problem.stages * (size + barrier) > limit:  # half of the longer extent, until it fits
-        longer = smaller.index(max(smaller))
-        smaller[longer], size = smaller[longer] // 2, size // 2
-    raise RuleError([refusal(
-        "plan-smem", "stages" if fit else "tile", "stages" if fit else "", stages=problem.stages, stage_bytes=stage,
-        barrier_bytes=problem.stages * barrier, needed_bytes=needed, arch=problem.arch.name, limit_bytes=limit, fit=fit,
-        smaller=tuple(smaller), reserved_bytes=RESERVED_BYTES,
-    )])  # fmt: skip

@@ -16,14 +16,13 @@ from typing import Any, Literal, get_args
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, argument_type, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, argument_type, ceil_div, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
-from tilescope.planner.refusal import refusal
+from tilescope.planner.reason import Obstacle, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, integers, known_name, pair
-from tilescope.rule import RULES
 from tilescope.smem.access import Access
-from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
+from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 
 CopyName = Literal["tma", "cp.async", "ld.global"]
@@ -37,6 +36,16 @@ LARGEST_EXTENT = 1 << 20
 LARGEST_STAGES = 1024  # that may be asked for
 
 
+# fmt: off
+PLAN_CARD = plan_rule(
+    "plan-card", "A card has one architecture: if arch is named too, it is the same.", "the table of cards",
+    'ts.plan((64, 64), "bf16", card="H200", arch="sm_90")', 'ts.plan((64, 64), "bf16", card="A100", arch="sm_90")',
+    said=("card = {card} with arch = {arch}", "a card has one architecture, and that of the {card} is {own}",
+          'Use arch="{own}", or leave it out.'),
+)
+# fmt: on
+
+
 def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
     """The architecture and the card that two arguments name; the card is None where no card of the architecture is known.
 
@@ -47,15 +56,14 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
     >>> resolved("sm_86", None)[1] is None
     True
     """
-    if card is not None:
-        row = Card.named(card)
-        if arch is not None and Arch.named(arch) is not row.arch:
-            told = {"card": row.name, "arch": Arch.named(arch).name, "own": row.arch.name}
-            raise RuleError([refusal("plan-card", "card", **told)])
-        return row.arch, row
-    target = Arch.named(DEFAULT_ARCH if arch is None else arch)
-    device = card_called(arch) if isinstance(arch, str) else None
-    return target, device or Card.of_arch(target)
+    if card is None:
+        target = Arch.named(DEFAULT_ARCH if arch is None else arch)
+        return target, (card_called(arch) if isinstance(arch, str) else None) or Card.of_arch(target)
+    row = Card.named(card)
+    if arch is not None and Arch.named(arch) is not row.arch:
+        wrong = PLAN_CARD.broken("card", card=row.name, arch=Arch.named(arch).name, own=row.arch.name)
+        raise RuleError(violations([wrong]))
+    return row.arch, row
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -122,17 +130,16 @@ class Problem(Value):
         if problems or places is None:
             raise RuleError(problems)
         target, device = places
-        fields |= {
-            "arch": target, "card": device, "consumer": fields["consumer"] or consumers_of(target)[0],
-            "copy": fields["copy"] or ("tma" if target.has("tma") else "cp.async"),
-            "extent_names": fields["extent_names"] or EXTENT_NAMES[str(fields["direction"])],
-        }  # fmt: skip
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-        problems.extend(_contradictions(self))
-        object.__setattr__(self, "consumer", self.consumer if problems else _pattern(self, problems))
-        if problems:
-            raise PlanError(problems)
+        unsaid = {
+            "consumer": consumers_of(target)[0],
+            "copy": "tma" if target.has("tma") else "cp.async",
+            "extent_names": EXTENT_NAMES[str(fields["direction"])],
+        }
+        for name, value in ({"arch": target, "card": device} | fields).items():
+            object.__setattr__(self, name, unsaid.get(name) if value is None else value)
+        if contradictions := violations(_contradictions(self)):
+            raise PlanError(contradictions)
+        object.__setattr__(self, "consumer", _consumer(self))
 
     @property
     def consumer_name(self) -> str:
@@ -187,81 +194,141 @@ class Problem(Value):
         return self.direction == "load" and isinstance(self.consumer, str)
 
 
-def _pattern(problem: Problem, problems: list[Violation]) -> str | Access:
-    """A consumer other than a tensor core is an access pattern: an Access, or its text.
+# fmt: off
+PLAN_CONSUMER = plan_rule(
+    "plan-consumer", "The architecture has the consumer: wgmma on sm_90, tcgen05 on sm_100, sm_103 and sm_110, ldmatrix everywhere.",
+    'PTX ISA, "Target ISA Notes" of the instructions',
+    'ts.plan((64, 64), "bf16", consumer="wgmma")', 'ts.plan((64, 64), "bf16", consumer="tcgen05")',
+)
+PLAN_COPY = plan_rule(
+    "plan-copy",
+    "TMA copies tiles from sm_90 on, before that cp.async and ld.global; stores go through TMA, and only TMA reads a tensor map.",
+    "CUDA programming guide, compute capabilities",
+    'ts.plan((64, 64), "bf16", arch="sm_80", copy="cp.async")', 'ts.plan((64, 64), "bf16", arch="sm_80", copy="tma")',
+    store=("a store on {arch}", "stores are planned through TMA, which exists on {known:, }",
+           'Use arch="sm_90", or let the threads write their results to global memory.'),
+    load=("copy = tma on {arch}", "TMA exists on {known:, }", 'Use copy="cp.async".'),
+    threads=("copy = {copy} for a store", "planned stores go through TMA", 'Use copy="tma".'),
+    map=("copy = {copy}", "only TMA reads a tensor map", 'Plan with copy="tma".'),
+)
+PLAN_TYPE = plan_rule(
+    "plan-type", "The copy moves the type element by element, and the consumer takes it on this architecture.",
+    'cuda.h, CUtensorMapDataType; PTX ISA, "tcgen05.mma"', 'ts.plan((64, 32), "u8")', 'ts.plan((64, 256), "b1")',
+    bits=("{data_type} by TMA", "TMA moves {elements} elements of {data_type} as one {moved}",
+          'Plan {tile: x } of "{moved}": the same bytes and descriptors.'),
+    spread=("{data_type} by {copy}", "its values are {global_bits} bits in global memory and {smem_bits} in shared memory",
+            'Only TMA spreads them out: use copy="tma".'),
+)
+PLAN_ROW = plan_rule(
+    "plan-row", "A row of the tile is a multiple of 16 contiguous bytes.", "cuda.h, cuTensorMapEncodeTiled; measured on an H200",
+    'ts.plan((64, 64), "bf16")', 'ts.plan((64, 63), "bf16")', "measured",
+    said=("{extent} = {elements} elements of {element_bits} bits = {row_bytes:g} contiguous bytes",
+          "copies move multiples of 16 bytes", "Use {extent} = {up}."),
+)
+# fmt: on
 
-    It reads a loaded tile, and writes one that is stored.
-    """
-    consumer = problem.consumer
-    if isinstance(consumer, str):
-        if consumer in CONSUMER:
-            return consumer
-        try:
-            consumer = Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
-        except RuleError as error:
-            known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
-            if error.violations[0].rule == "unknown-name":
-                raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)]) from None
-            problems.extend(error.violations)
-            return problem.consumer
-    if consumer.op.is_load != (problem.direction == "load"):
-        does, wants = ("reads", "writes") if consumer.op.is_load else ("writes", "reads")
-        fitting = "st.b128 rows" if consumer.op.is_load else "ld.b128 rows"
-        told = {"pattern": consumer.name, "op": consumer.op.name, "direction": problem.direction}
-        problems.append(refusal("plan-pattern", "consumer", does=does, wants=wants, fitting=fitting, **told))
-    return consumer
 
-
-def _contradictions(problem: Problem) -> Iterator[Violation]:
-    arch, element, row, copy = problem.arch, problem.data_type, problem.tensor_core, problem.copy
-    stores, has_tma, known = problem.direction == "store", arch.has("tma"), architectures_with("tma")
-    missing = missing_consumer(row.name, arch) if problem.for_tensor_core and row is not None else None
-    if missing is not None:
-        yield RULES["plan-consumer"].violation("consumer", *missing)
-    if stores and not has_tma:
-        yield refusal("plan-copy", "direction", "store", arch=arch.name, known=known)
-    elif copy == "tma" and not has_tma:
-        yield refusal("plan-copy", "copy", "load", arch=arch.name, known=known)
+def _contradictions(problem: Problem) -> Iterator[Obstacle]:
+    arch, element, core, copy = problem.arch, problem.data_type, problem.tensor_core, problem.copy
+    stores, known = problem.direction == "store", architectures_with("tma")
+    if problem.for_tensor_core and core is not None and (missing := missing_consumer(core.name, arch)) is not None:
+        yield PLAN_CONSUMER.row.violation("consumer", *missing)
+    if stores and not arch.has("tma"):
+        yield PLAN_COPY.broken("direction", "store", arch=arch.name, known=known)
+    elif copy == "tma" and not arch.has("tma"):
+        yield PLAN_COPY.broken("copy", "load", arch=arch.name, known=known)
     elif stores and copy != "tma":
-        yield refusal("plan-copy", "copy", "threads", copy=copy)
-    columns, name, bits = problem.columns, problem.row_names[1], problem.columns * element.bits
-    together = element.tma.bits // element.bits or 1
+        yield PLAN_COPY.broken("copy", "threads", copy=copy)
+    together = element.tma.bits // element.bits
     if copy == "tma" and together > 1:
-        extents = zip(problem.extent_names, problem.tile, strict=True)
-        tile = tuple(-(-extent // together) if axis == name else extent for axis, extent in extents)
+        tile = oriented(problem.major, problem.rows, ceil_div(problem.columns, together))
         told = {"data_type": element.name, "elements": together, "moved": element.tma.name, "tile": tile}
-        yield refusal("plan-type", "data_type", "bits", **told)
-    if bits % 128:
-        step = 128 // element.bits if 128 % element.bits == 0 else 64
-        told = {"extent": name, "elements": columns, "element_bits": element.bits, "row_bytes": bits / 8}
-        yield refusal("plan-row", "tile", up=-(-columns // step) * step, **told)
+        yield PLAN_TYPE.broken("data_type", "bits", **told)
+    yield from uneven_row(problem.row_names[1], problem.columns, element)
     if copy != "tma":
         yield from _beyond_threads(problem)
 
 
-def _beyond_threads(problem: Problem) -> Iterator[Violation]:
+def uneven_row(extent: str, elements: int, data_type: DataType) -> list[Obstacle]:
+    """Refuse rows that copies do not move; `extent` is the name of the contiguous one."""
+    bits, step = data_type.bits, 64 if 128 % data_type.bits else 128 // data_type.bits
+    told = {"row_bytes": elements * bits / 8, "up": ceil_div(elements, step) * step}
+    wrong = PLAN_ROW.broken("tile", extent=extent, elements=elements, element_bits=bits, **told)
+    return [wrong] if elements * bits % 128 else []
+
+
+# fmt: off
+PLAN_PITCH = plan_rule(
+    "plan-pitch", "Threads copy 16 aligned bytes: rows in global memory lie a multiple of 16 bytes apart.", 'PTX ISA, "cp.async"',
+    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(144,))',
+    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(130,))',
+    said=("rows {pitch_bytes} bytes apart", "a thread of {copy} copies 16 aligned bytes", "Pad the rows to {up} bytes."),
+)
+PLAN_SWIZZLE = plan_rule(
+    "plan-swizzle",
+    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks that lie in the tile.",
+    'PTX ISA, "cp.async"; the table of swizzles',
+    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B")',
+    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B_ATOM_32B_FLIP_8B")',
+    piece=("swizzle {swizzle} by {copy}", "a thread copies 16 bytes, and the mode moves pieces of {piece_bytes}",
+           'Use swizzle="128B", or copy="tma".'),
+    tile=("swizzle {swizzle} on a tile of {tile_bytes} bytes",
+          "it moves pieces within blocks of {block_bytes} bytes, and they would leave the tile",
+          "Use a tile of {up} bytes, or a smaller swizzle."),
+)
+# fmt: on
+
+
+def _beyond_threads(problem: Problem) -> Iterator[Obstacle]:
     """Refuse what only TMA can do: threads copy 16 aligned bytes at a time."""
     pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
-    swizzle, tile_bytes = problem.swizzle or Swizzle.named("none"), problem.rows * problem.row_bytes
+    swizzle, tile_bytes = problem.swizzle or SWIZZLE["none"], problem.rows * problem.row_bytes
     if pitch % CHUNK_BYTES:
         argument = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
-        yield refusal("plan-pitch", argument, pitch_bytes=pitch, copy=copy, up=-(-pitch // CHUNK_BYTES) * CHUNK_BYTES)
+        yield PLAN_PITCH.broken(argument, pitch_bytes=pitch, copy=copy, up=ceil_div(pitch, CHUNK_BYTES) * CHUNK_BYTES)
     if element.smem_bits != element.bits:
-        told = {"data_type": element.name, "copy": copy, "global_bits": element.bits, "smem_bits": element.smem_bits}
-        yield refusal("plan-type", "data_type", "spread", **told)
+        widths = {"global_bits": element.bits, "smem_bits": element.smem_bits}
+        yield PLAN_TYPE.broken("data_type", "spread", data_type=element.name, copy=copy, **widths)
     if swizzle.piece_bytes < CHUNK_BYTES:
         told = {"swizzle": swizzle.name, "copy": copy, "piece_bytes": swizzle.piece_bytes}
-        yield refusal("plan-swizzle", "swizzle", "", {"swizzle": "128B"}, **told)
-    elif swizzle.bits and tile_bytes % swizzle.block_bytes:
-        up = -(-tile_bytes // swizzle.block_bytes) * swizzle.block_bytes
-        told = {"swizzle": swizzle.name, "tile_bytes": tile_bytes, "block_bytes": swizzle.block_bytes}
-        yield refusal("plan-swizzle", "swizzle", "tile", up=up, **told)
+        yield PLAN_SWIZZLE.broken("swizzle", "piece", {"swizzle": "128B"}, **told)
+    elif swizzle.bits and tile_bytes % (block := swizzle.block_bytes):
+        told = {"swizzle": swizzle.name, "tile_bytes": tile_bytes, "block_bytes": block}
+        yield PLAN_SWIZZLE.broken("swizzle", "tile", up=ceil_div(tile_bytes, block) * block, **told)
 
 
-def _consumer(argument: str, value: Any) -> str | Access:
-    if isinstance(value, str | Access):
-        return value
-    raise RuleError([unknown_name("consumer", argument, value, CONSUMER)])
+# fmt: off
+PLAN_PATTERN = plan_rule(
+    "plan-pattern", "The access pattern of a load reads shared memory; that of a store writes it.", "the direction of the instruction",
+    'ts.plan((64, 64), "bf16", consumer="ld.b128 rows")', 'ts.plan((64, 64), "bf16", consumer="st.b128 rows")',
+    load=("{pattern} for a load", "{op} writes shared memory; a load needs a pattern that reads it",
+          'Use consumer="ld.b128 rows", for example.'),
+    store=("{pattern} for a store", "{op} reads shared memory; a store needs a pattern that writes it",
+           'Use consumer="st.b128 rows", for example.'),
+)
+# fmt: on
+
+
+def _consumer(problem: Problem) -> str | Access:
+    """A consumer other than a tensor core is an access pattern: an Access, or its text.
+
+    It reads a loaded tile, and writes one that is stored.
+    """
+    consumer: Any = problem.consumer
+    if isinstance(consumer, str) and consumer in CONSUMER:
+        return consumer
+    try:
+        if isinstance(consumer, str):
+            consumer = Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
+    except RuleError as error:
+        if error.violations[0].rule != "unknown-name":
+            raise PlanError(error.violations) from None
+    if not isinstance(consumer, Access):
+        raise RuleError([unknown_name("consumer", "consumer", consumer, (*CONSUMER, "ldmatrix.x4", "ld.b128 columns"))])
+    if consumer.op.is_load != (problem.direction == "load"):
+        wrong = PLAN_PATTERN.broken("consumer", problem.direction, pattern=consumer.name, op=consumer.op.name)
+        raise PlanError(violations([wrong]))
+    return consumer
 
 
 def _names(argument: str, value: Any) -> tuple[str, str]:
@@ -276,8 +343,8 @@ _OPTIONAL = frozenset({
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "tile": partial(pair, least=1, most=LARGEST_EXTENT),
     "data_type": lambda _, value: DataType.named(value),
-    "major": lambda _, value: major_named(value),
-    "consumer": _consumer,
+    "major": lambda name, value: major_named(value, name),
+    "consumer": lambda _, value: value,  # read once the tile is known
     "swizzle": lambda _, value: Swizzle.named(value),
     "atom_order": partial(known_name, known=ATOM_ORDERS),
     "operand": partial(known_name, known=get_args(Operand)),

@@ -24,7 +24,7 @@ from tilescope.planner.boxes import map_arguments
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
-from tilescope.planner.refusal import refusal
+from tilescope.planner.reason import plan_rule, violations
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
@@ -65,14 +65,9 @@ class Consumed(NamedTuple):
         return cls(memory, address, address >> shift, (byte >> shift).astype(index), misplaced)
 
 
-def proven(plan: Plan) -> Plan:
-    """The plan itself, once it is proven."""
-    prove(plan, Consumed.of(plan.problem, plan.layout))
-    return plan
-
-
-def prove(plan: Plan, consumed: Consumed) -> None:
-    """Raise PlanError, naming the first wrong element, if the plan does not do what it says."""
+def proven(plan: Plan, consumed: Consumed | None = None) -> Plan:
+    """The plan itself; PlanError, naming the first wrong element, if it does not do what it says."""
+    consumed = consumed or Consumed.of(plan.problem, plan.layout)
     smem = np.full(-(-plan.smem_bytes // SMEM_LINE_BYTES) * SMEM_LINE_BYTES, 0xFF, np.uint8)
     cells = smem.view(consumed.expected.dtype)
     if plan.problem.direction == "store":
@@ -87,6 +82,7 @@ def prove(plan: Plan, consumed: Consumed) -> None:
     if differs.any():
         mn, k = (int(index) for index in np.argwhere(differs)[0])
         raise _disproved(plan, f"element ({mn}, {k}), read at {int(consumed.address[mn, k]):#x}")
+    return plan
 
 
 def _load(plan: Plan, memory: Bytes, smem: Bytes) -> None:
@@ -126,5 +122,16 @@ def _tile_map(plan: Plan) -> TensorMap:
     return TensorMap(**arguments)
 
 
+# fmt: off
+PLAN_PROOF = plan_rule(
+    "plan-proof", "The emulated copies of a plan bring every element where its consumer reads it.",
+    "tilescope's own emulator; only a mistake in the planner breaks it, so no example does", 'ts.plan((64, 64), "bf16").best', None,
+    said=("swizzle {swizzle}, {order} order: wrong at {where}",
+          "the emulated copies must bring every element where its consumer reads it", "Report this plan: tilescope made a mistake."),
+)
+# fmt: on
+
+
 def _disproved(plan: Plan, where: str) -> PlanError:
-    return PlanError([refusal("plan-proof", "plan", swizzle=plan.swizzle.name, order=plan.atom_order, where=where)])
+    told = {"swizzle": plan.swizzle.name, "order": plan.atom_order, "where": where}
+    return PlanError(violations([PLAN_PROOF.broken("plan", **told)]))

@@ -1,8 +1,11 @@
-"""Why a plan is as it is: facts with names, and the one place where they become sentences.
+"""Why a plan is as it is, or cannot be: facts with names, and the one place where they become sentences.
 
     Reason("row-of-spans", {"swizzle": "128B", "row_bytes": 256, "spans": 2, "span_bytes": 128})
         data for programs     .name, .values
         a sentence for people "Swizzle 128B: a row of 256 bytes is 2 spans of 128."
+
+    PLAN_TILE.broken("tile", extent="mn", rows=12, up=16)
+        a rule and the values that break it; as a violation: "plan-tile: mn = 12; ldmatrix reads 8 rows at a time. Use …"
 
 A sentence is a template. {copies:copy|copies} counts, {share:%} {time:us} {size:MB} have units, {card:an} takes an article,
 {tile: x } joins; what stands in [brackets] is left out where a value in it is None or 0.
@@ -12,14 +15,17 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from tilescope.errors import counted
+from tilescope.errors import RuleError, Violation, counted
+from tilescope.rule import Basis, Rule, rule
 from tilescope.value import Value
+
+Made = TypeVar("Made")
 
 # fmt: off
 SENTENCES = {
@@ -133,6 +139,71 @@ class Reason(Value):
     def text(self) -> str:
         """The reason as a sentence."""
         return self.sentence
+
+
+Texts = tuple[str, str, str]  # templates: what is wrong, the limit, what works instead
+
+
+class PlanRule(NamedTuple):
+    """A rule of the planner with the sentences for the ways to break it, by case."""
+
+    row: Rule
+    texts: Mapping[str, Texts]
+
+    def broken(
+        self, argument: str, case: str = "said", change: Mapping[str, Any] | None = None, /, **values: Any
+    ) -> Broken:
+        """The rule, broken by these values.
+
+        >>> from tilescope.planner.consumers import PLAN_TILE
+        >>> print(PLAN_TILE.broken("tile", extent="mn", rows=12, up=16).violation())
+        plan-tile: mn = 12; ldmatrix reads 8 rows at a time. Use mn = 16.
+        """
+        return Broken(self.row, argument, self.texts[case], change, values)
+
+
+def plan_rule(
+    name: str, demand: str, source: str, passing: str, failing: str | None, basis: Basis = "documented", **texts: Texts
+) -> PlanRule:
+    """Enter a row of the planner into RULES."""
+    return PlanRule(rule(name, demand, source=source, basis=basis, passing=passing, failing=failing), texts)
+
+
+class Broken(NamedTuple):
+    """A rule that a check finds broken: facts, of which sentences are made last."""
+
+    row: Rule
+    argument: str
+    texts: Texts
+    change: Mapping[str, Any] | None
+    values: Mapping[str, Any]
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule, as of a violation."""
+        return self.row.name
+
+    def violation(self) -> Violation:
+        """The violation, its sentences made now; a value called matrix, of a product, comes first."""
+        templates = ("[{matrix}: ]" + self.texts[0], *self.texts[1:])
+        found, limit, fix = (sentence(template, self.values) for template in templates)
+        return self.row.violation(self.argument, found, limit, fix, self.change, **self.values)
+
+
+Obstacle = Broken | Violation  # a violation where another package did the check
+
+
+def violations(obstacles: Iterable[Obstacle]) -> tuple[Violation, ...]:
+    """The violations of obstacles, every one once."""
+    return tuple(dict.fromkeys(one if isinstance(one, Violation) else one.violation() for one in obstacles))
+
+
+def or_obstacles(make: Callable[..., Made], *arguments: Any) -> Made | list[Obstacle]:
+    """What a function makes of its arguments, or the violations with which it refuses them."""
+    try:
+        return make(*arguments)
+    except RuleError as error:
+        return list(error.violations)
 
 
 @cache

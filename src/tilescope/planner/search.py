@@ -17,9 +17,9 @@ from typing import Any
 
 from tilescope.arch import Arch, ArchName
 from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
-from tilescope.errors import PlanError, RuleError, TensorMapError, Violation
+from tilescope.errors import PlanError, TensorMapError, Violation, ceil_div
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
-from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.canonical import canonical_layout
 from tilescope.planner import reasons
 from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
 from tilescope.planner.consumers import (
@@ -28,21 +28,39 @@ from tilescope.planner.consumers import (
     cheapest,
     counted_accesses,
     layout_for,
-    or_error,
     swizzles_for,
     wavefronts_on,
 )
-from tilescope.planner.plans import Costs, Plan, blocks_per_sm, require_shared_memory
-from tilescope.planner.problem import EXTENT_NAMES, CopyName, Direction, Operand, Problem, Traffic
-from tilescope.planner.proof import Consumed, prove
-from tilescope.planner.refusal import Refusal
+from tilescope.planner.plans import RESERVED_BYTES, Costs, Plan, barrier_bytes, blocks_per_sm, stage_bytes
+from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
+from tilescope.planner.proof import Consumed, proven
+from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import Copy, TensorMap, broken_by
 from tilescope.tensor_map.option import L2PromotionName
-from tilescope.value import Value
+from tilescope.value import Value, row_field
 
+Refused = tuple[Swizzle, AtomOrder, bool, list[Obstacle]]  # the bool: folded
 BEST_PROMOTION: dict[Traffic, L2PromotionName] = {"dense": "128B", "sparse": "none"}  # sparse: fetch no neighbours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Value):
+    """A candidate that cannot be, and why."""
+
+    swizzle: Swizzle = row_field(Swizzle.named)
+    atom_order: AtomOrder
+    folded: bool
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unplanned(Value):
+    """A tile or a product for which there is no plan at all, and why."""
+
+    asked: str
+    violations: tuple[Violation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +80,8 @@ class PlanReport(Value):
     def best(self) -> Plan:
         """The first plan; PlanError with every refusal's reasons when none is left."""
         if not self.candidates:
-            distinct = {
-                violation.rule + violation.found: violation
-                for refusal in self.refused
-                for violation in refusal.violations
-            }
-            raise PlanError(distinct.values())
+            listed = (violation for refusal in self.refused for violation in refusal.violations)
+            raise PlanError({violation.rule + violation.found: violation for violation in listed}.values())
         return self.candidates[0]
 
     def why(self, candidate: Plan) -> str:
@@ -112,133 +126,159 @@ def planned(problem: Problem) -> PlanReport:
     for candidate in plans:
         key = candidate.swizzle, candidate.atom_order
         views[key] = views.get(key) or Consumed.of(problem, candidate.layout)
-        prove(candidate, views[key])
-    return PlanReport(problem, tuple(plans), tuple(refused))
+        proven(candidate, views[key])
+    refusals = (
+        Refusal(swizzle=swizzle, atom_order=order, folded=folded, violations=violations(against))
+        for swizzle, order, folded, against in refused
+    )
+    return PlanReport(problem, tuple(plans), tuple(refusals))
 
 
-def candidates(problem: Problem) -> tuple[list[Plan], list[Refusal]]:
+def candidates(problem: Problem) -> tuple[list[Plan], list[Refused]]:
     """The plans of a problem, best first, not proven yet; and the refused candidates."""
     kept: list[Plan] = []
-    refused: list[Refusal] = []
-    accesses = or_error(counted_accesses, problem)
-    if isinstance(accesses, RuleError):
-        accesses = RuleError(_with_extents(problem, violation) for violation in accesses.violations)
-    orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
-    tried = {key: or_error(layout_for, problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
-    layouts = {key: laid[0] for key, laid in tried.items() if isinstance(laid, tuple)}
-    access, counts = cheapest(accesses if isinstance(accesses, tuple) else (), layouts)
-    for key, laid in tried.items():
-        room = or_error(require_shared_memory, problem, layouts[key]) if key in layouts else None
-        counted = counts.get(key, UNCOUNTED)
-        stopped = next((reason for reason in (laid, room, counted, accesses) if isinstance(reason, RuleError)), None)
-        if problem.atom_order is None and key in layouts and layouts[key].atom_order != key[1]:
-            continue  # one atom wide or high: the same as in column order
-        if stopped is not None:
-            refused.append(Refusal(swizzle=key[0], atom_order=key[1], folded=False, violations=stopped.violations))
-            continue
-        assert isinstance(laid, tuple)
-        assert isinstance(counted, Wavefronts)
-        for boxes in _ways(problem, laid[0]):
-            candidate = _candidate(problem, *laid, boxes, counted, access)
-            (refused if isinstance(candidate, Refusal) else kept).append(candidate)  # type: ignore[arg-type]
+    refused: list[Refused] = []
+    for candidate in _candidates(problem):
+        (refused if isinstance(candidate, tuple) else kept).append(candidate)  # type: ignore[arg-type]
     return reasons.ranked(kept), refused
 
 
-def _with_extents(problem: Problem, violation: Violation) -> Violation:
-    """What a pattern says of rows x columns, with the names of these extents where they are not in the tile's order."""
-    if violation.argument != "tile" or problem.row_names == EXTENT_NAMES[problem.direction]:
-        return violation
-    return replace(violation, found=f"{violation.found} ({' x '.join(problem.row_names)})")
+def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
+    accesses = or_obstacles(counted_accesses, problem)
+    orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
+    tried = {key: or_obstacles(layout_for, problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
+    layouts = {key: layout for key, layout in tried.items() if isinstance(layout, Layout)}
+    access, counts = cheapest(accesses if isinstance(accesses, tuple) else (), layouts)
+    for key, layout in tried.items():
+        counted = counts.get(key, UNCOUNTED)
+        if isinstance(layout, list):
+            yield *key, False, layout
+        elif problem.atom_order is None and layout.atom_order != key[1]:
+            continue  # one atom wide or high: the same as in column order
+        elif against := _beyond_shared_memory(problem, layout) or (accesses if isinstance(accesses, list) else []):
+            yield *key, False, against
+        elif isinstance(counted, list):
+            yield *key, False, counted
+        else:
+            for boxes in _ways(problem, layout):
+                yield _candidate(problem, layout, boxes, counted, access)
 
 
-def _ways(problem: Problem, layout: Layout) -> Iterator[Boxes | None]:
+# fmt: off
+_ROOM = "a block of {arch} has {limit_bytes} bytes of shared memory (and {reserved_bytes} reserved)"
+PLAN_SMEM = plan_rule(
+    "plan-smem", "All stages and their mbarriers fit into the shared memory of a block.", "CUDA programming guide, compute capabilities",
+    'ts.plan((128, 64), "bf16", stages=14).best', 'ts.plan((128, 64), "bf16", stages=15).best',
+    tile=("{needed_bytes} bytes", _ROOM, "Use a tile of {smaller: x }."),
+    stages=("{stages} x {stage_bytes}[ and {barrier_bytes} of mbarriers] = {needed_bytes} bytes", _ROOM, "Use stages={fit}."),
+    slice=("{needed_bytes} bytes", _ROOM, "Use n = {up}: C is then stored {span} columns at a time. Or use a smaller tile."),
+)
+# fmt: on
+
+
+def _beyond_shared_memory(problem: Problem, layout: Layout) -> list[Obstacle]:
+    """Refuse stages that exceed a block's shared memory."""
+    barrier, stage, limit = barrier_bytes(problem), stage_bytes(layout), problem.arch.smem_per_block_bytes
+    needed, fit = problem.stages * (stage + barrier), limit // (stage + barrier)
+    if needed <= limit:
+        return []
+    told = {"needed_bytes": needed, "arch": problem.arch.name, "limit_bytes": limit, "reserved_bytes": RESERVED_BYTES}
+    if fit:
+        told |= {"stages": problem.stages, "stage_bytes": stage, "barrier_bytes": problem.stages * barrier, "fit": fit}
+        return [PLAN_SMEM.broken("stages", "stages", **told)]
+    smaller, size = list(problem.tile), stage
+    while problem.stages * (size + barrier) > limit:  # half of the longer extent, until it fits
+        longer = smaller.index(max(smaller))
+        smaller[longer], size = smaller[longer] // 2, size // 2
+    return [PLAN_SMEM.broken("tile", "tile", smaller=tuple(smaller), **told)]
+
+
+def _ways(problem: Problem, layout: Layout) -> tuple[Boxes | None, ...]:
     """The box splits of a layout; None for a copy by threads."""
     if problem.copy != "tma":
-        yield None
-        return
+        return (None,)
     unfolded = split(layout)
-    yield from unfolded
-    if problem.fold and len(unfolded[0].copies) > 1:
-        yield fold(layout)
+    return (*unfolded, fold(layout)) if problem.fold and len(unfolded[0].copies) > 1 else unfolded
 
 
 def _candidate(
-    problem: Problem,
-    layout: Layout,
-    canonical: CanonicalLayout | None,
-    boxes: Boxes | None,
-    counted: Wavefronts,
-    access: str,
-) -> Plan | Refusal:
-    tile, promotion = layout.as_rows().tiling, BEST_PROMOTION[problem.traffic]
-    warnings: tuple[Violation, ...] = ()
+    problem: Problem, layout: Layout, boxes: Boxes | None, counted: Wavefronts, access: str
+) -> Plan | Refused:
+    tile, warnings = layout.as_rows().tiling, tuple[Violation, ...]()
     if boxes is not None:
-        violations, warnings = _of_copies(problem, layout, boxes, promotion)
-        if violations:
-            return Refusal(
-                swizzle=layout.swizzle, atom_order=tile.atom_order, folded=boxes.folded, violations=tuple(violations)
-            )
+        against, warnings = _of_copies(problem, layout, boxes)
+        if against:
+            return layout.swizzle, tile.atom_order, boxes.folded, against
     read, written = counted, _thread_writes(layout) if boxes is None else UNCOUNTED
     if problem.direction == "store":
         read, written = UNCOUNTED, counted
+    canonical = canonical_layout(problem.major, layout.swizzle, problem.data_type) if problem.for_tensor_core else None
     bases = {problem.arch.basis, layout.swizzle.basis}
     bases |= {problem.tensor_core.basis(canonical)} if problem.tensor_core is not None else set()
+    request = min(tile.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES)
     costs = Costs(
         tma_instructions=0 if boxes is None else len(boxes.copies),
-        gmem_request_bytes=min(tile.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES),
+        gmem_request_bytes=request,
         smem_bytes=layout.size_bytes,
         waste_bytes=layout.size_bytes - problem.rows * problem.row_bytes,
         smem_alignment_bytes=layout.alignment_bytes,
         transaction_bytes=problem.moved_bytes,
-        read_wavefronts=read.taken, read_ideal=read.ideal, write_wavefronts=written.taken, write_ideal=written.ideal,
-        **_rates(problem, layout, boxes, promotion, blocks_per_sm(problem, layout), issuers=1),
+        read_wavefronts=read.taken,
+        read_ideal=read.ideal,
+        write_wavefronts=written.taken,
+        write_ideal=written.ideal,
+        **_rates(problem, boxes, request, blocks_per_sm(problem, layout), issuers=1),
         access=access,
-    )  # fmt: skip
+    )
     return Plan(
-        problem=problem, swizzle=layout.swizzle, atom_order=tile.atom_order, layout=layout, boxes=boxes,
-        l2_promotion=promotion, costs=costs, basis="measured" if bases == {"measured"} else "documented", canonical=canonical,
+        problem=problem,
+        swizzle=layout.swizzle,
+        atom_order=tile.atom_order,
+        layout=layout,
+        boxes=boxes,
+        l2_promotion=BEST_PROMOTION[problem.traffic],
+        costs=costs,
+        basis="measured" if bases == {"measured"} else "documented",
+        canonical=canonical,
         warnings=warnings,
-    )  # fmt: skip
+    )
 
 
-def _of_copies(
-    problem: Problem, layout: Layout, boxes: Boxes, promotion: L2PromotionName
-) -> tuple[list[Violation], tuple[Violation, ...]]:
+def _of_copies(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[list[Obstacle], tuple[Violation, ...]]:
     """What stands against copying a tile in these boxes, and what the rules warn of."""
     shape = problem.global_shape or problem.tile
-    violations = misplaced(layout, boxes)
-    if boxes.folded:
-        violations += [*unfoldable(problem, layout, shape)]
+    against = [*misplaced(layout, boxes), *(unfoldable(problem, layout, shape) if boxes.folded else ())]
     try:
         arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
-        tensor_map = TensorMap(**arguments, l2_promotion=promotion)
+        tensor_map = TensorMap(**arguments, l2_promotion=BEST_PROMOTION[problem.traffic])
     except TensorMapError as error:
-        return violations + [broken for broken in error.violations if broken.severity == "error"], ()
-    for copy in () if violations else (boxes.copies[-1], boxes.copies[0]):
-        violations = violations or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
-    return violations, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")
+        return against + [broken for broken in error.violations if broken.severity == "error"], ()
+    for copy in (boxes.copies[-1], boxes.copies[0]):
+        against = against or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
+    return against, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")
 
 
 def _thread_writes(layout: Layout) -> Wavefronts:
     """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
-    lines = Layout((-(-layout.size_bytes // SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
+    lines = Layout((ceil_div(layout.size_bytes, SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
     return wavefronts_on(lines, Access.rows(lines.as_rows().shape, 8, "st.b128"))
 
 
-def _rates(
-    problem: Problem, layout: Layout, boxes: Boxes | None, promotion: L2PromotionName, blocks: int, issuers: int
-) -> dict[str, Any]:
+def _rates(problem: Problem, boxes: Boxes | None, request_bytes: int, blocks: int, issuers: int) -> dict[str, Any]:
     """What the card's table says of a candidate's copies, with these blocks on an SM and issuing threads in a block."""
     moved, card = problem.moved_bytes, problem.card
-    request = min(layout.as_rows().tiling.atom[1] * problem.data_type.bits // 8, REQUEST_BYTES)
     rate = share = cycles = None
     if card is not None and boxes is None:
-        rate = card.memory_gb_per_s * sector_share(request)
+        rate = card.memory_gb_per_s * sector_share(request_bytes)
     elif card is not None and card.tma is not None and boxes is not None:
-        in_flight, copies = blocks * problem.stages * moved, len(boxes.copies)
-        shape = {"tile_bytes": moved, "box_rows": boxes.rows, "boxes": copies, "issuers": blocks * issuers}
-        loads = problem.direction == "load"
-        rate = card.tma.load(request, promotion, in_flight, **shape) if loads else card.tma.store(request)
+        shape: Any = {
+            "tile_bytes": moved,
+            "box_rows": boxes.rows,
+            "boxes": len(boxes.copies),
+            "issuers": blocks * issuers,
+        }
+        loaded = request_bytes, BEST_PROMOTION[problem.traffic], blocks * problem.stages * moved
+        rate = card.tma.load(*loaded, **shape) if problem.direction == "load" else card.tma.store(request_bytes)
         share = rate / card.tma.fastest(problem.direction)
     if rate is not None and card is not None and card.clock_mhz is not None:
         cycles = round(moved / (rate * 1e3 / card.sms / card.clock_mhz))
@@ -247,9 +287,10 @@ def _rates(
 
 def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapping[int, int]) -> list[Plan]:
     """Candidates weighed and ranked anew for a kernel with so many blocks on an SM; `issuers`: issuing threads by copies."""
-    weighed = []
-    for plan in candidates:
+
+    def weighed(plan: Plan) -> Plan:
         threads = issuers[plan.tma_instructions]
-        rates = _rates(plan.problem, plan.layout, plan.boxes, plan.l2_promotion, blocks_per_sm, threads)
-        weighed.append(replace(plan, costs=replace(plan.costs, **rates)))
-    return reasons.ranked(weighed)
+        rates = _rates(plan.problem, plan.boxes, plan.gmem_request_bytes, blocks_per_sm, threads)
+        return replace(plan, costs=replace(plan.costs, **rates))
+
+    return reasons.ranked([weighed(plan) for plan in candidates])

@@ -26,9 +26,10 @@ from tilescope import written
 from tilescope.errors import RuleError, Violation, by, printed, shortened, unknown_name
 from tilescope.planner.problem import Problem
 from tilescope.planner.proof import proven
+from tilescope.planner.reason import violations
 from tilescope.planner.search import candidates
 from tilescope.reading import entries
-from tilescope.rule import ARGUMENT_TYPE, RULES
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.value import Value
 
 MAX_PROBLEMS = 100_000
@@ -114,8 +115,7 @@ def _row(asked: Any) -> SweepRow:
     named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
     plans, refused = candidates(problem)
     if not plans:
-        reasons = dict.fromkeys(violation for refusal in refused for violation in refusal.violations)
-        return SweepRow(named, problem, violations=tuple(reasons))
+        return SweepRow(named, problem, violations=violations(one for *_, against in refused for one in against))
     best = proven(plans[0])
     return SweepRow(
         named, problem, best.swizzle.name, best.atom_order, best.box, best.tma_instructions, best.gmem_request_bytes,
@@ -199,7 +199,17 @@ def _value(name: str, value: Any) -> Any:
     return value.strip().casefold() in _TRUE if name == "fold" else value.strip()
 
 
+PROBLEM_FILE = rule(
+    "problem-file",
+    "A file of problems is JSON (a list of objects), TOML ([[problem]]) or CSV with named columns, by the arguments of "
+    "Problem.",
+    source="`ts.Problem`",
+    passing='ts.planner.read_problems(b"tile,data_type\\n64x64,bf16\\n")',
+    failing='ts.planner.read_problems(b"[1, 2]")',
+)
+
+
 def _wrong(found: str, **values: Any) -> RuleError:
     limit = "JSON, TOML or CSV with the arguments of problems, such as tile and data_type"
     fix = 'Write [{"tile": "128x64", "data_type": "bf16"}], or a CSV whose first line is tile,data_type.'
-    return RULES["problem-file"].error("source", found, limit, fix, **values)
+    return PROBLEM_FILE.error("source", found, limit, fix, **values)

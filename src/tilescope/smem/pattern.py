@@ -205,8 +205,9 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     columns = row_bytes * 8 // bits
     if rows % high or columns % wide:
         whole = ceil_div(rows, high) * high, ceil_div(columns, wide) * wide
+        names = {"A": "mk", "B": "nk"}.get(fragment.operand, "mn")[:: -1 if transpose else 1]
         raise FRAGMENT_TILE.error(
-            "tile", f"{rows} x {columns} elements",
+            "tile", f"{rows} x {columns} elements ({by(names)})",
             f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}", f"Use {by(whole)}.",
             {"tile": whole}, tile=(rows, columns), operand=(high, wide),
         )  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tilescope.errors import by, counted
 from tilescope.planner.plans import Plan
 from tilescope.planner.reasons import decisive
-from tilescope.planner.refusal import Unplanned
-from tilescope.planner.search import PlanReport
+from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Drawing
