@@ -231,13 +231,13 @@ def test_every_word_is_explained_or_refused_by_name(word, kind):
         ("f16", {}, "takes float16, bfloat16"),
         ("f16", {"a_type": "tf32"}, "Use kind tf32"),
         ("f16", {"a_type": "bf16", "d_type": "f16"}, "summed in float32"),
-        ("tf32", {"d_type": "f16"}, "has D as float32"),
+        ("tf32", {"d_type": "f16"}, "has float32"),
         ("i8", {"a_type": "s8", "negate_a": True}, "only i8 saturates"),
         ("f16", {"a_type": "f16", "saturate": True}, "only i8 saturates"),
         ("f16", {"a_type": "f16", "sparse": 1}, "True or False"),
         ("f16", {"a_type": "f16", "sparsity_selector": 1}, "kind f16 has 0"),
-        ("f8f6f4", {"a_type": "e2m3", "a_major": "MN"}, "MN-major operands are of float16"),
-        ("mxf4", {"b_major": "MN"}, "Use K-major"),
+        ("f8f6f4", {"a_type": "e2m3", "a_major": "MN"}, "kind f8f6f4 has K: MN-major operands are of float16"),
+        ("mxf4", {"b_major": "MN"}, "Use b_major='K'"),
         ("mxf4", {"scale_type": "ue4m3"}, "has ue8m0"),
         ("mxf4", {"a_scale_id": 1}, "has 0, 2"),
         ("mxf4", {"k": 96, "sparse": True}, "has 64"),
@@ -262,7 +262,7 @@ def test_a_shift_belongs_to_ws():
 def test_names_all_that_is_wrong_at_once():
     with pytest.raises(ts.RuleError) as caught:
         InstructionDescriptor("f16", 100, 7, a_type="e4m3", d_type="s32", saturate=True)
-    assert [each.argument for each in caught.value.violations] == ["a_type", "b_type", "d_type", "m, n", "saturate"]
+    assert [each.argument for each in caught.value.violations] == ["a_type", "b_type", "d_type", "saturate", "m, n"]
 
 
 @pytest.mark.parametrize("word", [-1, 1 << 32, "0x40", None, True])

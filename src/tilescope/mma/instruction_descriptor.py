@@ -20,8 +20,8 @@ from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, printed, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Tcgen05Kind, shape_problems
-from tilescope.reading import attempted, flag, integer, is_one_of
+from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Shapes, Tcgen05Kind, shape_problems
+from tilescope.reading import attempted, flag, integer, known_name
 from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
@@ -116,15 +116,20 @@ class InstructionDescriptor(Documented, Value):
                 limit = f"kind {kind.name} takes {', '.join(kind.codes)}"
                 raise TCGEN05["type"].error("a_type", "no a_type", limit, f"Use {first}.")
             a_type = first
-        values = {
-            "mma_kind": kind.name, "m": integer("m", m), "n": integer("n", n), "k": kind.k if k is None else integer("k", k),
-            "a_type": DataType.named(a_type), "b_type": DataType.named(a_type if b_type is None else b_type),
-            "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type), "a_major": major_named(a_major),
-            "b_major": major_named(b_major), "negate_a": negate_a, "negate_b": negate_b, "saturate": saturate, "sparse": sparse,
-            "sparsity_selector": integer("sparsity_selector", sparsity_selector), "max_shift": integer("max_shift", max_shift),
-            "scale_type": kind.scales[-1] if scale_type is None and kind.scales else scale_type,
-            "a_scale_id": integer("a_scale_id", a_scale_id), "b_scale_id": integer("b_scale_id", b_scale_id),
+        numbers = {
+            "m": m, "n": n, "k": kind.k if k is None else k, "sparsity_selector": sparsity_selector, "max_shift": max_shift,
+            "a_scale_id": a_scale_id, "b_scale_id": b_scale_id,
         }  # fmt: skip
+        flags = {"negate_a": negate_a, "negate_b": negate_b, "saturate": saturate, "sparse": sparse}
+        values: dict[str, Any] = {
+            "mma_kind": kind.name, "a_type": DataType.named(a_type), "b_type": DataType.named(a_type if b_type is None else b_type),
+            "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type),
+            "a_major": major_named(a_major), "b_major": major_named(b_major), "scale_type": None,
+            **{name: integer(name, number) for name, number in numbers.items()},
+            **{name: flag(name, value) for name, value in flags.items()},
+        }  # fmt: skip
+        if scale_type is not None or kind.scales:
+            values["scale_type"] = known_name("scale_type", scale_type or kind.scales[-1], list(_SCALE_CODES))
         raise_all(_problems(kind, values))
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -162,14 +167,14 @@ class InstructionDescriptor(Documented, Value):
         return cls(kind.name, **arguments)
 
     def __str__(self) -> str:
-        more = [f"negated {letter}" for letter, on in (("A", self.negate_a), ("B", self.negate_b)) if on]
-        more += ["saturating"] if self.saturate else []
-        more += [f"sparse (selector {self.sparsity_selector})"] if self.sparse else []
-        more += [f"shift {self.max_shift}"] if self.max_shift else []
-        more += [f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}"] if self.scale_type else []
+        notes = (
+            ("negated A", self.negate_a), ("negated B", self.negate_b), ("saturating", self.saturate),
+            (f"sparse (selector {self.sparsity_selector})", self.sparse), (f"shift {self.max_shift}", self.max_shift),
+            (f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}", self.scale_type),
+        )  # fmt: skip
         return (
             f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}, m{self.m} n{self.n} k{self.k}, "
-            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {note}" for note in more)
+            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {note}" for note, holds in notes if holds)
         )
 
 
@@ -206,63 +211,47 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Viola
 
 def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
     """All that no instruction of the kind has."""
-    problems: list[Violation] = []
-    m, n, sparse, accumulator = values["m"], values["n"], values["sparse"] is True, values["d_type"].name
-
-    def refuse(rule: str, argument: str, found: str, limit: str, fix: str) -> None:
-        value = getattr(values[argument], "name", values[argument])
-        problems.append(TCGEN05[rule].violation(argument, found, limit, fix, **{argument: value}))
-
-    for argument in ("a_type", "b_type"):
-        name = values[argument].name
-        if name not in kind.codes:
-            fits = " or ".join(row.name for row in KINDS.values() if name in row.codes)
-            fix = f"Use kind {fits}." if fits else f"Use {next(iter(kind.codes))}."
-            refuse("type", argument, f"{argument} = {name}", f"kind {kind.name} takes {', '.join(kind.codes)}", fix)
-    if accumulator not in kind.accumulators:
-        limit = f"kind {kind.name} has D as {', '.join(kind.accumulators)}"
-        refuse("type", "d_type", f"d_type = {accumulator}", limit, f"Use {kind.accumulators[-1]}.")
-    elif accumulator == "float16" and "bfloat16" in (values["a_type"].name, values["b_type"].name):
-        limit = "products of bfloat16 are summed in float32"
-        refuse("type", "d_type", "d_type = float16 with bfloat16", limit, 'Use d_type="f32".')
-    for letter in "ab":
-        name = values[f"{letter}_type"].name
-        if values[f"{letter}_major"] == "MN" and (name not in _TRANSPOSABLE or kind.is_dense_4_bit):
-            limit = f"MN-major operands are of {', '.join(_TRANSPOSABLE)}"
-            refuse("major", f"{letter}_major", f"{letter.upper()} MN-major with {name}", limit, "Use K-major.")
-    transposed_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
-    shape: dict[str, Any] = {"sparse": sparse, "k": values["k"], "transposed_bytes": transposed_bytes}
-    problems += shape_problems(kind, m, n, **shape)
-    for name in ("negate_a", "negate_b", "saturate", "sparse"):
-        foreign = (name.startswith("negate") and kind.name == "i8") or (name == "saturate" and kind.name != "i8")
-        if attempted(problems, False, flag, name, values[name]) and foreign:
-            limit = "only i8 saturates, and only the others negate"
-            refuse("flag", name, f"{name} with kind {kind.name}", limit, f"Use {name}=False.")
-    for name, allowed in _limits(kind, values).items():
-        if not (values[name] is None and None in allowed) and not is_one_of(values[name], allowed):
-            limit = f"kind {kind.name} has {', '.join(map(str, allowed))}"
-            refuse("field", name, f"{name} = {printed(values[name])}", limit, f"Use {allowed[0]}.")
-    ws = [row for row in kind.shapes(**shape) if row.form.endswith(".ws") and m in row.m and n in row.n]
-    if values["max_shift"] and not ws:
-        found = f"max_shift = {values['max_shift']} with m = {m}, n = {n}"
-        limit = "a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
-        refuse("field", "max_shift", found, limit, "Use max_shift = 0, or m = 128 and n = 128.")
-    return problems
+    problems = []
+    b_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
+    shape: dict[str, Any] = {"sparse": values["sparse"], "k": values["k"], "transposed_bytes": b_bytes}
+    told = {name: getattr(value, "name", value) for name, value in values.items()}
+    for name, (broken, allowed, why) in _limits(kind, told, kind.shapes(**shape)).items():
+        value = told[name]
+        if value not in allowed:
+            kinds = " or ".join(row.name for row in KINDS.values() if value in row.codes)
+            limit = f"kind {kind.name} has {', '.join(map(str, allowed))}{why}"
+            fix = f"Use kind {kinds}." if name in ("a_type", "b_type") and kinds else f"Use {name}={allowed[0]!r}."
+            problems.append(TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **{name: value}))
+    return problems + shape_problems(kind, values["m"], values["n"], **shape)
 
 
-def _limits(kind: Tcgen05Kind, values: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """What the remaining fields may be."""
+def _limits(
+    kind: Tcgen05Kind, told: dict[str, Any], shapes: tuple[Shapes, ...]
+) -> dict[str, tuple[str, tuple[Any, ...], str]]:
+    """What the fields may be: the rule, the values with the usual one first, and the reason if it is no matter of the kind."""
+    is_i8, types = kind.name == "i8", (told["a_type"], told["b_type"])
+    signs = ("flag", (False,) if is_i8 else (False, True), "; only i8 saturates, and only the others negate" * is_i8)
+    sums = kind.accumulators[::-1]
+    if "bfloat16" in types and "float32" in sums:
+        sums = ("float32",)
+    majors = [("K", "MN") if name in _TRANSPOSABLE and not kind.is_dense_4_bit else ("K",) for name in types]
+    transposable = f": MN-major operands are of {', '.join(_TRANSPOSABLE)}"
     scale_ids: tuple[int, ...] = (0,)
     if kind.is_scaled:  # ue4m3 scales 16 elements, ue8m0 32 (or 16): a row's first byte leaves room for all of them
-        scale_ids = (0, 1, 2, 3) if not kind.is_dense_4_bit or values["k"] == WIDE_K else (0, 2)
-        if is_one_of(values["scale_type"], ("ue4m3",)):
-            scale_ids = (0, 2) if values["k"] == WIDE_K else (0,)
-    sparse = values["sparse"] is True
-    wide = kind.is_dense_4_bit and not sparse
+        scale_ids = (0, 1, 2, 3) if not kind.is_dense_4_bit or told["k"] == WIDE_K else (0, 2)
+        if told["scale_type"] == "ue4m3":
+            scale_ids = (0, 2) if told["k"] == WIDE_K else (0,)
+    shifts = any(row.form.endswith(".ws") and told["m"] in row.m and told["n"] in row.n for row in shapes)
+    ws = "" if shifts or kind.is_scaled else "; a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
     return {
-        "sparsity_selector": (0, 1, 2, 3) if sparse and not kind.is_scaled else (0,),
-        "max_shift": (0,) if kind.is_scaled else MAX_SHIFTS, "scale_type": kind.scales or (None,), "a_scale_id": scale_ids,
-        "b_scale_id": scale_ids, "k": (kind.k, WIDE_K) if wide else (kind.k,),
+        "a_type": ("type", tuple(kind.codes), ""), "b_type": ("type", tuple(kind.codes), ""),
+        "d_type": ("type", sums, "; products of bfloat16 are summed in float32" * ("bfloat16" in types)),
+        "a_major": ("major", majors[0], transposable), "b_major": ("major", majors[1], transposable),
+        "negate_a": signs, "negate_b": signs, "saturate": ("flag", (False, True) if is_i8 else (False,), "; only i8 saturates"),
+        "sparsity_selector": ("field", (0, 1, 2, 3) if told["sparse"] and not kind.is_scaled else (0,), ""),
+        "max_shift": ("field", MAX_SHIFTS if shifts else (0,), ws), "scale_type": ("field", kind.scales or (None,), ""),
+        "a_scale_id": ("field", scale_ids, ""), "b_scale_id": ("field", scale_ids, ""),
+        "k": ("field", (kind.k, WIDE_K) if kind.is_dense_4_bit and not told["sparse"] else (kind.k,), ""),
     }  # fmt: skip
 
 
