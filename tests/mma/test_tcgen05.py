@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import Tcgen05Descriptor, WgmmaDescriptor, inspect_descriptor, tcgen05_descriptors
-from tilescope.mma.descriptor import readable_bits
+from tilescope.mma.canonical import readable_bits
 
 CODES = {"none": 0, "128B_ATOM_32B": 1, "128B": 2, "64B": 4, "32B": 6}
 MODES = ("none", "32B", "64B", "128B")
@@ -186,7 +186,7 @@ def test_a_leading_address_is_k_major():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"major": "MN", "element_bits": 32}, "MN-major elements of 8, 16 bits"),
+        ({"major": "MN", "element_bits": 32}, "MN-major 128B with elements of 8, 16 bits"),
         ({"element_bits": 64}, "elements of 4, 8, 16, 32 bits"),
         ({"rows": 257}, "1 to 256"),
         ({"k": 33}, "16 elements of 16 bits"),

@@ -275,7 +275,7 @@ def test_refuses_what_is_no_word(word):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"major": "MN", "element_bits": 8}, "MN-major elements of 16 bits"),
+        ({"major": "MN", "element_bits": 8}, "MN-major 128B with elements of 16 bits"),
         ({"element_bits": 64}, "elements of 1, 8, 16, 32 bits"),
         ({"major": "row"}, "known: K, MN"),
         ({"rows": 0}, "1 to 256"),

@@ -128,7 +128,7 @@ class CanonicalLayout(Value):
     @property
     def mode(self) -> str:
         """The swizzle's name, with what "none" means to a tensor core."""
-        return "none (core matrices)" if self.swizzle.span_bytes is None else self.swizzle.name
+        return mode_of(self.swizzle)
 
     @property
     def span_bytes(self) -> int:
@@ -192,15 +192,15 @@ class CanonicalLayout(Value):
         MN 64B   leading (32, 0)  stride (0, 8)
         """
         mn, k = self.atom
-        if self._leading_is_ignored:
-            return None
-        return (mn, 0) if self._leading_follows_mn else (0, k)
+        if self.swizzle.bits == 0:
+            return 0, k
+        return None if self.major == "K" else (mn, 0)
 
     @property
     def stride_step(self) -> tuple[int, int]:
         """The (mn, k) that lies `stride_bytes` after (0, 0)."""
         mn, k = self.atom
-        return (0, k) if self._leading_follows_mn else (mn, 0)
+        return (0, k) if self.swizzle.bits and self.major == "MN" else (mn, 0)
 
     @property
     def ignored_fields(self) -> tuple[str, ...]:
@@ -233,8 +233,8 @@ class CanonicalLayout(Value):
         >>> [reader.instruction for reader in canonical_layout("MN", "128B", "bf16").readers]
         ['wgmma', 'tcgen05', 'ldmatrix.trans']
         """
-        own = [row for row in READERS if row.major == self.major and self.element_bits in row.element_bits]
-        return tuple(row for row in own if self.swizzle.name in row.swizzles)
+        own = (row for row in READERS if row.major == self.major and self.swizzle.name in row.swizzles)
+        return tuple(row for row in own if self.element_bits in row.element_bits)
 
     @property
     def basis(self) -> Basis:
@@ -306,13 +306,8 @@ class CanonicalLayout(Value):
             values = {"shape": layout.shape, "element_bits": layout.element_bits}
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
         assert tile.tiling is not None
-        down, right = tile.tiling.atom_strides_bytes
-
-        def step_bytes(step: tuple[int, int]) -> int:
-            return down if self._oriented(*step)[0] else right
-
-        leading = IGNORED_LEADING_BYTES if self.leading_step is None else step_bytes(self.leading_step)
-        return DescriptorOffsets(leading, step_bytes(self.stride_step))
+        leading, stride = self._exchanged(*tile.tiling.atom_strides_bytes)
+        return DescriptorOffsets(IGNORED_LEADING_BYTES if self.leading_step is None else leading, stride)
 
     def logical(self, mn: Any, k: Any, *, start: int, leading_bytes: int, stride_bytes: int) -> Any:
         """Address, before the swizzle, at which a descriptor with these fields finds element (mn, k).
@@ -327,23 +322,14 @@ class CanonicalLayout(Value):
         True
         """
         row, column = self._oriented(mn, k)
-        byte = column * self.element_bits // 8
-        # From atom to atom: down in the strided dimension, right in the contiguous one.
-        down, right = stride_bytes, leading_bytes
-        if self._leading_is_ignored:
-            right = self.span_bytes
-        elif self.major == "MN" and not self._leading_follows_mn:
-            down, right = leading_bytes, stride_bytes
-        span, rows = self.span_bytes, self.atom_rows
+        byte, span, rows = column * self.element_bits // 8, self.span_bytes, self.atom_rows
+        down, right = self._exchanged(leading_bytes, stride_bytes)
+        right = span if self.leading_step is None else right
         return start + row // rows * down + row % rows * span + byte // span * right + byte % span
 
-    @property
-    def _leading_is_ignored(self) -> bool:
-        return self.major == "K" and self.swizzle.bits > 0
-
-    @property
-    def _leading_follows_mn(self) -> bool:
-        return self.major == "MN" and self.swizzle.bits > 0
+    def _exchanged(self, one: int, other: int) -> tuple[int, int]:
+        """Leading and stride as the steps to the atom below and on the right, and the other way round."""
+        return (one, other) if self.major == "MN" and self.swizzle.bits == 0 else (other, one)
 
     def _elements(self, length_bytes: int) -> int:
         return length_bytes * 8 // self.element_bits
@@ -374,6 +360,34 @@ def canonical_layout(
         found = f"{row.name} has {row.smem_bits} bits"
         raise CANONICAL_ELEMENT.error("data_type", found, _WIDTHS, _TYPES, element_bits=row.smem_bits)
     return CanonicalLayout(major, swizzle, row.smem_bits)
+
+
+def readable_bits(instruction: str, major: Major, swizzle: Swizzle | None = None) -> tuple[int, ...]:
+    """Widths of the elements that an instruction reads in this layout (in any where none is named), the narrowest first.
+
+    >>> readable_bits("tcgen05", "MN", Swizzle.named("128B_ATOM_32B")), readable_bits("wgmma", "K")
+    ((32,), (1, 8, 16, 32))
+    """
+    own = (row for row in READERS if row[:2] == (instruction, major) and (not swizzle or swizzle.name in row.swizzles))
+    return tuple(sorted({bits for row in own for bits in row.element_bits}))
+
+
+def unread_layout(instruction: str, major: Major, swizzle: Swizzle, element_bits: int) -> str:
+    """What an instruction reads instead of elements of this width in this layout; nothing where it reads them.
+
+    >>> unread_layout("wgmma", "MN", Swizzle.named("128B"), 32)
+    'wgmma reads MN-major 128B with elements of 16 bits'
+    """
+    widths = readable_bits(instruction, major, swizzle)
+    if element_bits in widths:
+        return ""
+    of_bits = f"{major}-major {mode_of(swizzle)} with elements of {', '.join(map(str, widths))} bits"
+    return f"{instruction} reads {of_bits if widths else f'no {major}-major operand with {mode_of(swizzle)}'}"
+
+
+def mode_of(swizzle: Swizzle) -> str:
+    """A swizzle's name, with what "none" means to a tensor core."""
+    return "none (core matrices)" if swizzle.span_bytes is None else swizzle.name
 
 
 def tile_shape(shape: Any) -> tuple[int, int]:

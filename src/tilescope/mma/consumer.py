@@ -18,7 +18,7 @@ from tilescope.arch import Arch, Basis, architectures_with
 from tilescope.data_type import DataType
 from tilescope.errors import printed, raise_all
 from tilescope.layout import AtomOrder, Layout, Major
-from tilescope.mma.canonical import READERS, CanonicalLayout, canonical_layout, tile_shape
+from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits, tile_shape
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
@@ -198,8 +198,7 @@ class Consumer(NamedTuple):
         >>> CONSUMER["wgmma"].mn_major_bits(), CONSUMER["tcgen05"].mn_major_bits()
         ((16,), (8, 16, 32))
         """
-        key = (self.instruction["MN"], "MN")
-        return tuple(sorted({bits for row in READERS if row[:2] == key for bits in row.element_bits}))
+        return readable_bits(self.instruction["MN"], "MN")
 
     def reads(self, canonical: CanonicalLayout, major: Major) -> bool:
         """Whether it reads this canonical layout."""

@@ -40,7 +40,7 @@ from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.canonical import READERS, CanonicalLayout
+from tilescope.mma.canonical import CanonicalLayout, mode_of, readable_bits, unread_layout
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.reading import flag, integer, plain_int
 from tilescope.rule import Rule, rule
@@ -90,31 +90,26 @@ class DescriptorForm:
 
     def word_problems(self, word: int) -> list[Violation]:
         """Why a 64-bit word is no such descriptor: bits that must be zero, constants, a code that has no mode."""
-        problems = []
-
-        def refuse(found: str, limit: str, fix: str, **values: Any) -> None:
-            limit = f"a {self.word.name} {limit}"
-            problems.append(
-                DESCRIPTOR_RESERVED.violation("word", f"{word:#x} has {found}", limit, fix, word=word, **values)
-            )
-
-        built = (
-            "Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4."
-            f"{self.resembles}"
-        )
+        values, refused = self.word.decode(word), []
+        built = f"Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4.{self.resembles}"
         if ones := self.word.reserved_ones(word):
-            noun = "bit" if len(ones) == 1 else "bits"
-            refuse(f"{noun} {', '.join(map(str, ones))} set", f"keeps bits {self.reserved} zero", built, bits=ones)
-        values = self.word.decode(word)
+            found = f"bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"
+            refused.append((found, f"keeps bits {self.reserved} zero", built, {"bits": ones}))
         for name, constant in self.constants.items():
             if values[name] != constant:
                 bits = f"in bits {self.word.field(name).low}-{self.word.field(name).high}"
-                refuse(f"{values[name]:#b} {bits}", f"holds {constant:#b} {bits}", built, **{name: values[name]})
+                told = {name: values[name]}
+                refused.append((f"{values[name]:#b} {bits}", f"holds {constant:#b} {bits}", built, told))
         if values["swizzle"] not in self.codes.values():
             known = ", ".join(f"{code} {name}" for name, code in sorted(self.codes.items(), key=lambda item: item[1]))
-            fix = f"Use code {self.codes['128B']} for 128B."
-            refuse(f"swizzle code {values['swizzle']}", f"has {known}", fix, code=values["swizzle"])
-        return problems
+            fix, told = f"Use code {self.codes['128B']} for 128B.", {"code": values["swizzle"]}
+            refused.append((f"swizzle code {values['swizzle']}", f"has {known}", fix, told))
+        return [
+            DESCRIPTOR_RESERVED.violation(
+                "word", f"{word:#x} has {found}", f"a {self.word.name} {limit}", fix, word=word, **told
+            )
+            for found, limit, fix, told in refused
+        ]
 
 
 def _form(
@@ -224,7 +219,7 @@ class OperandDescriptor(Value):
     @property
     def mode(self) -> str:
         """The swizzle's name, with what "none" means to a tensor core."""
-        return "none (core matrices)" if self.swizzle.bits == 0 else self.swizzle.name
+        return mode_of(self.swizzle)
 
     def layout(self, major: Major = "K", element_bits: int = 16) -> CanonicalLayout:
         """The canonical layout that the descriptor describes, read with this majorness and element width."""
@@ -238,11 +233,6 @@ class OperandDescriptor(Value):
         `rows` counts mn: rows of A, columns of B. One dense instruction reads 32 bytes along k; a sparse one 64 of B.
         Of elements narrower than a byte, the address is that of the byte that holds the first bit.
         """
-        addresses: npt.NDArray[np.int64] = self.physical(self._logical(major, rows, k, element_bits))
-        return addresses
-
-    def _logical(self, major: Major, rows: int, k: int, element_bits: int) -> Any:
-        """The addresses before the swizzle."""
         major, element_bits = major_named(major), integer("element_bits", element_bits)
         rows, k = integer("rows", rows), integer("k", k)
         raise_all(self._read_problems(major, rows, k, element_bits))
@@ -255,7 +245,8 @@ class OperandDescriptor(Value):
             beyond = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
             continued = self.leading_bytes + logical - self.start_address - k_bytes + beyond
             logical = np.where(beyond < 0, logical, continued)
-        return logical
+        addresses: npt.NDArray[np.int64] = self.physical(logical)
+        return addresses
 
     def physical(self, logical: Any) -> Any:
         """Where the bytes before the swizzle lie; its own inverse.
@@ -271,32 +262,23 @@ class OperandDescriptor(Value):
         return ignored[1:] if self.leading_is_address else ignored
 
     def _read_problems(self, major: Major, rows: int, k: int, element_bits: int) -> list[Violation]:
-        problems = []
-        name = self.form.instruction
-
-        def refuse(argument: str, value: Any, limit: str, fix: str) -> None:
-            violation = self.form.read_rule.violation(
-                argument, f"{argument} = {value}", limit, fix, **{argument: value}
-            )
-            problems.append(violation)
-
-        if self.leading_is_address and major != "K":
-            refuse("major", major, "a leading address exists for K-major operands alone", 'Use major="K".')
-        widths = readable_bits(name, major, self.swizzle)
-        if not widths:
-            refuse("major", major, f"{name} reads no {major}-major operand with {self.mode}", 'Use major="MN".')
-        elif element_bits not in widths:
-            limit = f"{name} reads {major}-major elements of {', '.join(map(str, widths))} bits"
-            refuse("element_bits", element_bits, limit, f"Use {widths[-1]}.")
-        if problems:
-            return problems
-        max_k = _MAX_K_BYTES * 8 // element_bits
-        if not 1 <= rows <= _MAX_ROWS:
-            refuse("rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", f"Use rows = {_MAX_ROWS}.")
-        if not 1 <= k <= max_k:
-            reads = f"one instruction reads {max_k // 2} elements of {element_bits} bits along k (sparse: {max_k} of B)"
-            refuse("k", k, reads, f"Use k = {max_k // 2}, and {name}_descriptors for the other K steps.")
-        return problems
+        name, widths = self.form.instruction, readable_bits(self.form.instruction, major, self.swizzle)
+        unread, max_k = unread_layout(name, major, self.swizzle, element_bits), _MAX_K_BYTES * 8 // (element_bits or 1)
+        reads = f"one instruction reads {max_k // 2} elements of {element_bits} bits along k (sparse: {max_k} of B)"
+        checks = (
+            (major == "K" or not self.leading_is_address, "major", major,
+             "a leading address exists for K-major operands alone", 'Use major="K".'),
+            (not unread, *(("element_bits", element_bits) if widths else ("major", major)), unread,
+             f"Use {widths[-1]}." if widths else 'Use major="MN".'),
+            (1 <= rows <= _MAX_ROWS, "rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", f"Use rows = {_MAX_ROWS}."),
+            (unread or 1 <= k <= max_k, "k", k, reads,
+             f"Use k = {max_k // 2}, and {name}_descriptors for the other K steps."),
+        )  # fmt: skip
+        return [
+            self.form.read_rule.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value})
+            for holds, argument, value, limit, fix in checks
+            if not holds
+        ]
 
     def __str__(self) -> str:
         base = f", base offset {self.base_offset}" if self.base_offset else ""
@@ -368,13 +350,3 @@ class Tcgen05Descriptor(OperandDescriptor):
             values = {"swizzle": self.swizzle.name, "base_offset": self.base_offset}
             right = {"swizzle": "128B", "base_offset": 0}
             raise LEADING_ADDRESS.error("leading_is_address", found, limit, fix, right, **values)
-
-
-def readable_bits(instruction: str, major: Major, swizzle: Swizzle) -> tuple[int, ...]:
-    """Widths of the elements that an instruction reads in this layout; none where it does not know the layout.
-
-    >>> readable_bits("tcgen05", "MN", Swizzle.named("128B_ATOM_32B")), readable_bits("wgmma", "K", Swizzle.named("64B"))
-    ((32,), (1, 8, 16, 32))
-    """
-    readers = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
-    return tuple(sorted({bits for row in readers if swizzle.name in row.swizzles for bits in row.element_bits}))

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,12 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
 from tilescope.layout import Layout
-from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, tile_shape
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, tile_shape, unread_layout
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import attempted, is_one_of, known_name, plain_int
-from tilescope.rule import Rule, rule
+from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
 
@@ -54,21 +54,18 @@ TCGEN05_STEP = rule(
 )
 
 
-def _loop_rule(name: str, what: str, demand: str, where: tuple[str, ...], passing: str, failing: str) -> Rule:
-    within, beyond = f"ts.{name}_descriptors({passing})", f"ts.{name}_descriptors({failing})"
-    source = f'PTX ISA, {name}: "Canonical Layouts" and shapes'
-    return rule(f"{name}-{what}", demand, source=source, architectures=where, passing=within, failing=beyond)
-
-
 _TILE = 'ts.canonical_layout("K", "128B", "bf16").tile((128, 64))'
 # What a loop of an instruction demands: the width of the elements, the layout, the extents of the tile.
 # fmt: off
 LOOP_RULES = {
     name: {
-        "element": _loop_rule(name, "element", "The elements of the layout are as wide as those of the type.", where,
-                              f'{_TILE}, "f16"', f'{_TILE}, "e4m3"'),
-        "layout": _loop_rule(name, "layout", layouts, where, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
-        "tile": _loop_rule(name, "tile", blocks, where, '(128, 64), "bf16"', '(72, 64), "bf16"'),
+        what: rule(f"{name}-{what}", demand, source=f'PTX ISA, {name}: "Canonical Layouts" and shapes', architectures=where,
+                   passing=f"ts.{name}_descriptors({passing})", failing=f"ts.{name}_descriptors({failing})")
+        for what, demand, passing, failing in (
+            ("element", "The elements of the layout are as wide as those of the type.", f'{_TILE}, "f16"', f'{_TILE}, "e4m3"'),
+            ("layout", layouts, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
+            ("tile", blocks, '(128, 64), "bf16"', '(72, 64), "bf16"'),
+        )
     }
     for name, where, blocks, layouts in (
         ("wgmma", ("sm_90",), "A tile is a whole number of what one wgmma takes: 64 of m, 8 of n, 32 bytes of k.",
@@ -98,47 +95,47 @@ class DescriptorLoop(Value):
     layout: Layout
     operand: SmemOperand
     data_type: DataType = row_field(DataType.named)
-    canonical: CanonicalLayout = field(init=False, repr=False, compare=False)
     leading_bytes: int = field(init=False, repr=False, compare=False)
     stride_bytes: int = field(init=False, repr=False, compare=False)
     block_mn: int = field(init=False)  # rows of A or columns of B that one instruction takes
     descriptors: tuple[tuple[OperandDescriptor, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        canonical, row = self._canonical(), DataType.named(self.data_type)
-        mn, k = shape = tile_shape(self.layout.shape)
+        row, layout, canonical = DataType.named(self.data_type), self.layout, self.canonical
+        mn, k = shape = tile_shape(layout.shape)
         raise_all(self._step_problems(canonical, k) or self.unreadable(shape, row, self.operand, canonical))
-        extents = self.extents(row)
+        extents, wide = self.extents(row), self.k_step_bytes == WIDE_STEP_BYTES
         # Whole atoms, because a descriptor starts at an atom's first mn.
         choices = extents.m if self.operand == "A" else extents.n
         block_mn = max(extent for extent in choices if mn % extent == 0 and extent % canonical.atom[0] == 0)
-        leading_bytes, stride_bytes = canonical.offsets(self.layout)
-        atom_k, step_k = canonical.atom[1], self.k_step_bytes * 8 // row.smem_bits
+        offsets, step_k = canonical.offsets(layout), self.k_step_bytes * 8 // row.smem_bits
 
         def at(mn_first: int, k_first: int) -> OperandDescriptor:
-            leading, options = leading_bytes, {}
-            if self.k_step_bytes == WIDE_STEP_BYTES:
+            options: dict[str, Any] = offsets._asdict()
+            if wide:
+                atom_k = canonical.atom[1]
                 following = min(k_first // atom_k + 1, k // atom_k - 1) * atom_k  # the last step needs none
-                leading, options = self.layout.logical(mn_first, following), {"leading_is_address": True}
-            start, swizzle = self.layout.logical(mn_first, k_first), self.layout.swizzle
-            return self.described(start, leading_bytes=leading, stride_bytes=stride_bytes, swizzle=swizzle, **options)
+                options |= {"leading_bytes": layout.logical(mn_first, following), "leading_is_address": True}
+            return self.described(layout.logical(mn_first, k_first), swizzle=layout.swizzle, **options)
 
-        descriptors = tuple(
+        blocks = (
             tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn)
         )
-        made = {"data_type": row, "canonical": canonical, "block_mn": block_mn, "descriptors": descriptors}
-        for name, value in (made | {"leading_bytes": leading_bytes, "stride_bytes": stride_bytes}).items():
+        made = {"data_type": row, "block_mn": block_mn, "descriptors": tuple(blocks)}
+        for name, value in (offsets._asdict() | made).items():
             object.__setattr__(self, name, value)
 
-    def _canonical(self) -> CanonicalLayout:
+    @property
+    def canonical(self) -> CanonicalLayout:
+        """The tensor core's layout of the tile."""
         layout: object = self.layout
         fix = 'Use canonical_layout("K", "128B", "bf16").tile((128, 64)), for example.'
         if not isinstance(layout, Layout):
             raise RuleError([argument_type("layout", layout, "a Layout", fix)])
         if layout.major is None:
-            limit = f"{self.described.form.instruction} reads tiles with mn or k contiguous"
+            limit, values = "tensor cores read tiles with mn or k contiguous", {"shape": layout.shape}
             raise DESCRIPTOR_LAYOUT.error(
-                "layout", f"{layout!r}", limit, fix, shape=layout.shape, element_bits=layout.element_bits
+                "layout", f"{layout!r}", limit, fix, **values, element_bits=layout.element_bits
             )
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
@@ -176,9 +173,8 @@ class DescriptorLoop(Value):
         extents = layout.major, self.block_mn, self.k_per_step, layout.element_bits
         if first.leading_is_address:  # every step names an atom of its own
             return np.block([[step.addresses(*extents) for step in block] for block in self.descriptors])
-        offset = (
-            first.physical(first.addresses(*extents)) - first.start_address
-        )  # the others differ in their start alone
+        # The others differ in their start alone.
+        offset = first.physical(first.addresses(*extents)) - first.start_address
         starts = np.array([[step.start_address for step in block] for block in self.descriptors])
         addresses: npt.NDArray[np.int64] = first.physical(starts[:, None, :, None] + offset[:, None, :])
         return addresses.reshape(self.layout.shape)
@@ -261,13 +257,14 @@ class DescriptorLoop(Value):
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
         narrow = data_type.is_packed and major == "MN"  # a byte each in shared memory or not
-        if narrow or not any(reader.instruction == name for reader in canonical.readers):
-            own = [reader for reader in READERS if reader.instruction == name]
-            fits = [row.swizzles[-1] for row in own if row.major == major and bits in row.element_bits]
-            fix = "Use K-major, or transpose while copying." if narrow or not fits else f"Use swizzle {fits[-1]}."
-            limit = f"{name} reads {layouts_in_words(name)}" + "; elements below 8 bits K-major alone" * narrow
+        unread = (
+            unread_layout(name, major, canonical.swizzle, bits) or "elements below 8 bits lie K-major alone" * narrow
+        )
+        if unread:
+            other = [row for row in READERS if row[:2] == (name, major) and bits in row.element_bits and not narrow]
+            fix = f"Use swizzle {other[-1].swizzles[-1]}." if other else "Use K-major, or transpose while copying."
             found = f"{major}-major {canonical.mode} with {data_type.name}"
-            problems.append(rules["layout"].violation("major, swizzle", found, limit, fix, element_bits=bits))
+            problems.append(rules["layout"].violation("major, swizzle", found, unread, fix, element_bits=bits))
         for letter, extent, multiple in (
             ("m" if is_a else "n", shape[0], (extents.m if is_a else extents.n)[0]),
             ("k", shape[1], extents.k),
@@ -277,19 +274,3 @@ class DescriptorLoop(Value):
                 fix, values = f"Use {ceil_div(extent, multiple) * multiple}.", {letter: extent, "multiple": multiple}
                 problems.append(rules["tile"].violation("tile", f"{letter} = {extent}", limit, fix, **values))
         return problems
-
-
-def layouts_in_words(instruction: str) -> str:
-    """The layouts that an instruction reads, by majorness and width.
-
-    >>> layouts_in_words("wgmma")
-    'K-major 8, 16, 32, 1 bits with none, 32B, 64B, 128B; MN-major 16 bits with none, 32B, 64B, 128B'
-    """
-    by_layout: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for reader in READERS:
-        if reader.instruction == instruction:
-            by_layout.setdefault((reader.major, reader.swizzles), []).extend(reader.element_bits)
-    return "; ".join(
-        f"{major}-major {', '.join(map(str, bits))} bits with {', '.join(swizzles)}"
-        for (major, swizzles), bits in by_layout.items()
-    )
