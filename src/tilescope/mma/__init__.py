@@ -7,7 +7,7 @@ consumer.py                  who reads a tile: the table of consumers, and the l
 tcgen05_kind.py              the kinds of tcgen05.mma: types, codes, shapes
 instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
 readings.py                  all that a number could be, every word explained field by field
-written.py, agreement.py     where copies leave a tile, and whether a descriptor reads it there; diagnosis.py: why not
+agreement.py                 whether a descriptor reads a tile where copies leave it; diagnosis.py: where that is, and why not
 emulation.py                 a matrix product by the whole path: to shared memory, read from there, multiplied
 tcgen05_product.py           how a product is cut into tcgen05.mma, and which block of a cluster holds what
 tcgen05_emulation.py         scale factors, sparse A and tensor memory of such a product
@@ -18,7 +18,7 @@ tensor_memory.py             allocation, loads, stores, copies and shifts on cel
 tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory
 scale_format.py              block scaling: formats, and the lanes of mma.sync; scale_layout.py: atoms, copies, words
 scale_packing.py             whole matrices of scale factors into atoms and back; scale_streaming.py: compiled
-instruction.py               mma and wgmma instructions: shapes, operands and types
+instruction.py               mma, wgmma, ldmatrix and stmatrix: shapes, operands, types and forms
 fragment.py                  which lane holds which element of an operand in registers
-ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays; matrix_form.py: their forms
+ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays
 """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,18 +22,27 @@ from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, part_of, wrong_half
+from tilescope.mma.diagnosis import Addresses, Cause, Diagnosis, Read, WrittenTile, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.mma.written import NOT_WRITTEN, Addresses, Copies, PlannedTile, WrittenTile, copies_of, written_addresses
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
 _MOST_ROWS = 256
+
+
+@runtime_checkable
+class PlannedTile(Protocol):
+    """What a plan has: the copies of one tile, the map they go through, and the descriptors that read the tile."""
+
+    problem: Any  # its `tile` (mn, k) and `major`
+    copies: tuple[Any, ...]  # with `coords` and `smem_offset_bytes`
+    tensor_map: Any  # (address, global_shape): the map of a matrix of `global_shape` (mn, k)
+    descriptors: Any  # (smem_address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +146,20 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     elif isinstance(reader, DescriptorLoop):
         own = reader.layout.major
     major = major_named((own or "K") if major is None else major)
-    brought: Copies = ()
     if isinstance(source, Layout):
         written, bits = WrittenTile.by_layout(source), source.element_bits
     else:
         row = source.data_type if data_type is None else DataType.named(data_type)
-        brought, bits = copies_of([((0,) * source.rank, 0)] if copies is None else copies), row.smem_bits
-        where: Any = {"smem_address": smem_address, "major": data_major or major, "data_type": row}
-        written = WrittenTile.by_copies(source, written_addresses(source, brought, **where))
-    reads = _reads(reader, major, written.addresses, bits, origin, rows, k)
+        placed: Any = {"smem_address": smem_address, "major": data_major or major, "data_type": row}
+        written, bits = WrittenTile.by_copies(source, copies, **placed), row.smem_bits
+    reads = _reads(reader, major, written, bits, origin, rows, k)
     wrong = [read.addresses != read.written for read in reads]
     differing = sum(int(part.sum()) for part in wrong)
     first, last = reads[0], reads[-1]
     shape = tuple(a + extent - b for a, extent, b in zip(last.origin, last.written.shape, first.origin, strict=True))
     read, difference, diagnosis = first, None, None
     if cta_rank is not None:
-        diagnosis = wrong_half(source, brought, data_major or major, written.addresses.shape[0], cta_rank)
+        diagnosis = wrong_half(source, written, data_major or major, cta_rank)
     if diagnosis is not None:
         differing = prod(shape)
     elif differing:
@@ -181,7 +188,7 @@ def _two_indices(argument: str, layout: Layout) -> Layout:
 
 
 def _reads(
-    reader: OperandDescriptor | DescriptorLoop | Layout, major: Major, written: Addresses, bits: int, origin: Any, rows: Any, k: Any
+    reader: OperandDescriptor | DescriptorLoop | Layout, major: Major, written: WrittenTile, bits: int, origin: Any, rows: Any, k: Any
 ) -> list[Read]:  # fmt: skip
     """What a layout, every descriptor of a loop, or one descriptor reads."""
     if isinstance(reader, Layout):
@@ -194,15 +201,13 @@ def _reads(
             for place, at_step in enumerate(steps)
         ]
     else:
-        mn_first, k_first = (
-            integer(f"origin[{place}]", index, 0, written.shape[place] - 1)
-            for place, index in enumerate(pair("origin", origin))
-        )
-        rows = min(_MOST_ROWS, written.shape[0] - mn_first) if rows is None else rows
-        k = min(K_STEP_BYTES * 8 // bits, written.shape[1] - k_first) if k is None else k
+        (mn, extent), first = written.addresses.shape, pair("origin", origin)
+        mn_first, k_first = integer("origin[0]", first[0], 0, mn - 1), integer("origin[1]", first[1], 0, extent - 1)
+        rows = min(_MOST_ROWS, mn - mn_first) if rows is None else rows
+        k = min(K_STEP_BYTES * 8 // bits, extent - k_first) if k is None else k
         placed = [(reader, (mn_first, k_first), reader.addresses(major, rows, k, bits))]
     return [
-        Read(reader, major, first, bits, addresses, part_of(written, first, addresses.shape))
+        Read(reader, major, first, bits, addresses, written.part(first, addresses.shape))
         for reader, first, addresses in placed
     ]
 
@@ -210,7 +215,7 @@ def _reads(
 def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
     read_at, left_at = int(read.addresses[row, k]), int(read.written[row, k])
     lies = np.argwhere(written == read_at).tolist()
-    there, left = (lies[0][0], lies[0][1]) if lies else None, None if left_at == NOT_WRITTEN else left_at
+    there, left = (lies[0][0], lies[0][1]) if lies else None, left_at if left_at >= 0 else None
     return Difference(read.origin[0] + row, read.origin[1] + k, read_at, left, there)
 
 

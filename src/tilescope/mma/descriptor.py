@@ -90,7 +90,8 @@ class DescriptorForm:
 
     def word_problems(self, word: int) -> list[Violation]:
         """Why a 64-bit word is no such descriptor: bits that must be zero, constants, a code that has no mode."""
-        values, refused = self.word.decode(word), []
+        values = self.word.decode(word)
+        refused: list[tuple[str, str, str, dict[str, Any]]] = []
         built = f"Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4.{self.resembles}"
         if ones := self.word.reserved_ones(word):
             found = f"bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"

@@ -1,6 +1,9 @@
-"""Why a descriptor or a layout does not read what was written: the cause is found by putting it right.
+"""Where copies leave a tile in shared memory, and why a descriptor or a layout does not read it there.
 
-    written addresses ──▶ the descriptor that reads them, if there is one ──▶ the fields in which this one differs
+    tensor map, copies ──▶ written addresses ──▶ the descriptor that reads them, if there is one ──▶ the fields that differ
+
+Copies are placed as the TMA emulator places them. The global address of a row tells which row of the matrix it is, so a
+folded map, which has more dimensions over the same matrix, gives the same elements as a plain one.
 
 From the addresses of a few elements follow start, leading and stride; the rest is trial: the other majorness, base offset 0,
 the swizzle that TMA wrote with. A layout is tried with one thing changed. If nothing fits, the copies are to blame.
@@ -13,16 +16,24 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from tilescope.errors import RuleError
+from tilescope.arch import Basis
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, argument_type
 from tilescope.layout import ATOM_ORDERS, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import OperandDescriptor
-from tilescope.mma.written import NOT_WRITTEN, Addresses, Copies, WrittenTile
-from tilescope.reading import one_of
+from tilescope.reading import entries, one_of, plain_int
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
-from tilescope.tensor_map import AnyMap
+from tilescope.tensor_map import AnyMap, TensorMap
+from tilescope.tma.request import requested
+from tilescope.tma.walk import placement, row_coords
+
+Addresses = npt.NDArray[np.int64]
+Copies = tuple[tuple[tuple[int, ...], int], ...]  # coordinates, and offset in shared memory
+NOT_WRITTEN = -1
 
 Cause = Literal[
     "none-against-none", "box-wider-than-atom", "majorness", "swizzle-mode", "leading-stride-exchanged", "base-offset",
@@ -66,6 +77,115 @@ _PLAIN_SENTENCES: dict[Cause, str] = {
 }
 
 
+class WrittenTile(NamedTuple):
+    """A tile in shared memory: the address of every element (mn, k), and what the writer did."""
+
+    addresses: Addresses
+    writer: str  # "TMA" or "the layout"
+    swizzle: Swizzle
+    row_bytes: int  # contiguous bytes before the swizzle: a row of a box, or of an atom
+    element_bits: int  # of the writer's elements
+    basis: Basis
+    copies: Copies = ()
+
+    @classmethod
+    def by_copies(cls, tensor_map: AnyMap, copies: Any, **placed: Any) -> WrittenTile:
+        """What TMA copies of a map leave; without copies, one of its first box."""
+        brought = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies)
+        row_bytes, bits = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes, tensor_map.data_type.smem_bits
+        addresses = written_addresses(tensor_map, brought, **placed)
+        return cls(addresses, "TMA", tensor_map.swizzle, row_bytes, bits, tensor_map.basis, brought)
+
+    @classmethod
+    def by_layout(cls, layout: Layout) -> WrittenTile:
+        """What lies in shared memory as a layout says."""
+        atom = layout.tiling.atom[1] if layout.tiling is not None else 0
+        bits = layout.element_bits
+        return cls(layout.addresses(), "the layout", layout.swizzle, atom * bits // 8, bits, "documented")
+
+    def part(self, origin: tuple[int, int], shape: tuple[int, ...], *, turned: bool = False) -> Addresses:
+        """The addresses from element `origin` on, NOT_WRITTEN beyond the tile; `turned`, mn and k exchanged."""
+        addresses, whole = self.addresses.T if turned else self.addresses, np.full(shape, NOT_WRITTEN, np.int64)
+        part = addresses[origin[0] : origin[0] + shape[0], origin[1] : origin[1] + shape[1]]
+        whole[: part.shape[0], : part.shape[1]] = part
+        return whole
+
+
+def copies_of(copies: Any) -> Copies:
+    """Copies as (coords, smem_offset_bytes): pairs, or values with these names."""
+    pairs = [
+        [copy.coords, copy.smem_offset_bytes] if hasattr(copy, "smem_offset_bytes") else entries(copy, 3) or []
+        for copy in entries(copies, 1 << 16) or ()
+    ]
+    listed = [(entries(pair[0], 6), plain_int(pair[1])) for pair in pairs if len(pair) == 2]
+    read = tuple((tuple(coords), offset) for coords, offset in listed if coords is not None and offset is not None)
+    if not pairs or len(read) < len(pairs):
+        wanted = "pairs of coordinates and offset in shared memory"
+        fix = "Use [((0, 0), 0), ((64, 0), 8192)], for example."
+        raise RuleError([argument_type("copies", copies, wanted, fix)])
+    return read
+
+
+def written_addresses(
+    tensor_map: AnyMap, copies: Copies, *, smem_address: int, major: Major, data_type: DataType,
+) -> Addresses:  # fmt: skip
+    """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
+
+    `major` names the dimension of the tile that is innermost in the map. Where two copies write one place, the last one's
+    element lies there.
+
+    >>> a = TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
+    >>> bf16 = DataType.named("bf16")
+    >>> written_addresses(a, [((0, 0), 0)], smem_address=0, major="K", data_type=bf16)[1, [0, 8]].tolist()
+    [144, 128]
+    """
+    rows, columns, addresses = zip(*(
+        _placed(tensor_map, coords, smem_address + offset_bytes, data_type) for coords, offset_bytes in copies
+    ), strict=True)  # fmt: skip
+    row, column, address = (np.concatenate([part.ravel() for part in parts]) for parts in (rows, columns, addresses))
+    row, column = row - row.min(), column - column.min()
+    _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
+    kept = len(address) - 1 - last
+    step = _elements_per_piece(tensor_map, data_type)
+    placed, within = np.full((int(row.max()) + 1, int(column.max()) + step), NOT_WRITTEN, np.int64), np.arange(step)
+    placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * data_type.smem_bits // 8
+    return placed if major == "K" else placed.T
+
+
+def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:
+    return placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
+
+
+def _placed(
+    tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType
+) -> tuple[Addresses, Addresses, Addresses]:
+    """Row, column and address of the first element of every piece that one copy writes."""
+    copy = requested(tensor_map, "load", coords, smem_address=address)
+    corners = row_coords(copy)
+    placed = placement(tensor_map, len(corners), address)
+    places = placed.places.reshape(len(corners), -1).astype(np.int64) * placed.piece_bytes + address
+    row, first = _in_matrix(tensor_map, corners)
+    column = first * tensor_map.data_type.smem_bits // data_type.smem_bits
+    pieces = np.arange(places.shape[1]) * _elements_per_piece(tensor_map, data_type)
+    return np.broadcast_to(row[:, None], places.shape), column[:, None] + pieces, places
+
+
+def _in_matrix(tensor_map: AnyMap, corners: Addresses) -> tuple[Addresses, Addresses]:
+    """Row and first column, in elements of the map, of the matrix that its innermost two dimensions span."""
+    strides, bits = tensor_map.strides_bytes, tensor_map.data_type.bits
+    numbered = np.arange(len(corners))
+    if tensor_map.interleave.slice_bytes:
+        return numbered, np.zeros_like(numbered)
+    if not isinstance(tensor_map, TensorMap) or not strides or max(tensor_map.element_strides[1:]) > 1:
+        return numbered, corners[:, 0]
+    pitch = strides[0]
+    if pitch * 8 < tensor_map.box[0] * bits:  # rows that overlap in memory
+        return numbered, corners[:, 0]
+    offset = corners[:, 0] * bits // 8 + corners[:, 1:] @ np.array(strides, np.int64)
+    row, within = np.divmod(offset, pitch)
+    return row, within * 8 // bits
+
+
 class Diagnosis(NamedTuple):
     """What is likely wrong, and what would be right."""
 
@@ -84,14 +204,6 @@ class Read(NamedTuple):
     element_bits: int
     addresses: Addresses  # where it looks for its elements, (rows, k)
     written: Addresses
-
-
-def part_of(written: Addresses, origin: tuple[int, int], shape: tuple[int, ...]) -> Addresses:
-    """The addresses from element `origin` on; NOT_WRITTEN beyond the tile."""
-    part = written[origin[0] : origin[0] + shape[0], origin[1] : origin[1] + shape[1]]
-    whole = np.full(shape, NOT_WRITTEN, np.int64)
-    whole[: part.shape[0], : part.shape[1]] = part
-    return whole
 
 
 def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
@@ -167,9 +279,9 @@ def _fitting_descriptors(
     other: Major = "MN" if read.major == "K" else "K"
     views: list[tuple[Major, Addresses]] = [(read.major, read.written), (other, read.written)]
     if flip:  # which dimension is innermost in the map is unknown: try the other one too
-        turned, (rows, k) = tile.addresses.T, read.written.shape
-        shape = min(rows, turned.shape[0]), min(k, turned.shape[1])
-        views.append((other, part_of(turned, read.origin[::-1], shape)))
+        (k, rows), wanted = tile.addresses.shape, read.written.shape
+        shape = min(wanted[0], rows), min(wanted[1], k)
+        views.append((other, tile.part(read.origin[::-1], shape, turned=True)))
     for major, written in views:
         for base_offset in dict.fromkeys((read.reader.base_offset, 0)):
             try:
@@ -226,7 +338,7 @@ def _changes(read: Read, right: Any, major: Major | None) -> dict[Cause, tuple[A
     return {cause: pairs[cause] for cause in order if cause in pairs and pairs[cause][0] != pairs[cause][1]}
 
 
-def wrong_half(source: AnyMap | Layout, copies: Copies, major: Major, rows: int, cta_rank: Any) -> Diagnosis | None:
+def wrong_half(source: AnyMap | Layout, tile: WrittenTile, major: Major, cta_rank: Any) -> Diagnosis | None:
     """The mistake if the copies bring the rows of the pair's other block; None if they bring this block's own."""
     cta_rank = one_of("cta_rank", cta_rank, (0, 1))
     if isinstance(source, Layout) or source.rank != 2:
@@ -234,7 +346,7 @@ def wrong_half(source: AnyMap | Layout, copies: Copies, major: Major, rows: int,
         found = "a layout, which names no coordinates" if rank is None else f"a map of rank {rank}"
         limit = "rows are counted by the coordinates of a rank-2 map"
         raise ARGUMENT_RANGE.error("cta_rank", found, limit, "Leave cta_rank out.", rank=rank)
-    brought = min(coords[1 if major == "K" else 0] for coords, _ in copies)
+    brought, rows = min(coords[1 if major == "K" else 0] for coords, _ in tile.copies), tile.addresses.shape[0]
     own = brought // (2 * rows) * 2 * rows + cta_rank * rows
     if brought == own:
         return None

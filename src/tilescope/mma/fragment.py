@@ -30,8 +30,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import by
 from tilescope.layout import Modes
-from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions
-from tilescope.mma.matrix_form import named_form
+from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
 from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
@@ -319,7 +318,7 @@ def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: st
 
 
 def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
-    """What ldmatrix and stmatrix move (see matrix_form.py)."""
+    """What ldmatrix and stmatrix move (see instruction.py)."""
     direction, form, count = named_form(name)
     shown = form.opcode(direction, count)
     types = _MATRIX_TYPES[form.packed_bits]

@@ -10,7 +10,7 @@ matrix j, the first in its low half:
       …                                    row 2            L1  L5  L9 … L29
 
 So plain ldmatrix fills the fragments of mma from rows that run along k, and .trans from rows that run along
-m or n. stmatrix is the mirror image. The drawing is of the 8 x 8 matrices of 16-bit elements; matrix_form.py tells of
+m or n. stmatrix is the mirror image. The drawing is of the 8 x 8 matrices of 16-bit elements; instruction.py tells of
 the others.
 """
 
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tilescope.errors import raise_all
 from tilescope.mma.fragment import as_array, fragment
-from tilescope.mma.matrix_form import ROW_BYTES, MatrixFormName, matrix_form
+from tilescope.mma.instruction import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.elements import unpacked
