@@ -12,7 +12,6 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import colour_of
 from tilescope.view.parts import Beside
-from tilescope.view.svg_document import grid_block, grid_width
 
 SMALLEST_TEXT = 11  # pixels
 
@@ -81,11 +80,6 @@ def test_every_cell_shows_its_text_colour_mark_and_tooltip(sample, read_svg):
             assert [cell.title for cell in row.cells] == [cell.title for cell in shown]
             inks = [colour_of(cell.colour).ink for cell in row.cells if cell.text]
             assert inks == [cell.ink for cell in shown if cell.text]
-
-
-def test_the_width_of_a_grid_is_known_before_it_is_drawn(sample):
-    for grid in grids(sample.parts):
-        assert grid_width(grid) == grid_block(grid).width
 
 
 def test_cells_of_a_row_touch_and_do_not_overlap(sample, read_svg):

@@ -45,9 +45,8 @@ from tilescope.gpu.watch_text import (
     watched_maps,
 )
 from tilescope.gpu.watch_verdict import Verdict, judged
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Drawing, lines_of, plain_line
 from tilescope.view.parts import Table
-from tilescope.view.terminal import lines_of, plain_line
 
 INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"

@@ -21,7 +21,7 @@ from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, memory_grid, runs
+from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid, runs
 from tilescope.view.parts import Beside, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
@@ -238,8 +238,8 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
         return Cell(str(step), step, title=title, link=step_link(block, step))
 
     title, note = "Which K step reads each chunk", "A cell is a 16-byte chunk and says which K step reads it."
-    low, end = int(addresses.min()), int(addresses.max()) + 1
-    return memory_grid(title, low, end, cell, most=_MOST_LINES, period=_PATTERN_LINES, notes=(note,))
+    lines = lines_of_bytes(int(addresses.min()), int(addresses.max()) + 1)
+    return memory_grid(title, lines, cell, most=_MOST_LINES, period=_PATTERN_LINES, notes=(note,))
 
 
 def draw_agreement(agreement: Agreement) -> Drawing:

@@ -5,7 +5,7 @@
        0  0x00         0  1  2  3  4  5  6  7      a row: two labels, eight cells
        1  0x80         1  0  3  2  5  4  7  6
 
-A grid says what is where, not how it looks: `terminal` prints it, `svg_document` draws it.
+A grid says what is where, not how it looks: `drawing` prints it, `svg_document` draws it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
+from operator import sub
 from typing import NamedTuple, TypeVar
 
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
@@ -41,6 +42,15 @@ def extent(first: int, length: int, between: str = "-") -> str:
     return number_span(first, first + length - 1, between)
 
 
+def extents(starts: range) -> dict[int, str]:
+    """The numbers from each start to the next, or to the end of the range, in short.
+
+    >>> extents(range(0, 20, 8))
+    {0: '0-7', 8: '8-15', 16: '16-19'}
+    """
+    return {start: number_span(start, min(start + starts.step, starts.stop) - 1) for start in starts}
+
+
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Neighbouring numbers as first and last.
 
@@ -61,16 +71,6 @@ def holding(texts: Mapping[Text, object]) -> list[Text]:
     ['always']
     """
     return [text for text, holds in texts.items() if holds]
-
-
-def drawn_of(shown: Iterable[int], whole: Iterable[int], nouns: Iterable[str]) -> tuple[str, ...]:
-    """The note below a grid that is cut; none if all is drawn.
-
-    >>> drawn_of((16, 8), (64, 8), ("rows", "columns"))
-    ('Drawn: 16 of 64 rows.',)
-    """
-    cut = [f"{some} of {every} {noun}" for some, every, noun in zip(shown, whole, nouns, strict=True) if some < every]
-    return (f"Drawn: {' and '.join(cut)}.",) if cut else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,7 @@ class Grid:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for tier in self.tiers:
-            assert sum(header.span for header in tier.headers) == self.columns, (self.title, tier.name)
-        for row in self.rows:
-            assert sum(cell.span for cell in row.cells) == self.columns, (self.title, row.labels)
-            assert len(row.labels) == len(self.rows[0].labels), (self.title, row.labels)
-        assert not self.label_names or not self.rows or len(self.label_names) == len(self.rows[0].labels)
+        assert len({*self._line_spans()}) <= 1, self.title
 
     @classmethod
     def of(
@@ -189,9 +184,11 @@ class Grid:
             ruled = bool(rule_every and lines and isinstance(row, int) and row % rule_every == 0)
             labels = (label,) if isinstance(label, str) else label
             lines.append(Row(labels, tuple(cell(row, column) for column in shown), ruled))
-        cut = drawn_of((len(lines), len(shown)), (len(down), len(across)), nouns)
+        counts = zip((lines, shown), (down, across), nouns, strict=True)
+        cut = [f"{len(some)} of {len(every)} {noun}" for some, every, noun in counts if len(some) < len(every)]
+        said = (*notes, f"Drawn: {' and '.join(cut)}.") if cut else tuple(notes)
         tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown)))
-        return cls(title, tiers, tuple(lines), names[:-1], (*notes, *cut))
+        return cls(title, tiers, tuple(lines), names[:-1], said)
 
     def marked(self, links: Collection[str], mark: Mark = "focus") -> Grid:
         """The grid with a mark on the cells that bear one of the links.
@@ -210,50 +207,63 @@ class Grid:
         ]
         return replace(self, rows=tuple(rows)) if links else self
 
+    def _line_spans(self) -> Iterator[int]:
+        """How many columns the tiers and rows cover."""
+        yield from (sum(header.span for header in tier.headers) for tier in self.tiers)
+        yield from (sum(cell.span for cell in row.cells) for row in self.rows)
+
     @property
     def columns(self) -> int:
         """How many columns every row and tier covers."""
-        if self.rows:
-            return sum(cell.span for cell in self.rows[0].cells)
-        return sum(header.span for header in self.tiers[-1].headers) if self.tiers else 0
+        return next(self._line_spans(), 0)
 
     @property
     def group_starts(self) -> frozenset[int]:
         """Columns where a group of the outermost tier begins, the first left out: a little space goes there."""
-        if not self.tiers or all(header.span == 1 for header in self.tiers[0].headers):
-            return frozenset()
-        return frozenset(start for start, _ in placed(self.tiers[0].headers)) - {0}
+        headers = self.tiers[0].headers if self.tiers else ()
+        grouped = any(header.span > 1 for header in headers)
+        return frozenset(start for start, _ in placed(headers) if start and grouped)
 
 
 def memory_grid(
     title: str,
-    first: int,
-    end: int,
+    lines: Iterable[int],
     cell: Callable[[int], Cell],
     *,
+    piece_bytes: int = CHUNK_BYTES,
     most: int | None = None,
     period: int = 0,
     numbered: bool = False,
-    notes: tuple[str, ...] = (),
+    notes: Iterable[str] = (),
 ) -> Grid:
-    """Shared memory by its lines of 128 bytes: eight chunks of 16 bytes, each under the four banks that hold it.
+    """Shared memory by lines of 128 bytes, cut into pieces under the banks that hold them; `cell` draws that at an address.
 
-    The lines with bytes `first` to below `end`, at most `most` of them; `cell` draws the chunk at an address. A rule stands
-    above every line that starts a pattern of `period` lines; `numbered` adds the numbers of the chunks.
+    `lines` are the addresses of the lines, of which at most `most` are drawn. A rule stands above every line that starts a
+    pattern of `period` lines; `numbered` adds the numbers of the pieces. Rows of pieces smaller than a bank are 32 wide.
 
-    >>> grid = memory_grid("Two lines", 0x80, 0x110, lambda address: Cell(hex(address)))
+    >>> grid = memory_grid("Two lines", lines_of_bytes(0x80, 0x110), lambda address: Cell(hex(address)))
     >>> grid.rows[1].labels, grid.rows[1].cells[2].text
     (('0x0100',), '0x120')
     """
-    lines, chunks = range(first // SMEM_LINE_BYTES, -(-end // SMEM_LINE_BYTES)), range(0, SMEM_LINE_BYTES, CHUNK_BYTES)
-    rows: list[Row] = []
-    for line in lines[:most]:
-        cells = tuple(cell(line * SMEM_LINE_BYTES + byte) for byte in chunks)
-        ruled = bool(rows and period) and line % period == 0
-        rows.append(Row((f"{line * SMEM_LINE_BYTES:#06x}",), cells, ruled))
-    banks = Tier.of("bank", (Header.of_numbers(byte // BANK_BYTES, CHUNK_BYTES // BANK_BYTES) for byte in chunks))
-    tiers = (banks, Tier.of("chunk", range(len(chunks)))) if numbered else (banks,)
-    return Grid(title, tiers, tuple(rows), ("byte",), (*notes, *drawn_of((len(rows),), (len(lines),), ("lines",))))
+    row_bytes = min(SMEM_LINE_BYTES, 32 * piece_bytes)
+    places = range(0, row_bytes, piece_bytes)
+    banks = {byte: Header.of_numbers(byte // BANK_BYTES, max(1, piece_bytes // BANK_BYTES)) for byte in places}
+    bank = "bank" if row_bytes == SMEM_LINE_BYTES else "word"
+    return Grid.of(
+        title, ("byte", "chunk" if numbered else bank), {line: f"{line:#06x}" for line in lines},
+        {byte: byte // piece_bytes for byte in places} if numbered else banks, lambda line, byte: cell(line + byte),
+        outer=(Tier.of(bank, banks.values()),) if numbered else (), rule_every=period * row_bytes,
+        notes=notes, most=(most, None), nouns=("lines", "columns"),
+    )  # fmt: skip
+
+
+def lines_of_bytes(first: int, end: int) -> range:
+    """The addresses of the lines of shared memory with bytes `first` to below `end`.
+
+    >>> [*lines_of_bytes(0x90, 0x110)]
+    [128, 256]
+    """
+    return range(first // SMEM_LINE_BYTES * SMEM_LINE_BYTES, end, SMEM_LINE_BYTES)
 
 
 def chunk_bytes(address: int) -> str:
@@ -286,13 +296,15 @@ class Measure(NamedTuple):
     header: Callable[[Header], float]
     least: float  # of a column
     gap: float  # before a group of columns
+    unnamed: float  # before the columns of a grid without names of tiers
 
 
 class Columns(NamedTuple):
     """Where the labels and the columns of a grid lie."""
 
     label_widths: list[float]
-    starts: list[float]  # from the first column on
+    stub: int  # width of the labels and the names of tiers
+    starts: list[float]  # behind the stub
     ends: list[float]
 
     @classmethod
@@ -307,11 +319,12 @@ class Columns(NamedTuple):
             for column in range(start, start + span):
                 missing = needed - sum(widths[start : start + span])
                 widths[column] += max(0, ceil(missing / (start + span - column)))
-        gaps = [measure.gap if column in grid.group_starts else 0 for column in range(grid.columns)]
-        ends = list(accumulate(width + gap for width, gap in zip(widths, gaps, strict=True)))
+        groups = grid.group_starts
+        ends = list(accumulate(width + measure.gap * (column in groups) for column, width in enumerate(widths)))
         labelled = [row.labels for row in grid.rows] + ([grid.label_names] if grid.label_names else [])
         labels = [max(map(measure.label, texts)) for texts in zip(*labelled, strict=True)]
-        return cls(labels, [end - width for end, width in zip(ends, widths, strict=True)], ends)
+        names = max((measure.label(tier.name) for tier in grid.tiers if tier.name), default=measure.unnamed)
+        return cls(labels, ceil(sum(labels) + names), list(map(sub, ends, widths)), ends)
 
     def width(self, start: int, stop: int) -> float:
         """The width of columns `start` to below `stop`."""

@@ -25,7 +25,7 @@ Mark = Literal["", "collision", "focus"]
 class Colour:
     """One colour of the palette: the surface, the text on it, and how a terminal shows it.
 
-    >>> chunk_colour(1).fill, chunk_colour(1).ink
+    >>> colour_of(1).fill, colour_of(1).ink
     ('#992121', '#ffffff')
     """
 
@@ -36,13 +36,12 @@ class Colour:
     hatched: bool = False  # SVG draws thin diagonals, so that it is no chunk in greyscale either
 
 
-def _chunk(number: int, fill: str) -> Colour:
-    ink = "#ffffff" if number < 3 else "#000000"  # on the three dark ones, on the others
-    return Colour(f"c{number}", fill, ink, f"{ink} on {fill}")
-
-
-_CHUNK_FILLS = ("#003970", "#992121", "#2467b7", "#cc6034", "#1ca3da", "#eca54c", "#7edcf6", "#fdec94")
-CHUNK_COLOURS = tuple(_chunk(number, fill) for number, fill in enumerate(_CHUNK_FILLS))
+_FILLS = ("#003970", "#992121", "#2467b7", "#cc6034", "#1ca3da", "#eca54c", "#7edcf6", "#fdec94")
+_INKS = ("#ffffff",) * 3 + ("#000000",) * 5  # on the three dark ones, on the others
+CHUNK_COLOURS = tuple(
+    Colour(f"c{number}", fill, ink, f"{ink} on {fill}")
+    for number, (fill, ink) in enumerate(zip(_FILLS, _INKS, strict=True))
+)
 
 # fmt: off
 ROLES: dict[Role, Colour] = {row.name: row for row in (  # type: ignore[misc]
@@ -64,21 +63,12 @@ MARK_SIGN: dict[Mark, str] = {"": "", "collision": "!", "focus": "*"}
 """What follows the text of a marked cell, so that a mark is seen without colour too."""
 
 
-def chunk_colour(number: int) -> Colour:
-    """The colour of chunk, lane or row `number`; the eight repeat.
-
-    >>> chunk_colour(11) is chunk_colour(3)
-    True
-    """
-    return CHUNK_COLOURS[number % len(CHUNK_COLOURS)]
-
-
 def colour_of(tint: Tint) -> Colour:
     """The colour a cell asks for: a number cycles through the eight, a role is looked up, None is background.
 
     >>> colour_of("collision").name, colour_of(9).name, colour_of(None).name
     ('collision', 'c1', 'background')
     """
-    if tint is None:
-        return ROLES["background"]
-    return chunk_colour(tint) if isinstance(tint, int) else ROLES[tint]
+    if isinstance(tint, int):
+        return CHUNK_COLOURS[tint % len(CHUNK_COLOURS)]
+    return ROLES[tint or "background"]

@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import Mark, Tint
-from tilescope.view.ruler import BitRuler
+
+if TYPE_CHECKING:
+    from tilescope.view.ruler import BitRuler
+
+_CODE = re.compile("`([^`]*)`")
+_WORD = re.compile(r"(?:`[^`]*`|\S)+")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -51,12 +57,11 @@ class Table:
         cells = tuple(tuple("-" if text is None else str(text) for text in row) for row in rows)
         if most is not None and len(cells) > most:
             notes = (*notes, f"The first {most} of {len(cells)} {noun}.")
-        object.__setattr__(self, "rows", cells[:most])
-        object.__setattr__(self, "headings", tuple(headings))
-        object.__setattr__(self, "title", title)
-        object.__setattr__(self, "align", align)
-        object.__setattr__(self, "notes", tuple(notes))
-        assert len({len(row) for row in (*self.rows, self.headings) if row}) <= 1, (title, self.headings)
+        headed = tuple(headings)
+        align = align.ljust(len(headed or next(iter(cells), ())), "l")
+        values = cells[:most], headed, title, align, tuple(notes)
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def numbered(cls, sentences: Iterable[object], title: str) -> Table:
@@ -66,18 +71,11 @@ class Table:
     def __bool__(self) -> bool:
         return bool(self.rows)
 
-    @property
-    def columns(self) -> int:
-        """How many columns it has."""
-        return len(self.headings or (self.rows[0] if self.rows else ()))
-
-    def names(self, row: tuple[str, ...], column: int) -> bool:
-        """Whether a cell is a heading, or names the fact beside it."""
-        return row is self.headings or (column == 0 and not self.headings and self.columns > 1)
-
-    def right(self, column: int) -> bool:
-        """Whether a column is aligned at its right edge."""
-        return self.align[column : column + 1] == "r"
+    def lines(self) -> list[list[tuple[str, bool]]]:
+        """All rows, the headings first; a text with whether it is a heading, or names the fact beside it."""
+        headings = [[(text, True) for text in self.headings]] if self.headings else []
+        named = 0 if self.headings or len(self.align) == 1 else 1
+        return headings + [[(text, column < named) for column, text in enumerate(row)] for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +103,30 @@ class Beside:
     parts: tuple[Part, ...]
 
 
-Part: TypeAlias = str | Grid | BitRuler | Table | Legend | Beside
+Part: TypeAlias = "str | Grid | BitRuler | Table | Legend | Beside"
 
 
-Word: TypeAlias = tuple[tuple[str, bool], ...]  # pieces that stay together, and whether a piece is code
-
-
-def words(text: str) -> list[Word]:
+def words(text: str) -> list[str]:
     """The words of a text; code between backticks keeps its spaces and its neighbours.
 
-    >>> words("Use `a ^ b`, not (`f`).")[:2]
-    [(('Use', False),), (('a ^ b', True), (',', False))]
+    >>> words("Use `a ^ b`, not (`f`).")
+    ['Use', '`a ^ b`,', 'not', '(`f`).']
     """
-    said: list[Word] = []
-    glued = False
-    for number, piece in enumerate(re.split("`([^`]*)`", text)):
-        is_code = number % 2 == 1
-        for position, word in enumerate([piece] if is_code else piece.split()):
-            if said and position == 0 and glued and not piece[:1].isspace():
-                said[-1] = (*said[-1], (word, is_code))
-            else:
-                said.append(((word, is_code),))
-        glued = bool(piece) and not piece[-1].isspace()
-    return said
+    return _WORD.findall(text)
 
 
-Item = TypeVar("Item")
+def pieces(text: str) -> list[tuple[str, bool]]:
+    """The text without its backticks, cut where code begins and ends, and whether a piece is code.
+
+    >>> pieces("(`f`).")
+    [('(', False), ('f', True), (').', False)]
+    """
+    return [(piece, number % 2 == 1) for number, piece in enumerate(_CODE.split(text)) if piece]
+
+
+def plain(text: str) -> str:
+    """The text without its backticks."""
+    return text.replace("`", "")
 
 
 def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> list[tuple[float, list[Item]]]:
@@ -146,8 +142,3 @@ def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> lis
         else:
             lines.append((wide, [item]))
     return lines
-
-
-def plain(text: str) -> str:
-    """The text without its backticks."""
-    return text.replace("`", "")

@@ -9,7 +9,7 @@ from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, memory_grid, number_span
+from tilescope.view.grid import Cell, Grid, lines_of_bytes, memory_grid, number_span
 from tilescope.view.parts import Beside, Part, Table
 
 _SHOWN_LINES = 8
@@ -153,7 +153,7 @@ def _smem_grid(plan: Plan) -> Grid:
         return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
 
     title = "Shared memory: row.chunk of the tile"
-    return memory_grid(title, 0, len(order) * CHUNK_BYTES, cell, most=_SHOWN_LINES)
+    return memory_grid(title, lines_of_bytes(0, len(order) * CHUNK_BYTES), cell, most=_SHOWN_LINES)
 
 
 def _box(box: tuple[int, ...] | None) -> str | None:

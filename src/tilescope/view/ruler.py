@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from string import ascii_letters, digits
 
 from tilescope.view.grid import Cell, Grid, extent, number_span
 from tilescope.view.palette import MARK_SIGN, Mark, Tint
+from tilescope.view.parts import Table
 
 _KEYS = ascii_letters + digits + "@#"  # 64: one for every bit of a row
 _BYTES_PER_ROW = 16
@@ -56,25 +58,26 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RulerRow:
-    """Rows `first` to `last` of the ruler; more than one only where none of them has a field."""
+    """A word of the ruler, or several words without a field; its label is empty if it is the only one."""
 
-    first: int
-    last: int
+    label: str
     pieces: tuple[Piece, ...]  # highest bits first, as they are drawn
 
     def segments(self, bits: int) -> Iterator[tuple[int, int, Piece | None]]:
         """All bits of a row, the highest first: those of the pieces, and between them those that no field claims."""
         above = bits
         for piece in self.pieces:
-            yield piece.high + 1, above - 1, None
+            if piece.high + 1 < above:
+                yield piece.high + 1, above - 1, None
             yield piece.low, piece.high, piece
             above = piece.low
-        yield 0, above - 1, None
+        if above:
+            yield 0, above - 1, None
 
 
 @dataclass(frozen=True, slots=True)
 class BitRuler:
-    """Fields of a word of `bits` bits, `row_bits` (32 or 64) to a row.
+    """Fields of a word of `bits` bits, `row_bits` (32 or 64) to a row; fields without a colour take the eight in turn.
 
     >>> ruler = BitRuler("a word", (BitField(0, 13, "start"), BitField(62, 63, "swizzle")))
     >>> [(piece.low, piece.high, piece.key) for piece in ruler.rows()[0].pieces]
@@ -82,64 +85,53 @@ class BitRuler:
     """
 
     title: str
-    fields: tuple[BitField, ...]
+    fields: tuple[BitField, ...]  # from the lowest bit up
     bits: int = 64
     row_bits: int = 64
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.row_bits in (32, 64), self.row_bits
-        assert self.bits % self.row_bits == 0, self.bits
-        bits = [bit for field in self.coloured_fields() for bit in range(field.low, field.high + 1)]
+        ordered = enumerate(sorted(self.fields, key=lambda field: field.low))
+        coloured = [field if field.colour is not None else replace(field, colour=number) for number, field in ordered]
+        object.__setattr__(self, "fields", tuple(coloured))
+        bits = [bit for field in coloured for bit in range(field.low, field.high + 1)]
         assert bits == sorted({*bits} & {*range(self.bits)}), (self.title, "fields overlap or leave the word")
 
-    def coloured_fields(self) -> list[BitField]:
-        """The fields from the lowest bit up; those without a colour take the eight in turn."""
-        ordered = enumerate(sorted(self.fields, key=lambda field: field.low))
-        return [field if field.colour is not None else replace(field, colour=number) for number, field in ordered]
+    def rows(self) -> list[RulerRow]:
+        """What to draw, row by row; keys start again at "a" in every row, and words without a field are one row.
 
-    def rows(self) -> tuple[RulerRow, ...]:
-        """What to draw, row by row; keys start again at "a" in every row."""
-        fields = self.coloured_fields()
-        names = {field.name.casefold() for field in fields}
-        keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
-        rows: list[RulerRow] = []
-        for number in range(self.bits // self.row_bits):
-            start, last = number * self.row_bits, (number + 1) * self.row_bits - 1
-            here = [field for field in fields if field.low <= last and field.high >= start]
-            pieces = tuple(
-                Piece(max(field.low, start) - start, min(field.high, last) - start, key, field)
-                for key, field in zip(keys, here, strict=False)
-            )
-            if not pieces and rows and not rows[-1].pieces:
-                rows[-1] = replace(rows[-1], last=number)
-            else:
-                rows.append(RulerRow(number, number, pieces[::-1]))
-        return tuple(rows)
-
-    def row_label(self, row: RulerRow) -> str:
-        """Such as "word 3" or "words 10-15"; empty for a register of a single row.
-
-        >>> BitRuler("", (), bits=128).row_label(RulerRow(0, 1, ()))
-        'words 0-1'
+        >>> BitRuler("", (), bits=128).rows()
+        [RulerRow(label='words 0-1', pieces=())]
         """
-        several = "s" if row.last > row.first else ""
-        return "" if self.bits == self.row_bits else f"word{several} {number_span(row.first, row.last)}"
+        names = {field.name.casefold() for field in self.fields}
+        keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
+        starts, top = range(0, self.bits, self.row_bits), self.row_bits - 1
+        held = {
+            start: [field for field in self.fields if field.low <= start + top and field.high >= start]
+            for start in starts
+        }
+        rows = []
+        for _, run in groupby(starts, lambda start: start if held[start] else -1):
+            start, *others = run
+            label = f"word{'s' if others else ''} {extent(start // self.row_bits, 1 + len(others))}"
+            pieces = [
+                Piece(max(field.low - start, 0), min(field.high - start, top), key, field)
+                for key, field in zip(keys, held[start], strict=False)
+            ]
+            rows.append(RulerRow(label if len(starts) > 1 else "", tuple(pieces[::-1])))
+        return rows
 
-    def table_rows(self) -> list[list[str]]:
-        """A line for every piece of a field: key, bits, name, value, meaning; first the row, if there are several."""
+    def table(self) -> Table:
+        """A line for every piece of a field: key, bits, name, value, meaning; first the word, if there are several."""
         lines = []
         for row in self.rows():
             for piece in reversed(row.pieces):
-                field, label = piece.field, [self.row_label(row)] if self.bits > self.row_bits else []
-                name = field.name + MARK_SIGN[field.mark]
-                lines.append([*label, piece.key, number_span(piece.low, piece.high), name, field.value, field.meaning])
-        return lines
-
-    def table_headings(self) -> tuple[str, ...]:
-        """The headings over `table_rows`."""
-        row = ("word",) if self.bits > self.row_bits else ()
-        return (*row, "key", "bits", "field", "value", "meaning")
+                field, bits = piece.field, number_span(piece.low, piece.high)
+                named = field.name + MARK_SIGN[field.mark]
+                lines.append([row.label, piece.key, bits, named, field.value, field.meaning])
+        several = self.bits == self.row_bits
+        headings = ("word", "key", "bits", "field", "value", "meaning")[several:]
+        return Table((line[several:] for line in lines), headings, notes=self.notes)
 
 
 def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
@@ -153,11 +145,10 @@ def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
     >>> [(cell.text, cell.link) for cell in grid.rows[0].cells[:2]]
     [('40', 'start'), ('20', 'start mode')]
     """
-    fields = ruler.coloured_fields()
 
     def cell(start: int, column: int) -> Cell:
         number = start + column
-        inside = [field for field in fields if field.low <= number * 8 + 7 and field.high >= number * 8]
+        inside = [field for field in ruler.fields if field.low <= number * 8 + 7 and field.high >= number * 8]
         text, where = f"{content[number]:02x}", f"byte {number} = {content[number]:#04x}, bits {extent(number * 8, 8)}"
         if not inside:
             return Cell(text, "unused", title=f"{where}: no field")

@@ -30,7 +30,7 @@ from tilescope.tma.place import Place
 from tilescope.tma.tracing import Origin, Trace
 from tilescope.tma.walk import row_coords
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, memory_grid, number_span
+from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 from tilescope.view.parts import Beside, Entry, Legend, Table
@@ -101,9 +101,10 @@ def _offset_xor(trace: Trace, place: Place) -> str:
 
 
 def _shared_memory(trace: Trace, lines: int | None) -> Grid:
-    swizzle, end = trace.tensor_map.swizzle, trace.smem_address + trace.footprint_bytes
+    swizzle, start = trace.tensor_map.swizzle, trace.smem_address
     return memory_grid(
-        f"Shared memory, swizzle {swizzle.name}", trace.smem_address, end, lambda address: _chunk(trace, address),
+        f"Shared memory, swizzle {swizzle.name}", lines_of_bytes(start, start + trace.footprint_bytes),
+        lambda address: _chunk(trace, address),
         most=lines, period=swizzle.period_lines if swizzle.bits else 0, numbered=True,
     )  # fmt: skip
 

@@ -17,8 +17,7 @@ from tilescope.value import Value
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside
 from tilescope.view.ruler import BitRuler, byte_grid
-from tilescope.view.svg_canvas import number
-from tilescope.view.svg_document import grid_block
+from tilescope.view.svg_document import grid_block, number
 from tilescope.view.trace_view import plane
 from tilescope.web.page import drawn
 

@@ -20,10 +20,9 @@ from markupsafe import Markup
 from tilescope.errors import RuleError, Violation
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import Beside, Table, plain, words
+from tilescope.view.parts import Beside, pieces, plain
 from tilescope.view.ruler import BitRuler
-from tilescope.view.svg_canvas import Block, hatchings, number, style_sheet
-from tilescope.view.svg_document import grid_block, ruler_rows
+from tilescope.view.svg_document import Block, grid_block, hatchings, number, ruler_rows, style_sheet
 from tilescope.web.page import Answer, Form, command_line
 from tilescope.web.pages import PAGES, form_at
 
@@ -38,7 +37,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tilescope.web"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    functions = (colour_of, command_line, fitted, picture, plain, ruler_table, words)
+    functions = (colour_of, command_line, fitted, picture, pieces, plain)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
     return environment
@@ -112,11 +111,6 @@ def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
     svg = Markup('<svg class="tilescope{}" width="{}" height="{}" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
     sizes = map(number, (width * scale, height * scale, width, height))
     return svg.format(kind, *sizes, Markup(drawn.body))  # noqa: S704  view/ escapes what it draws
-
-
-def ruler_table(part: BitRuler) -> Table:
-    """The fields of a ruler, named and explained."""
-    return Table(part.table_rows(), part.table_headings(), notes=part.notes)
 
 
 def exported(url: str) -> str:
