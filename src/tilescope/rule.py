@@ -9,7 +9,7 @@ A row stands beside the check that refuses by it, in whatever module that is:
 `RULES` holds all of them. It loads the modules that hold rows when it is asked for a name that it does not know yet, or
 for all of them: errors, `tilescope explain`, the documentation and the tests read the same table.
 
-An example is a mapping of the arguments of a tensor map (`tensor_map.demonstration` says what else it may hold), or an
+An example is a mapping of the arguments of a tensor map (`tensor_map.rules` says what else it may hold), or an
 expression such as 'ts.Swizzle.xor(3, 4, 3)' that raises the violation or gives a sequence of violations.
 """
 
@@ -29,7 +29,7 @@ Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
-    "tma", "tensor_map.demonstration", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
+    "tma", "tensor_map.source", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
     "tma.bulk", "tma.array_file", "pipeline.mbarrier",
     "pipeline.simulation", "planner.barrier_roles", "emitter.source", "view", "view.layout_view", "gpu.verification",
     "gpu.benchmark", "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",

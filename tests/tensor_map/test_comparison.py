@@ -2,7 +2,7 @@
 
 import tilescope as ts
 from tilescope.tensor_map import TensorMapDiff
-from tilescope.tensor_map.rules.samples import IMAGES, MATRIX
+from tilescope.tensor_map.samples import IMAGES, MATRIX
 
 
 def named(differences):

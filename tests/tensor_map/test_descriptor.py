@@ -6,7 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.tensor_map.descriptor import field_places
-from tilescope.tensor_map.rules.samples import IMAGES, MATRIX
+from tilescope.tensor_map.samples import IMAGES, MATRIX
 
 ADDRESS = 0x7F5A_2000_0000
 

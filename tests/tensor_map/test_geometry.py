@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.tensor_map.rules.samples import IMAGES, MATRIX, PADDED, SIX_BITS, SLICES, WIDE
+from tilescope.tensor_map.samples import IMAGES, MATRIX, PADDED, SIX_BITS, SLICES, WIDE
 
 
 def visited(extent, stride):

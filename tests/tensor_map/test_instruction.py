@@ -4,7 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.tensor_map import REDUCTIONS, Copy, MapArguments, broken_by, require_legal
-from tilescope.tensor_map.rules.samples import BYTES, IMAGES, MATRIX, PADDED, SLICES, WIDE
+from tilescope.tensor_map.samples import BYTES, IMAGES, MATRIX, PADDED, SLICES, WIDE
 
 BF16 = ts.TensorMap(**MATRIX)
 

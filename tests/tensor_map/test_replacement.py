@@ -5,7 +5,7 @@ import pytest
 import tilescope as ts
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.field_topics import REPLACE_FIELDS
-from tilescope.tensor_map.rules.samples import IMAGES, MATRIX, SIX_BITS, WIDE
+from tilescope.tensor_map.samples import IMAGES, MATRIX, SIX_BITS, WIDE
 
 
 def refusals(tensor_map, **fields):

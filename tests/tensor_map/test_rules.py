@@ -9,8 +9,8 @@ import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.tensor_map import MapArguments
 from tilescope.tensor_map.checking import CHECKS, MAPS
-from tilescope.tensor_map.demonstration import demonstrated
-from tilescope.tensor_map.rules.samples import BYTES, IMAGES, MATRIX, PADDED, SIX_BITS, SLICES, WIDE
+from tilescope.tensor_map.rules import demonstrated
+from tilescope.tensor_map.samples import BYTES, IMAGES, MATRIX, PADDED, SIX_BITS, SLICES, WIDE
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = list(ts.RULES.values())

@@ -8,7 +8,7 @@ import pytest
 import tilescope as ts
 from tilescope import view
 from tilescope.tensor_map import MapArguments, TensorMapDiff
-from tilescope.tensor_map.rules.samples import IMAGES, MATRIX, SLICES, WIDE
+from tilescope.tensor_map.samples import IMAGES, MATRIX, SLICES, WIDE
 from tilescope.view.tensor_map_view import in_words
 
 

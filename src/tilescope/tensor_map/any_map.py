@@ -16,7 +16,7 @@ from functools import lru_cache
 from inspect import Signature, signature
 from math import prod
 from operator import itemgetter
-from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Self
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self
 
 from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
@@ -27,7 +27,7 @@ from tilescope.tensor_map.checking import CHECKS, Check, Subject, map_rule
 from tilescope.tensor_map.descriptor import encoded
 from tilescope.tensor_map.field_topics import replacement_fields
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
-from tilescope.tensor_map.rules.samples import CUDA_H, MATRIX
+from tilescope.tensor_map.samples import CUDA_H, MATRIX
 from tilescope.value import Row, Value, hex_field, row_field
 
 Arguments = ParamSpec("Arguments")  # of a constructor
@@ -119,26 +119,27 @@ class AnyMap(Value):
         """Read the arguments into this map; raise when an error is among what the rules find."""
         place = object.__setattr__
         violations: list[Violation] = []
-        readers, checks = self.readers, None
-        with suppress(RuleError, TypeError, ValueError):  # an option that cannot be read, or cannot be a key of a cache
-            options, readers, checks = _settled(type(self), *_options_in(arguments))  # type: ignore[arg-type]  # a class is hashable
-            for name, row in options:
-                place(self, name, row)
+        values = _options_in(arguments)
+        try:
+            options, readers, checks = _settled(type(self), *values)  # type: ignore[arg-type]  # a class is hashable
+        except (TypeError, ValueError):  # an option that is no key of a cache
+            options, readers, checks = _settled.__wrapped__(type(self), *values)
+        for name, row in options.items():
+            place(self, name, row)
         for name, read in readers.items():
             try:
                 place(self, name, read(name, arguments[name]))
             except RuleError as error:
                 violations += error.violations
         violations += _wrong_lengths(self)
-        if checks is not None and not violations and self.dims:
-            for check in checks:
-                if check.broken(self):
-                    violations += check.violations(self)
-        else:  # what could not be read is not there, and a tensor without dimensions has no first and no smallest
-            for check in CHECKS:
-                with suppress(AttributeError, IndexError, ValueError):
-                    if self.subject in check.rule.subjects and check.broken(self):
-                        violations += list(check.violations(self))
+        is_whole = not violations and self.dims
+        for check in checks:
+            try:
+                if answer := check.broken(self):
+                    violations += [*check.violations(self, answer)]
+            except (AttributeError, IndexError, ValueError):
+                if is_whole:  # else an argument that could not be read is not there, or no dimension is the first
+                    raise
         for violation in violations:
             if violation.severity == "error":
                 raise TensorMapError(violations)
@@ -329,30 +330,23 @@ def _wrong_lengths(a: AnyMap) -> list[Violation]:
     return wrong
 
 
-class _Settled(NamedTuple):
-    """What the options of a map decide: their rows, and what is left to read and to check."""
-
-    options: tuple[tuple[str, Row], ...]
-    readers: dict[str, Reader]
-    checks: list[Check]
-
-
 @lru_cache(maxsize=4096, typed=True)
-def _settled(map_class: type[AnyMap], *values: Any) -> _Settled:
-    """What options written like this decide.
+def _settled(map_class: type[AnyMap], *values: Any) -> tuple[dict[str, Row], dict[str, Reader], list[Check]]:
+    """What options written like this decide: the rows of those that can be read, and what is left to read and to check.
 
     Most checks about packed types, interleave and newer architectures find nothing in a map that has its options and nothing
     else. Those that ask for more meet a field that is not there: they are left for the whole map.
     """
     bare = object.__new__(map_class)
-    readers = dict(map_class.readers)
-    options = tuple((name, readers.pop(name)(name, value)) for name, value in zip(_OPTIONS, values, strict=True))
-    for name, row in options:
-        object.__setattr__(bare, name, row)
-    checks = []
+    readers, options, checks = dict(map_class.readers), {}, []
+    for name, value in zip(_OPTIONS, values, strict=True):
+        with suppress(RuleError):
+            options[name] = readers[name](name, value)
+            object.__setattr__(bare, name, options[name])
+            del readers[name]
     for check in CHECKS:
         with suppress(AttributeError):
             if map_class.subject not in check.rule.subjects or not check.broken(bare):
                 continue
         checks.append(check)
-    return _Settled(options, readers, checks)
+    return options, readers, checks

@@ -24,7 +24,7 @@ from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT, DriverAnswer
 from tilescope.tensor_map.im2col import Im2colMap, Im2colWideMap
 from tilescope.tensor_map.option import Interleave
-from tilescope.tensor_map.rules.samples import CUDA_H, IMAGES, MATRIX, WIDE
+from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
 from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 

@@ -21,8 +21,8 @@ from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, shortened
 from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule, rounded_up
-from tilescope.tensor_map.rules.samples import CUDA_H
 from tilescope.tensor_map.rules.tensor import RANK
+from tilescope.tensor_map.samples import CUDA_H
 
 _ARRAY = "ts.TensorMap.from_array({}, (64, 64))"
 array_interface = map_rule(

@@ -4,49 +4,81 @@
         "address-range", "The address is 0 to 2^57 - 1; 0 is accepted.",
         lambda a: not 0 <= a.address < 1 << 57,                     asked of every map: quick
         "address", "address = {address:#x}", "a device address is 0 to 2^57 - 1", "Pass the device pointer itself.",
-        values=lambda a: {"address": a.address},                    the numbers of the sentence, one mapping a violation
+        values=lambda a: {"address": a.address},                    the facts: numbers of the sentence, and the `change` that cures it
         examples=(MATRIX, {"address": 16}, {"address": 1 << 57}))   a sample; within the limit, and beyond it
 
-`values` may hold the `change` that cures it, too. In the sentences `a` is the map, of a copy its map. Some rules are broken
-while arguments are read, bytes are decoded or an array is described: `map_rule` enters those, which have no check.
+A condition that is more than a comparison answers with the facts at once, or with an iterator of facts: a violation for each.
+In the sentences `a` is the map, of a copy its map. Some rules are broken while arguments are read, bytes are decoded or an array
+is described: `map_rule` enters those, which have no check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import architectures_with
-from tilescope.errors import Severity, Violation, ceil_div
-from tilescope.rule import Basis, Example, Rule, rule
-from tilescope.tensor_map.rules.samples import CUDA_H, H200
+from tilescope.errors import Violation, ceil_div
+from tilescope.rule import Rule, rule
+from tilescope.tensor_map.samples import CUDA_H, H200
 
 # The kinds of map, and the other things that rules speak of.
 Subject = Literal[
     "tiled", "im2col", "wide", "instruction", "encoding", "descriptor", "replacement", "array", "convolution", "paste"
 ]
 MAPS: tuple[Subject, ...] = ("tiled", "im2col", "wide")
-TMA_ARCHITECTURES = architectures_with("tma")
 Facts = dict[str, Any]
+ManyFacts = Iterator[Facts]
+
+Direction = Literal["load", "store", "reduce"]
+OFFSET_END = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}  # of im2col offsets, by rank
+
+# The types that a reduction takes. All 8 x 13 pairs were tried on an H200: these work, all others are illegal.
+_BITWISE = ("uint32", "int32", "uint64")
+_ORDERED = (*_BITWISE, "int64", "float16", "bfloat16")
+_ADDED = (*_BITWISE, "float16", "float32", "float64", "bfloat16", "float32_ftz", "tfloat32", "tfloat32_ftz")
+REDUCTIONS: dict[str, tuple[str, ...]] = {
+    "add": _ADDED,
+    "min": _ORDERED,
+    "max": _ORDERED,
+    "inc": ("uint32",),
+    "dec": ("uint32",),
+    "and": _BITWISE,
+    "or": _BITWISE,
+    "xor": _BITWISE,
+}
+
+
+class Copy(NamedTuple):  # made for every copy: a frozen dataclass takes four times as long to make
+    """One use of a map by an instruction."""
+
+    tensor_map: Any  # of whatever kind
+    direction: Direction
+    coords: tuple[int, ...]  # driver order; gather4 and scatter4: column, then four rows
+    smem_address: int = 0
+    offsets: tuple[int, ...] = ()  # im2col: W, H, D; im2col-wide: halo, offset
+    reduce: str | None = None
+    rows4: bool = False  # tile::gather4 or tile::scatter4
+    cluster: bool = False  # to .shared::cluster, as a multicast goes; else to the .shared::cta of its own block
 
 
 class Check(NamedTuple):
-    """A rule, when a map or a copy breaks it, and the facts and sentences of its violations."""
+    """A rule, when a map or a copy breaks it and with what facts, and the sentences of its violations."""
 
     rule: Rule
-    broken: Callable[[Any], object]
+    broken: Callable[[Any], Any]  # false, true, the facts, or an iterator of facts
     sentences: tuple[str, str, str, str]  # argument, found, limit, fix
-    values: Callable[[Any], Facts | Iterable[Facts]]
+    values: Callable[[Any], Facts | list[Facts]] | None  # the facts, where `broken` says true alone
     change: Facts | None
 
-    def violations(self, subject: Any) -> Iterator[Violation]:
-        """What a map or a copy that breaks the rule is told."""
+    def violations(self, subject: Any, answer: Any) -> Iterator[Violation]:
+        """What a map or a copy is told for which `broken` answered so."""
         a = getattr(subject, "tensor_map", subject)
-        values = self.values(subject)
-        for facts in (values,) if isinstance(values, dict) else values:
-            argument, found, limit, fix = (
+        held = self.values(subject) if self.values else answer
+        for facts in held if isinstance(held, Iterator | list) else (held if isinstance(held, dict) else {},):
+            argument, found, limit, fix = [
                 part.format(a=a, **facts) if "{" in part else part for part in self.sentences
-            )
+            ]
             numbers = {name: value for name, value in facts.items() if type(value) is not str and name != "change"}
             yield self.rule.violation(argument, found, limit, fix, facts.get("change", self.change), **numbers)
 
@@ -54,96 +86,76 @@ class Check(NamedTuple):
 CHECKS: list[Check] = []  # in the order of a report
 
 
-def map_rule(
-    name: str,
-    demand: str,
-    *,
-    passing: Example,
-    failing: Example,
-    source: str = f"{CUDA_H}; {H200}",
-    documented: str = "",  # a source that no card was asked about
-    subjects: tuple[Subject, ...] = MAPS,
-    severity: Severity = "error",
-    architectures: tuple[str, ...] = TMA_ARCHITECTURES,
-    code: int | None = None,
-) -> Rule:
-    """Enter a rule about maps, or about what is done with them."""
-    basis: Basis = "documented" if documented else "measured"
-    facts: dict[str, Any] = {"source": documented or source, "basis": basis, "severity": severity, "code": code}
-    return rule(name, demand, subjects=subjects, passing=passing, failing=failing, architectures=architectures, **facts)
+def map_rule(name: str, demand: str, *, documented: str = "", **facts: Any) -> Rule:
+    """Enter a rule about maps, or about what is done with them; `documented` is a source that no card was asked about."""
+    facts = {"subjects": MAPS, "architectures": architectures_with("tma"), "source": f"{CUDA_H}; {H200}"} | facts
+    basis = {"basis": "documented", "source": documented} if documented else {"basis": "measured"}
+    return rule(name, demand, **facts | basis)
 
 
 def checked(
     name: str,
     demand: str,
-    broken: Callable[[Any], object],
+    broken: Callable[[Any], Any],
     argument: str = "{argument}",
     found: str = "{found}",
     limit: str = "{limit}",
     fix: str = "{fix}",
     *,
     examples: tuple[Facts, Facts, Facts],
-    values: Callable[[Any], Facts | Iterable[Facts]] = lambda _: {},
+    values: Callable[[Any], Facts | list[Facts]] | None = None,
     change: Facts | None = None,
     **facts: Any,
 ) -> Check:
     """Enter a rule with its check; the sentences are templates for the facts.
 
-    `examples` are a sample, and what is changed in it for an example within the limit and for one beyond it.
+    `examples` are a sample, and what is changed in it for an example within the limit and for one beyond it. Where the
+    `change` is always the same, it names the argument and is the fix, unless the row has its own.
     """
     sample, within, beyond = examples
     row = map_rule(name, demand, passing=sample | within, failing=sample | beyond, **facts)
-    if change and fix == "{fix}":
-        fix = "Use " + ", ".join(f'{replaced}="{value}"' for replaced, value in change.items()) + "."
-    check = Check(row, broken, (argument, found, limit, fix), values, change)
-    CHECKS.append(check)
-    return check
+    for replaced, value in (change or {}).items():
+        argument = argument.replace("{argument}", replaced)
+        fix = fix.replace("{fix}", f'Use {replaced}="{value}".')
+    CHECKS.append(Check(row, broken, (argument, found, limit, fix), values, change))
+    return CHECKS[-1]
 
 
 def ranged(
     name: str,
     demand: str,
     argument: str,
-    ends: tuple[int, int],
+    most: int,
     limit: str,
-    below: str,
-    above: str,
+    below: str = "Use {}.",
+    above: str = "Use {} and more copies.",
     unit: str = "",
     **facts: Any,
 ) -> None:
-    """Enter a rule that an argument, or every entry of it, lies between two ends; `below` and `above` are the fixes."""
-    least, most = ends
+    """Enter a rule that an argument, or every entry of it, is 1 to `most`; `below` and `above` are the fixes."""
 
-    def broken(a: Any) -> bool:
+    def broken(a: Any) -> Any:
         held = getattr(a, argument)
-        return not least <= held <= most if type(held) is int else min(held) < least or max(held) > most
+        is_within = 1 <= held <= most if type(held) is int else min(held) >= 1 and max(held) <= most
+        return not is_within and outside(held)
 
-    def values(a: Any) -> Iterator[Facts]:
-        held = getattr(a, argument)
+    def outside(held: Any) -> ManyFacts:
         numbers = held if isinstance(held, tuple) else (held,)
-        taken = tuple(nearest(number, least, most) for number in numbers)
+        taken = tuple(nearest(number, 1, most) for number in numbers)
         for axis, number in enumerate(numbers):
             if number != taken[axis]:
                 entry, change = (f"{argument}[{axis}]", taken) if numbers is held else (argument, taken[0])
-                fix = (below if number < least else above).format(taken[axis])
+                fix = (below if number < 1 else above).format(taken[axis])
                 yield {"entry": entry, "number": number, "fix": fix, "change": {argument: change}}
 
-    checked(name, demand, broken, "{entry}", "{entry} = {number}" + unit, limit, values=values, **facts)
+    checked(name, demand, broken, "{entry}", "{entry} = {number}" + unit, limit, **facts)
 
 
 def nearest(number: int, least: int, most: int) -> int:
-    """The number from `least` to `most` that is nearest.
-
-    >>> nearest(300, 1, 256)
-    256
-    """
+    """The number from `least` to `most` that is nearest."""
     return min(max(number, least), most)
 
 
 def rounded_up(number: int, multiple: int) -> int:
-    """The next multiple at or above `number`.
-
-    >>> rounded_up(100, 16)
-    112
-    """
+    """The next multiple at or above `number`."""
     return ceil_div(number, multiple) * multiple

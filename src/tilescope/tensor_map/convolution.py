@@ -26,8 +26,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, by, ceil_div
 from tilescope.reading import integer, integers, known_name
 from tilescope.rule import Rule
-from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.copy import OFFSET_END
+from tilescope.tensor_map.checking import OFFSET_END, map_rule
 
 Pass = Literal["forward", "dgrad", "wgrad"]
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")

@@ -33,7 +33,7 @@ from tilescope.tensor_map.descriptor import (
 )
 from tilescope.tensor_map.im2col import Im2colMap
 from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
-from tilescope.tensor_map.rules.samples import H200
+from tilescope.tensor_map.samples import H200
 from tilescope.tensor_map.tiled import TensorMap
 
 _INSPECTED, _MAP = "ts.inspect_tensor_map({}).violations", 'ts.TensorMap("u8", (64, 64), (64,), (64, 64))'

@@ -25,7 +25,7 @@ from tilescope.errors import TensorMapError, counted
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.rules.samples import H200
+from tilescope.tensor_map.samples import H200
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64

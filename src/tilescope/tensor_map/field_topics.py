@@ -18,7 +18,7 @@ from tilescope.errors import RuleError, TensorMapError, unknown_name
 from tilescope.reading import integers
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import WORD_BITS, field_places
-from tilescope.tensor_map.rules.samples import PTX_REPLACE
+from tilescope.tensor_map.samples import PTX_REPLACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tilescope.errors import RuleError, Violation, argument_range, argument_type
 from tilescope.reading import attempted, integer, integers, is_one_of
 from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colMap, Im2colWideMap, require_legal
-from tilescope.tensor_map.copy import Direction
+from tilescope.tensor_map.checking import Direction
 
 _COORD_END = 1 << 31  # coordinates are signed 32-bit numbers
 _ADDRESS_END = 1 << 32  # and shared addresses unsigned ones

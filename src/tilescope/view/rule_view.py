@@ -8,7 +8,7 @@ from typing import Any
 from tilescope.errors import FAULTS, shortened
 from tilescope.rule import Example, Rule
 from tilescope.symptoms import Diagnosis, Symptom
-from tilescope.tensor_map.demonstration import demonstrated
+from tilescope.tensor_map.rules import demonstrated
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
 

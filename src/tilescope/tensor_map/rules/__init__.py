@@ -5,7 +5,14 @@ tensor       rank, address, dims and strides; the box, its rows, its traversal, 
 im2col       corners, channels, pixels; im2col-wide; offsets and base pixels of copies
 advice       what the driver accepts and a careful engineer would want to know
 instruction  what every copy demands of its map, its coordinates and its shared address
+
+An example of a rule is the arguments of a map; with `copy`, a copy through that map; or an expression.
 """
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
 
 # isort: off
 from tilescope.tensor_map.rules import arch
@@ -13,6 +20,35 @@ from tilescope.tensor_map.rules import tensor
 from tilescope.tensor_map.rules import im2col
 from tilescope.tensor_map.rules import advice
 from tilescope.tensor_map.rules import instruction
-# isort: on
 
-__all__ = ["advice", "arch", "im2col", "instruction", "tensor"]
+# isort: on
+from tilescope.errors import RuleError, Violation
+from tilescope.rule import Example, Rule
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.checking import Copy
+
+__all__ = ["advice", "arch", "demonstrated", "im2col", "instruction", "tensor"]
+
+
+def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
+    """Violations of `rule` that the example causes: none for its passing example, some for its failing one.
+
+    >>> box_range = Rule.named("box-range")
+    >>> demonstrated(box_range, box_range.passing)
+    ()
+    >>> demonstrated(box_range, box_range.failing)[0].fix
+    'Use 256 and more copies.'
+    """
+    said: Any = ()
+    try:
+        if isinstance(example, str):  # of our own source, like any other code
+            said = eval(example, {"ts": import_module("tilescope"), "np": np})  # noqa: S307
+        elif example is not None:
+            arguments = dict(example)
+            copy = arguments.pop("copy", None)
+            asked = MapArguments.of(arguments)
+            said = asked.check() if copy is None else instruction.broken_by(Copy(asked.tensor_map(), **copy))
+    except RuleError as error:
+        said = error.violations
+    listed = said if isinstance(said, tuple | list) else ()
+    return tuple(entry for entry in listed if isinstance(entry, Violation) and entry.rule == rule.name)

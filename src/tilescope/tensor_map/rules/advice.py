@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import lt
-from typing import Any
 
 from tilescope.arch import architectures_with
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.checking import checked, rounded_up
-from tilescope.tensor_map.rules.samples import BYTES, H200, MATRIX
+from tilescope.tensor_map.checking import Facts, ManyFacts, checked, rounded_up
 from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, ROW_BITS
+from tilescope.tensor_map.samples import BYTES, H200, MATRIX
 from tilescope.tensor_map.tiled import TensorMap
 
 
-def _exceeds_block(a: AnyMap) -> bool:
-    """Whether a copy needs more shared memory than a block has; an interleaved box has at least three dimensions."""
-    if min(a.element_strides) < 1 or (a.interleave.slice_bytes and a.rank < 3):
-        return False
-    return 0 < a.arch.smem_per_block_bytes < a.rows * a.pitch_bytes
+def _exceeds_block(a: AnyMap) -> Facts | None:
+    """A copy that needs more shared memory than a block has; an interleaved box has at least three dimensions."""
+    most_bytes = a.arch.smem_per_block_bytes
+    is_countable = min(a.element_strides) >= 1 and (a.rank >= 3 or not a.interleave.slice_bytes)
+    if not is_countable or not 0 < most_bytes < a.smem_bytes:
+        return None
+    facts = {name: getattr(a, name) for name in ("smem_bytes", "rows", "pitch_bytes")}
+    argument = "box" if a.subject == "tiled" else "pixels_per_column"
+    return facts | {"argument": argument, "most_bytes": most_bytes, "most_rows": most_bytes // a.pitch_bytes}
 
 
 checked(
@@ -29,14 +31,6 @@ checked(
     "a copy of {smem_bytes} shared bytes ({rows} rows of {pitch_bytes})",
     "a block of {a.arch.name} has at most {most_bytes} bytes",
     "Use copies of at most {most_rows} rows.",
-    values=lambda a: {
-        "argument": "box" if a.subject == "tiled" else "pixels_per_column",
-        "smem_bytes": a.smem_bytes,
-        "rows": a.rows,
-        "pitch_bytes": a.pitch_bytes,
-        "most_bytes": a.arch.smem_per_block_bytes,
-        "most_rows": a.arch.smem_per_block_bytes // a.pitch_bytes,
-    },
     severity="warning",
     documented="CUDA programming guide, compute capabilities; the driver's own check can miss it",
     examples=(
@@ -47,7 +41,7 @@ checked(
 )
 
 
-def _larger_extents(a: TensorMap) -> Iterator[dict[str, Any]]:
+def _larger_extents(a: TensorMap) -> ManyFacts:
     wholes = list(a.dims)
     if a.interleave.slice_bytes:
         wholes[-2:-1] = a.box[-2:-1]  # one slice a copy, whatever the box says
@@ -62,17 +56,18 @@ def _larger_extents(a: TensorMap) -> Iterator[dict[str, Any]]:
 checked(
     "box-larger",
     "A box is no larger than the tensor; what lies beyond its end is filled.",
-    lambda a: any(map(lt, a.dims, a.box)),
+    lambda a: any(map(lt, a.dims, a.box)) and _larger_extents(a),
     "box[{axis}]",
     "box[{axis}] = {extent} over dims[{axis}] = {dim}",
     "the rest of the box is fill, and counts in the transaction",
     "Use box[{axis}] = {taken} unless the fill is wanted.",
-    values=_larger_extents,
     severity="note",
     source=f"accepted by the driver ({H200})",
     subjects=("tiled",),
     examples=(MATRIX, {"dims": (4096, 64)}, {"dims": (4096, 32)}),
 )
+
+
 checked(
     "store-overrun",
     "Rows of the tensor end on a multiple of 16 bytes, if it is ever stored to.",
@@ -107,7 +102,6 @@ checked(
 SMALL_TENSOR_BYTES = 128 * 1024
 CLEAR_SIZE_FLAG = "Clear it after the encode call, as CUTLASS and Triton do: ((uint64_t*)&map)[1] &= ~(1ull << 21)."
 _BLACKWELL = architectures_with("packed_types")
-_PADDED_ROWS = {"data_type": "bf16", "dims": (64, 64), "strides_bytes": (256,), "box": (64, 64), "arch": "sm_100"}
 SIZE_FLAG = checked(
     "descriptor-size-flag",
     "On Blackwell, bit 21 of word 1 is clear in the descriptor of a tensor that is not dense and whose memory is less than "
@@ -123,15 +117,14 @@ SIZE_FLAG = checked(
     documented="NVIDIA, release notes of driver 595.71.05, known issues (quoted in triton-lang/triton#10442); CUTLASS and "
     "Triton clear the bit",
     architectures=_BLACKWELL,
-    examples=(_PADDED_ROWS, {"strides_bytes": (128,)}, {}),
+    examples=(MATRIX | {"dims": (64, 64), "strides_bytes": (256,), "arch": "sm_100"}, {"strides_bytes": (128,)}, {}),
 )
 checked(
     "l2-256B",
     "Prefer L2 promotion 128B: 256B was never faster.",
     lambda a: a.l2_promotion.name == "256B",
-    "l2_promotion",
-    "l2_promotion = 256B",
-    "128B moved 7 to 14 % more bytes a second on an H200",
+    found="l2_promotion = 256B",
+    limit="128B moved 7 to 14 % more bytes a second on an H200",
     change={"l2_promotion": "128B"},
     severity="note",
     source=f"{H200}: 256B never won",

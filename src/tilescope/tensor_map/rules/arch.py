@@ -7,43 +7,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilescope.arch import architectures_with
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.checking import checked, rounded_up
-from tilescope.tensor_map.rules.samples import (
-    CUDA_H,
-    H200,
-    MATRIX,
-    PADDED,
-    PTX_COPY,
-    PTX_REPLACE,
-    SIX_BITS,
-    SLICES,
-    WIDE,
-)
+from tilescope.tensor_map.checking import Facts, checked, rounded_up
+from tilescope.tensor_map.samples import CUDA_H, H200, MATRIX, PADDED, PTX_COPY, PTX_REPLACE, SIX_BITS, SLICES, WIDE
+
+_PACKED_TYPES, _SWIZZLE_96B = architectures_with("packed_types"), architectures_with("swizzle_96B")
 
 
-def _makers(a: AnyMap) -> tuple[str, ...]:
-    """The architectures that can make this kind of map."""
-    return architectures_with("im2col_wide" if a.subject == "wide" else "tma")
+def _without_tma(a: AnyMap) -> Facts | bool:
+    makers = architectures_with("im2col_wide" if a.subject == "wide" else "tma")
+    facts = {"makers": ", ".join(makers), "first": makers[0], "change": {"arch": makers[0]}}
+    return a.arch.name not in makers and facts
 
 
 checked(
     "arch-tma",
     "The architecture has TMA and can make this kind of map: sm_90 on, im2col-wide from sm_100 on.",
-    lambda a: a.arch.name not in _makers(a),
+    _without_tma,
     "arch",
     "arch = {a.arch.name}",
     "such a map exists on {makers}",
     'Use arch="{first}".',
-    values=lambda a: {
-        "makers": ", ".join(_makers(a)),
-        "first": _makers(a)[0],
-        "change": {"arch": _makers(a)[0]},
-    },
     documented="cuda.h; ptxas",
     examples=(MATRIX, {"arch": "sm_90"}, {"arch": "sm_80"}),
 )
@@ -53,15 +39,15 @@ checked(
     lambda a: a.data_type.is_packed and not a.arch.has("packed_types"),
     "data_type",
     "data_type = {a.data_type.name} on {a.arch.name}",
-    f"packed types exist on {', '.join(architectures_with('packed_types'))}",
+    f"packed types exist on {', '.join(_PACKED_TYPES)}",
     'Move the bytes as "uint8", or plan for sm_100.',
     change={"arch": "sm_100"},
-    architectures=architectures_with("packed_types"),
+    architectures=_PACKED_TYPES,
     examples=(PADDED, {}, {"arch": "sm_90"}),
 )
 
 
-def _other_swizzles(a: AnyMap) -> dict[str, Any]:
+def _other_swizzles(a: AnyMap) -> Facts:
     here = [row.name for row in SWIZZLE.values() if row.feature and a.arch.has(row.feature)]
     nearest = "128B" if a.swizzle.span_bytes == 128 else "none"  # 96B has no smaller relative
     where = " or ".join(a.swizzle.architectures)
@@ -84,9 +70,8 @@ checked(
     "wide-mode",
     "Mode W128 needs an architecture with im2col::w::128.",
     lambda a: a.arch.has("im2col_wide") and not a.arch.has("im2col_wide_128") and a.mode == "W128",
-    "mode",
-    "mode = W128 on {a.arch.name}",
-    f"W128 exists on {', '.join(architectures_with('im2col_wide_128'))}",
+    found="mode = W128 on {a.arch.name}",
+    limit=f"W128 exists on {', '.join(architectures_with('im2col_wide_128'))}",
     change={"mode": "W"},
     documented=f"ptxas; {PTX_COPY}, im2col::w::128",
     subjects=("wide",),
@@ -102,7 +87,7 @@ checked(
     "96B goes with interleave none",
     change={"interleave": "none"},
     documented=PTX_COPY,
-    architectures=architectures_with("swizzle_96B"),
+    architectures=_SWIZZLE_96B,
     examples=(SLICES, {"swizzle": "64B", "arch": "sm_103"}, {"swizzle": "96B", "arch": "sm_103"}),
 )
 checked(
@@ -115,7 +100,7 @@ checked(
     "Encode with swizzle 64B, then set swizzle_mode 4 with tensormap.replace on sm_103a.",
     severity="warning",
     documented=f"{PTX_REPLACE}; cuda.h has no such enumerator",
-    architectures=architectures_with("swizzle_96B"),
+    architectures=_SWIZZLE_96B,
     examples=(
         MATRIX,
         {"box": (32, 64), "swizzle": "64B", "arch": "sm_103"},
@@ -157,10 +142,7 @@ checked(
 
 PADDED_ROW_ELEMENTS = 128
 _INTERLEAVED = {"dims": (128, 8, 8), "strides_bytes": (2048, 16384), "box": (128, 1, 8), "interleave": "16B"}
-DOCUMENTED: dict[str, Any] = {
-    "documented": f"{CUDA_H}; {PTX_COPY}",
-    "architectures": architectures_with("packed_types"),
-}
+DOCUMENTED: Facts = {"documented": f"{CUDA_H}; {PTX_COPY}", "architectures": _PACKED_TYPES}
 
 
 def takes_half_rows(a: AnyMap) -> bool:
@@ -175,9 +157,8 @@ def row_multiple(a: AnyMap) -> int:
     return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(a) else PADDED_ROW_ELEMENTS
 
 
-def _padded_dims(a: AnyMap) -> dict[str, Any]:
-    multiple = row_multiple(a)
-    padded = rounded_up(a.dims[0], multiple)
+def _padded_dims(a: AnyMap) -> Facts:
+    padded = rounded_up(a.dims[0], multiple := row_multiple(a))
     return {"elements": a.dims[0], "multiple": multiple, "padded": padded, "change": {"dims": (padded, *a.dims[1:])}}
 
 
@@ -213,9 +194,8 @@ checked(
     "packed-interleave",
     "16u6_align16b takes no interleave.",
     lambda a: a.data_type.name == "16u6_align16b" and a.interleave.name != "none",
-    "interleave",
-    "interleave = {a.interleave.name} with 16u6_align16b",
-    "16u6_align16b takes no interleave",
+    found="interleave = {a.interleave.name} with 16u6_align16b",
+    limit="16u6_align16b takes no interleave",
     change={"interleave": "none"},
     examples=(SIX_BITS, {}, _INTERLEAVED),
     **DOCUMENTED | {"documented": CUDA_H},
@@ -224,10 +204,9 @@ checked(
     "packed-interleave-unknown",
     "Whether 16u4_align16b takes an interleave is nowhere written.",
     lambda a: a.data_type.name == "16u4_align16b" and a.interleave.name != "none",
-    "interleave",
-    "interleave = {a.interleave.name} with 16u4_align16b",
-    "no document allows or forbids it",
-    'Use interleave="none", or try it on the card.',
+    found="interleave = {a.interleave.name} with 16u4_align16b",
+    limit="no document allows or forbids it",
+    fix='Use interleave="none", or try it on the card.',
     change={"interleave": "none"},
     severity="warning",
     examples=(PADDED, {}, _INTERLEAVED),
@@ -246,9 +225,8 @@ checked(
     "The padded packed types take swizzle none, 128B, 128B_ATOM_32B; stores of 16u6_align16b also 128B_ATOM_64B, "
     "and on sm_103 64B.",
     lambda a: a.is_padded and a.swizzle.name not in _swizzles(a),
-    "swizzle",
-    "swizzle = {a.swizzle.name} with {a.data_type.name}",
-    "{a.data_type.name} takes {swizzles}",
+    found="swizzle = {a.swizzle.name} with {a.data_type.name}",
+    limit="{a.data_type.name} takes {swizzles}",
     values=lambda a: {"swizzles": ", ".join(_swizzles(a))},
     change={"swizzle": "128B"},
     examples=(PADDED, {}, {"swizzle": "128B_ATOM_64B"}),

@@ -6,13 +6,9 @@ map accepted by the driver ──▶ cp.async.bulk.tensor … ──▶ 715, ill
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from tilescope.arch import architectures_with
 from tilescope.errors import FAULTS, RuleError, Violation, counted, unknown_name
-from tilescope.tensor_map.checking import CHECKS, checked
-from tilescope.tensor_map.copy import COPY, NO_FAULT, REDUCTIONS, Copy, copied
+from tilescope.tensor_map.checking import CHECKS, REDUCTIONS, Copy, Facts, ManyFacts, checked
 from tilescope.tensor_map.rules.arch import (
     DOCUMENTED,
     PADDED_ROW_ELEMENTS,
@@ -21,11 +17,11 @@ from tilescope.tensor_map.rules.arch import (
     store_only_reasons,
     takes_half_rows,
 )
-from tilescope.tensor_map.rules.samples import BYTES, H200, MATRIX, PADDED, PTX_COPY, SIX_BITS
+from tilescope.tensor_map.samples import BYTES, COPY, H200, MATRIX, NO_FAULT, PADDED, PTX_COPY, SIX_BITS, copied
 
 SMEM_ALIGNMENT_BYTES = 128
 TRANSACTION_END_BYTES = 1 << 20
-_PACKED: dict[str, Any] = COPY | DOCUMENTED | {"documented": PTX_COPY}
+_PACKED: Facts = COPY | DOCUMENTED | {"documented": PTX_COPY}
 
 
 def broken_by(copy: Copy) -> tuple[Violation, ...]:
@@ -40,8 +36,8 @@ def broken_by(copy: Copy) -> tuple[Violation, ...]:
     if copy.direction == "reduce" and copy.reduce not in REDUCTIONS:
         violations.append(unknown_name("reduction", "reduce", copy.reduce, REDUCTIONS))
     for check in _CHECKS:
-        if check.broken(copy):
-            violations += check.violations(copy)
+        if answer := check.broken(copy):
+            violations += check.violations(copy, answer)
     return tuple(violations)
 
 
@@ -55,13 +51,12 @@ def require_legal(copy: Copy) -> None:
         raise (FAULTS[min(codes)] if codes else RuleError)(violations)
 
 
-def _lines_around(copy: Copy) -> dict[str, Any]:
+def _lines_around(copy: Copy) -> Facts:
     below = copy.smem_address // SMEM_ALIGNMENT_BYTES * SMEM_ALIGNMENT_BYTES
-    alignment = copy.tensor_map.smem_alignment_bytes
-    pattern = f"; a multiple of {alignment} starts the swizzle pattern at its first line"
-    numbers = {"smem_address": copy.smem_address, "below": below, "above": below + SMEM_ALIGNMENT_BYTES}
-    more = pattern if alignment > SMEM_ALIGNMENT_BYTES else ""
-    return numbers | {"more": more, "change": {"smem_address": below}}
+    facts = {"smem_address": copy.smem_address, "below": below, "above": below + SMEM_ALIGNMENT_BYTES, "more": ""}
+    if (alignment := copy.tensor_map.smem_alignment_bytes) > SMEM_ALIGNMENT_BYTES:
+        facts["more"] = f"; a multiple of {alignment} starts the swizzle pattern at its first line"
+    return facts | {"change": {"smem_address": below}}
 
 
 checked(
@@ -85,7 +80,7 @@ def _gather(copy: Copy) -> str:
     return "gather4" if copy.direction == "load" else "scatter4"
 
 
-def _coords_facts(copy: Copy) -> dict[str, Any]:
+def _coords_facts(copy: Copy) -> Facts:
     rank, count = copy.tensor_map.rank, len(copy.coords)
     if not copy.rows4:
         fix = f"Use coords = {(0,) * rank}, for example, innermost first."
@@ -114,7 +109,7 @@ def _inner_step(copy: Copy) -> int:
     return row_multiple(a) if copy.direction == "store" else PADDED_ROW_ELEMENTS
 
 
-def _inner_facts(copy: Copy) -> dict[str, Any]:
+def _inner_facts(copy: Copy) -> Facts:
     a, step, inner = copy.tensor_map, _inner_step(copy), copy.coords[0]
     below, inner_bytes = inner // step * step, inner * a.data_type.bits / 8
     unit = f"values with {a.data_type.name}" if a.is_padded else "elements (16 bytes)"
@@ -195,7 +190,7 @@ checked(
 )
 
 
-def _not_gathered(copy: Copy) -> Iterator[dict[str, Any]]:
+def _not_gathered(copy: Copy) -> ManyFacts:
     """What keeps the map of a copy of four rows from being one of their maps."""
     a, name = copy.tensor_map, _gather(copy)
     if a.subject != "tiled" or a.rank != 2:
@@ -218,18 +213,17 @@ def _not_gathered(copy: Copy) -> Iterator[dict[str, Any]]:
 checked(
     "gather-map",
     "gather4 and scatter4 take a tiled map of rank 2, one box row, no interleave, and an architecture that has them.",
-    lambda copy: copy.rows4,
-    values=_not_gathered,
+    lambda copy: copy.rows4 and _not_gathered(copy),
     examples=(
-        MATRIX,
-        {"box": (64, 1), "arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True),
-        {"box": (64, 4), "arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True),
+        MATRIX | {"arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True),
+        {"box": (64, 1)},
+        {"box": (64, 4)},
     ),
     **COPY | NO_FAULT | {"documented": f"{PTX_COPY}, tile::gather4", "architectures": architectures_with("gather4")},
 )
 
 
-def _out_of_cluster(copy: Copy) -> Iterator[dict[str, Any]]:
+def _out_of_cluster(copy: Copy) -> ManyFacts:
     a = copy.tensor_map
     is_gather = copy.rows4 and a.arch.has("gather4") and not a.arch.has("gather4_cluster")
     for argument, what in cluster_restrictions(a) + [("tensor_map", "gather4")] * is_gather:
@@ -240,17 +234,12 @@ checked(
     "cluster-copy",
     "On sm_120, packed types, atom modes, im2col::w and gather4 are loaded to .shared::cta alone: a multicast, which goes to "
     ".shared::cluster, has none of them.",
-    lambda copy: copy.cluster,
+    lambda copy: copy.cluster and _out_of_cluster(copy),
     "{argument}",
     "{what} to .shared::cluster on {a.arch.name}",
     "it is loaded to .shared::cta alone there",
     "Load to .shared::cta: every block loads its own copy.",
-    values=_out_of_cluster,
-    examples=(
-        PADDED,
-        {"arch": "sm_100"} | copied("load", 0, 0, cluster=True),
-        {"arch": "sm_120"} | copied("load", 0, 0, cluster=True),
-    ),
+    examples=(PADDED | copied("load", 0, 0, cluster=True), {"arch": "sm_100"}, {"arch": "sm_120"}),
     **NO_FAULT | {"documented": f"{PTX_COPY}; ptxas"},
 )
 checked(

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from math import gcd, prod
 from operator import floordiv
 from typing import Any
 
 from tilescope.errors import counted
 from tilescope.tensor_map.any_map import AnyMap, row_bytes
-from tilescope.tensor_map.checking import checked, nearest, ranged, rounded_up
+from tilescope.tensor_map.checking import Facts, ManyFacts, checked, nearest, ranged, rounded_up
 from tilescope.tensor_map.rules.arch import takes_half_rows
-from tilescope.tensor_map.rules.samples import BYTES, CUDA_H, H200, MATRIX, SLICES
+from tilescope.tensor_map.samples import BYTES, CUDA_H, H200, MATRIX, SLICES
 
 ADDRESS_END = 1 << 57
 STRIDE_END_BYTES = 1 << 40
 
 
-def _rank_facts(a: AnyMap) -> dict[str, Any]:
-    least = 1 if a.subject == "tiled" else 3
-    fix = f"Add dimensions of extent 1 up to rank {least}."
-    if a.rank > 5:
-        fix = "Merge neighbouring dimensions whose strides allow it, or copy slice by slice."
-    kind = "a tiled" if a.subject == "tiled" else "an im2col"
+def _rank_facts(a: AnyMap) -> Facts:
+    kind, least = ("a tiled", 1) if a.subject == "tiled" else ("an im2col", 3)
+    fix = "Merge neighbouring dimensions whose strides allow it, or copy slice by slice."
+    if a.rank < least:
+        fix = f"Add dimensions of extent 1 up to rank {least}."
     return {"rank": a.rank, "dimensions": counted(a.rank, "dimension"), "least": least, "kind": kind, "fix": fix}
 
 
@@ -40,9 +39,8 @@ checked(
     "interleave-rank",
     "An interleaved map has at least 3 dimensions: W, channel slices, N.",
     lambda a: a.interleave.slice_bytes and 0 < a.rank < 3,
-    "interleave",
-    "interleave = {a.interleave.name} with rank {rank}",
-    "interleave needs rank 3 to 5: W, (H, (D,)) slices, N",
+    found="interleave = {a.interleave.name} with rank {rank}",
+    limit="interleave needs rank 3 to 5: W, (H, (D,)) slices, N",
     values=lambda a: {"rank": a.rank},
     change={"interleave": "none"},
     subjects=("tiled",),
@@ -59,7 +57,7 @@ def _alignment(a: AnyMap) -> tuple[int, str]:
     return 16, ""
 
 
-def _address_facts(a: AnyMap) -> dict[str, Any]:
+def _address_facts(a: AnyMap) -> Facts:
     multiple, why = _alignment(a)
     start = a.address // multiple * multiple
     facts = {"address": a.address, "beyond": a.address - start, "start": start, "multiple": multiple}
@@ -97,7 +95,7 @@ ranged(
     "dim-range",
     "Every dim is 1 to 2^32 elements.",
     "dims",
-    (1, 1 << 32),
+    1 << 32,
     "1 to 2^32 elements",
     "Use {}; a tensor without elements has no map.",
     "Use several maps of at most 2^32 elements along this dim.",
@@ -105,8 +103,9 @@ ranged(
 )
 
 
-def _stride_facts(a: AnyMap, taken: tuple[int, ...], multiple: int) -> Iterator[dict[str, Any]]:
-    """The strides that are not as taken; no copy uses that of a dimension of extent 1 (flashinfer#2150, flashinfer#2232)."""
+def _strides_off(a: AnyMap, cured: Callable[[int], int], multiple: int = 16, why: str = "") -> ManyFacts:
+    """The strides that a cure changes; no copy uses that of a dimension of extent 1 (flashinfer#2150, flashinfer#2232)."""
+    taken = tuple(map(cured, a.strides_bytes))
     for axis, stride in enumerate(a.strides_bytes):
         if stride != taken[axis]:
             fix = f"Pad dimension {axis} so that the next one steps {taken[axis]} bytes."
@@ -116,60 +115,49 @@ def _stride_facts(a: AnyMap, taken: tuple[int, ...], multiple: int) -> Iterator[
                 fix = "Use a copy of the tensor with this dimension flipped, and a positive stride."
             elif stride >= STRIDE_END_BYTES:
                 fix = "Use several maps, each with strides below 2^40 bytes."
-            yield {"axis": axis, "stride": stride, "fix": fix, "change": {"strides_bytes": taken}}
+            facts = {"axis": axis, "stride": stride, "multiple": multiple, "why": why}
+            yield facts | {"fix": fix, "change": {"strides_bytes": taken}}
 
 
-def _misaligned(a: AnyMap) -> Iterator[dict[str, Any]]:
+def _misaligned(a: AnyMap) -> ManyFacts | bool:
     multiple, why = _alignment(a)
-    for facts in _stride_facts(a, tuple(rounded_up(stride, multiple) for stride in a.strides_bytes), multiple):
-        yield facts | {"multiple": multiple, "why": why}
+    is_off = gcd(multiple, *a.strides_bytes) < multiple
+    return is_off and _strides_off(a, lambda stride: rounded_up(stride, multiple), multiple, why)
+
+
+def _within_range(stride: int) -> int:
+    return stride if 0 <= stride < STRIDE_END_BYTES else (0, STRIDE_END_BYTES - 32)[stride > 0]
 
 
 checked(
     "stride-alignment",
     "Every stride is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
-    lambda a: gcd(32, *a.strides_bytes) < 32 and gcd(32, *a.strides_bytes) < _alignment(a)[0],
+    lambda a: gcd(32, *a.strides_bytes) < 32 and _misaligned(a),
     "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes",
     "strides are multiples of {multiple} bytes{why}",
-    values=_misaligned,
     examples=(MATRIX, {"strides_bytes": (8208,)}, {"strides_bytes": (8200,)}),
 )
-
-
-def _outside(a: AnyMap) -> Iterator[dict[str, Any]]:
-    ends = (0, STRIDE_END_BYTES - 32)
-    taken = (step if 0 <= step < STRIDE_END_BYTES else ends[step > 0] for step in a.strides_bytes)
-    return _stride_facts(a, tuple(taken), 16)
-
-
 checked(
     "stride-range",
     "Every stride is 0 to 2^40 - 1 bytes.",
-    lambda a: a.strides_bytes and (min(a.strides_bytes) < 0 or max(a.strides_bytes) >= STRIDE_END_BYTES),
+    lambda a: (
+        a.strides_bytes
+        and (min(a.strides_bytes) < 0 or max(a.strides_bytes) >= STRIDE_END_BYTES)
+        and _strides_off(a, _within_range)
+    ),
     "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes",
     "0 to 2^40 - 1 bytes",
-    values=_outside,
     examples=(MATRIX, {"strides_bytes": ((1 << 40) - 16,)}, {"strides_bytes": (1 << 40,)}),
 )
 
 
-def _may_overlap(a: AnyMap) -> bool:
-    """Whether some stride does not step over all that lies inside it, as most do."""
-    reach = row_bytes(a)
-    for stride, extent in zip(a.strides_bytes, a.dims[1:], strict=True):
-        if stride < reach:
-            return True
-        reach += stride * (extent - 1)
-    return False
-
-
-def _overlaps(a: AnyMap) -> Iterator[dict[str, Any]]:
+def _overlaps(a: AnyMap) -> ManyFacts:
     reach = row_bytes(a)
     for stride, extent, axis in sorted(zip(a.strides_bytes, a.dims[1:], range(a.rank - 1), strict=True)):
         if stride < reach and extent > 1:
-            shared = "every index reads the same bytes (a broadcast)" if stride == 0 else "neighbours share bytes"
+            shared = "neighbours share bytes" if stride else "every index reads the same bytes (a broadcast)"
             yield {"axis": axis, "stride": stride, "reach": reach, "next": rounded_up(reach, 16), "shared": shared}
         reach += max(0, stride * (extent - 1))
 
@@ -177,12 +165,11 @@ def _overlaps(a: AnyMap) -> Iterator[dict[str, Any]]:
 checked(
     "stride-overlap",
     "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
-    _may_overlap,
+    lambda a: not a.is_dense and _overlaps(a),
     "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: {shared}",
     "loads work; a store through such a map races with itself",
     "Use {next} bytes, or keep it for sliding windows and broadcasts.",
-    values=_overlaps,
     severity="warning",
     source=f"{CUDA_H} (its construction of the strides); the driver accepts others ({H200})",
     examples=(MATRIX, {}, {"strides_bytes": (64,)}),
@@ -198,24 +185,22 @@ ranged(
     "box-range",
     "Every box extent is 1 to 256 elements.",
     "box",
-    (1, LARGEST_EXTENT),
+    LARGEST_EXTENT,
     "1 to 256 elements",
-    "Use {}.",
-    "Use {} and more copies.",
-    " elements",
+    unit=" elements",
     subjects=("tiled",),
     examples=(MATRIX, {"box": (64, 256)}, {"box": (64, 257)}),
 )
 
 
-def _whole_rows(a: AnyMap) -> dict[str, Any]:
+def _whole_rows(a: AnyMap) -> Facts:
     elements, bits = a.inner_elements, a.data_type.bits
     step = ROW_BITS // bits if ROW_BITS % bits == 0 else 64  # 64 six-bit values: 48 bytes
     taken = min(rounded_up(max(elements, 1), step), LARGEST_EXTENT // step * step)
     whole, rest = divmod(elements * bits, 8)
     row_bytes = whole + rest / 8 if rest and whole < (1 << 53) else whole  # a float holds no larger number
-    numbers = {"elements": elements, "bits": bits, "row_bytes": row_bytes, "taken": taken}
-    return numbers | {"change": a.inner_change(taken)}
+    facts = {"elements": elements, "bits": bits, "row_bytes": row_bytes, "taken": taken}
+    return facts | {"change": a.inner_change(taken)}
 
 
 checked(
@@ -232,7 +217,7 @@ checked(
 )
 
 
-def _within_span(a: AnyMap) -> dict[str, Any]:
+def _within_span(a: AnyMap) -> Facts:
     bits, span = a.data_type.smem_bits, a.swizzle.span_bytes or 0
     numbers = {"elements": a.inner_elements, "element_bytes": bits / 8, "row_bytes": a.inner_bytes, "span": span}
     copy = "box" if a.subject == "tiled" else "copy"
@@ -254,7 +239,7 @@ ranged(
     "element-stride-range",
     "Every element stride is 1 to 8, that of dim 0 too.",
     "element_strides",
-    (1, 8),
+    8,
     "1 to 8",
     "Use 1.",
     "Use 1, and multiply strides_bytes by the step.",
@@ -262,7 +247,7 @@ ranged(
 )
 
 
-def _smaller(a: Any) -> dict[str, Any]:
+def _smaller(a: Any) -> Facts:
     """The change to a box that fits."""
     change = {"box": _halved(a)} if a.subject == "tiled" else _fewer_pixels(a)
     taken = ", ".join(f"{name} = {value}" for name, value in change.items())
@@ -280,7 +265,7 @@ def _halved(a: Any) -> tuple[int, ...]:
     return tuple(box)
 
 
-def _fewer_pixels(a: Any) -> dict[str, Any]:
+def _fewer_pixels(a: Any) -> Facts:
     """Channels and pixels that fit; mode W128 always loads 128 pixels."""
     most_elements = LARGEST_BOX_BYTES * 8 // a.data_type.bits
     step = max(1, ROW_BITS // a.data_type.bits)
@@ -306,9 +291,8 @@ checked(
     "nan-fill",
     "NaN fill is for floating-point types.",
     lambda a: a.oob_fill.name == "nan" and not a.data_type.is_float,
-    "oob_fill",
-    "oob_fill = nan with {a.data_type.name}",
-    "only floating-point types have a NaN",
+    found="oob_fill = nan with {a.data_type.name}",
+    limit="only floating-point types have a NaN",
     change={"oob_fill": "zero"},
     examples=(MATRIX, {"oob_fill": "nan"}, {"data_type": "u16", "oob_fill": "nan"}),
 )
@@ -316,9 +300,8 @@ checked(
     "interleave-swizzle",
     "Interleave 32B goes with swizzle 32B.",
     lambda a: a.interleave.name == "32B" and a.swizzle.name != "32B",
-    "swizzle",
-    "interleave 32B with swizzle {a.swizzle.name}",
-    "the documents allow swizzle 32B only; the driver accepts this",
+    found="interleave 32B with swizzle {a.swizzle.name}",
+    limit="the documents allow swizzle 32B only; the driver accepts this",
     change={"swizzle": "32B"},
     severity="warning",
     source=f"{CUDA_H}; the driver accepts others ({H200})",
