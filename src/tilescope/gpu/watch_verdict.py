@@ -21,7 +21,7 @@ from tilescope.rule import RULES, rule
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.decoding import decode_tensor_map
-from tilescope.tensor_map.tiled import TensorMap
+from tilescope.tensor_map.kinds import TensorMap
 
 State = Literal["accepted", "refused", "disagreement", "failed"]
 SUCCESS, INVALID_VALUE = 0, 1

@@ -7,9 +7,8 @@ from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.checking import REDUCTIONS, Copy
 from tilescope.tensor_map.comparison import TensorMapDiff
 from tilescope.tensor_map.decoding import decode_tensor_map, descriptor_bytes, inspect_tensor_map
-from tilescope.tensor_map.im2col import Convolution, Im2colMap, Im2colWideMap
+from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.rules.instruction import broken_by, require_legal
-from tilescope.tensor_map.tiled import TensorMap
 
 __all__ = [
     "REDUCTIONS",

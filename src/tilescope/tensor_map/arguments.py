@@ -22,10 +22,9 @@ from tilescope.reading import integers
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT, DriverAnswer
-from tilescope.tensor_map.im2col import Im2colMap, Im2colWideMap
+from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
-from tilescope.tensor_map.tiled import TensorMap
 from tilescope.value import Value
 
 # Of the kinds whose arguments could be meant, the first one is.

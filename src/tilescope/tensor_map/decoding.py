@@ -31,10 +31,9 @@ from tilescope.tensor_map.descriptor import (
     format_of,
     left_over,
 )
-from tilescope.tensor_map.im2col import Im2colMap
+from tilescope.tensor_map.kinds import Im2colMap, TensorMap
 from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
 from tilescope.tensor_map.samples import H200
-from tilescope.tensor_map.tiled import TensorMap
 
 _INSPECTED, _MAP = "ts.inspect_tensor_map({}).violations", 'ts.TensorMap("u8", (64, 64), (64,), (64, 64))'
 _MEASURED: dict[str, Any] = {"source": H200, "subjects": ("descriptor",), "architectures": ("sm_90",)}

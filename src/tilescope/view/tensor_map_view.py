@@ -11,8 +11,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapReport
 from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
-from tilescope.tensor_map.im2col import Convolution, Im2colMap, Im2colWideMap
-from tilescope.tensor_map.tiled import TensorMap
+from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import holding

@@ -7,9 +7,9 @@ from operator import lt
 from tilescope.arch import architectures_with
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import Facts, ManyFacts, checked, rounded_up
+from tilescope.tensor_map.kinds import TensorMap
 from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, ROW_BITS
 from tilescope.tensor_map.samples import BYTES, H200, MATRIX
-from tilescope.tensor_map.tiled import TensorMap
 
 
 def _exceeds_block(a: AnyMap) -> Facts | None:

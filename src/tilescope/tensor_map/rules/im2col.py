@@ -6,7 +6,7 @@ from tilescope.arch import architectures_with
 from tilescope.errors import counted
 from tilescope.tensor_map.checking import OFFSET_END, Copy, Facts, ManyFacts, checked, nearest, ranged
 from tilescope.tensor_map.descriptor import CORNER_BITS
-from tilescope.tensor_map.im2col import ColumnMap
+from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap
 from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, LARGEST_PIXELS
 from tilescope.tensor_map.samples import COPY, H200, IMAGES, NO_FAULT, PTX_COPY, WIDE, copied
 
@@ -21,7 +21,7 @@ _WIDE: Facts = {
 _LARGE_IMAGES = IMAGES | {"dims": (64, 256, 256, 8), "strides_bytes": (128, 32768, 8388608)}
 
 
-def _corner_range(a: ColumnMap) -> tuple[int, int]:
+def _corner_range(a: Im2colMap | Im2colWideMap) -> tuple[int, int]:
     """Smallest and largest corner of a map: 16, 8 or 5 signed bits for rank 3, 4, 5; im2col-wide always has 16."""
     end = 1 << (CORNER_BITS.get(a.rank, 16) if a.subject == "im2col" else 16) - 1
     return -end, end - 1
@@ -37,7 +37,7 @@ def pixels_between(extent: int, lower: int, upper: int) -> int:
     return end - lower
 
 
-def _corners_outside(a: ColumnMap) -> ManyFacts:
+def _corners_outside(a: Im2colMap | Im2colWideMap) -> ManyFacts:
     low, high = _corner_range(a)
     _, *ends = zip(*a.corners, strict=True) if a.corners else ((),) * 3
     cured = a.corner_change(*(tuple(nearest(place, low, high) for place in end) for end in ends))
@@ -65,7 +65,7 @@ def _opened(limits: tuple[int, int], extent: int, lower: int, upper: int) -> tup
     return (lowered, raised) if pixels_between(extent, lowered, raised) >= 1 else None
 
 
-def _empty_dims(a: ColumnMap) -> ManyFacts:
+def _empty_dims(a: Im2colMap | Im2colWideMap) -> ManyFacts:
     """The dims in which the bounding box has no pixel."""
     corners = [(axis, a.dims[axis], lower, upper) for axis, lower, upper in a.corners if axis < a.rank]
     opened = [_opened(_corner_range(a), *corner) for _, *corner in corners]

@@ -13,8 +13,8 @@ from tilescope.inputs.maps import COPY, MAP, WIDTHS
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MAP_KINDS, MapArguments
 from tilescope.tensor_map.decoding import descriptor_bytes, inspect_tensor_map
+from tilescope.tensor_map.kinds import TensorMap
 from tilescope.tensor_map.source import MapSource
-from tilescope.tensor_map.tiled import TensorMap
 from tilescope.tma import trace
 from tilescope.tma.tracing import Trace
 from tilescope.tma.walk import row_coords

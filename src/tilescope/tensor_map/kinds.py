@@ -1,33 +1,138 @@
-"""The im2col tensor maps: a column of pixels of a convolution's input, and the convolution it belongs to.
+"""The three kinds of tensor map, and the map of a convolution.
 
-Im2colMap       walks W, H, D and N inside a bounding box
+TensorMap       a box of up to five dimensions out of a tensor
+Im2colMap       a column of pixels of a convolution's input: it walks W, H, D and N inside a bounding box
 Im2colWideMap   walks W alone, from sm_100 on; H and D stand still during a copy: its coordinates choose them
 
     mode W       pixels_per_column pixels along W, then the halo of the instruction
     mode W128    always 128 pixels, the halo after every 32
 
-What Im2colWideMap is rests on the documents.
+What Im2colWideMap is rests on the documents. A 4096 x 4096 bf16 matrix, read in boxes of 64 x 64:
+
+    dims = (4096, 4096)          ┌──────────────── dims[0] ───┐
+    strides_bytes = (8192,)      │ ┌ box[0] ┐                 │  one row of the box:
+    box = (64, 64)               │ │        │ box[1]     dims[1]    64 x 2 bytes = 128 bytes,
+                                 │ └────────┘                 │  the span of swizzle 128B
+                                 └── strides_bytes[0] a row ──┘
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from operator import floordiv, mul
 from typing import Any, ClassVar, Literal
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
+from tilescope.errors import TensorMapError
 from tilescope.reading import integer, integers, known_name
 from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
+from tilescope.tensor_map.array import described
 from tilescope.tensor_map.checking import Subject
-from tilescope.tensor_map.convolution import Pass, tap_offsets, walk_of
+from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.value import Value
 
 WideMode = Literal["W", "W128"]
 WIDE_MODES: tuple[WideMode, ...] = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
 WIDE_128_PIXELS = 128  # what mode W128 loads, whatever pixels_per_column says
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class TensorMap(AnyMap):
+    """A tiled tensor map, as cuTensorMapEncodeTiled makes it; unsound arguments raise TensorMapError.
+
+    >>> a = TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
+    >>> a.smem_bytes, a.transaction_bytes, a.smem_alignment_bytes
+    (8192, 8192, 1024)
+    >>> TensorMap.check("bf16", (4096, 4096), (8192,), (128, 64), swizzle="128B")[0].fix
+    'Use box[0] <= 64 and one box per span.'
+    """
+
+    subject: ClassVar[Subject] = "tiled"
+    inner_argument: ClassVar[str] = "box[0]"
+    readers: ClassVar[Mapping[str, Reader]] = readers_of(box=integers)
+
+    box: tuple[int, ...]
+
+    def __init__(
+        self,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        *,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> None:
+        self._construct(locals())
+
+    check = check_of(__init__)
+
+    @classmethod
+    def from_array(
+        cls, array: Any, box_shape: tuple[int, ...], *, address: int | None = None, **options: Any
+    ) -> TensorMap:
+        """The map of an array (numpy, DLPack, __array_interface__, __cuda_array_interface__): numpy order.
+
+        `box_shape` is outermost first like the array's shape; `options` are the constructor's. With a
+        `data_type` of another size, box_shape[-1] counts elements of that type.
+
+        >>> import numpy
+        >>> TensorMap.from_array(numpy.zeros((128, 64), "float16"), (8, 64), swizzle="128B", address=0).box
+        (64, 8)
+        """
+        arguments, problems = described(array, box_shape, address, options)
+        if problems:
+            about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
+            others = cls.check(**arguments) if arguments else ()
+            errors = [other for other in others if other.severity == "error" and other.rule not in about_array]
+            raise TensorMapError([*problems, *errors])
+        return cls(**arguments)
+
+    def coords(self, *index: int) -> tuple[int, ...]:
+        """An index in numpy order as coordinates in the driver's order.
+
+        >>> TensorMap("bf16", (64, 128), (128,), (64, 8)).coords(16, 0)  # row 16, column 0
+        (0, 16)
+        """
+        return integers("index", index)[::-1]
+
+    @property
+    def inner_elements(self) -> int:
+        """Elements of one row of the box."""
+        return self.box[0]
+
+    def inner_change(self, elements: int) -> dict[str, Any]:
+        """A box with rows of that many elements."""
+        return {"box": (elements, *self.box[1:])}
+
+    @property
+    def visited_elements(self) -> tuple[int, ...]:
+        """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
+        if max(self.element_strides) == 1 and not self.interleave.slice_bytes:
+            return self.box
+        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        if self.interleave.slice_bytes:
+            visited[-2] = 1
+        else:
+            visited[0] = self.box[0]  # dim 0 ignores its element stride
+        return tuple(visited)
+
+    @property
+    def box_bytes(self) -> int:
+        """The size the driver checks and stores: with the floor of box / element stride, dim 0 included."""
+        elements: int = prod(map(floordiv, self.box, self.element_strides))
+        return elements * self.data_type.bits // 8
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
@@ -38,15 +143,6 @@ class ColumnMap(AnyMap):
 
     channels_per_pixel: int
     pixels_per_column: int
-
-    @property
-    def corners(self) -> tuple[tuple[int, int, int], ...]:
-        """(dimension, lower corner, upper corner) of W, H, D, as far as the copy walks them."""
-        raise NotImplementedError
-
-    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
-        """The arguments that set the corners."""
-        raise NotImplementedError
 
     @property
     def inner_elements(self) -> int:
@@ -258,20 +354,23 @@ class Convolution(Value):
         row = DataType.named(data_type).tma
         if len(filters) == len(image) and filters[-1:] == image[-1:]:  # K x R x S x C, as frameworks shape a filter
             filters = filters[:-1]
-        walk = walk_of(image, filters[0] if filters else 0, filters[1:], pad, stride, dilation, row, direction)
+        walk, facts = walk_of(image, filters, known_name("direction", direction, PASSES), pad, stride, dilation)
+        pixel_bytes = walk["dims"][0] * row.bits // 8
+        walk["strides_bytes"] = tuple(accumulate((pixel_bytes, *walk["dims"][1:-1]), mul))
         if channels_per_pixel is None:
-            channel_bytes = walk.arguments["dims"][0] * row.bits // 8
-            span = next((width for width in (128, 64, 32) if channel_bytes % width == 0), min(channel_bytes, 256))
+            span = next((width for width in (128, 64, 32) if pixel_bytes % width == 0), min(pixel_bytes, 256))
             options = ({"swizzle": f"{span}B"} if span in (128, 64, 32) else {}) | options
             channels_per_pixel = span * 8 // row.bits
-        column = {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
-        tensor_map = Im2colMap(**walk.arguments | {"data_type": data_type} | column | options)
-        return cls(tensor_map, walk.offsets, walk.walked_shape, walk.stride, direction, walk.gemm)
+        walk |= {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
+        return cls(Im2colMap(data_type, **walk | options), direction=direction, **facts)
 
     @property
     def taps(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """(tap, offsets W first) of every tap of the filter."""
-        return tap_offsets(self.offsets, len(self.stride))
+        """(tap, offsets W first) of every tap of the filter, the last dimension fastest."""
+        taps: list[tuple[tuple[int, ...], Any]] = [((), self.offsets)]
+        for _ in self.stride:
+            taps = [((*tap, number), inner) for tap, held in taps for number, inner in enumerate(held)]
+        return taps
 
     def coords(self, channel: int, output_index: int) -> tuple[int, ...]:
         """Coordinates of the copy that starts at a flat output pixel (n, p, q order).
@@ -281,10 +380,10 @@ class Convolution(Value):
         >>> strided.output_shape, strided.coords(0, 5)  # output pixel (0, 1, 1)
         ((2, 4, 4), (0, 1, 1, 0))
         """
-        place = []
-        for extent in self.output_shape[:0:-1]:  # W first
+        base = []
+        for low, step, extent in zip(
+            self.tensor_map.lower_corner, self.stride[::-1], self.output_shape[:0:-1], strict=True
+        ):
             output_index, index = divmod(output_index, extent)
-            place.append(index)
-        corner = self.tensor_map.lower_corner
-        base = [low + step * index for low, step, index in zip(corner, self.stride[::-1], place, strict=True)]
+            base.append(low + step * index)
         return channel, *base, output_index
