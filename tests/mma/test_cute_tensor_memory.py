@@ -50,7 +50,7 @@ def moved(direction, name):
 def copied(name):
     shape = cp_shape(name)
     byte = np.arange(shape.row_bytes)
-    lanes = shape.lanes()
+    lanes = shape.lanes
     return ((lanes.T[:, None, :] << 21) + (byte[None, :, None] << 3)).ravel()
 
 

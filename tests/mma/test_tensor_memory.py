@@ -12,7 +12,7 @@ from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.scale_packing import pack_scales, unpack_scales
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
-from tilescope.mma.tmem_allocation import tmem_budget
+from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_form import CP_SHAPES, TMEM_FORMS
 from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
 
@@ -303,6 +303,9 @@ def test_large_matrices_take_another_way_to_the_same_bytes(shape):
     assert (plain == scales).all()
     part = np.zeros((rows - 3, blocks - 1), np.uint8)
     assert (unpack_scales(pack_scales(scales[:-3, :-1]), part.shape, out=part) == scales[:-3, :-1]).all()
+    scales.flags.writeable = packed.flags.writeable = False
+    assert (pack_scales(scales) == packed).all()
+    assert (unpack_scales(packed, shape) == scales).all()
     batches = np.stack([scales, scales[::-1]])
     assert (unpack_scales(pack_scales(batches), shape) == batches).all()
 
@@ -358,7 +361,7 @@ def test_every_address_leads_back_to_its_element(letter):
     path = DATAPATHS[letter]
     where = {"cta_group": path.cta_group, "ws": path.ws == (True,), "sparse": path.sparse == (True,)}
     layouts = [tmem_layout((path.m, 64), **where)]
-    if path.a_copies is not None:
+    if path.a_source is not None:
         layouts += [
             tmem_layout((path.m, 64), operand="A", data_type=kind, **where) for kind in ("tf32", "bf16", "e2m1")
         ]

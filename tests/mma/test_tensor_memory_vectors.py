@@ -95,9 +95,9 @@ def test_a_place_in_tensor_memory(shape, options, element, letter, place):
 
 
 def test_lanes_of_cp():  # TVM, CuTe
-    assert cp_shape("64x128b.warpx2::02_13").lanes()[40].tolist() == [40, 104]
-    assert cp_shape("64x128b.warpx2::01_23").lanes()[40].tolist() == [72, 104]
-    assert (28 + cp_shape("4x256b").lanes()).ravel().tolist() == [28, 60, 92, 124]
+    assert cp_shape("64x128b.warpx2::02_13").lanes[40].tolist() == [40, 104]
+    assert cp_shape("64x128b.warpx2::01_23").lanes[40].tolist() == [72, 104]
+    assert (28 + cp_shape("4x256b").lanes).ravel().tolist() == [28, 60, 92, 124]
 
 
 # Scales in global and shared memory: the documentation of nvmath-python, and the formula.

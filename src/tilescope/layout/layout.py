@@ -229,7 +229,10 @@ class Layout(Value):
         >>> Layout((2, 64), 16, padding_bytes=16).locate(0x80) is None
         True
         """
-        bit = (self.swizzle.apply(integer("address", address, 0)) - self.start) * self.unit_bits
+        return self._locate_bit((self.swizzle.apply(integer("address", address, 0)) - self.start) * self.unit_bits)
+
+    def _locate_bit(self, bit: int) -> tuple[int, ...] | None:
+        """The element that holds a bit, counted from the start before the swizzle; None where there is none."""
         if not 0 <= bit < self.size_bytes * self.unit_bits:
             return None
         coord, rest, steps = [0] * len(self.shape), bit, [step for step in steps_of(self.pairs) if step[0]]
@@ -270,7 +273,8 @@ class Layout(Value):
         >>> Layout((16, 128), 16, atom=(8, 64), atom_order="row").terms().c
         'base + mn / 8 * 2048 + mn % 8 * 128 + k / 64 * 1024 + k % 64 * 2'
         """
-        return AddressTerms.of(self.pairs, names or self.names, self.swizzle)
+        pairs = tuple(tuple((extent, stride * 8 // self.unit_bits) for extent, stride in index) for index in self.pairs)
+        return AddressTerms.of(pairs, names or self.names, self.swizzle)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,10 +14,10 @@ tcgen05_emulation.py         scale factors, sparse A and tensor memory of such a
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one
 tmem_layout.py               D, A and metadata as layouts of tensor memory, and the lanes that an accumulator uses
 tmem_form.py                 the shapes of tcgen05.ld, st and cp
-tensor_memory.py             allocation, loads, stores, copies and shifts on cells; tmem_allocation.py: what fits
-tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory
+tensor_memory.py             allocation, loads, stores, copies and shifts on cells
+tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory, and all of it 512 columns
 scale_format.py              block scaling: formats, and the lanes of mma.sync; scale_layout.py: atoms, copies, words
-scale_packing.py             whole matrices of scale factors into atoms and back; scale_streaming.py: compiled
+scale_packing.py             whole matrices of scale factors into atoms and back
 instruction.py               mma, wgmma, ldmatrix and stmatrix: shapes, operands, types and forms
 fragment.py                  which lane holds which element of an operand in registers
 ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays

@@ -134,23 +134,20 @@ def _by_pairs(
     """D of tcgen05: what the blocks hold is brought and read, then every pair (or block) multiplies its part."""
     product = path.product
     assert product is not None
-    stored, metadata = compressed(left, path.row) if product.sparse else (left, None)
+    stored, metadata = compressed(left, path.row) if product.sparse else (left, left[:, :0])
     (m, n), blocks = initial.shape, range(product.cta_group)
     rows = [np.arange(*share.a_rows) for share in path.shares] or [product.share(cta, m, product.m) for cta in blocks]
     columns = [np.arange(*share.b_columns) for share in path.shares] or [
         product.share(cta, n, product.n) for cta in blocks
     ]
     read = path.read([stored[row] for row in rows], [right[column] for column in columns])
-    operands = [
-        BlockOperands(a, b, None if metadata is None else metadata[held])
-        for (a, b), held in zip(read, rows, strict=True)
-    ]
+    operands = [BlockOperands(a, b, metadata[held]) for (a, b), held in zip(read, rows, strict=True)]
     if not path.shares:
         return multiplied(product, operands, scaling, initial, disabled)
     d = np.empty_like(initial)
     for share in path.shares[::2]:
         part = slice(share.d_rows[0], share.d_rows[0] + product.m), slice(*share.d_columns)
-        own = None if scaling is None else Scaling(scaling.format, scaling.a[part[0]], scaling.b[part[1]])
+        own = scaling and scaling.part(*part)
         d[part] = multiplied(product, operands[share.rank : share.rank + 2], own, initial[part], disabled)
     return d
 

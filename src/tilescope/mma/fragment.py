@@ -332,14 +332,11 @@ def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
 
 def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Fragment:
     """What tcgen05.ld and tcgen05.st move (see tmem_form.py): (lane, column) of tensor memory, from the address on."""
-    lanes, columns, types = move.form.lanes, move.columns, _TMEM_TYPES[move.element_bits]
-    threads, values = (
-        [(extent, lane_step + lanes * column_step) for extent, lane_step, column_step in modes]
-        for modes in (move.thread_modes, move.value_modes)
-    )
+    element_bits = 16 if move.packed else REGISTER_BITS  # of a register, from one cell
+    types = _TMEM_TYPES[element_bits]
     return Fragment(
         instruction=move.opcode, operand=chosen_operand(move.opcode, operand or "tmem", ("tmem",)),
-        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types), shape=(lanes, columns),
-        matrices=move.form.places, element_bits=move.element_bits,
-        tv_layout=_nested([*threads, (move.form.places, lanes * columns)], values), feature=move.feature,
+        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types),
+        shape=(move.form.lanes, move.columns), matrices=move.form.places, element_bits=element_bits, tv_layout=_nested(*move.modes),
+        feature="tcgen05_ld_red" if move.reduction else "tcgen05",
     )  # fmt: skip

@@ -15,7 +15,7 @@ and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -193,8 +193,7 @@ class ScaleLayout(Documented, Value):
         block = (ATOM_SCALES, self.atoms[1]), (8, self.word_columns * CELL_BITS)
         copies = 2 if halved else QUARTERS
         modes = Modes((row[0], block[0], copies), (row[1], block[1], QUARTER_LANES * LANE_BITS))
-        name: Literal["SFA", "SFB"] = "SFA" if operand == "A" else "SFB"
-        return TmemLayout.of(name, None, (self.rows, self.blocks), 1, 8, modes, TmemAddress.of(address))
+        return TmemLayout.of(modes, 8, address, operand=f"SF{operand}", matrix=(self.rows, self.blocks))
 
     def copies(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0

@@ -10,12 +10,18 @@ matrix's rows l, 32 + l, 64 + l and 96 + l:
     row 127                           atom 1:  w0,1   w32,1   w64,1   w96,1
 
 cuBLAS, CUTLASS, cuDNN, Triton and JAX have the same; mxfp8, mxfp4 and nvfp4 do not differ in it. Padding is zero.
+
+Large matrices take a loop that numba compiles (the extra `fast`), on two words of 64 bits at a time:
+
+    rows l, 32 + l, 64 + l, 96 + l, words c and c + 1         four loads of 64 bits
+        ▼ four lanes l at once: a whole line of 64 bytes
+    atom c, rows l to l + 3;  atom c + 1, rows l to l + 3
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -39,6 +45,7 @@ ATOM_SCALES = 4
 ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
 _ATOMS_AT_ONCE = 4  # along the rows: what the caches hold
 _COMPILED_FROM_BYTES = 1 << 20  # loading numba takes longer than packing less
+_LOW, _HALF = np.uint64(0xFFFF_FFFF), np.uint64(32)
 
 Array = npt.NDArray[Any]
 
@@ -55,12 +62,12 @@ def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
     """
     plain = _one_byte("scales", scales, 2)
     *batch, rows, blocks = plain.shape
-    grid, whole = _grid_and_extents(rows, blocks)
+    whole = _whole(rows, blocks)
     packed = _target(out, (*batch, whole[0] * whole[1]), plain.dtype)
     if (rows, blocks) != whole:
         further = [(0, 0)] * len(batch)
         plain = np.pad(plain.view(np.uint8), [*further, (0, whole[0] - rows), (0, whole[1] - blocks)])
-    _move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), grid, to_atoms=True)
+    _move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), to_atoms=True)
     return packed
 
 
@@ -75,27 +82,23 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     """
     atoms = _one_byte("packed", packed, 1)
     rows, blocks = pair("shape", shape, least=1)
-    grid, whole = _grid_and_extents(rows, blocks)
+    whole = _whole(rows, blocks)
     *batch, length = atoms.shape
     if length != whole[0] * whole[1]:
         found = f"{length} bytes for {rows} x {blocks} scales"
-        limit = f"they lie in {by(grid)} atoms of {ATOM_BYTES} bytes, {whole[0] * whole[1]} bytes in all"
+        limit = (
+            f"they lie in {by(atom_grid(rows, blocks))} atoms of {ATOM_BYTES} bytes, {whole[0] * whole[1]} bytes in all"
+        )
         fix = f"Pass all {whole[0] * whole[1]} bytes, padding included."
         raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)
     target = None if out is None else _target(out, (*batch, rows, blocks), atoms.dtype)
     plain = target if target is not None and (rows, blocks) == whole else np.empty((*batch, *whole), atoms.dtype)
-    _move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), grid, to_atoms=False)
+    _move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), to_atoms=False)
     if target is None:
         return plain[..., :rows, :blocks]
     if target is not plain:
         target[...] = plain[..., :rows, :blocks]
     return target
-
-
-def _grid_and_extents(rows: int, blocks: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Atoms along the rows and along k; the rows and blocks that they hold, padding included."""
-    grid = atom_grid(rows, blocks)
-    return grid, (grid[0] * ATOM_ROWS, grid[1] * ATOM_SCALES)
 
 
 def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
@@ -107,37 +110,72 @@ def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
     return ceil_div(rows, ATOM_ROWS), ceil_div(blocks, ATOM_SCALES)
 
 
-def _move(plain: Array, atoms: Array, grid: tuple[int, int], *, to_atoms: bool) -> None:
-    words = plain.view(np.uint32).reshape(-1, 4, 32, grid[1])
-    compiled = _streaming() if plain.nbytes >= _COMPILED_FROM_BYTES and grid[1] % 2 == 0 else None
-    if compiled is not None and plain.ctypes.data % 8 == atoms.ctypes.data % 8 == 0:
-        loop = compiled.pack if to_atoms else compiled.unpack
-        loop(words.view(np.uint64), atoms.view(np.uint64).reshape(-1, grid[1] // 2, 2, 32, 2))
+def _whole(rows: int, blocks: int) -> tuple[int, int]:
+    """Rows and blocks of the atoms, padding included."""
+    down, along = atom_grid(rows, blocks)
+    return down * ATOM_ROWS, along * ATOM_SCALES
+
+
+def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
+    """Between whole atoms and the matrix (..., rows, blocks) of their bytes."""
+    along = plain.shape[-1] // ATOM_SCALES
+    words = plain.view(np.uint32).reshape(-1, 4, 32, along)
+    loops = _streaming() if plain.nbytes >= _COMPILED_FROM_BYTES and along % 2 == 0 else None
+    if loops is not None and plain.ctypes.data % 8 == atoms.ctypes.data % 8 == 0:
+        loops[not to_atoms](words.view(np.uint64), atoms.view(np.uint64).reshape(-1, along // 2, 2, 32, 2))
+        return
+    if not to_atoms:
+        words[...] = atoms.view(np.uint32).reshape(-1, along, 32, 4).swapaxes(1, 3)
         return
     # numpy moves 16 bytes at a time faster than 4: the words of rows l, 32 + l, … side by side, then whole rows of atoms.
-    stored = atoms.view(np.complex128).reshape(-1, grid[1], 32)
-    piece = np.empty((min(_ATOMS_AT_ONCE, len(words)), 32, grid[1], 4), np.uint32)
-    for first in range(0, len(words), len(piece)):
-        part = slice(first, first + len(piece))
-        held = piece[: len(words[part])]
-        items = held.view(np.complex128)[..., 0]
-        if to_atoms:
-            for row in range(4):
-                held[..., row] = words[part, row]
-            stored[part] = items.swapaxes(1, 2)
-        else:
-            items[...] = stored[part].swapaxes(1, 2)
-            for row in range(4):
-                words[part, row] = held[..., row]
+    stored, piece = (
+        atoms.view(np.complex128).reshape(-1, along, 32),
+        np.empty((_ATOMS_AT_ONCE, 32, along, 4), np.uint32),
+    )
+    for first in range(0, len(words), _ATOMS_AT_ONCE):
+        part = words[first : first + _ATOMS_AT_ONCE]
+        held = piece[: len(part)]
+        for row in range(4):
+            held[..., row] = part[:, row]
+        stored[first : first + len(part)] = held.view(np.complex128)[..., 0].swapaxes(1, 2)
 
 
 @lru_cache(maxsize=1)
-def _streaming() -> ModuleType | None:
+def _streaming() -> tuple[Callable[..., None], Callable[..., None]] | None:
+    """The compiled loops to the atoms and back."""
     try:
-        from tilescope.mma import scale_streaming
+        from tilescope.swizzle.streaming import compiled
     except ImportError:  # numba is not installed, or not made for this numpy
         return None
-    return scale_streaming
+    return compiled(_pack), compiled(_unpack)
+
+
+def _pack(rows: Any, atoms: Any) -> None:
+    """From [128 rows as 4 x 32][double word] to [double word][which of the two][row l][pair of j], all of 64 bits."""
+    for block in range(rows.shape[0]):
+        for first in range(0, 32, 4):
+            for double in range(rows.shape[3]):
+                for lane in range(first, first + 4):
+                    w0, w1 = rows[block, 0, lane, double], rows[block, 1, lane, double]
+                    w2, w3 = rows[block, 2, lane, double], rows[block, 3, lane, double]
+                    atoms[block, double, 0, lane, 0] = (w0 & _LOW) | (w1 << _HALF)
+                    atoms[block, double, 0, lane, 1] = (w2 & _LOW) | (w3 << _HALF)
+                    atoms[block, double, 1, lane, 0] = (w0 >> _HALF) | (w1 & ~_LOW)
+                    atoms[block, double, 1, lane, 1] = (w2 >> _HALF) | (w3 & ~_LOW)
+
+
+def _unpack(rows: Any, atoms: Any) -> None:
+    """The way back."""
+    for block in range(rows.shape[0]):
+        for first in range(0, 32, 4):
+            for double in range(rows.shape[3]):
+                for lane in range(first, first + 4):
+                    w01, w23 = atoms[block, double, 0, lane, 0], atoms[block, double, 0, lane, 1]
+                    n01, n23 = atoms[block, double, 1, lane, 0], atoms[block, double, 1, lane, 1]
+                    rows[block, 0, lane, double] = (w01 & _LOW) | (n01 << _HALF)
+                    rows[block, 1, lane, double] = (w01 >> _HALF) | (n01 & ~_LOW)
+                    rows[block, 2, lane, double] = (w23 & _LOW) | (n23 << _HALF)
+                    rows[block, 3, lane, double] = (w23 >> _HALF) | (n23 & ~_LOW)
 
 
 def _one_byte(argument: str, value: npt.ArrayLike, dimensions: int) -> Array:

@@ -18,7 +18,6 @@ Of a sparse A half of the elements are stored, and metadata in tensor memory say
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,14 +31,21 @@ from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tcgen05_product import MMA_SCALES, Tcgen05Product
 from tilescope.mma.tensor_memory import TensorMemory
-from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, tmem_budget
+from tilescope.mma.tmem_address import (
+    ALLOC_COLUMNS,
+    CELL_BITS,
+    LANE_BITS,
+    QUARTER_LANES,
+    QUARTERS,
+    TMEM_COLUMNS,
+    TMEM_LANES,
+    TmemAddress,
+)
+from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_form import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integers
 from tilescope.rule import rule
-from tilescope.tma.elements import packed, unpacked
-from tilescope.value import read_only
 
 _PRODUCT = 'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", {})'
 _SPARSE = 'ts.emulate_mma({}, np.zeros((128, 8)), data_type="bf16", consumer="tcgen05", sparse=True)'
@@ -54,7 +60,6 @@ MMA_SPARSE = rule(
 )
 # fmt: on
 Matrix = npt.NDArray[Any]
-Lanes = npt.NDArray[np.bool_]
 _LARGEST_LOAD = 128  # columns of tcgen05.ld.32x32b.x128
 _PIECE = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
 _TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)
@@ -67,13 +72,17 @@ class Scaling(NamedTuple):
     a: Matrix
     b: Matrix
 
+    def part(self, rows: slice, columns: slice) -> Scaling:
+        """Those of a part of D."""
+        return Scaling(self.format, self.a[rows], self.b[columns])
+
 
 class BlockOperands(NamedTuple):
     """What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A."""
 
     a: Matrix
     b: Matrix
-    metadata: Matrix | None = None
+    metadata: Matrix
 
 
 def multiplied(
@@ -88,92 +97,93 @@ def multiplied(
     for first_m in range(0, initial.shape[0], product.m):
         for first_n in range(0, initial.shape[1], product.n):
             block = slice(first_m, first_m + product.m), slice(first_n, first_n + product.n)
-            own = None if scaling is None else Scaling(scaling.format, scaling.a[block[0]], scaling.b[block[1]])
             rows, columns = (slice(part.start // product.cta_group, part.stop // product.cta_group) for part in block)
-            held = [
-                BlockOperands(part.a[rows], part.b[columns], None if part.metadata is None else part.metadata[rows])
-                for part in operands
-            ]
-            d[block] = _instruction(product, held, own, initial[block], masks)
+            held = [BlockOperands(part.a[rows], part.b[columns], part.metadata[rows]) for part in operands]
+            d[block] = _instruction(product, held, scaling and scaling.part(*block), initial[block], masks)
     return d
 
 
 def _instruction(
-    product: Tcgen05Product, operands: list[BlockOperands], scaling: Scaling | None, initial: Matrix, masks: list[Lanes]
+    product: Tcgen05Product, operands: list[BlockOperands], scaling: Scaling | None, initial: Matrix, masks: Matrix
 ) -> Matrix:
     """The accumulator of one place of the product, over all of k."""
     rows, layout = product.m // product.cta_group, product.layout("D", product.n)
     wide = np.float64 if product.data_type.is_float else np.int64
-    b = np.concatenate([block.b for block in operands]).astype(wide)
-    if scaling is not None:
-        b *= _scales_read(scaling.format, scaling.b, "B", product)
+    b = np.concatenate([block.b for block in operands]).astype(wide) * _scales_read(scaling, "B", product)
+    lane, column = np.divmod(layout.bit_addresses()[..., 0] >> 5, 1 << 16)
     accumulators = []
     for cta, block in enumerate(operands):
         part = slice(cta * rows, (cta + 1) * rows)
-        copies = [copy.astype(wide) for copy in _a_read(product, block, layout)]
-        if scaling is not None:
-            factors = _scales_read(scaling.format, scaling.a[part], "A", product)
-            copies = [copy * factors for copy in copies]
+        copies = _a_read(product, block, layout)
+        factors = _scales_read(scaling and scaling.part(part, slice(0)), "A", product)
         parts = np.split(b, len(copies))  # lanes of a second part of n read a copy of A of their own
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = np.concatenate([a @ columns.T for a, columns in zip(copies, parts, strict=True)], axis=1)
-            d = (sums + initial[part]).astype(initial.dtype)
-        memory = _accumulated(TensorMemory().alloc(TMEM_COLUMNS), layout, initial[part], np.zeros(TMEM_LANES, np.bool_))
-        memory = _accumulated(memory, layout, d, masks[cta])
-        accumulators.append(_drained(memory, layout).view(initial.dtype))
+            sums = [a.astype(wide) * factors @ columns.T for a, columns in zip(copies, parts, strict=True)]
+            d = (np.concatenate(sums, axis=1) + initial[part]).astype(initial.dtype)
+        cells = np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32)
+        cells[lane, column] = np.where(masks[cta, lane], initial[part], d).view(np.uint32)
+        accumulators.append(_drained(cells, layout.columns)[lane, column].view(initial.dtype))
     return np.concatenate(accumulators)
+
+
+def _drained(cells: Matrix, columns: int) -> Matrix:
+    """The first columns as four warps load them with .32x32b, each from its quarter."""
+    memory = TensorMemory(cells, ((0, TMEM_COLUMNS),))
+    width = min(_LARGEST_LOAD, next(known for known in ALLOC_COLUMNS if known >= columns))
+    return np.block([
+        [memory.load(f"32x32b.x{width}", TmemAddress(warp * QUARTER_LANES, first), warp=warp) for first in range(0, columns, width)]
+        for warp in range(QUARTERS)
+    ])  # fmt: skip
 
 
 def _a_read(product: Tcgen05Product, block: BlockOperands, d: TmemLayout) -> list[Matrix]:
     """A (rows, k) as the instructions read it: once, or as often as it lies in tensor memory."""
-    copies = [block.a]
+    copies, row = [block.a], product.data_type
     if product.a_in_tensor_memory:
         layout = product.layout("A", block.a.shape[1])
         raise_all(tmem_budget({"D": d, "A": layout}).violations)
-        behind = layout.with_start(TmemAddress(0, d.columns).encode())
-        copies = _through_tensor_memory(block.a, behind, product.data_type)
-    if block.metadata is not None:
+        padded = [spread for spread in DECOMPRESSIONS.values() if spread.bits == row.bits < layout.element_bits]
+        low = (
+            padded[0].lowest_bit if padded else 0
+        )  # narrow elements lie dense, or in a byte as tcgen05.cp spreads them
+        codes = np.ascontiguousarray(block.a).view(np.uint8).reshape(*block.a.shape, -1) << low
+        read = _through_tensor_memory(codes, layout.with_start(TmemAddress(0, d.columns))) >> low
+        copies = list(read.view(row.numpy)[..., 0])
+    if product.sparse:
         nibbles = _metadata_read(product, block.metadata)
-        copies = [_expanded(copy, nibbles, product.data_type) for copy in copies]
+        copies = [_expanded(copy, nibbles, row) for copy in copies]
     return copies
 
 
-def _through_tensor_memory(a: Matrix, layout: TmemLayout, row: DataType) -> list[Matrix]:
-    """Every copy of A read back from the cells of its layout; narrow elements lie dense, or in a byte as tcgen05.cp spreads them."""
-    width = layout.element_bits
-    codes: Matrix = a.view(np.uint8).reshape(len(a), -1)
-    low = next((spread.lowest_bit for spread in DECOMPRESSIONS.values() if spread.bits == row.bits < width), 0)
-    codes = packed(codes, width) if width < 8 else codes << low
-    cells = np.zeros(TMEM_LANES * TMEM_COLUMNS * 4, np.uint8)
-    first = layout.bit_addresses()[: len(a), :: max(1, 8 // width), :, None] + 8 * np.arange(max(1, width // 8))
-    place = np.moveaxis(first // LANE_BITS * TMEM_COLUMNS * 4 + first % LANE_BITS // 8, 2, 0)
-    place = place.reshape(layout.copies, len(a), -1)
-    cells[place] = codes
-    read = [unpacked(cells[copy], width) if width < 8 else cells[copy] >> low for copy in place]
-    return [copy.view(row.numpy).reshape(a.shape) for copy in read]
+def _through_tensor_memory(codes: Matrix, layout: TmemLayout) -> Matrix:
+    """Elements (rows, columns, their bytes) written to the cells of a layout, and read back as (copies, rows, columns, bytes)."""
+    unit = min(layout.element_bits, 8)
+    bits = layout.bit_addresses()[..., None] + unit * np.arange(codes.shape[-1])
+    place = bits // LANE_BITS, bits % LANE_BITS // unit
+    cells = np.zeros((TMEM_LANES, TMEM_COLUMNS * CELL_BITS // unit), np.uint8)
+    cells[place] = codes[:, :, None]
+    return np.moveaxis(cells[place], 2, 0)
 
 
 def _metadata_read(product: Tcgen05Product, nibbles: Matrix) -> Matrix:
     """The nibbles (row, group) as the instructions find them in tensor memory, one K step after the other."""
     layout = product.layout("metadata", 2 * product.k)
-    first = layout.bit_addresses()[..., 0]
-    if layout.element_bits == 2:  # two bits for an element: a group of two
-        place = (first[..., None] + np.arange(2)).reshape(len(first), -1, 4)
-    else:
-        stride = 2 if (first[:, 0] == first[:, 1]).all() else 1  # one bit for a pair of 4-bit elements
-        place = first[:, ::stride].reshape(len(first), -1, 4)
-    index = (place // LANE_BITS, place % LANE_BITS)
-    read = np.empty_like(nibbles)
-    for start in range(0, nibbles.shape[1], place.shape[1]):
-        step = slice(start, start + place.shape[1])
-        cells = np.zeros((TMEM_LANES, layout.columns * 32), np.uint8)
-        cells[index] = np.unpackbits(nibbles[:, step, None], axis=-1, count=4, bitorder="little")
-        read[:, step] = np.packbits(cells[index], axis=-1, bitorder="little")[..., 0]
-    return read
+    group = 2 if product.data_type.smem_bits == 32 else 4 * _PIECE[product.data_type.smem_bits]
+    shift = (4 * np.arange(group) // group).astype(
+        np.uint8
+    )  # an element's first bit in the nibble; pairs of 4 bits share it
+    codes = nibbles[..., None] >> shift & (1 << layout.element_bits) - 1
+    steps = codes.reshape(len(nibbles), -1, 2 * product.k, 1)
+    read = np.stack([_through_tensor_memory(steps[:, step], layout)[0] for step in range(steps.shape[1])], axis=1)
+    merged: Matrix = np.bitwise_or.reduce(read.reshape(codes.shape) << shift, axis=-1)
+    return merged
 
 
-def _scales_read(row: ScaleFormat, scales: Matrix, operand: ScaleOperand, product: Tcgen05Product) -> Matrix:
+def _scales_read(scaling: Scaling | None, operand: ScaleOperand, product: Tcgen05Product) -> Any:
     """The factor of every element (row, k), as the instructions find it in tensor memory: by column of the word, and id."""
+    if scaling is None:
+        return 1
+    row, scales = scaling.format, scaling.a if operand == "A" else scaling.b
     where: Any = {"m": product.m, "cta_group": product.cta_group}
     layout = scale_layout(len(scales), scales.shape[1] * row.block, row)
     memory, smem = TensorMemory().alloc(TMEM_COLUMNS), layout.in_shared_memory(scales, operand, **where)
@@ -181,7 +191,7 @@ def _scales_read(row: ScaleFormat, scales: Matrix, operand: ScaleOperand, produc
         memory = memory.copy(copy.shape, smem, copy.descriptor, copy.address)
     cells = memory.cells.view(np.uint8).reshape(TMEM_LANES, -1)
     placed = layout.tensor_memory(operand, **where).bit_addresses()[: layout.rows, 0]  # (rows, copies)
-    lane, first_column = placed // LANE_BITS, placed % LANE_BITS // 32
+    lane, first_column = placed // LANE_BITS, placed % LANE_BITS // CELL_BITS
     read = np.empty((*placed.shape, layout.blocks), np.uint8)
     for step in layout.steps(product.k):
         for number, block in enumerate(step.scales):
@@ -193,41 +203,14 @@ def _scales_read(row: ScaleFormat, scales: Matrix, operand: ScaleOperand, produc
     return np.repeat(values.astype(np.float64), row.block * (1 + product.sparse), axis=1)
 
 
-def _cells_of(layout: TmemLayout) -> tuple[Matrix, Matrix]:
-    """Lane and column of every element of an accumulator."""
-    place = layout.bit_addresses()[..., 0] >> 5
-    return place >> 16, place & 0xFFFF
-
-
-def _accumulated(memory: TensorMemory, layout: TmemLayout, d: Matrix, disabled: Lanes) -> TensorMemory:
-    """The memory after tcgen05.mma wrote its accumulator; masked lanes keep what they hold."""
-    cells, (lane, column) = memory.cells.copy(), _cells_of(layout)
-    written = ~disabled[lane]
-    cells[lane[written], column[written]] = np.ascontiguousarray(d).view(np.uint32)[written]
-    return replace(memory, cells=read_only(cells))
-
-
-def _drained(memory: TensorMemory, layout: TmemLayout) -> Matrix:
-    """The accumulator as four warps load it with .32x32b, each from its quarter."""
-    columns = next(column for column in ALLOC_COLUMNS if column >= layout.columns)
-    width = min(columns, _LARGEST_LOAD)
-    cells = np.block([
-        [memory.load(f"32x32b.x{width}", TmemAddress(warp * QUARTER_LANES, first), warp=warp) for first in range(0, columns, width)]
-        for warp in range(QUARTERS)
-    ])  # fmt: skip
-    accumulator: Matrix = cells[_cells_of(layout)]
-    return accumulator
-
-
-def _lane_masks(disabled: Any, ctas: int) -> list[Lanes]:
-    """Which lanes of the blocks are not written: bit 0 of the first 32-bit mask is lane 0 of the first block."""
+def _lane_masks(disabled: Any, ctas: int) -> Matrix:
+    """Which lanes of the blocks are not written, (blocks, lanes): bit 0 of the first 32-bit mask is lane 0 of the first block."""
     words = (0,) * QUARTERS * ctas if disabled is None else integers("disable_output_lane", disabled)
     if len(words) != QUARTERS * ctas or not all(0 <= word < 1 << 32 for word in words):
         limit = f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block"
         fix = f"Use {(0,) * QUARTERS * ctas}: all lanes are written."
         raise MMA_LANES.error("disable_output_lane", printed(disabled), limit, fix, masks=words)
-    bits = np.array(words)[:, None] >> np.arange(32) & 1
-    return list(bits.astype(np.bool_).reshape(ctas, TMEM_LANES))
+    return (np.array(words)[:, None] >> np.arange(32) & 1).astype(np.bool_).reshape(ctas, TMEM_LANES)
 
 
 def scaling_of(

@@ -211,7 +211,7 @@ def shape_problems(
     shapes = kind.shapes(sparse=sparse, k=k, transposed_bytes=transposed_bytes)
     if any(m in form.m and n in form.n for form in shapes):
         return []
-    known = [f"{form.form} with m {', '.join(map(str, form.m))}, n {_in_steps(form.n)}" for form in shapes]
+    known = [f"{form.form} with m {', '.join(map(str, form.m))}, n {in_steps(form.n)}" for form in shapes]
     near = [extent for form in shapes if m in form.m for extent in form.n]
     fix = f"Use m = {shapes[0].m[-1]}, n = {shapes[0].n[-1]}."
     if near:
@@ -224,10 +224,10 @@ def shape_problems(
     return [TCGEN05["shape"].violation("m, n", found, limit, fix, m=m, n=n)]
 
 
-def _in_steps(extents: tuple[int, ...]) -> str:
+def in_steps(extents: tuple[int, ...]) -> str:
     """A list of extents, its longest even run at the end in short.
 
-    >>> _in_steps((8, 16, 24, 32, 48, 64, 80))
+    >>> in_steps((8, 16, 24, 32, 48, 64, 80))
     '8, 16, 24, 32 to 80 in steps of 16'
     """
     step = extents[-1] - extents[-2]

@@ -4,13 +4,16 @@
     memory = memory.store("32x32b.x4", registers, address, warp=0)
     registers = memory.load("16x256b.x2", address, warp=0)
 
+    tcgen05.alloc              one warp asks for 32, 64, 128, 256 or 512 columns, all lanes; it waits until they are free
+    tcgen05.relinquish_…       the block will not ask again, so that a second block on the SM need not wait for it
+    tcgen05.dealloc            with the address and the columns of the alloc; everything is freed before the kernel ends
+
 What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not allocated, a warp
 outside its quarter, a lane that the shape does not start at. All of it is known from documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,15 +23,16 @@ import numpy.typing as npt
 from tilescope.errors import Severity, Violation, argument_type, by, counted, printed, raise_all
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
-from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.mma.tmem_allocation import ALLOC_COLUMNS, TmemBudget, tmem_budget
+from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
+from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_form import (
+    DECOMPRESSIONS,
     TMEM_CP_COLUMN,
+    TMEM_DECOMPRESSION,
     TMEM_REDUCTION,
     TmemMove,
     copied_words,
     cp_shape,
-    decompression_note,
     named_move,
 )
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
@@ -68,10 +72,10 @@ _LOAD = f"{_MEMORY}.alloc(64).load({{}})"
     )
 )
 # fmt: on
-
 SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
 SHIFT_COLUMNS = 8  # 32 bytes
 Cells = npt.NDArray[np.uint32]
+Places = npt.NDArray[np.int64]
 
 
 _EMPTY = read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
@@ -93,11 +97,13 @@ class TensorMemory(Documented, Value):
     may_allocate: bool = True
     findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
 
+    budget = staticmethod(tmem_budget)
+
     def __post_init__(self) -> None:
         problems: list[Violation] = []
         cells, findings = as_array("cells", self.cells), entries(self.findings, 1 << 16)
-        if cells.shape != (TMEM_LANES, TMEM_COLUMNS) or cells.dtype != np.uint32:
-            found, limit = f"an array of shape {cells.shape}", f"{TMEM_LANES} x {TMEM_COLUMNS} cells of uint32"
+        if cells.shape != _EMPTY.shape or cells.dtype != np.uint32:
+            found, limit = f"an array of shape {cells.shape}", f"{by(_EMPTY.shape)} cells of uint32"
             fix = "Leave cells out: memory starts with zeros."
             problems.append(ARGUMENT_RANGE.violation("cells", found, limit, fix, shape=cells.shape))
         listed, firsts = entries(self.allocations, 17), range(0, TMEM_COLUMNS, SLICE_COLUMNS)
@@ -113,16 +119,6 @@ class TensorMemory(Documented, Value):
         raise_all(problems)
         object.__setattr__(self, "cells", read_only(cells.copy()) if cells.flags.writeable else cells)
         object.__setattr__(self, "allocations", tuple(ranges))
-
-    @staticmethod
-    def budget(parts: Mapping[str, Any]) -> TmemBudget:
-        """Whether accumulators, A and scale factors fit, by name: layouts, or (layout, count); what does not, and why.
-
-        >>> from tilescope.mma.tmem_layout import tmem_layout
-        >>> TensorMemory.budget({"D": (tmem_layout((128, 256)), 2)}).alloc_columns
-        512
-        """
-        return tmem_budget(parts)
 
     @property
     def last_address(self) -> TmemAddress:
@@ -206,8 +202,7 @@ class TensorMemory(Documented, Value):
         second half lies further on (by default right behind the first). ld.red gives one register more.
         """
         move = _named("ld", instruction)
-        lane, column = self._reached(move, TmemAddress.of(address), warp, split)
-        registers: Cells = self.cells[lane, column]
+        registers: Cells = self.cells[self._reached(move, address, warp, split)]
         if move.packed:
             registers = np.ascontiguousarray((registers & 0xFFFF).astype(np.uint16)).view(np.uint32)
         if move.reduction is None:
@@ -222,7 +217,7 @@ class TensorMemory(Documented, Value):
     ) -> TensorMemory:
         """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed)."""
         move = _named("st", instruction)
-        lane, column = self._reached(move, TmemAddress.of(address), warp, split)
+        places = self._reached(move, address, warp, split)
         array, shape = as_array("registers", registers), (QUARTER_LANES, move.registers)
         if array.shape != shape or array.dtype.itemsize != 4 or array.dtype.kind not in "iuf":
             found = f"an array of shape {array.shape}, {array.dtype}"
@@ -230,7 +225,7 @@ class TensorMemory(Documented, Value):
             fix = f"Use a uint32 array of shape {shape}."
             raise ARGUMENT_RANGE.error("registers", found, limit, fix, shape=array.shape, registers=shape)
         words, cells = np.ascontiguousarray(array).view(np.uint32), self.cells.copy()
-        cells[lane, column] = words.view(np.uint16) if move.packed else words
+        cells[places] = words.view(np.uint16) if move.packed else words
         left_open = "no document says what .unpack::16b leaves in the upper halves of cells: zeros here"
         return self._next(cells, [_unconfirmed(".unpack::16b", left_open)] if move.packed else [])
 
@@ -250,8 +245,8 @@ class TensorMemory(Documented, Value):
         '0x5b5a5958'
         """
         row, place = cp_shape(shape), TmemAddress.of(address)
-        words = copied_words(row, as_array("smem", smem), descriptor, smem_address, decompress)
-        lanes = place.lane + row.lanes()
+        words = copied_words(row, smem, descriptor, smem_address, decompress)
+        lanes = place.lane + row.lanes
         problems = self._column_problems(place.column, row.columns)
         if (last := int(lanes.max())) >= TMEM_LANES:
             found, limit = f".{row.name} at lane {place.lane} reaches lane {last}", f"lanes end at {TMEM_LANES - 1}"
@@ -259,11 +254,14 @@ class TensorMemory(Documented, Value):
         raise_all(problems)
         cells = self.cells.copy()
         cells[lanes[:, :, None], place.column + np.arange(row.columns)] = words[:, None, :]
-        notes = [] if decompress is None else [decompression_note(decompress)]
+        notes = []
+        if decompress is not None:
+            rests_on, fix = DECOMPRESSIONS[decompress].note, "Try it on a card before you rely on the bit positions."
+            notes.append(TMEM_DECOMPRESSION.violation("decompress", f".{decompress}", rests_on, fix))
         if place.column % 4:
             limit, fix = "every kernel seen copies to a multiple of 4 columns", f"Use column {place.column // 4 * 4}."
-            found, values = f"column {place.column}", {"column": place.column}
-            notes.append(TMEM_CP_COLUMN.violation("address", found, limit, fix, **values))
+            found = f"column {place.column}"
+            notes.append(TMEM_CP_COLUMN.violation("address", found, limit, fix, column=place.column))
         return self._next(cells, notes)
 
     def shift(self, address: Any) -> TensorMemory:
@@ -286,19 +284,17 @@ class TensorMemory(Documented, Value):
     def _next(self, cells: Cells, notes: list[Violation]) -> TensorMemory:
         return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, *notes))))
 
-    def _reached(
-        self, move: TmemMove, place: TmemAddress, warp: Any, split: Any
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _reached(self, move: TmemMove, address: Any, warp: Any, split: Any) -> tuple[Places, Places]:
         """Lane and column of every (thread, value) of a warp, or all that is wrong."""
-        problems: list[Violation] = []
+        place, problems = TmemAddress.of(address), list[Violation]()
         number = attempted(problems, place.quarter, integer, "warp", warp, 0)
         own = number % QUARTERS * QUARTER_LANES
         if place.quarter != number % QUARTERS:
             limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}"
             found, fix = f"warp {number} at lane {place.lane}", f"Set the lane field to {own + place.lane % 32}."
             problems.append(TMEM_QUARTER.violation("address", found, limit, fix, warp=number, lane=place.lane))
-        if place.lane % QUARTER_LANES not in move.form.starts:
-            further = ", or 16 further on" * (len(move.form.starts) > 1)
+        if place.lane % move.form.lanes:
+            further = ", or 16 further on" * (move.form.lanes < QUARTER_LANES)
             problems.append(_lane_problem(place, f".{move.form.name} starts at the first lane of a quarter{further}"))
         step = move.columns if split is None else plain_int(split)
         if step is None or step < 0 or (split is not None and move.form.places == 1):

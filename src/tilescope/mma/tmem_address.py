@@ -27,11 +27,12 @@ from typing import Any
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.errors import Violation, printed, raise_all
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
-from tilescope.reading import integer, plain_int
+from tilescope.reading import attempted, integer, plain_int
 from tilescope.value import Value
 
 TMEM_LANES = 128
 TMEM_COLUMNS = 512
+ALLOC_COLUMNS = (32, 64, 128, 256, 512)
 CELL_BITS = 32
 QUARTER_LANES = 32  # what one warp of four reaches
 QUARTERS = TMEM_LANES // QUARTER_LANES
@@ -78,8 +79,7 @@ class TmemAddress(Documented, Value):
             object.__setattr__(self, name, number)
             if number not in range(extent):
                 limit, fix = f"tensor memory has {name}s 0 to {extent - 1}", f"Use {name} {extent - 1}, the last."
-                found, values = f"{name} {printed(value)}", {name: number}
-                problems.append(TMEM_ADDRESS.violation(name, found, limit, fix, **values))
+                problems.append(TMEM_ADDRESS.violation(name, f"{name} {printed(value)}", limit, fix, **{name: number}))
         raise_all(problems)
 
     @property
@@ -102,8 +102,18 @@ class TmemAddress(Documented, Value):
         >>> TmemAddress.decode(0x00100008).lane
         16
         """
-        raise_all(tmem_word_problems(word))
-        return cls(**TMEM_WORD.decode(integer("word", word)))
+        word = integer("word", word)
+        raise_all(TMEM_WORD.word_problems(word))
+        if ones := TMEM_WORD.reserved_ones(word):
+            fix = "Keep lane below 128 and column below 512."
+            if set(ones) <= _CUTE_SCALE_ID_BITS:
+                fix = "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
+            elif all(9 <= bit <= 15 for bit in ones):
+                fix = "Columns end at 511: a sum of columns ran over."
+            found = f"{word:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set"
+            limit = "bits 16-22 are the lane and bits 0-8 the column; the others are zero"
+            raise TMEM_ADDRESS.error("word", found, limit, fix, word=word, bits=ones)
+        return cls(**TMEM_WORD.decode(word))
 
     @classmethod
     def of(cls, address: Any) -> TmemAddress:
@@ -114,22 +124,6 @@ class TmemAddress(Documented, Value):
         return f"lane {self.lane}, column {self.column} (0x{self.encode():08x})"
 
 
-def tmem_word_problems(word: Any) -> list[Violation]:
-    """Why a word is no address of tensor memory; empty where it is one."""
-    word = integer("word", word)
-    problems = TMEM_WORD.word_problems(word)
-    if problems or not (ones := TMEM_WORD.reserved_ones(word)):
-        return problems
-    fix = "Keep lane below 128 and column below 512."
-    if set(ones) <= _CUTE_SCALE_ID_BITS:
-        fix = "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
-    elif all(9 <= bit <= 15 for bit in ones):
-        fix = "Columns end at 511: a sum of columns ran over."
-    found = f"{word:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set"
-    limit = "bits 16-22 are the lane and bits 0-8 the column; the others are zero"
-    return [TMEM_ADDRESS.violation("word", found, limit, fix, word=word, bits=ones)]
-
-
 def inspect_tmem_address(word: int) -> Inspection:
     """What a 32-bit number means as an address of tensor memory.
 
@@ -138,10 +132,10 @@ def inspect_tmem_address(word: int) -> Inspection:
     >>> inspect_tmem_address(0x08400010).violations[0].found
     '0x08400010 has bit 27 set'
     """
-    form, word = TMEM_WORD, integer("word", word)
-    raise_all(form.word_problems(word))
-    violations, fields = tuple(tmem_word_problems(word)), form.described(word)
-    address = None if violations else TmemAddress.decode(word)
+    word, problems = integer("word", word), list[Violation]()
+    raise_all(TMEM_WORD.word_problems(word))
+    address = attempted(problems, None, TmemAddress.decode, word)
     return Inspection(
-        name=form.name, bits=form.bits, word=word, fields=fields, violations=violations, described=address
-    )
+        name=TMEM_WORD.name, bits=TMEM_WORD.bits, word=word, fields=TMEM_WORD.described(word),
+        violations=tuple(problems), described=address,
+    )  # fmt: skip

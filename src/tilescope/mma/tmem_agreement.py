@@ -1,26 +1,32 @@
-"""Does it fit, in tensor memory: whether a load finds D, an instruction its scale factors, copies the right atoms.
+"""Does it fit, in tensor memory: all that a kernel keeps there; and loads, instructions and copies to what lies there.
 
 D in its layout        ── tcgen05.ld by a warp ──▶     the quarter, the lanes, the columns
 scale factors          ── instruction, column, id ──▶  the word of this k, the byte of the word
 atoms in shared memory ── tcgen05.cp ──▶               each atom in the columns where instructions look for it
+
+A budget gives the parts of a kernel their columns, in the order in which it lists them:
+
+    column   0         128       256  260  264       512
+             │ D0      │ D1      │SFA │SFB │ free     │       one alloc of 512 columns
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from tilescope.errors import printed
+from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_format import ScaleOperand
 from tilescope.mma.scale_layout import SCALE_K, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES
-from tilescope.mma.tcgen05_kind import WIDE_K, Documented
-from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
+from tilescope.mma.tcgen05_kind import WIDE_K, Documented, blackwell_rule
+from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TmemAddress
 from tilescope.mma.tmem_form import named_move
-from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.reading import entries, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
@@ -110,7 +116,7 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     if address.quarter != number % QUARTERS:
         right = TmemAddress(own + lane % QUARTER_LANES, address.column)
         return _differs(name, "lane-quarter", right, warp=number, own=own, end=own + QUARTER_LANES - 1, lane=lane)
-    if lane % QUARTER_LANES not in move.form.starts:
+    if lane % move.form.lanes:
         right = TmemAddress(own, address.column)
         return _differs(name, "lane-start", right, form=move.form.name, own=own, lane=lane)
     if move.packed and (held.element_bits, name) != (16, "D"):
@@ -209,3 +215,115 @@ def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
         limit = "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each"
         raise ARGUMENT_TYPE.error("descriptor", printed(copies), limit, "Use scale_layout(…).copies().")
     return [(descriptor, TmemAddress.of(address)) for descriptor, address in listed]
+
+
+_BUDGET = 'ts.TensorMemory.budget({{"D": (ts.tmem_layout((128, 256)), {})}}).violations'
+TMEM_BUDGET = blackwell_rule(
+    "tmem-budget", "Accumulators, A, metadata and scale factors fit into 512 columns together.", "Tensor Memory",
+    _BUDGET.format(2), _BUDGET.format(3),
+)  # fmt: skip
+_COPY_COLUMNS = 4  # tcgen05.cp writes, and metadata lies, at multiples of them
+_UPPER_LANE = 16
+_LESS_SCALES = "Use a narrower accumulator, or copy the scale factors of fewer k at a time."
+_FIXES = {
+    "D": "Use a narrower accumulator, or one stage fewer of it.",
+    "A": "Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.",
+} | dict.fromkeys(("SFA", "SFB", "metadata"), _LESS_SCALES)
+
+
+@dataclass(frozen=True, slots=True)
+class TmemPart(Value):
+    """One matrix of a budget: its columns, and the first of them; None if it does not fit."""
+
+    name: str
+    operand: str
+    columns: int
+    first_column: int | None
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TmemBudget(Documented, Value):
+    """What a kernel keeps in tensor memory, and whether it fits.
+
+    >>> from tilescope.mma.tmem_layout import tmem_layout
+    >>> wide = tmem_layout((128, 256))
+    >>> budget = tmem_budget({"D0": wide, "D1": wide, "A": tmem_layout((128, 64), operand="A")})
+    >>> budget.fits, budget.columns, [part.first_column for part in budget.parts]
+    (False, 544, [0, 256, None])
+    >>> print(budget.violations[0])
+    tmem-budget: A needs 32 columns after 512 taken ones; tensor memory has 512 columns. Use a narrower accumulator, one stage \
+fewer of it, or keep A in shared memory.
+    """
+
+    parts: tuple[TmemPart, ...]
+    columns: int  # of all parts
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether all parts have their columns."""
+        return not self.violations
+
+    @property
+    def alloc_columns(self) -> int | None:
+        """The columns to ask tcgen05.alloc for: a power of two of at least 32; None if the parts do not fit."""
+        taken = [part.first_column + part.columns for part in self.parts if part.first_column is not None]
+        return next(column for column in ALLOC_COLUMNS if column >= max(taken, default=0)) if self.fits else None
+
+
+def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
+    """Whether accumulators, A, metadata and scale factors fit, by name: layouts, or (layout, count); what does not, and why.
+
+    Accumulators that use half of each quarter (layouts C and F) share their columns: the second one starts at lane 16.
+
+    >>> from tilescope.mma.scale_layout import scale_layout
+    >>> from tilescope.mma.tmem_layout import tmem_layout
+    >>> scales = scale_layout(128, 256, "nvfp4").tensor_memory("A")
+    >>> budget = tmem_budget({"D": (tmem_layout((128, 128)), 2), "SFA": scales})
+    >>> [(part.name, part.first_column, part.columns) for part in budget.parts], budget.alloc_columns
+    ([('D 0', 0, 128), ('D 1', 128, 128), ('SFA', 256, 16)], 512)
+    """
+    placed: list[TmemPart] = []
+    problems: list[Violation] = []
+    after = needed = 0
+    half: TmemPart | None = None  # whose columns have free lanes
+    for name, layout in _listed(parts):
+        columns, operand = layout.columns, layout.operand
+        shares = operand == "D" and DATAPATHS[layout.datapath or "D"].is_half
+        if shares and half is not None and columns <= half.columns:
+            placed.append(TmemPart(name, operand, columns, half.first_column, _UPPER_LANE))
+            half = None
+            continue
+        alignment = 1 if operand in ("D", "A") else _COPY_COLUMNS
+        first = ceil_div(after, alignment) * alignment
+        needed += first + columns - after
+        fits = first + columns <= TMEM_COLUMNS
+        placed.append(TmemPart(name, operand, columns, first if fits else None))
+        if fits:
+            after, half = first + columns, placed[-1] if shares else half
+            continue
+        found, limit = (
+            f"{name} needs {columns} columns after {after} taken ones",
+            f"tensor memory has {TMEM_COLUMNS} columns",
+        )
+        values = {"part": name, "columns": columns, "taken": after}
+        problems.append(TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], **values))
+    return TmemBudget(tuple(placed), needed, tuple(problems))
+
+
+def _listed(parts: Any) -> list[tuple[str, TmemLayout]]:
+    if not isinstance(parts, Mapping) or not parts:
+        fix = 'Use {"D": tmem_layout((128, 256))}, for example.'
+        raise RuleError([argument_type("parts", parts, "layouts of tensor memory by name", fix)])
+    listed: list[tuple[str, TmemLayout]] = []
+    problems = []
+    for name, part in parts.items():
+        layout, count = (part, 1) if isinstance(part, TmemLayout) else (*(entries(part, 3) or ()), None, None)[:2]
+        if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
+            wanted, fix = "a layout of tensor memory, or (layout, count)", "Use tmem_layout((128, 256))."
+            problems.append(argument_type(str(name), part, wanted, fix))
+        else:
+            listed += [(str(name) if count == 1 else f"{name} {number}", layout) for number in range(count)]
+    raise_all(problems)
+    return listed

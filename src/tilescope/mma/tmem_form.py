@@ -35,16 +35,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, printed, raise_all, unknown_name
+from tilescope.errors import RuleError, printed, raise_all, unknown_name
+from tilescope.layout import Modes
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tmem_address import QUARTER_LANES
-from tilescope.reading import integer, known_name
+from tilescope.reading import integer, known_name, readable
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.elements import unpacked
@@ -107,11 +109,6 @@ class TmemForm:
         return self.lanes * self.columns * self.places // QUARTER_LANES
 
     @property
-    def starts(self) -> tuple[int, ...]:
-        """The lanes of a quarter at which it starts."""
-        return (0, 16) if self.lanes == 16 else (0,)
-
-    @property
     def counts(self) -> tuple[int, ...]:
         """The counts that exist: powers of two."""
         return tuple(1 << bit for bit in range(self.max_count.bit_length()))
@@ -129,6 +126,7 @@ TMEM_FORMS: dict[str, TmemForm] = {row.name: row for row in (
 )}
 # fmt: on
 _QUALIFIERS = {"sync", "aligned", "b32"}
+_PACKING = {"ld": "pack::16b", "st": "unpack::16b"}
 _REDUCTION_WORDS = ("min", "max", "abs", "nan", "f32", "u32", "s32")  # in the order in which they are written
 
 
@@ -149,9 +147,8 @@ class TmemMove(NamedTuple):
     @property
     def opcode(self) -> str:
         """How the instruction is written, in short."""
-        red = ".red" if self.reduction else ""
-        pack = {"ld": ".pack::16b", "st": ".unpack::16b"}[self.direction] if self.packed else ""
-        kind = f".{self.reduction}" if self.reduction else ""
+        pack = f".{_PACKING[self.direction]}" * self.packed
+        red, kind = (".red", f".{self.reduction}") if self.reduction else ("", "")
         return f"tcgen05.{self.direction}{red}.{self.form.name}.x{self.repeats}{pack}{kind}"
 
     @property
@@ -160,36 +157,23 @@ class TmemMove(NamedTuple):
         return self.form.registers * self.repeats
 
     @property
-    def element_bits(self) -> int:
-        """Bits of a register that come from one cell."""
-        return 16 if self.packed else 32
-
-    @property
     def columns(self) -> int:
         """Columns touched (at one of two places for .16x32bx2)."""
-        return self.form.columns * self.repeats * (2 if self.packed else 1)
+        return self.form.columns * self.repeats * (1 + self.packed)
 
     @property
-    def feature(self) -> str:
-        """What an architecture must have (see arch.py)."""
-        return "tcgen05_ld_red" if self.reduction else "tcgen05"
-
-    @property
-    def thread_modes(self) -> LaneColumnModes:
-        """Thread → (place, lane, column) as modes: the half-warp of .16x32bx2 is a place of its own."""
-        return self._wide(self.form.thread_modes)
-
-    @property
-    def value_modes(self) -> LaneColumnModes:
-        """Value → (lane, column) as modes; with packing a register holds two values."""
-        halves: LaneColumnModes = ((2, 0, 1),) if self.packed else ()
-        return *halves, *self._wide((*self.form.register_modes, (self.repeats, 0, self.form.columns)))
-
-    def _wide(self, modes: LaneColumnModes) -> LaneColumnModes:
-        step = 2 if self.packed else 1
-        return tuple((extent, lanes, columns * step) for extent, lanes, columns in modes)
+    def modes(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Threads and values as (extent, step) in lane + lanes * column; the second place of .16x32bx2 lies behind the first."""
+        form, column = self.form, self.form.lanes * (1 + self.packed)  # with packing a register holds two values
+        threads, registers = (
+            [(extent, lanes + columns * column) for extent, lanes, columns in modes]
+            for modes in (form.thread_modes, form.register_modes)
+        )
+        halves, further = (1 + self.packed, form.lanes), (self.repeats, form.columns * column)
+        return [*threads, (form.places, form.lanes * self.columns)], [halves, *registers, further]
 
 
+@lru_cache(maxsize=64)
 def named_move(opcode: str) -> TmemMove:
     """The form, count and packing of an opcode such as "tcgen05.ld.16x256b.x2.pack::16b"; all mistakes at once.
 
@@ -206,92 +190,75 @@ def named_move(opcode: str) -> TmemMove:
         fix = "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example."
         raise UNKNOWN_NAME.error("instruction", printed(opcode), limit, fix)
     direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
-    pack, wrong = ("pack::16b", "unpack::16b") if direction == "ld" else ("unpack::16b", "pack::16b")
-    problems = []
-    if counts[0] not in form.counts:
-        limit = f".{form.name} has counts .x1 to .x{form.max_count}, powers of two"
-        nearest = min(form.counts, key=lambda count: abs(count - counts[0]))
-        found, fix = f".{form.name}.x{counts[0]}", f"Use .x{nearest}."
-        problems.append(TMEM_COUNT.violation("instruction", found, limit, fix, count=counts[0]))
-    if wrong in words:
-        found = f"tcgen05.{direction} with .{wrong}"
-        problems.append(TMEM_PACK.violation("instruction", found, "ld packs, st unpacks", f"Use .{pack}."))
-    reductions = [word for word in _REDUCTION_WORDS if word in words] if head[2] else []
-    if head[2]:
-        problems += _reduction_problems(direction, form, counts[0], reductions)
-    known = {form.name, f"x{counts[0]}", pack, wrong, *reductions}
-    if strange := [word for word in words if word not in known]:
-        found, limit = f"qualifier .{strange[0]}", f"tcgen05.{direction} has no such qualifier"
-        problems.append(UNKNOWN_NAME.violation("instruction", found, limit, f"Leave .{strange[0]} out."))
-    raise_all(problems)
-    return TmemMove(direction, form, counts[0], pack in words, ".".join(reductions) or None)
-
-
-def _reduction_problems(direction: str, form: TmemForm, count: int, reductions: list[str]) -> list[Violation]:
-    operations, types = ([word for word in reductions if word in known] for known in ("min max", "f32 u32 s32"))
-    listed = " ".join(f".{word}" for word in reductions) or "no operation"
+    red, (count,), pack, wrong = head[2], counts, _PACKING[direction], _PACKING["st" if direction == "ld" else "ld"]
+    reduction = [word for word in _REDUCTION_WORDS if red and word in words]
+    operations, types = ([word for word in reduction if word in known] for known in ("min max", "f32 u32 s32"))
     one_of_both = len(operations) == len(types) == 1
-    foreign = one_of_both and types != ["f32"] and bool({"abs", "nan"} & set(reductions))
+    nearest = min(form.counts, key=lambda known: abs(known - count))
+    strange = [word for word in words if word not in (form.name, f"x{count}", pack, wrong, *reduction)]
     # fmt: off
     rows = (
-        (direction == "st", "tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red."),
-        (form.name not in ("32x32b", "16x32bx2"), f".{form.name} with .red", "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b."),
-        (count < 2, f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2."),
-        (not one_of_both, listed, "ld.red has one of .min, .max and one of .f32, .u32, .s32",
-         "Use tcgen05.ld.red.32x32b.x8.max.f32, for example."),
-        (foreign, f".abs or .NaN with .{types[0] if types else ''}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
+        (TMEM_COUNT, count not in form.counts, f".{form.name}.x{count}",
+         f".{form.name} has counts .x1 to .x{form.max_count}, powers of two", f"Use .x{nearest}."),
+        (TMEM_PACK, wrong in words, f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack}."),
+        (TMEM_REDUCTION, red and direction == "st", "tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red."),
+        (TMEM_REDUCTION, red and form.name not in ("32x32b", "16x32bx2"), f".{form.name} with .red",
+         "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b."),
+        (TMEM_REDUCTION, red and count < 2, f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2."),
+        (TMEM_REDUCTION, red and not one_of_both, " ".join(f".{word}" for word in reduction) or "no operation",
+         "ld.red has one of .min, .max and one of .f32, .u32, .s32", "Use tcgen05.ld.red.32x32b.x8.max.f32, for example."),
+        (TMEM_REDUCTION, one_of_both and types != ["f32"] and {"abs", "nan"} & {*reduction}, f".abs or .NaN with .{''.join(types)}",
+         "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
+        (UNKNOWN_NAME, strange, f"qualifier .{''.join(strange[:1])}", f"tcgen05.{direction} has no such qualifier",
+         f"Leave .{''.join(strange[:1])} out."),
     )
     # fmt: on
-    return [
-        TMEM_REDUCTION.violation("instruction", found, limit, fix, count=count)
-        for broken, found, limit, fix in rows
+    raise_all(
+        row.violation("instruction", found, limit, fix, count=count)
+        for row, broken, found, limit, fix in rows
         if broken
-    ]
+    )
+    return TmemMove(direction, form, count, pack in words, ".".join(reduction) or None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CpShape:
-    """A row of the table: rows read, bytes of a row, lane modes (extent, step) of a row, and steps of its copies.
+    """A row of the table: the bytes of a row of shared memory, and the lanes that its copies go to.
 
-    >>> CP_SHAPES["64x128b.warpx2::01_23"].lanes()[40].tolist()
+    >>> CP_SHAPES["64x128b.warpx2::01_23"].lanes[40].tolist()
     [72, 104]
     """
 
     name: str
     row_bytes: int
-    row_modes: tuple[tuple[int, int], ...]
-    copy_lanes: tuple[int, ...] = (0,)
+    modes: Modes  # (row, copy) → lane
 
     @property
     def rows(self) -> int:
         """Rows of shared memory."""
-        return int(np.prod([extent for extent, _ in self.row_modes]))
+        return len(self.lanes)
 
     @property
     def columns(self) -> int:
         """Columns of tensor memory."""
         return self.row_bytes // 4
 
+    @cached_property
     def lanes(self) -> npt.NDArray[np.int64]:
         """The lanes that the rows go to, (rows, copies)."""
-        row, lane = np.arange(self.rows), np.zeros(self.rows, np.int64)
-        for extent, step in self.row_modes:
-            lane += row % extent * step
-            row = row // extent
-        lanes: npt.NDArray[np.int64] = lane[:, None] + np.array(self.copy_lanes)
-        return lanes
+        return self.modes.offsets()
 
 
 # PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them.
 # fmt: off
 CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
-    #       name                     bytes  rows (extent, lanes)   copies
-    CpShape("128x256b",               32, ((128, 1),)),
-    CpShape("128x128b",               16, ((128, 1),)),
-    CpShape("64x128b.warpx2::02_13",  16, ((64, 1),),           (0, 64)),
-    CpShape("64x128b.warpx2::01_23",  16, ((32, 1), (2, 64)),   (0, 32)),
-    CpShape("32x128b.warpx4",         16, ((32, 1),),           (0, 32, 64, 96)),
-    CpShape("4x256b",                 32, ((4, 32),)),
+    #       name                     bytes  (row, copy) → lane
+    CpShape("128x256b",               32, Modes((128, 1), (1, 0))),
+    CpShape("128x128b",               16, Modes((128, 1), (1, 0))),
+    CpShape("64x128b.warpx2::02_13",  16, Modes((64, 2), (1, 64))),
+    CpShape("64x128b.warpx2::01_23",  16, Modes(((32, 2), 2), ((1, 64), 32))),
+    CpShape("32x128b.warpx4",         16, Modes((32, 4), (1, 32))),
+    CpShape("4x256b",                 32, Modes((4, 1), (32, 0))),
 )}
 # fmt: on
 
@@ -315,36 +282,29 @@ def cp_shape(name: Any) -> CpShape:
     >>> cp_shape("tcgen05.cp.cta_group::1.32x128b.warpx4").rows
     32
     """
-    if isinstance(name, str):
-        words = name.strip().casefold().split(".")
-        plain = ".".join(
-            word for word in words if word not in ("", "tcgen05", "cp") and not word.startswith("cta_group")
-        )
-        if plain in CP_SHAPES:
-            return CP_SHAPES[plain]
-        shape, _, cast = plain.partition(".")
-        if fitting := [known for known in CP_SHAPES if known.split(".")[0] == shape]:
-            found = f".{shape} with .{cast}" if cast else f".{shape} alone"
-            limit = "64 rows are multicast to two quarters (.warpx2::02_13, .warpx2::01_23), 32 rows to four (.warpx4), others not"
-            raise TMEM_CP_SHAPE.error("shape", found, limit, f"Use .{' or .'.join(fitting)}.")
+    written = name.strip().casefold() if isinstance(name, str) else ""
+    plain = re.sub(r"^(tcgen05\.)?(cp\.)?(cta_group::\d\.)?\.?", "", written)
+    if plain in CP_SHAPES:
+        return CP_SHAPES[plain]
+    shape, _, cast = plain.partition(".")
+    if fitting := [known for known in CP_SHAPES if known.split(".")[0] == shape]:
+        found = f".{shape} with .{cast}" if cast else f".{shape} alone"
+        limit = "64 rows are multicast to two quarters (.warpx2::02_13, .warpx2::01_23), 32 rows to four (.warpx4), others not"
+        raise TMEM_CP_SHAPE.error("shape", found, limit, f"Use .{' or .'.join(fitting)}.")
     raise RuleError([unknown_name("shape of tcgen05.cp", "shape", name, CP_SHAPES)])
 
 
 def copied_words(
-    shape: CpShape, memory: npt.NDArray[Any], descriptor: Any, smem_address: int, decompress: str | None
+    shape: CpShape, smem: Any, descriptor: Any, smem_address: int, decompress: str | None
 ) -> npt.NDArray[np.uint32]:
     """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
-    if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.size:
-        found = f"an array of shape {memory.shape}, {memory.dtype}"
-        fix = "Use np.zeros(4096, np.uint8), for example."
-        raise ARGUMENT_TYPE.error("smem", found, "bytes of shared memory", fix, shape=memory.shape)
+    memory, base = readable("smem", smem), integer("smem_address", smem_address, 0, (1 << 32) - 1)
     if not isinstance(descriptor, Tcgen05Descriptor):
         found, fix = f"a {type(descriptor).__name__}", "Use Tcgen05Descriptor(…), or Tcgen05Descriptor.decode(word)."
         raise ARGUMENT_TYPE.error("descriptor", found, "a Tcgen05Descriptor", fix)
-    base = integer("smem_address", smem_address, 0, (1 << 32) - 1)
     addresses = descriptor.addresses("K", rows=shape.rows, k=shape.row_bytes, element_bits=8)
-    first, last, end = int(addresses.min()), int(addresses.max()), base + len(memory)
-    if first < base or last >= end:
+    first, last = int(addresses.min()), int(addresses.max())
+    if first < base or last >= base + len(memory):
         found, limit = f"{len(memory)} bytes from {base:#x}", f"the descriptor reads bytes {first:#x} to {last:#x}"
         fix = f"Pass shared memory up to byte {last:#x}, or a descriptor that starts lower."
         values = {"size_bytes": len(memory), "smem_address": base, "first": first, "last": last}
@@ -356,12 +316,6 @@ def copied_words(
         rows = (unpacked(chunks, spread.bits) << spread.lowest_bit).reshape(shape.rows, -1).astype(np.uint8)
     words: npt.NDArray[np.uint32] = np.ascontiguousarray(rows).view(np.uint32)
     return words
-
-
-def decompression_note(name: str) -> Violation:
-    """What a decompression rests on."""
-    fix = "Try it on a card before you rely on the bit positions."
-    return TMEM_DECOMPRESSION.violation("decompress", f".{name}", DECOMPRESSIONS[name].note, fix)
 
 
 def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:

@@ -25,15 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import ceil_div, missing_fields, printed, raise_all
-from tilescope.layout import AddressTerms, Layout, Modes
-from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, tcgen05_for
+from tilescope.layout import Layout, Modes
+from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, in_steps, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.reading import flag, integer, known_name, pair, plain_int
 
@@ -77,11 +77,10 @@ class Datapath:
     cta_group: int
     ws: tuple[bool, ...]
     sparse: tuple[bool, ...]
-    row_modes: tuple[tuple[int, int], ...]  # extent, step in lanes
-    n_parts: int  # pieces into which n is cut …
-    part_lanes: int  # … and how many lanes lie between them
-    a_copies: int | None  # how often A lies in tensor memory; None: no document says where
-    a_source: str = ""  # what A's place rests on, where it is less than several sources
+    is_half: bool = False  # 16 lanes of each quarter are used, so that the base may be at lane 16
+    a_source: str | None = (
+        ""  # what A's place rests on, where it is less than several sources; None: no document says where
+    )
 
     @property
     def rows(self) -> int:
@@ -89,9 +88,15 @@ class Datapath:
         return self.m // self.cta_group
 
     @property
-    def is_half(self) -> bool:
-        """Whether only 16 lanes of each quarter are used, so that the base may be at lane 16."""
-        return len(self.row_modes) > 1
+    def n_parts(self) -> int:
+        """Pieces into which n is cut, one below the other; A lies in the lanes of each of them."""
+        return 1 if self.is_half else TMEM_LANES // self.rows
+
+    @property
+    def modes(self) -> tuple[Modes, Modes]:
+        """Rows, and pieces of n, → bit."""
+        rows = Modes((16, 4), (LANE_BITS, 32 * LANE_BITS)) if self.is_half else Modes(self.rows, LANE_BITS)
+        return rows, Modes(self.n_parts, self.rows * LANE_BITS)
 
     def n_known(self, *, sparse: bool = False) -> tuple[int, ...]:
         """The n that instructions of this layout have."""
@@ -99,21 +104,19 @@ class Datapath:
         return next(row.n for row in KINDS["f16"].shapes(sparse=sparse) if row.form == form)
 
 
-_HALF, _ANY, _YES, _NO = ((16, 1), (4, 32)), (False, True), (True,), (False,)
-_TVM = "one source: TVM"
-_CUTE = "CuTe; TVM says lanes 0 to 63 instead"
+_ANY, _YES, _NO = (False, True), (True,), (False,)
 # PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them. PTX prints "2x3"
 # for E, the others have 2 x 2.
 # fmt: off
 DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
-    #        name  m  group ws    sparse  rows          parts lanes  copies of A
-    Datapath("A", 256, 2, _NO,  _ANY, ((128, 1),),  1,   0, 1),
-    Datapath("B", 128, 2, _NO,  _NO,  ((64, 1),),   2,  64, 2),
-    Datapath("C", 128, 2, _NO,  _YES, _HALF,        1,   0, None),
-    Datapath("D", 128, 1, _ANY, _ANY, ((128, 1),),  1,   0, 1),
-    Datapath("E",  64, 1, _YES, _ANY, ((64, 1),),   2,  64, 2, _TVM),
-    Datapath("F",  64, 1, _NO,  _ANY, _HALF,        1,   0, 1, _CUTE),
-    Datapath("G",  32, 1, _YES, _ANY, ((32, 1),),   4,  32, None),
+    #        name  m  group ws   sparse  half   source of A
+    Datapath("A", 256, 2, _NO,  _ANY),
+    Datapath("B", 128, 2, _NO,  _NO),
+    Datapath("C", 128, 2, _NO,  _YES,  True,  None),
+    Datapath("D", 128, 1, _ANY, _ANY),
+    Datapath("E",  64, 1, _YES, _ANY,  False, "one source: TVM"),
+    Datapath("F",  64, 1, _NO,  _ANY,  True,  "CuTe; TVM says lanes 0 to 63 instead"),
+    Datapath("G",  32, 1, _YES, _ANY,  False, None),
 )}
 # fmt: on
 
@@ -172,36 +175,38 @@ class TmemLayout(Documented, Layout):
     source: str = ""  # what the place rests on, where it is less than several sources
 
     @classmethod
-    def of(
-        cls, operand: TmemOperand, datapath: str | None, matrix: tuple[int, int], ctas: int, element_bits: int, modes: Modes,
-        address: TmemAddress, source: str = "",
-    ) -> TmemLayout:  # fmt: skip
-        """From modes in bits, of one block; refused where it leaves tensor memory."""
-        made = cls.from_modes(modes, element_bits, unit_bits=1, start=address.encode())
-        assert isinstance(made, TmemLayout)
-        for name, value in (
-            ("nesting", modes), ("operand", operand), ("datapath", datapath), ("matrix", matrix), ("ctas", ctas), ("source", source),
-        ):  # fmt: skip
-            object.__setattr__(made, name, value)
-        last_lane, last_column = made.lanes[-1], address.column + made.columns - 1
+    def of(cls, modes: Modes, element_bits: int, address: Any, **facts: Any) -> TmemLayout:
+        """From modes in bits, of one block, and the fields above; refused where it leaves tensor memory."""
+        made = cls.from_modes(modes, element_bits, unit_bits=1)
+        made.__dict__.update(facts, nesting=modes)
+        return made.with_start(address)
+
+    def with_start(self, start: Any) -> TmemLayout:
+        """The same matrix at another address or its word."""
+        address = TmemAddress.of(start)
+        moved = cast(TmemLayout, Layout.with_start(self, address.encode()))
+        last_lane, last_column = moved.lanes[-1], address.column + moved.columns - 1
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
-            found = f"{operand} at {address} reaches lane {last_lane}, column {last_column}"
+            found = f"{self.operand} at {address} reaches lane {last_lane}, column {last_column}"
             limit = f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}"
-            room = max(0, TMEM_COLUMNS - made.columns)
+            room = max(0, TMEM_COLUMNS - moved.columns)
             fix = "Use lane 0." if last_lane >= TMEM_LANES else f"Use column {room}, or a smaller matrix."
             start, last = (address.lane, address.column), (last_lane, last_column)
             raise TMEM_EXTENT.error("address", found, limit, fix, start=start, last=last)
-        return made
+        return moved
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TmemLayout:
         """The layout that `to_dict` described."""
-        known = ("operand", "datapath", "matrix", "ctas", "element_bits", "nesting", "start", "source")
+        known = ("operand", "datapath", "ctas", "source", "matrix", "element_bits", "nesting", "start")
         if not isinstance(data, Mapping) or (missing := [name for name in known if name not in data]):
             raise missing_fields("tmem_layout", missing if isinstance(data, Mapping) else known)
-        operand, datapath, matrix, ctas, bits, nesting, start, source = (data[name] for name in known)
-        address = TmemAddress.decode(int(start, 0) if isinstance(start, str) else start)
-        return cls.of(operand, datapath, tuple(matrix), ctas, bits, Modes.from_dict(nesting), address, source)
+        facts, (matrix, bits, nesting, start) = (
+            {name: data[name] for name in known[:4]},
+            (data[name] for name in known[4:]),
+        )
+        address = int(start, 0) if isinstance(start, str) else start
+        return cls.of(Modes.from_dict(nesting), bits, address, matrix=tuple(matrix), **facts)
 
     @property
     def base(self) -> TmemAddress:
@@ -226,7 +231,8 @@ class TmemLayout(Documented, Layout):
     @property
     def columns(self) -> int:
         """Columns used, from the first to the last."""
-        return (int((self.bit_offsets() % LANE_BITS).max()) + self.element_bits - 1) // CELL_BITS + 1
+        within = sum((extent - 1) * stride for extent, stride in self.bit_modes.pairs if stride < LANE_BITS)
+        return (within + self.element_bits - 1) // CELL_BITS + 1
 
     @property
     def lanes(self) -> tuple[int, ...]:
@@ -238,17 +244,6 @@ class TmemLayout(Documented, Layout):
         """The bit address of every element of one block, as (rows, columns, copies); >> 5 is the address word."""
         return (self.start * CELL_BITS + self.bit_offsets()).reshape(*self.shape[:2], self.copies)
 
-    def with_start(self, start: int) -> TmemLayout:
-        """The same matrix at another address word."""
-        return TmemLayout.of(
-            self.operand, self.datapath, self.matrix, self.ctas, self.element_bits, self.bit_modes, TmemAddress.of(start), self.source,
-        )  # fmt: skip
-
-    def terms(self, *names: str) -> AddressTerms:
-        """The address word as data that prints as C, Python or PTX."""
-        pairs = tuple(tuple((extent, stride * 8 // CELL_BITS) for extent, stride in index) for index in self.pairs)
-        return AddressTerms.of(pairs, names or self.names, self.swizzle)
-
     def place(self, row: int, column: int) -> TmemPlace:
         """Where element (row, column) of the whole matrix lies."""
         row, column = (
@@ -256,10 +251,9 @@ class TmemLayout(Documented, Layout):
             for name, index, extent in zip(self.names, (row, column), self.matrix, strict=False)
         )
         cta, within = divmod(row, self.rows)
-        further = [(copy,) for copy in range(self.copies)] if self.copies > 1 else [()]
-        bits = [self.start * CELL_BITS + self.bit_modes.at(within, column, *copy) for copy in further]
-        lanes, (column, bit) = sorted(at // LANE_BITS for at in bits), divmod(bits[0] % LANE_BITS, CELL_BITS)
-        return TmemPlace(cta, tuple(lanes), column, bit)
+        copies = ((copy,) if self.copies > 1 else () for copy in range(self.copies))
+        bits = sorted(self.start * CELL_BITS + self.bit_modes.at(within, column, *copy) for copy in copies)
+        return TmemPlace(cta, tuple(bit // LANE_BITS for bit in bits), *divmod(bits[0] % LANE_BITS, CELL_BITS))
 
     def element_at(self, lane: int, column: int, bit: int = 0, *, cta: int = 0) -> tuple[int, int] | None:
         """The element (row, column) that holds a bit of a cell of block `cta`; None if the cell holds no element.
@@ -267,12 +261,12 @@ class TmemLayout(Documented, Layout):
         >>> tmem_layout((128, 128), cta_group=2).element_at(70, 36, cta=1)
         (70, 100)
         """
-        wanted = TmemAddress(lane, column)
+        word = TmemAddress(lane, column).encode()
         bit, cta = integer("bit", bit, 0, CELL_BITS - 1), integer("cta", cta, 0, self.ctas - 1)
-        at = wanted.encode() * CELL_BITS + bit
-        first = self.bit_addresses()[: self.rows, : self.matrix[1]]
-        hits = np.argwhere((first <= at) & (at < first + self.element_bits))
-        return None if not len(hits) else (int(hits[0][0]) + cta * self.rows, int(hits[0][1]))
+        found = self._locate_bit((word - self.start) * CELL_BITS + bit)
+        if found is None or found[0] >= self.rows or found[1] >= self.matrix[1]:
+            return None
+        return found[0] + cta * self.rows, found[1]
 
     def _map(self) -> tuple[Any, ...]:
         """What makes two layouts equal: every address, of the same matrix."""
@@ -313,80 +307,72 @@ def tmem_layout(
         limit = "D, A and metadata start at a multiple of 32 lanes; in layouts C and F also 16 lanes after one"
         raise TMEM_LANE.error("address", found, limit, f"Use lane {base.lane // 32 * 32}.", lane=base.lane)
     modes, element_bits, source = _BUILT[operand](row, extent, kept, sparse)
-    return TmemLayout.of(operand, row.name, (m, extent), row.cta_group, element_bits, modes, base, source)
+    facts = {"operand": operand, "datapath": row.name, "matrix": (m, extent), "ctas": row.cta_group, "source": source}
+    return TmemLayout.of(modes, element_bits, base, **facts)
 
 
-def _lanes(modes: tuple[tuple[int, int], ...]) -> tuple[Any, Any]:
-    """Shape and stride in bits of modes over lanes."""
-    shape, stride = zip(*modes, strict=True)
-    stride = tuple(step * LANE_BITS for step in stride)
-    return (shape, stride) if len(modes) > 1 else (shape[0], stride[0])
-
-
-Placed = tuple[Modes, int, str]
+Placed = tuple[Modes, int, str]  # bits of an element, and the source of its place
 
 
 def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Placed:
     known = row.n_known(sparse=sparse)
     problems = []
     if n not in known:
-        steps = f" in steps of {known[1] - known[0]}" if len(known) > 3 else f": {', '.join(map(str, known))}"
         nearest = min(known, key=lambda extent: (abs(extent - n), extent))
-        limit = f"layout {row.name} has n {known[0]} to {known[-1]}{steps}"
-        fix = f"Use {nearest}; wider products take several accumulators."
+        limit, fix = (
+            f"layout {row.name} has n {in_steps(known)}",
+            f"Use {nearest}; wider products take several accumulators.",
+        )
         problems.append(TMEM_N.violation("shape", f"n = {n}", limit, fix, n=n))
     if data_type.name not in ("float32", "float16", "int32"):
         limit = "accumulators are float32, float16 or int32"
         problems.append(TMEM_TYPE.violation("data_type", data_type.name, limit, "Use float32."))
     raise_all(problems)
-    shape, stride = _lanes(row.row_modes)
-    columns: tuple[Any, Any] = n, CELL_BITS
-    if row.n_parts > 1:
-        columns = (n // row.n_parts, row.n_parts), (CELL_BITS, row.part_lanes * LANE_BITS)
-    return Modes((shape, columns[0]), (stride, columns[1])), data_type.bits, ""
+    rows, parts = row.modes
+    columns = Modes.joined(Modes(n // row.n_parts, CELL_BITS), parts).coalesced()
+    return Modes.joined(rows, columns), data_type.bits, ""
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  stored elements count
     kind, width = tcgen05_for(data_type), data_type.smem_bits
-    _require_k(k, 256 // width, data_type, f"one instruction of kind {kind.name} takes {256 // width}")  # 8 columns
-    if row.a_copies is None:
+    step = 256 // width  # 8 columns
+    _require_k(k, ceil_div(k, step) * step, data_type, f"one instruction of kind {kind.name} takes {step}")
+    if row.a_source is None:
         found, limit = f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies"
         raise TMEM_UNKNOWN.error("operand", found, limit, "Keep A in shared memory, or use M 128.")
-    shape, stride = _lanes(row.row_modes)
-    if row.a_copies == 1:
-        return Modes((shape, k), (stride, width)), width, row.a_source
-    return Modes((shape, k, row.a_copies), (stride, width, row.part_lanes * LANE_BITS)), width, row.a_source
+    rows, *copies = row.modes[: 1 + (row.n_parts > 1)]
+    return Modes.joined(rows, Modes(k, width), *copies), width, row.a_source
 
 
-def _require_k(k: int, multiple: int, data_type: DataType, limit: str, *, exactly: bool = False) -> None:
-    if k % multiple or (exactly and k != multiple):
-        whole = multiple if exactly else ceil_div(k, multiple) * multiple
+def _require_k(k: int, whole: int, data_type: DataType, limit: str) -> None:
+    if k != whole:
         raise TMEM_K.error("shape", f"k = {k} of {data_type.name}", limit, f"Use {whole}.", k=k)
 
 
-# Element (m, k) of one instruction → bit, for 128 rows: extent, stride in bits. k counts elements of the unpacked A.
+# Element (m, k) of one instruction → bit, for 128 rows. k counts elements of the unpacked A.
 # f16 and 8 bits: CuTe and JAX; tf32 and 4 bits: CuTe alone.
-_ROW_16 = (8, 2, 8), (LANE_BITS, 16, 16 * LANE_BITS)
+_ROWS = Modes(128, LANE_BITS)
+_ROWS_16 = Modes((8, 2, 8), (LANE_BITS, 16, 16 * LANE_BITS))
 # fmt: off
 _METADATA = {
-    # width of A: k, rows, modes of k, bits of an entry, source
-    32: (16,  _ROW_16,           ((8, 2), (2, 8 * LANE_BITS)),  2, "one source: CuTe"),
-    16: (32,  _ROW_16,           ((16, 2), (1, 8 * LANE_BITS)), 1, ""),
-    8:  (64,  (128, LANE_BITS),  (64, 1),                       1, ""),
-    4:  (128, (128, LANE_BITS),  ((2, 64), (0, 1)),             1, "one source: CuTe"),
+    # width of A: k, modes of m and k, bits of an entry, source
+    32: (16,  Modes.joined(_ROWS_16, Modes((8, 2), (2, 8 * LANE_BITS))),  2, "one source: CuTe"),
+    16: (32,  Modes.joined(_ROWS_16, Modes((16, 2), (1, 8 * LANE_BITS))), 1, ""),
+    8:  (64,  Modes.joined(_ROWS, Modes(64, 1)),                          1, ""),
+    4:  (128, Modes.joined(_ROWS, Modes((2, 64), (0, 1))),                1, "one source: CuTe"),
 }
 # fmt: on
 
 
 def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  it is of a sparse A
     tcgen05_for(data_type)
-    step, rows, columns, bits, source = _METADATA[data_type.smem_bits]
+    step, modes, bits, source = _METADATA[data_type.smem_bits]
     if row.rows != 128:
         found = f"metadata of {row.rows} rows a block (layout {row.name})"
         limit = "formulas are known for 128 rows a block; for fewer PTX has a figure alone"
         raise TMEM_UNKNOWN.error("shape", found, limit, "Use M 128, or 256 for a pair.", rows=row.rows)
-    _require_k(k, step, data_type, f"the metadata of one instruction is of {step} elements along k", exactly=True)
-    return Modes((rows[0], columns[0]), (rows[1], columns[1])), bits, source
+    _require_k(k, step, data_type, f"the metadata of one instruction is of {step} elements along k")
+    return modes, bits, source
 
 
 _BUILT: dict[Any, Any] = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}

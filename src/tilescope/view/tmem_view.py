@@ -21,8 +21,7 @@ from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
-from tilescope.mma.tmem_agreement import TmemAgreement
-from tilescope.mma.tmem_allocation import TmemBudget
+from tilescope.mma.tmem_agreement import TmemAgreement, TmemBudget
 from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, extent, holding, number_span
