@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.data_type import DATA_TYPE
 from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.gpu.device import Device
 from tilescope.gpu.suite import Case, Piece, Suite
 from tilescope.gpu.suites import copies
+from tilescope.gpu.suites.maps import types_of
 from tilescope.pipeline.mbarrier import TX_END_BYTES, Mbarrier
 from tilescope.tensor_map import REDUCTIONS
 
@@ -84,7 +84,6 @@ def _run_sequences(device: Device, cases: list[Case]) -> Iterable[Any]:
 MBARRIERS = Suite("mbarriers", _draw_sequence, _predict_sequence, _run_sequences, ("barriers",))
 
 _DONE = [Piece("byte {}", np.frombuffer(b"done", np.uint8))]
-_TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None and row.bits >= 8]
 _ALIGNMENT_BYTES = {"barrier": 8, "map": 64}
 
 
@@ -99,7 +98,7 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
         return {"kind": kind, "steps": _steps(random, kind)}
     reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
     options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col"), "reduce": reduce}
-    case = copies.drawn(random, arch, data_type=random.choice(_TYPES), **options)
+    case = copies.drawn(random, arch, data_type=random.choice(types_of("sm_90")), **options)
     if case is None:
         return None
     if kind in _ALIGNMENT_BYTES:

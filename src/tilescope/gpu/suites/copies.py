@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from tilescope.gpu.suite import UNTOUCHED, Array, Bytes, Case, Piece, Suite, mem
 from tilescope.gpu.suites.maps import (
     IMAGE_BYTES,
     TENSOR_BYTES,
-    drawn_columns,
     drawn_coords,
     drawn_map,
     drawn_pixel,
@@ -68,23 +68,18 @@ def drawn(
     With `rows4` a column and four rows of a matrix: in any order, some of them outside.
     """
     is_im2col = random.random() < im2col
-    tensor_map: Any = (
-        drawn_columns(random, arch, data_type) if is_im2col else drawn_map(random, arch, data_type, stores)
-    )
+    tensor_map: Any = drawn_map(random, arch, data_type, im2col=is_im2col, dense=stores)
     too_few_rows = rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS)
     if too_few_rows or (stores and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
         return None
-    if rows4:
-        tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
     coords = (drawn_pixel if is_im2col else drawn_coords)(random, tensor_map, negative=not stores)
     if rows4:
+        tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
         rows = range(tensor_map.dims[1] + 2)
         coords = (coords[0], *(random.sample(rows, _ROWS) if stores else random.choices((-1, *rows), k=_ROWS)))
     room_bytes = IMAGE_BYTES - tensor_map.smem_bytes * (_ROWS if rows4 else 1)
     smem = 128 * random.randint(0, min(8, room_bytes // 128))
-    case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem}
-    if rows4:
-        case["gathers"] = True
+    case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, **({"gathers": True} if rows4 else {})}
     if stores:
         return case | {"reduce": reduce, "image": drawn_place(random), "memory": drawn_place(random)}
     if is_im2col:
@@ -93,30 +88,28 @@ def drawn(
 
 
 def _drawing(**options: Any) -> Callable[[random.Random, str], Case | None]:
-    """How a suite draws copies that the chip executes."""
-    return lambda random, arch: _executed(drawn(random, arch, **options))
+    """How a suite draws copies that tilescope says the chip executes; what it refuses belongs to the suite of faults."""
+
+    def draw(random: random.Random, arch: str) -> Case | None:
+        case = drawn(random, arch, **options)
+        try:
+            return case if case and predicted(case) else None
+        except RuleError:
+            return None
+
+    return draw
 
 
 def _draw_multicast(random: random.Random, arch: str) -> Case | None:
-    case = _executed(drawn(random, arch))
+    case = _drawing()(random, arch)
     return case and case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
 
 
-def _draw_reduction(random: random.Random, arch: str) -> Case:
+def _draw_reduction(random: random.Random, arch: str) -> Case | None:
     """Any operation of any type that it takes: every pair as often as the others."""
     reduce, data_type = random.choice(_PAIRS)
     draw = _drawing(stores=True, im2col=0.2, reduce=reduce, data_type=data_type)
-    while (case := draw(random, arch)) is None:
-        pass
-    return case
-
-
-def _executed(case: Case | None) -> Case | None:
-    """The case, if tilescope says that the chip executes it; what it refuses belongs to the suite of faults."""
-    try:
-        return case if case and predicted(case) else None
-    except RuleError:
-        return None
+    return next(filter(None, map(draw, repeat(random), repeat(arch))))
 
 
 def draw_bulk(random: random.Random, _arch: str) -> Case:

@@ -6,14 +6,17 @@ encode: the driver's verdict on random maps near the edges of the rules, and its
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from operator import mul
+from typing import Any
 
 import numpy as np
 
 from tilescope.arch import Arch
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import TensorMapError
+from tilescope.errors import TensorMapError, ceil_div
 from tilescope.gpu.device import Device
 from tilescope.gpu.suite import POOL_BYTES, Case, Piece, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -23,31 +26,22 @@ from tilescope.tensor_map.option import Interleave
 IMAGE_BYTES = 32768  # of shared memory, as a case sees it
 TENSOR_BYTES = 1 << 16  # that a tensor may span
 PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
-M = TypeVar("M", TensorMap, Im2colMap)
 
 
-def drawn_map(random: random.Random, arch: str, data_type: str | None, dense: bool) -> TensorMap:
-    """A sound tiled map; `dense`: without strides of which rows overlap."""
-    return _sound(TensorMap, lambda: _tiled(random, arch, data_type, dense=dense))
-
-
-def drawn_columns(random: random.Random, arch: str, data_type: str | None) -> Im2colMap:
-    """A sound im2col map over small images, whose bounding box is not empty."""
-    return _sound(Im2colMap, lambda: _columns(random, arch, data_type))
-
-
-def _sound(kind: type[M], arguments: Callable[[], dict[str, Any]]) -> M:
+def drawn_map(
+    random: random.Random, arch: str, data_type: str | None, *, im2col: bool = False, dense: bool = False
+) -> TensorMap | Im2colMap:
+    """A sound map of a small tensor; `dense`: without strides of which rows overlap."""
     while True:
-        try:
-            tensor_map = kind(**arguments())
-        except TensorMapError:
-            continue
-        if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
-            return tensor_map
+        drawn = _columns(random, arch, data_type) if im2col else _tiled(random, arch, data_type, dense=dense)
+        with suppress(TensorMapError):
+            tensor_map = (Im2colMap if im2col else TensorMap)(**drawn)
+            if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
+                return tensor_map
 
 
 def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> dict[str, Any]:
-    row = DataType.named(data_type or random.choice(_types(arch)))
+    row = DataType.named(data_type or random.choice(types_of(arch)))
     interleave = random.choice(("none",) * 6 + ("16B", "32B"))
     rank = random.randint(1, 5) if interleave == "none" else random.randint(3, 5)
     sliced = Interleave.named(interleave).slice_bytes or 0
@@ -63,10 +57,7 @@ def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, de
         box[0] = min(box[0], 256 * 8 // row.bits) or 1
         dims = [random.randint(1, 12) for _ in range(rank)]
     align = 32 if sliced == 32 or row.bits < 8 else 16
-    strides, step = [], -(-(dims[0] * sliced if sliced else dims[0] * row.bits // 8) // align) * align
-    for extent in dims[1:]:
-        strides.append(step)
-        step *= extent
+    strides = _strides(dims, 8 * sliced or row.bits, align)
     if not dense and random.random() < 0.2:
         strides = [align * random.randint(0, 40) for _ in strides]
     return {
@@ -82,7 +73,7 @@ def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, de
 
 
 def _columns(random: random.Random, arch: str, data_type: str | None = None) -> dict[str, Any]:
-    row = DataType.named(data_type or random.choice(_types(arch)[:13]))
+    row = DataType.named(data_type or random.choice(types_of(arch)[:13]))
     size = row.bits // 8
     interleave = random.choice(("none", "none", "none", "16B", "32B"))
     sliced = Interleave.named(interleave).slice_bytes or 0
@@ -94,14 +85,10 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
     span_bytes = Swizzle.named(swizzle).span_bytes or 256
     images = random.randint(1, 3)
     dims = [*extents, random.randint(1, 3), images] if sliced else [channels, *extents, images]
-    strides, step = [], sliced or -(-channels * size // 16) * 16
-    for extent in dims[0 if sliced else 1 :][: rank - 1]:
-        strides.append(step * (extent if sliced else 1))
-        step *= extent
     return {
         "data_type": row.name,
         "dims": tuple(dims),
-        "strides_bytes": tuple(strides),
+        "strides_bytes": tuple(_strides(dims, 8 * sliced or row.bits)),
         "lower_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
         "upper_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
         "channels_per_pixel": sliced // size if sliced else min(channels, span_bytes // size),
@@ -111,6 +98,12 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
         "swizzle": swizzle,
         **_last_options(random, row, arch),
     }
+
+
+def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
+    """Strides without gaps but for rows that end off `align` bytes."""
+    row_bytes = ceil_div(dims[0] * step_bits // 8, align) * align
+    return list(accumulate((row_bytes, *dims[1:-1]), mul))[: len(dims) - 1]
 
 
 def _last_options(random: random.Random, row: DataType, arch: str) -> dict[str, Any]:
@@ -141,10 +134,9 @@ def drawn_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool 
     """A base pixel in the bounding box, with channels or a slice and an image around the tensor."""
     sliced, lowest = bool(tensor_map.interleave.slice_bytes), -1 if negative else 0
     spatial = tensor_map.dims[:-2] if sliced else tensor_map.dims[1:-1]
-    base = []
-    for extent, lower, upper in zip(spatial, tensor_map.lower_corner, tensor_map.upper_corner, strict=True):
-        low = lower if negative else max(0, lower)
-        base.append(random.randint(low, max(low, extent - 1 + upper)))
+    lows = [lower if negative else max(0, lower) for lower in tensor_map.lower_corner]
+    ends = [extent - 1 + upper for extent, upper in zip(spatial, tensor_map.upper_corner, strict=True)]
+    base = [random.randint(low, max(low, end)) for low, end in zip(lows, ends, strict=True)]
     image = random.randint(lowest, tensor_map.dims[-1])
     if sliced:
         return (*base, random.randint(0, tensor_map.dims[-2]), image)
@@ -157,25 +149,41 @@ def drawn_place(random: random.Random) -> int:
     return 32 * random.randrange((POOL_BYTES - TENSOR_BYTES) // 32)
 
 
-def _types(arch: str) -> list[str]:
+_DRIVER_TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None]
+_DRIVER_SWIZZLES = [row.name for row in SWIZZLE.values() if row.driver_code is not None]
+
+
+def types_of(arch: str) -> list[str]:
+    """The types that the engine of an architecture copies."""
     packed = Arch.named(arch).has("packed_types")
-    return [row.name for row in DATA_TYPE.values() if row.driver_code is not None and (packed or row.bits >= 8)]
+    return [name for name in _DRIVER_TYPES if packed or DATA_TYPE[name].bits >= 8]
 
 
 def _swizzles(arch: str) -> list[str]:
-    card = Arch.named(arch)
-    return [
-        row.name for row in SWIZZLE.values() if row.driver_code is not None and row.feature and card.has(row.feature)
-    ]
+    features = {name: SWIZZLE[name].feature for name in _DRIVER_SWIZZLES}
+    return [name for name, feature in features.items() if feature and Arch.named(arch).has(feature)]
 
 
 _KIND: dict[str, type[TensorMap] | type[Im2colMap]] = {"tiled": TensorMap, "im2col": Im2colMap}
 _ENCODED_ARCH = "sm_90"  # whose 128 bytes tilescope knows; elsewhere the verdict alone is compared
 _MAP_BYTES = 128
-_DRIVER_TYPES = [row.name for row in DATA_TYPE.values() if row.driver_code is not None]
-_DRIVER_SWIZZLES = [row.name for row in SWIZZLE.values() if row.driver_code is not None]
-_DIM_EDGES = (0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1)
 _CORNER_EDGES = (-32769, -32768, -129, -128, -17, -16, 15, 16, 127, 128, 32767, 32768)
+# Of every argument, the values at and just beyond the edge of what the driver takes
+_EDGES: dict[str, Sequence[Any]] = {
+    "dims": (0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1),
+    "strides_bytes": (0, 8, 16, 24, 48, (1 << 40) - 32, (1 << 40) - 16, 1 << 40),
+    "box": (0, 1, 7, 8, 16, 255, 256, 257, 128, 64, 32),
+    "element_strides": (0, 1, 7, 8, 9),
+    "lower_corner": _CORNER_EDGES,
+    "upper_corner": _CORNER_EDGES,
+    "address": (0, 8, 16, 48, (1 << 57) - 32, (1 << 57) - 16, 1 << 57),
+    "channels_per_pixel": (0, 1, 8, 16, 128, 255, 256, 257),
+    "pixels_per_column": (0, 1, 911, 912, 913, 1023, 1024, 1025),
+    "data_type": _DRIVER_TYPES,
+    "interleave": ("none", "16B", "32B"),
+    "swizzle": _DRIVER_SWIZZLES,
+    "oob_fill": ("zero", "nan"),
+}
 
 
 def _draw_near_edges(random: random.Random, arch: str) -> Case:
@@ -189,34 +197,13 @@ def _draw_near_edges(random: random.Random, arch: str) -> Case:
         arguments["dims"] = [random.randint(1, 5000) for _ in arguments["dims"]]
         arguments["strides_bytes"] = [32 * random.randint(1, 1 << random.randint(1, 20)) for _ in arguments["dims"][1:]]
     for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
-        _move(random, arguments)
+        name = random.choice([name for name in arguments if name in _EDGES])
+        value, edge = arguments[name], random.choice(_EDGES[name])
+        if not isinstance(value, list):
+            arguments[name] = edge
+        elif value:
+            value[random.randrange(len(value))] = edge
     return {"map": kind, "arguments": arguments}
-
-
-def _move(random: random.Random, arguments: dict[str, Any]) -> None:
-    """Put one argument at, or just beyond, an edge of what the driver takes."""
-    name = random.choice([name for name in arguments if name not in ("arch", "l2_promotion")])
-    edges: dict[str, tuple[Any, ...]] = {
-        "dims": _DIM_EDGES,
-        "strides_bytes": (0, 8, 16, 24, 48, (1 << 40) - 32, (1 << 40) - 16, 1 << 40),
-        "box": (0, 1, 7, 8, 16, 255, 256, 257, 128, 64, 32),
-        "element_strides": (0, 1, 7, 8, 9),
-        "lower_corner": _CORNER_EDGES,
-        "upper_corner": _CORNER_EDGES,
-        "address": (0, 8, 16, 48, (1 << 57) - 32, (1 << 57) - 16, 1 << 57),
-        "channels_per_pixel": (0, 1, 8, 16, 128, 255, 256, 257),
-        "pixels_per_column": (0, 1, 911, 912, 913, 1023, 1024, 1025),
-        "data_type": tuple(_DRIVER_TYPES),
-        "interleave": ("none", "16B", "32B"),
-        "swizzle": tuple(_DRIVER_SWIZZLES),
-        "oob_fill": ("zero", "nan"),
-    }
-    chosen = random.choice(edges[name])
-    if isinstance(arguments[name], list):
-        if arguments[name]:
-            arguments[name][random.randrange(len(arguments[name]))] = chosen
-    else:
-        arguments[name] = chosen
 
 
 def _predict(case: Case) -> list[Piece]:
