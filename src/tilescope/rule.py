@@ -32,7 +32,7 @@ _ROW_MODULES = (
     "tma", "tensor_map.source", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
     "tma.bulk", "tma.array_file", "pipeline.mbarrier",
     "pipeline.simulation", "planner.barrier_roles", "emitter.source", "view", "view.layout_view", "gpu.verification",
-    "gpu.benchmark", "gpu.watch_verdict", "web.pages", "cli.map_source", "cli.serve",
+    "gpu.benchmark", "gpu.watch_call", "web.pages", "cli.map_source", "cli.serve",
 )  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from ctypes import sizeof
 
 import pytest
 
-from tilescope.gpu import watch_record
+from tilescope.gpu import watch_call
 from tilescope.gpu.watch import CUPTI, INJECTION, SOCKET, Process
 from tilescope.gpu.watch_build import SOURCE
-from tilescope.gpu.watch_record import CALL, HELLO, Packet
+from tilescope.gpu.watch_call import CALL, HELLO, Call
 
 EVERY_KIND = {
     "accepted": ("cuTensorMapEncodeTiled", "accepted", []),
@@ -86,14 +86,14 @@ class Listener:
         found = []
         while True:
             try:
-                data, files, *_ = socket.recv_fds(self.connection, watch_record.LARGEST_PACKET_BYTES, 1)
+                data, files, *_ = socket.recv_fds(self.connection, watch_call.LARGEST_PACKET_BYTES, 1)
             except BlockingIOError:
                 return found
             for file in files:
                 self.process.share(file)
             if not data:
                 return found
-            found.append(Packet(data))
+            found.append(Call(data))
 
 
 @pytest.fixture
@@ -197,14 +197,14 @@ def test_the_record_is_laid_out_as_python_reads_it(require, tmp_path):
     subprocess.run(command, check=True)
     found = json.loads(subprocess.check_output([tmp_path / "layout"], text=True))
     assert found == {
-        "arguments": sizeof(watch_record.Arguments),
-        "address": watch_record.Record.address.offset,
-        "text_offset": sizeof(watch_record.Record),
-        "record": watch_record.LARGEST_PACKET_BYTES,
-        "counts": sizeof(watch_record.Counts),
-        "sites": watch_record.SITES,
+        "arguments": sizeof(watch_call.Arguments),
+        "address": watch_call.Record.address.offset,
+        "text_offset": sizeof(watch_call.Record),
+        "record": watch_call.LARGEST_PACKET_BYTES,
+        "counts": sizeof(watch_call.Counts),
+        "sites": watch_call.SITES,
         "hello": HELLO,
         "call": CALL,
-        "dims": watch_record.MOST_DIMS,
-        "bits": [pointer.bit for pointer in watch_record.POINTERS.values()],
+        "dims": watch_call.MOST_DIMS,
+        "bits": [pointer.bit for pointer in watch_call.POINTERS.values()],
     }

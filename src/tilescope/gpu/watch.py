@@ -27,11 +27,11 @@ from contextlib import contextmanager, suppress
 from ctypes import sizeof
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tilescope.errors import DeviceError
 from tilescope.gpu.watch_build import built_library, find_cupti
-from tilescope.gpu.watch_record import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Counts, Packet
+from tilescope.gpu.watch_call import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Call, Counts, Verdict, judged
 from tilescope.gpu.watch_signals import HeldSignals
 from tilescope.gpu.watch_text import (
     LIMITS,
@@ -44,7 +44,6 @@ from tilescope.gpu.watch_text import (
     warned,
     watched_maps,
 )
-from tilescope.gpu.watch_verdict import Verdict, judged
 from tilescope.view.drawing import Drawing, lines_of, plain_line
 from tilescope.view.parts import Table
 
@@ -227,19 +226,18 @@ class Teller:
 
     def hear(self, process: Process, data: bytes) -> None:
         """Take in one packet, and print what is worth knowing."""
-        packet = Packet(data)
-        record = packet.record
-        if record.kind == HELLO:
-            process.name = f"process {record.pid} ({packet.told('program') or '?'})"
+        call = Call(data)
+        if call.record.kind == HELLO:
+            process.name = f"process {call.record.pid} ({call.told('program') or '?'})"
             self.processes.append(process)
-            if reason := packet.told("failed"):
+            if reason := call.told("failed"):
                 self.unwatched.append(f"{process.name}: {reason}")
                 self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
-        elif record.kind == CALL:
-            verdict = judged(packet.call())
+        elif call.record.kind == CALL:
+            verdict = judged(call)
             self.heard.append((verdict, 1))
-            if record.site < SITES:
-                process.sites[record.site] = verdict
+            if call.record.site < SITES:
+                process.sites[call.record.site] = verdict
             self._write_out(verdict)
             self._tell(verdict, process.name)
 
@@ -248,21 +246,30 @@ class Teller:
         call, is_accepted = verdict.call, verdict.state == "accepted"
         arguments = ((name, value) for name, value in call.arguments.items() if name != "address")
         distinct = call.function, call.result, call.caller, *arguments, *verdict.rules
-        told = self.told.get(distinct)
-        if not is_accepted or verdict.rules:
-            self.told[distinct] = call.pid
-        if told is None and (not is_accepted or verdict.rules):
-            self._show(verdict, lambda: self._draw((warned if is_accepted else explained)(verdict, process)))
-        elif not is_accepted and told != call.pid:
+        told, is_worth_telling = self.told.get(distinct), not is_accepted or bool(verdict.rules)
+        if is_worth_telling:
+            self.told[distinct] = call.record.pid
+        if is_worth_telling and told is None:
+            self._show(map_line(verdict), lambda: (warned if is_accepted else explained)(verdict, process))
+        elif not is_accepted and told != call.record.pid:
             self.say(repeated_line(call, process))
         elif is_accepted and self.verbose:
-            self._show(verdict, lambda: self.say(accepted_line(call, process)))
+            self._show(map_line(verdict), lambda: Drawing(accepted_line(call, process), ()))
 
-    def _show(self, verdict: Verdict, in_words: Callable[[], None]) -> None:
+    def _show(self, plain: dict[str, Any], drawn: Callable[[], Drawing]) -> None:
+        """One object of JSON, or lines of at most the terminal's width."""
         if self.as_json:
-            self._write(json.dumps(map_line(verdict)))
-        else:
-            in_words()
+            self._write(json.dumps(plain))
+            return
+        width = min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
+        drawing = drawn()
+        lines = [f"tilescope: {drawing.title}"]
+        for part in drawing.parts:
+            indent = 2
+            for line in map(plain_line, lines_of(part, width - 4)):
+                lines.append(f"{' ' * indent}{line}".rstrip())
+                indent = 4 if isinstance(part, Table) and part.title else 2
+        self._write("\n".join(lines))
 
     def _write_out(self, verdict: Verdict) -> None:
         """One line into the file of maps; if there is no room for it, no more are written."""
@@ -278,31 +285,17 @@ class Teller:
             self.out = None
 
     def end(self) -> None:
-        """Print the summary."""
-        summary = self.summary()
-        if self.as_json:
-            self._write(json.dumps(summary.to_dict()))
-        else:
-            self._draw(summarised(summary))
-
-    def summary(self) -> WatchSummary:
-        """What was seen, the repeats that were only counted included."""
-        calls, lost, lost_refused = list(self.heard), 0, 0
-        for process in self.processes:
-            counts = process.counts()
-            lost, lost_refused = lost + counts.lost, lost_refused + counts.lost_refused
-            calls += [(verdict, counts.repeats[site]) for site, verdict in process.sites.items()]
-        return WatchSummary(watched_maps(calls), len(self.processes), tuple(self.unwatched), lost, lost_refused)
-
-    def _draw(self, drawing: Drawing) -> None:
-        width = min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
-        lines = [f"tilescope: {drawing.title}"]
-        for part in drawing.parts:
-            indent = 2
-            for line in map(plain_line, lines_of(part, width - 4)):
-                lines.append(f"{' ' * indent}{line}".rstrip())
-                indent = 4 if isinstance(part, Table) and part.title else 2
-        self._write("\n".join(lines))
+        """Print the summary of what was seen, the repeats that were only counted included."""
+        counts = [process.counts() for process in self.processes]
+        repeated = [
+            (verdict, count.repeats[site])
+            for process, count in zip(self.processes, counts, strict=True)
+            for site, verdict in process.sites.items()
+        ]
+        lost, refused = (sum(getattr(count, name) for count in counts) for name in ("lost", "lost_refused"))
+        maps = watched_maps([*self.heard, *repeated])
+        summary = WatchSummary(maps, len(self.processes), tuple(self.unwatched), lost, refused)
+        self._show(summary.to_dict(), lambda: summarised(summary))
 
     def say(self, text: str) -> None:
         """One line of our own."""

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilescope.errors import RuleError, counted
-from tilescope.gpu.watch_record import Call, Frame
-from tilescope.gpu.watch_verdict import Verdict, asked_by
+from tilescope.gpu.watch_call import Call, Frame, Verdict
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
@@ -93,7 +92,7 @@ def explained(verdict: Verdict, process: str) -> Drawing:
 
 
 def _rows(call: Call) -> tuple[tuple[str, str], ...]:
-    shown = {**call.arguments, "address": hex(call.address)}
+    shown = {**call.arguments, "address": hex(call.arguments["address"])}
     return tuple(
         (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
         for name, value in shown.items()
@@ -103,12 +102,12 @@ def _rows(call: Call) -> tuple[tuple[str, str], ...]:
 
 def _accepted_instead(verdict: Verdict) -> list[Part]:
     """The nearest call that the driver takes, as `tilescope check --fix` prints it; nothing where no rule names a change."""
-    if verdict.state != "refused" or not verdict.call.function.kind:
+    if verdict.state != "refused" or verdict.call.function.map_class is None:
         return []
     from tilescope.emitter import snippet  # late: a program that is refused nothing does not wait for it
 
     try:
-        tensor_map = asked_by(verdict.call).repaired().tensor_map()
+        tensor_map = verdict.call.asked.repaired().tensor_map()
     except RuleError:
         return []
     lines = [line for line in snippet(tensor_map, "encode").splitlines() if line]
@@ -124,7 +123,7 @@ def warned(verdict: Verdict, process: str) -> Drawing:
 
 def accepted_line(call: Call, process: str) -> str:
     """An accepted map in one line."""
-    return f"accepted: {call.short}, at {call.address:#x}, by {call.caller} in {process}"
+    return f"accepted: {call.short}, at {call.arguments['address']:#x}, by {call.caller} in {process}"
 
 
 def repeated_line(call: Call, process: str) -> str:
@@ -163,7 +162,7 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
     held = {name: value for name, value in call.arguments.items() if value is not None}
     if verdict.readdressed is not None:
         held = verdict.readdressed.to_dict()
-    held["address"] = hex(call.address)
+    held["address"] = hex(call.arguments["address"])
     is_map = not MapArguments.of(held).misnamed()
     return {
         "tensor_map": held if is_map else None,
@@ -171,7 +170,7 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
         "function": call.function.name,
         "result": call.result,
         "state": verdict.state,
-        "process": call.pid,
+        "process": call.record.pid,
         "violations": [violation.to_dict() for violation in verdict.report.violations],
         "called_by": [frame._asdict() for frame in call.native],
         "python": [frame._asdict() for frame in call.python],

@@ -1,0 +1,376 @@
+"""What the injection library sends of a call, what the rules say of it, and whether driver and rules agree.
+
+A packet comes for each call that differs from those before it. Two calls are alike when caller, result and all arguments
+but the address are the same. Further calls of the kind are counted, in memory that the first packet of a process brings
+along: their number is known however the process ends.
+
+    packet = struct watch_record of watch_library/watch.h, its text cut to length
+    text   = lines of fields separated by tabs:
+             native  library  offset  symbol      who called, nearest first
+             python  file     line    function    innermost first
+             program name                         in the first packet of a process
+             failed  reason                       CUPTI did not let us watch
+
+                      rules: sound           rules: broken
+    driver accepts    accepted               disagreement
+    driver refuses    disagreement           refused, and here is why
+    driver fails      failed: no context, …  failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from ctypes import Structure, c_int32, c_uint8, c_uint32, c_uint64, sizeof
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from tilescope.arch import ARCH
+from tilescope.card import CARD, REQUEST_BYTES
+from tilescope.errors import TensorMapError, Violation, by, counted
+from tilescope.rule import RULES, rule
+from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap, decode_tensor_map
+from tilescope.tensor_map.any_map import AnyMap
+from tilescope.tensor_map.argument_dump import TABLES, row_name
+from tilescope.tensor_map.arguments import MapArguments, MapReport
+from tilescope.tensor_map.im2col import WIDE_MODES
+
+HELLO, CALL = 1, 2
+SITES = 16384
+MOST_DIMS = 5
+State = Literal["accepted", "refused", "disagreement", "failed"]
+SUCCESS, INVALID_VALUE = 0, 1
+DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads
+LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
+NULL_POINTER = rule(
+    "null-pointer",
+    "Every pointer that a call of the driver takes is one that can be read.",
+    source="CUDA driver API, cuTensorMapEncodeTiled",
+    basis="measured",
+    passing="ts.gpu.watch_call.null_pointers((), rank=2)",
+    failing='ts.gpu.watch_call.null_pointers(("globalStrides",), rank=2)',
+)
+NARROW_ROWS = rule(
+    "narrow-rows",
+    "Boxes with rows of 128 bytes load fastest; narrower ones leave memory bandwidth unused.",
+    source="TMA loads by box width on an H200",
+    basis="measured",
+    severity="note",
+    passing='ts.gpu.watch_call.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (64, 64)))',
+    failing='ts.gpu.watch_call.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (16, 64)))',
+)
+
+# CUresult: its name, and why a call that makes a map answers so. The arguments are not to blame.
+RESULTS = {
+    SUCCESS: ("CUDA_SUCCESS", ""),
+    INVALID_VALUE: ("CUDA_ERROR_INVALID_VALUE", ""),
+    3: ("CUDA_ERROR_NOT_INITIALIZED", "cuInit was not called."),
+    4: ("CUDA_ERROR_DEINITIALIZED", "The driver is shutting down."),
+    100: ("CUDA_ERROR_NO_DEVICE", "There is no GPU."),
+    201: (
+        "CUDA_ERROR_INVALID_CONTEXT",
+        "This thread has no current context: call cuCtxSetCurrent or cudaSetDevice first.",
+    ),
+    709: ("CUDA_ERROR_CONTEXT_IS_DESTROYED", "The current context was destroyed."),
+    801: ("CUDA_ERROR_NOT_SUPPORTED", "This GPU or driver does not make such maps."),
+}
+
+
+class Arguments(Structure):
+    """Struct watch_arguments: what makes two maps the same wherever they lie."""
+
+    _fields_ = (
+        ("function", c_uint32),
+        ("result", c_int32),
+        *((name, c_uint32) for name in ("capability", "readable", "data_type", "rank", "interleave", "swizzle")),
+        *((name, c_uint32) for name in ("l2_promotion", "oob_fill", "wide_mode", "channels", "pixels")),
+        ("lower_corner", c_int32 * 3),
+        ("upper_corner", c_int32 * 3),
+        ("box", c_uint32 * MOST_DIMS),
+        ("element_strides", c_uint32 * MOST_DIMS),
+        ("address_class", c_uint32),
+        ("dims", c_uint64 * MOST_DIMS),
+        ("strides_bytes", c_uint64 * MOST_DIMS),
+    )
+
+
+class Record(Structure):
+    """Struct watch_record without its text."""
+
+    _fields_ = (
+        *((name, c_uint32) for name in ("kind", "pid", "site", "unused")),
+        ("arguments", Arguments),
+        ("address", c_uint64),
+        ("descriptor", c_uint8 * 128),
+        ("text_bytes", c_uint32),
+        ("also_unused", c_uint32),
+    )
+
+
+class Counts(Structure):
+    """What a process counted: calls that found no room in the socket, and repeats of those that were sent."""
+
+    _fields_ = (("lost", c_uint64), ("lost_refused", c_uint64), ("repeats", c_uint64 * SITES))
+
+
+LARGEST_PACKET_BYTES = sizeof(Record) + 8192
+
+
+class Pointer(NamedTuple):
+    """A pointer that a call takes: its bit in `readable`, cuda.h's name, and how many entries fewer than the rank it has."""
+
+    bit: int
+    name: str
+    fewer: int = 0
+
+
+POINTERS = {
+    "dims": Pointer(1, "globalDim"),
+    "strides_bytes": Pointer(2, "globalStrides", 1),
+    "box": Pointer(4, "boxDim"),
+    "element_strides": Pointer(8, "elementStrides"),
+    "lower_corner": Pointer(16, "pixelBoxLowerCorner", 2),
+    "upper_corner": Pointer(32, "pixelBoxUpperCorner", 2),
+    "tensor_map": Pointer(64, "tensorMap"),
+}
+
+
+class Function(NamedTuple):
+    """A function of the driver: the class of the map that it encodes (None: it changes a map), and both in short."""
+
+    name: str
+    map_class: type[AnyMap] | None
+    short: str
+
+
+# as watch.h numbers them
+FUNCTIONS = (
+    Function("cuTensorMapEncodeTiled", TensorMap, "tiled"),
+    Function("cuTensorMapEncodeIm2col", Im2colMap, "im2col"),
+    Function("cuTensorMapEncodeIm2colWide", Im2colWideMap, "im2col-wide"),
+    Function("cuTensorMapReplaceAddress", None, "address replaced"),
+)
+
+
+class Frame(NamedTuple):
+    """One call on the way to the driver: in a library at an offset, or in a Python file at a line."""
+
+    file: str
+    place: int  # offset or line
+    function: str
+
+    @property
+    def python_place(self) -> str:
+        """The last folder, the file and the line."""
+        return f"{'/'.join(Path(self.file).parts[-2:])}:{self.place}"
+
+
+class Call:
+    """A packet: one call of the driver, its arguments as tilescope names them, its result, and its callers."""
+
+    def __init__(self, data: bytes) -> None:
+        self.record = record = Record.from_buffer_copy(data)
+        text = data[sizeof(Record) :].decode("utf-8", errors="replace")
+        self._lines = [line.split("\t") for line in text.split("\n")]
+        self.native, self.python = self._frames("native", 16), self._frames("python", 10)
+        passed, bits = record.arguments, record.arguments.readable
+        self.function, self.result, self.rank = FUNCTIONS[passed.function], passed.result, passed.rank
+        self.arch = f"sm_{passed.capability}" if passed.capability else None
+        self.descriptor = (
+            bytes(record.descriptor) if bits & POINTERS["tensor_map"].bit else None
+        )  # the map after the call
+        encoded = self.function.map_class
+        named = ("address",) if encoded is None else encoded.readers
+        is_rank = 0 < self.rank <= MOST_DIMS  # the arrays of another were not read
+        counts = {name: max(0, self.rank - POINTERS[name].fewer) for name in POINTERS if is_rank and name in named}
+        arrays = {
+            name: tuple(getattr(passed, name)[:count]) if not count or bits & POINTERS[name].bit else None
+            for name, count in counts.items()
+        }
+        absent = [name for name, value in arrays.items() if value is None]
+        if self.descriptor is None and (is_rank or encoded is None):
+            absent.append("tensor_map")
+        self.unreadable = tuple(POINTERS[name].name for name in absent)  # as cuda.h calls them
+        options = {name: row_name(table, getattr(passed, name)) for name, table in TABLES.items()}
+        modes = dict(enumerate(WIDE_MODES))
+        values = {
+            "data_type": options.pop("data_type"),
+            **arrays,
+            "channels_per_pixel": passed.channels,
+            "pixels_per_column": passed.pixels,
+            "lower_width": passed.lower_corner[0],
+            "upper_width": passed.upper_corner[0],
+            "mode": modes.get(passed.wide_mode, f"number {passed.wide_mode}"),
+            **options,
+            "address": record.address,
+            **({"arch": self.arch} if self.arch else {}),
+        }
+        self.arguments: dict[str, Any] = {"kind": encoded.kind} if encoded else {}
+        self.arguments |= {name: value for name, value in values.items() if name in named}
+
+    def told(self, word: str) -> str | None:
+        """What the line that begins with this word says."""
+        return next((fields[0] for name, *fields in self._lines if name == word and fields), None)
+
+    def _frames(self, word: str, base: int) -> tuple[Frame, ...]:
+        lines = [line[1:] for line in self._lines if line[0] == word and len(line) == 4]
+        return tuple(Frame(file, int(place, base), name) for file, place, name in lines)
+
+    @property
+    def short(self) -> str:
+        """The map in a few words, without its address: "tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B"."""
+        said = self.arguments
+        if self.function.map_class is None:
+            return self.function.short
+        parts = [
+            f"{self.function.short} {by(said.get('dims') or ()) or f'of rank {self.rank}'} {said['data_type']}",
+            f"box {by(said['box'])}" if said.get("box") else "",
+            "{pixels_per_column} pixels of {channels_per_pixel} channels".format(**said)
+            if "channels_per_pixel" in said
+            else "",
+            *(f"{name} {said[name]}" for name in ("interleave", "swizzle") if said[name] != "none"),
+        ]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def caller(self) -> str:
+        """The library that called, and the Python line if there is one."""
+        library = Path(self.native[0].file).name if self.native else "unknown"
+        return f"{library}, {self.python[0].python_place}" if self.python else library
+
+    @property
+    def asked(self) -> MapArguments:
+        """The arguments of a call that encodes a map, for its own architecture, or the newest known."""
+        is_unknown = self.arch is not None and self.arch not in ARCH
+        return MapArguments.of(self.arguments | ({"arch": list(ARCH)[-1]} if is_unknown else {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A call, what the rules say of it, and what follows from comparing that with the driver's answer."""
+
+    call: Call
+    report: MapReport
+    state: State
+    reason: str  # of a disagreement or a failure, in a sentence
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it breaks, by name."""
+        return tuple(violation.rule for violation in self.report.violations)
+
+    @property
+    def result_name(self) -> str:
+        """The driver's answer as cuda.h names it."""
+        name = RESULTS.get(self.call.result, ("", ""))[0]
+        return f"{name} ({self.call.result})" if name else f"error {self.call.result}"
+
+    @property
+    def readdressed(self) -> AnyMap | None:
+        """The map that cuTensorMapReplaceAddress was called for, where its bytes can be read."""
+        return _decoded(self.call) if self.call.function.map_class is None else None
+
+
+def judged(call: Call) -> Verdict:
+    """The verdict of the rules on a call, beside the driver's."""
+    report = _report(call)
+    if call.result == SUCCESS:
+        if not report.accepted:
+            return Verdict(call, report, "disagreement", "The driver accepted this map; the rules refuse it.")
+        difference = _difference(call, report.tensor_map)
+        return Verdict(call, report, "disagreement" if difference else "accepted", difference)
+    if call.result != INVALID_VALUE:
+        default = "The driver answers so before it looks at a map's arguments, or for reasons beside them."
+        return Verdict(call, report, "failed", RESULTS.get(call.result, ("", default))[1])
+    if not report.accepted:
+        return Verdict(call, report, "refused", "")
+    if call.function.map_class is None and call.arch != DECODED_ARCH:
+        return Verdict(call, report, "failed", f"tilescope cannot read the maps of {call.arch or 'an unknown GPU'}.")
+    return Verdict(call, report, "disagreement", "The driver refused this map; no rule that tilescope knows is broken.")
+
+
+def _report(call: Call) -> MapReport:
+    if call.function.map_class is None:
+        return _replaced(call)
+    if not 0 < call.rank <= MOST_DIMS:
+        fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
+        limit = "a map has 1 to 5 dimensions"
+        return _refused(RULES["rank"].violation("rank", f"tensorRank = {call.rank}", limit, fix, rank=call.rank))
+    absent = [name for name, value in call.arguments.items() if value is None]
+    checked = [violation for violation in call.asked.check() if violation.argument not in absent]
+    violations = (*null_pointers(call.unreadable, call.rank), *checked)
+    if any(violation.severity == "error" for violation in violations):
+        return _refused(*violations)
+    tensor_map = call.asked.tensor_map()
+    return MapReport(True, (*violations, *narrow_rows(tensor_map)), tensor_map)
+
+
+def _refused(*violations: Violation) -> MapReport:
+    return MapReport(False, violations, None)
+
+
+def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
+    """The violations for pointers, by cuda.h's names, that a call passed and nobody can read."""
+    entries = {pointer.name: counted(rank - pointer.fewer, "entry", "entries") for pointer in POINTERS.values()}
+    fixes = {name: f"Pass an array of {count}." for name, count in entries.items()}
+    fixes["tensorMap"] = "Pass the address of a CUtensorMap."
+    return tuple(
+        NULL_POINTER.violation(name, f"{name} points nowhere", "the driver reads it", fixes[name], rank=rank)
+        for name in names
+    )
+
+
+def narrow_rows(tensor_map: AnyMap) -> tuple[Violation, ...]:
+    """A note on boxes whose rows are too narrow for memory to deliver all it could."""
+    if not isinstance(tensor_map, TensorMap) or tensor_map.interleave.slice_bytes or tensor_map.data_type.is_packed:
+        return ()
+    row_bytes = tensor_map.box[0] * tensor_map.data_type.bits // 8
+    whole_bytes = tensor_map.dims[0] * tensor_map.data_type.bits // 8
+    rates = CARD["H200"].tma
+    assert rates is not None
+    share = rates.load(min(row_bytes, REQUEST_BYTES)) / rates.fastest("load")
+    if share >= LEAST_SHARE or whole_bytes <= row_bytes:
+        return ()
+    wide = REQUEST_BYTES * 8 // tensor_map.data_type.bits
+    return (NARROW_ROWS.violation(
+        "box[0]",
+        f"box rows of {row_bytes} bytes",
+        f"boxes of 128-byte rows loaded up to {1 / share:.1f} times as fast on an H200",
+        f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile.",
+        row_bytes=row_bytes, share=share,
+    ),)  # fmt: skip
+
+
+def _replaced(call: Call) -> MapReport:
+    """What the rules say of a map's new address; a map that cannot be read has its address checked alone."""
+    if call.descriptor is None:
+        return _refused(*null_pointers(call.unreadable, call.rank))
+    before = _decoded(call)
+    readable = TensorMap("uint8", (16,), (), (16,)) if before is None else before
+    try:
+        after = readable.replace(address=call.arguments["address"])
+    except TensorMapError as error:
+        return _refused(*error.violations)
+    return MapReport(True, after.findings, None if before is None else after)
+
+
+def _decoded(call: Call) -> AnyMap | None:
+    """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
+    if call.descriptor is None or call.arch != DECODED_ARCH:
+        return None
+    with suppress(TensorMapError):
+        return decode_tensor_map(call.descriptor)
+    return None
+
+
+def _difference(call: Call, tensor_map: AnyMap | None) -> str:
+    """How the 128 bytes that the driver wrote differ from what they should say; empty where they do not."""
+    if call.descriptor is None or call.arch != DECODED_ARCH or tensor_map is None:
+        return ""
+    try:
+        written = decode_tensor_map(call.descriptor)
+    except TensorMapError as error:
+        return f"The driver wrote bytes that tilescope cannot read: {error.violations[0]}"
+    names = [name for name in tensor_map.readers if getattr(written, name, None) != getattr(tensor_map, name)]
+    return f"The bytes that the driver wrote say something else: {', '.join(names)}." if names else ""
