@@ -13,10 +13,9 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 
-from tilescope.gpu.benchmark import boxes_of
+from tilescope.gpu.benchmark import boxes_of, drawn_tile, rates
 from tilescope.gpu.isolation import card_in_children
-from tilescope.gpu.plan_order import drawn_tile
-from tilescope.gpu.streaming import rates, spread
+from tilescope.gpu.streaming import spread
 
 KIB = 1024
 WIDTHS = (128, 64, 32, 16)
@@ -100,7 +99,7 @@ def main():
     rows = [*fixed, *again, *tiles]
     print(f"{len(fixed)} settings, {len(tiles)} of tiles, {time.monotonic() - start:.1f} s", flush=True)
     results = []
-    with card_in_children() as card, closing(rates(card, [case for _, _, case in rows])) as measured:
+    with card_in_children() as card, closing(rates(card, "grid", [case for _, _, case in rows])) as measured:
         for (name, about, case), rate in zip(rows, measured, strict=True):
             shared = {field: case[field] for field in SHARED}
             results.append({"set": name, **about, **shared, "gb_per_s": rate})

@@ -8,8 +8,7 @@ import pytest
 import tilescope as ts
 from tilescope import card as card_module
 from tilescope.cli import run
-from tilescope.gpu.benchmark import SETTINGS
-from tilescope.gpu.plan_order import plan_order
+from tilescope.gpu.benchmark import SETTINGS, plan_order
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES, moved_bytes
 from tilescope.value import Value
 

@@ -9,7 +9,7 @@ import pytest
 from tilescope.errors import DeviceError
 from tilescope.gpu import isolation
 from tilescope.gpu.isolation import CardInChildren, Child
-from tilescope.gpu.suite import Outcome
+from tilescope.gpu.suites import Outcome
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
 

@@ -10,8 +10,7 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.cli import run
 from tilescope.errors import DeviceError, RuleError
-from tilescope.gpu.suite import Outcome
-from tilescope.gpu.suites import SUITE_NAMES, suite_named
+from tilescope.gpu.suites import SUITE_NAMES, Outcome, suite_named
 from tilescope.gpu.verification import Capture, replay, verify
 from tilescope.value import Value
 

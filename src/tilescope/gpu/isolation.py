@@ -1,6 +1,6 @@
 """Work in child processes with a time limit: what faults, hangs or dies there costs one case, never the caller.
 
-    caller                          child: python -m tilescope.gpu.child FOLDER PIPE
+    caller                          child: python -m tilescope.gpu.isolation FOLDER PIPE
       │◀─ {"ready": facts} ─────────  the card is there ({"missing": why}: it is not)
       │── (suite, cases) ──────────▶  runs them on the card
       │◀─ {"results": [bytes …]} ───
@@ -18,19 +18,43 @@ import queue
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from tilescope.errors import DeviceError
-from tilescope.gpu.suite import Case, Outcome
+from tilescope.gpu import streaming
+from tilescope.gpu.device import CudaError, Device
+from tilescope.gpu.suites import Case, Outcome, suite_named
+from tilescope.value import Value
 
+Progress = Callable[[str, int, int], None]  # of a suite or topic: cases done, cases in all
 START_SECONDS = 120.0  # a first context on a busy machine is slow
-COMMAND = (sys.executable, "-m", "tilescope.gpu.child")
+COMMAND = (sys.executable, "-m", "tilescope.gpu.isolation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeOnCard(Value):
+    """What a card gave, with its facts."""
+
+    card: str
+    arch: str
+    driver: str
+    cuda: str
+    date: str  # UTC, when the cases ran
+    seed: int
+
+    @property
+    def software(self) -> str:
+        """Driver, CUDA and date in words."""
+        return f"driver {self.driver}, CUDA {self.cuda}, {self.date}"
 
 
 class ChildEndedError(Exception):
@@ -43,11 +67,12 @@ class Child:
     def __init__(self, command: Sequence[str]) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the child
         self._connection, theirs = Pipe()
+        searched = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")  # a checkout need not be installed
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(  # noqa: S603  our own module
                 [*command, str(number)], pass_fds=[number], stdin=subprocess.DEVNULL, stdout=self._complaints,
-                stderr=self._complaints, env=_environment(),
+                stderr=self._complaints, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, searched))},
             )  # fmt: skip
         try:
             greeting = self._answer(START_SECONDS)
@@ -100,7 +125,7 @@ class CardInChildren:
         self._folder = folder
         self._command = (*COMMAND, str(folder))
         with closing(Child(self._command)) as child:
-            self.facts = child.facts
+            self.facts = child.facts | {"date": datetime.now(UTC).strftime("%Y-%m-%d")}
 
     def compile(self, kernels: Iterable[str]) -> None:
         """Compile files of kernels for the children, once."""
@@ -165,7 +190,30 @@ def compiled(name: str, target: str) -> bytes:
     return bytes(Program(source(name), "c++", ProgramOptions(arch=target)).compile("cubin").code)
 
 
-def _environment() -> dict[str, str]:
-    """The caller's environment, in which the child finds this very tilescope: a checkout need not be installed."""
-    home = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
+def serve(folder: Path, pipe: int) -> None:
+    """The child: with the card and the kernels in a folder, answer what comes through a pipe until it is closed."""
+    connection: Connection[dict[str, Any], tuple[str, list[Case]]] = Connection(pipe)
+    try:
+        device = Device(folder)
+    except DeviceError as error:
+        connection.send({"missing": str(error)})
+        return
+    except ModuleNotFoundError as error:
+        connection.send({"missing": f"This needs the package {error.name}: pip install 'tilescope[gpu]'."})
+        return
+    connection.send({"ready": device.facts()})
+    with suppress(EOFError):
+        while True:
+            name, cases = connection.recv()
+            try:
+                run = streaming.run if name == streaming.NAME else suite_named(name).results
+                results = run(device, cases)
+                device.free()
+            except CudaError as error:
+                connection.send({"error": error.args[0]})
+                os._exit(0)  # clearing up a spent context may hang
+            connection.send({"results": results})
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), int(sys.argv[2]))

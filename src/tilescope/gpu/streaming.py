@@ -8,15 +8,13 @@ bounds it: streams run side by side, warps share the boxes of a tile, and no til
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tilescope.errors import DeviceError
 from tilescope.gpu.device import Device, read_map
-from tilescope.gpu.isolation import CardInChildren
-from tilescope.gpu.suite import Case
+from tilescope.gpu.suites import Case
 from tilescope.gpu.suites.wavefronts import cycles_of
 from tilescope.smem.op import SmemOp
 from tilescope.tensor_map import TensorMap
@@ -31,7 +29,6 @@ MAX_STAGES = 32  # of one stream
 MAX_STREAMS = 8  # of one block
 _MOST_WARPS = 32
 _WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
-_BATCH = 100  # measurements that travel together
 _PLAIN_BLOCKS_PER_SM = 4
 _PLAIN_THREADS = 512
 
@@ -80,16 +77,6 @@ def moved_bytes(case: Case) -> int:
     tensor_map = read_map(case["map"])
     tiles: int = (tensor_map.dims[0] // case["tile"][0]) * (tensor_map.dims[1] // case["tile"][1])
     return tiles * len(case["boxes"]) * tensor_map.transaction_bytes
-
-
-def rates(card: CardInChildren, cases: Sequence[Case]) -> Iterator[float]:
-    """The GB/s of every case on the card."""
-    card.compile(KERNELS)
-    for case, outcome in zip(cases, card.outcomes(NAME, cases, together=_BATCH), strict=True):
-        if not outcome.data:
-            raise DeviceError(f"A measurement failed ({outcome.ended}): {case}.")
-        (seconds,) = struct.unpack("<d", outcome.data)
-        yield moved_bytes(case) / seconds / 1e9
 
 
 def run(device: Device, cases: Sequence[Case]) -> list[bytes]:

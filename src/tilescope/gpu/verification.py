@@ -17,9 +17,8 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,8 @@ import numpy as np
 
 from tilescope.arch import ARCH, Arch
 from tilescope.errors import counted, shortened
-from tilescope.gpu.isolation import card_in_children
-from tilescope.gpu.suite import DIGEST_BYTES, Case, Outcome, Suite
-from tilescope.gpu.suites import SUITE_NAMES, suite_named
+from tilescope.gpu.isolation import MadeOnCard, Progress, card_in_children
+from tilescope.gpu.suites import DIGEST_BYTES, SUITE_NAMES, Case, Outcome, Suite, suite_named
 from tilescope.rule import rule
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
@@ -48,7 +46,6 @@ CAPTURE = rule(
 
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
-Progress = Callable[[str, int, int], None]  # suite, cases done, cases in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +140,9 @@ class SuiteResult(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verification(Value):
+class Verification(MadeOnCard):
     """A table of suites, with the card that they ran on."""
 
-    card: str
-    arch: str
-    driver: str
-    cuda: str
-    date: str  # UTC, when the cases ran on the card
-    seed: int
     replayed: bool  # whether the card's answers come from a capture
     suites: tuple[SuiteResult, ...]
     left_out: tuple[str, ...] = ()  # suites that the card's architecture does not have
@@ -183,8 +174,7 @@ def verify(
             result, recording = _compared(suite, cases, outcomes, progress)
             results.append(result)
             recordings.append(recording)
-    facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda")}
-    facts["date"] = datetime.now(UTC).strftime("%Y-%m-%d")
+    facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda", "date")}
     left_out = tuple(suite.name for suite in chosen if suite not in here)
     verification = Verification(**facts, seed=seed, replayed=False, suites=tuple(results), left_out=left_out)
     return verification, Capture(facts, seed, tuple(recordings))
@@ -230,9 +220,8 @@ def draw_verification(verification: Verification) -> Drawing:
     if verification.left_out:
         names = ", ".join(verification.left_out)
         parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
-    where = f"{verification.card}, driver {verification.driver}, CUDA {verification.cuda}, {verification.date}"
-    how = "a capture of" if verification.replayed else "on"
-    return Drawing(f"tilescope held against the hardware, {how} {where}, seed {verification.seed}", tuple(parts))
+    where = f"{'a capture of' if verification.replayed else 'on'} {verification.card}, {verification.software}"
+    return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", tuple(parts))
 
 
 def _conclusion(verification: Verification) -> str:

@@ -20,8 +20,7 @@ import numpy as np
 
 from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Piece, Suite
-from tilescope.gpu.suites import copies
+from tilescope.gpu.suites import Case, Piece, Suite, copies
 from tilescope.gpu.suites.maps import types_of
 from tilescope.pipeline.mbarrier import TX_END_BYTES, Mbarrier
 from tilescope.tensor_map import REDUCTIONS

@@ -22,7 +22,7 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.gpu.device import Device, read_map
-from tilescope.gpu.suite import UNTOUCHED, Array, Bytes, Case, Piece, Suite, memory, pool
+from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Suite, memory, pool
 from tilescope.gpu.suites.maps import (
     IMAGE_BYTES,
     TENSOR_BYTES,

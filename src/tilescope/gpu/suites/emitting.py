@@ -15,7 +15,7 @@ from tilescope.data_type import DataType
 from tilescope.emitter import emit
 from tilescope.errors import RuleError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Piece, Suite
+from tilescope.gpu.suites import Case, Piece, Suite
 from tilescope.planner import GemmPlan, Plan, plan, plan_gemm
 
 _TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")

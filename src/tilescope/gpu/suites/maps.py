@@ -18,7 +18,7 @@ from tilescope.arch import Arch
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import TensorMapError, ceil_div
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import POOL_BYTES, Case, Piece, Suite
+from tilescope.gpu.suites import POOL_BYTES, Case, Piece, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map import Im2colMap, TensorMap
 from tilescope.tensor_map.option import Interleave

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import UNTOUCHED, Array, Case, Piece, Suite, memory, pool
+from tilescope.gpu.suites import UNTOUCHED, Array, Case, Piece, Suite, memory, pool
 from tilescope.gpu.suites.maps import drawn_place
 from tilescope.mma.ldmatrix import ldmatrix, stmatrix
 from tilescope.mma.tensor_memory import TensorMemory

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Array, Case, Piece, Suite, splitmix_bytes
+from tilescope.gpu.suites import Array, Case, Piece, Suite, splitmix_bytes
 from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction

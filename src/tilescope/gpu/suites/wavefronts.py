@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suite import Case, Piece, Suite
+from tilescope.gpu.suites import Case, Piece, Suite
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
