@@ -11,7 +11,7 @@ from tilescope.rule import RULES
 WITHOUT_EXAMPLES = {"bench-save", "capture", "capture-format", "plan-proof", "serve-port"}
 SOURCE = Path(tilescope.__file__).parent
 ROWS_OF_ARGUMENTS = ("errors.py", "rule.py")  # below the rule book: what they say of arguments has rows in rule.py
-BARE_NAME = re.compile(r"\b(?:Violation|broken)\(\s*f?\"")
+BARE_NAME = re.compile(r"(?<!\.)\b(?:Violation|broken)\(\s*f?\"")
 
 
 def test_every_rule_is_explained():

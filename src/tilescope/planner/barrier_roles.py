@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import PlanError, RuleError, Violation, printed
+from tilescope.errors import PlanError, RuleError, Violation, ceil_div, printed, raise_all
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
@@ -36,6 +36,7 @@ _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
 _REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
 _DRAIN = {"wait_group": "bulk", "pending": 0, "read": True}
 _PAIR = "3 << rank"  # the mask of two blocks that multiply together
+_SLOTS = "abcdefgh"  # of a stage
 # fmt: off
 PLAN_PIPELINE = plan_rule(
     "plan-pipeline", "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
@@ -82,11 +83,10 @@ def plan_pipeline(
     empty (0,) (('producer', 1),)
     """
     planning = _Planning(**locals())
-    tiles = " + ".join(f"{tile.problem.tile[0]}x{tile.problem.tile[1]}" for tile in planning.plans)
-    name = f"{tiles} {planning.first.data_type.name}, {planning.stages} stages"
+    tiles = " + ".join("x".join(map(str, tile.problem.tile)) for tile in planning.plans)
     stores = planning.first.direction == "store"
-    roles = planning.storing() if stores else planning.loading()
-    return Pipeline.from_dict({"name": f"{name}, stored" if stores else name} | roles)
+    name = f"{tiles} {planning.first.data_type.name}, {planning.stages} stages{', stored' * stores}"
+    return Pipeline.from_dict({"name": name} | (planning.storing() if stores else planning.loading()))
 
 
 def _step(**fields: Any) -> dict[str, Any]:
@@ -105,8 +105,11 @@ class _Planning:
             return attempted(problems, 1, integer, name, value, 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
-        self.plans = _plans(plan)
-        self.names = "abcdefgh"[: len(self.plans)]  # slots of a stage
+        self.plans = (
+            [plan.a, plan.b] if isinstance(plan, GemmPlan) else plan if isinstance(plan, list | tuple) else [plan]
+        )
+        if not self.plans or not all(isinstance(tile, Plan) for tile in self.plans):
+            raise RuleError(violations([PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan))]))
         self.first = first = self.plans[0].problem
         core = first.tensor_core or CONSUMER["ldmatrix"]  # threads that read by a pattern do it in place of ldmatrix
         self.by_descriptor, self.in_tmem = core.reads_by_descriptor, core.accumulators == "tensor memory"
@@ -121,11 +124,10 @@ class _Planning:
         self.multicast = attempted(problems, False, flag, "multicast", asked["multicast"])
         # mma: one group of as many warps as share the tile
         self.threads = WARPGROUP_THREADS if gemm is None or self.by_descriptor else 32 * prod(gemm.warps)
-        arriving = asked["arrivals"]
-        if arriving is None:
-            arriving = "warpgroup" if self.by_descriptor else "warp"
+        usual = "warpgroup" if self.by_descriptor else "warp"
+        arriving = usual if asked["arrivals"] is None else asked["arrivals"]
         once = attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS)
-        self.arrivals = -(-self.threads // ARRIVALS[once])
+        self.arrivals = ceil_div(self.threads, ARRIVALS[once])
         self.blocks = prod(self.cluster)
         # along x, if there is a B: the blocks of a pair have half of it
         self.b_sharers = self.cluster[0] // self.cta_group if len(self.plans) > 1 else 1
@@ -134,13 +136,12 @@ class _Planning:
         # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
         self.registers = _REGISTERS.get(self.consumers) if gemm is None and self.by_warpgroups else None
         self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
-        if problems:
-            raise RuleError(problems)
+        raise_all(problems)
         if contradictions := violations(self._contradictions()):
             raise PlanError(contradictions)
-        step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
-        self.step, self.stage, self.turn = step, f"{step} % STAGES", f"{step} / STAGES % 2"
-        self.slots = [f"{name}[{self.stage}]" for name in self.names]
+        self.step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
+        self.stage, self.turn = f"{self.step} % STAGES", f"{self.step} / STAGES % 2"
+        self.slots = [f"{name}[{self.stage}]" for name in _SLOTS[: len(self.plans)]]
 
     def _contradictions(self) -> Iterator[Obstacle]:
         direction, copy = self.first.direction, self.first.copy
@@ -158,11 +159,8 @@ class _Planning:
 
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
-        gemm, stages = self.gemm, self.stages
-        slots: dict[str, Any] = {
-            name: {"stages": stages, "bytes": plan.stage_bytes}
-            for name, plan in zip(self.names, self.plans, strict=True)
-        }
+        gemm, stages, tiles = self.gemm, self.stages, zip(_SLOTS, self.plans, strict=False)
+        slots: dict[str, Any] = {name: {"stages": stages, "bytes": plan.stage_bytes} for name, plan in tiles}
         releases = 1 if self.in_tmem else self.consumers * self.arrivals
         feeding = self.b_sharers + self.cluster[1] - 1 if self.shares else 1
         barriers = {
@@ -170,17 +168,16 @@ class _Planning:
             "empty": {"count": feeding * releases, "stages": stages},
         }
         roles = [self._producer(), self._tmem_consumer() if self.in_tmem else self._consumer()]
-        if gemm is None:
-            constants = {"k_tiles": self.steps}
-        else:  # two tiles for a block, so that parities are seen to count on
-            constants = {"K_TILES": -(-gemm.shape[2] // gemm.tile[2]), "tiles": 2}
-            if self.in_tmem:
-                slots["accumulator"] = {"stages": 2, "space": "tmem"}
-                barriers["acc_full"] = {"count": 1, "stages": 2}
-                barriers["acc_empty"] = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
-                roles.append(self._tmem_epilogue())
-            if gemm.epilogue is not None:
-                slots["c"] = {"stages": self.writers, "bytes": gemm.epilogue.stage_bytes // self.writers}
+        constants = {"k_tiles": self.steps}
+        if gemm is not None:  # two tiles for a block, so that parities are seen to count on
+            constants = {"K_TILES": ceil_div(gemm.shape[2], gemm.tile[2]), "tiles": 2}
+        if gemm is not None and self.in_tmem:
+            slots["accumulator"] = {"stages": 2, "space": "tmem"}
+            emptied = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
+            barriers |= {"acc_full": {"count": 1, "stages": 2}, "acc_empty": emptied}
+            roles.append(self._tmem_epilogue())
+        if gemm is not None and gemm.epilogue is not None:
+            slots["c"] = {"stages": self.writers, "bytes": gemm.epilogue.stage_bytes // self.writers}
         return {
             "cluster": list(self.cluster),
             "constants": {"STAGES": stages, **constants},
@@ -203,56 +200,48 @@ class _Planning:
         return {"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}
 
     def _producer(self) -> dict[str, Any]:
-        wait = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
+        full, fence = f"full[{self.stage}]", [{"fence": "proxy.async"}] if self.by_descriptor else []
         accumulators = ["acc_full", "acc_empty"] if self.gemm is not None and self.in_tmem else []
         made = [{"init": ["full", "empty", *accumulators]}, {"fence": "mbarrier_init"}]
-        copies = {"tma": self._by_tma, "cp.async": self._by_cp_async, "ld.global": self._through_registers}
-        loop = self._loops([wait, *copies[self.first.copy]()], [], [])
+        tiles = list(zip(self.slots, self.plans, strict=True))
+        filling: dict[str, Steps] = {
+            "tma": self._by_tma(full),
+            "cp.async": [  # whose landing arrives
+                *(
+                    {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
+                    for slot, plan in tiles
+                ),
+                {"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True},
+            ],
+            "ld.global": [
+                {"write": self.slots, "tile": self.step},
+                *fence,
+                {"arrive": full, "count": WARPGROUP_THREADS},
+            ],
+        }
+        wait = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
+        loop = self._loops([wait, *filling[self.first.copy]], [], [])
         total = "k_tiles" if self.gemm is None else "tiles * K_TILES"
         every_stage = [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}]
         tail = {"loop": "j", "start": total, "count": "STAGES", "steps": every_stage}
         return {"name": "producer", "threads": self.copiers, "steps": [*made, *self._meet(1), loop, tail]}
 
-    def _by_tma(self) -> Steps:
-        full, in_pairs = f"full[{self.stage}]", self.cta_group == 2
+    def _by_tma(self, full: str) -> Steps:
+        """The bytes of all tiles are expected; then every tile is copied, or this block's part of a shared one."""
+        in_pairs = self.cta_group == 2
         total = sum(plan.transaction_bytes for plan in self.plans) * self.cta_group
         steps = [_step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None)]
-        for name, slot, plan in zip(self.names, self.slots, self.plans, strict=True):
-            mask, parts = self._sharing(name)
-            steps.append(
-                _step(
-                    copy=slot,
-                    barrier=full,
-                    tile=self.step,
-                    bytes=plan.transaction_bytes // parts,
-                    mask=mask,
-                    barrier_rank="rank - rank % 2" if in_pairs else None,
-                )
-            )
+        (across, down), leader = self.cluster, "rank - rank % 2" if in_pairs else None
+        row = f"({across} * y + x % 2)" if in_pairs else f"({across} * y)"
+        sharing = {"a": (f"{_column(across, down, 1)} << x", down)}  # else as B: the mask of the sharers, and how many
+        b_mask = f"{sum(1 << x for x in range(0, across, self.cta_group))} << {row}"
+        for name, slot, plan in zip(_SLOTS, self.slots, self.plans, strict=False):
+            mask, parts = sharing.get(name, (b_mask, self.b_sharers))
+            if not self.shares or parts == 1:
+                mask, parts = None, 1  # type: ignore[assignment]
+            moved = plan.transaction_bytes // parts
+            steps.append(_step(copy=slot, barrier=full, tile=self.step, bytes=moved, mask=mask, barrier_rank=leader))
         return steps
-
-    def _sharing(self, name: str) -> tuple[str | None, int]:
-        """The mask of the blocks that share a tile, and how many these are."""
-        across, down = self.cluster
-        if not self.shares or (down if name == "a" else self.b_sharers) == 1:
-            return None, 1
-        if name == "a":
-            return f"{_column(across, down, 1)} << x", down
-        place = f"{across} * y" if self.cta_group == 1 else f"({across} * y + x % 2)"
-        return f"{sum(1 << x for x in range(0, across, self.cta_group))} << ({place})", self.b_sharers
-
-    def _by_cp_async(self) -> Steps:
-        """Threads fill a stage by cp.async, whose landing arrives."""
-        copies = [
-            {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
-            for slot, plan in zip(self.slots, self.plans, strict=True)
-        ]
-        return [*copies, {"cp_arrive": f"full[{self.stage}]", "count": WARPGROUP_THREADS, "noinc": True}]
-
-    def _through_registers(self) -> Steps:
-        fence = [{"fence": "proxy.async"}] if self.by_descriptor else []
-        arrive = {"arrive": f"full[{self.stage}]", "count": WARPGROUP_THREADS}
-        return [{"write": self.slots, "tile": self.step}, *fence, arrive]
 
     def _filled(self) -> Steps:
         """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
@@ -347,13 +336,6 @@ def _stored(
         {"store": stored, "bytes": bytes_stored} | first,
         {"commit": "bulk"} | first,
     ]
-
-
-def _plans(plan: Any) -> list[Plan]:
-    plans = [plan.a, plan.b] if isinstance(plan, GemmPlan) else plan if isinstance(plan, list | tuple) else [plan]
-    if not plans or not all(isinstance(tile, Plan) for tile in plans):
-        raise RuleError(violations([PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan))]))
-    return list(plans)
 
 
 def _cluster(cluster: Any) -> tuple[int, int]:

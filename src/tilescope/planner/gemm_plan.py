@@ -6,13 +6,15 @@ shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C �
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.card import Card
 from tilescope.data_type import DataType
+from tilescope.errors import ceil_div
 from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.product import (
@@ -70,11 +72,8 @@ class GemmPlan(Value):
     @property
     def product(self) -> Product:
         """What was asked for."""
-        a, b = self.a.problem, self.b.problem
-        consumer = str(a.consumer)
-        return Product(
-            self.shape, self.data_type, self.output_type, a.arch, a.card, consumer, a.major, b.major, self.sms
-        )
+        a, asked = self.a.problem, (self.shape, self.data_type, self.output_type)
+        return Product(*asked, a.arch, a.card, str(a.consumer), a.major, self.b.problem.major, self.sms)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -141,10 +140,11 @@ class GemmPlan(Value):
         """Warps down and across a tile of C that is multiplied by mma: the most that share it evenly; (0, 0): none do."""
         m, n, _ = self.tile
         shares = [
-            (down, across) for down in (1, 2, 4) for across in (1, 2, 4, 8)
+            (down, across)
+            for down, across in product((1, 2, 4), (1, 2, 4, 8))
             if down * across <= _MAX_WARPS and m % (16 * down) == 0 and n % (8 * across) == 0
-            and m // down * n // across // 32 <= MAX_ACCUMULATORS
-        ]  # fmt: skip
+            if m // down * n // across // 32 <= MAX_ACCUMULATORS
+        ]
         return max(shares, key=lambda share: (share[0] * share[1], -abs(m // share[0] - n // share[1])), default=(0, 0))
 
     def smem_regions(self) -> tuple[SmemRegion, ...]:
@@ -166,72 +166,92 @@ class GemmPlan(Value):
     def kernel_facts(self) -> dict[str, Any]:
         """What the plan leads to, as plain data: where everything lies, the maps, the descriptors of the first stage."""
         starts, plans = self.smem_offsets(), {"a": self.a, "b": self.b, "c": self.epilogue}
-        maps = {name: plan.tensor_map(0) for name, plan in plans.items() if plan is not None and plan.boxes is not None}
+        copied = {name: plan for name, plan in plans.items() if plan is not None and plan.boxes is not None}
         readers = {name: plan for name, plan in (("a", self.a), ("b", self.b)) if plan.problem.reads_by_descriptor}
         return {
             "smem_offsets": starts,
-            "tensor_maps": {name: tensor_map.to_dict() for name, tensor_map in maps.items()},
+            "tensor_maps": {name: plan.tensor_map(0).to_dict() for name, plan in copied.items()},
             "descriptors": {name: plan.descriptor_words(starts[name][0]) for name, plan in readers.items()},
-        }  # fmt: skip
+        }
 
 
 def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment."""
     barriers = 0 if a.boxes is None else 2 * stages  # cp.async completes by cp.async.wait_group
+    slices = [] if epilogue is None else [("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes)]
     wanted = [
         ("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         ("b", stages, b.stage_bytes, b.smem_alignment_bytes),
-        *([] if epilogue is None else [("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes)]),
-        *([("barriers", barriers, MBARRIER_BYTES, MBARRIER_BYTES)] if barriers else []),
+        *slices,
+        ("barriers", barriers, MBARRIER_BYTES, MBARRIER_BYTES),
     ]
     regions: list[SmemRegion] = []
-    for name, count, piece_bytes, alignment_bytes in wanted:
-        start = -(-end_of(regions) // alignment_bytes) * alignment_bytes
-        starts = tuple(start + number * piece_bytes for number in range(count))
-        regions.append(SmemRegion(name, starts, piece_bytes, alignment_bytes))
+    end = 0
+    for name, count, piece, alignment in wanted:
+        start = ceil_div(end, alignment) * alignment
+        end = start + count * piece
+        regions += [SmemRegion(name, tuple(range(start, end, piece)), piece, alignment)] if count else []
     return tuple(regions)
 
 
-def end_of(regions: Sequence[SmemRegion]) -> int:
+def end_of(regions: tuple[SmemRegion, ...]) -> int:
     """Bytes from the first region's start to the last one's end."""
-    return regions[-1].starts[-1] + regions[-1].piece_bytes if regions else 0
+    return regions[-1].starts[-1] + regions[-1].piece_bytes
 
 
 def _reasons(best: GemmPlan, product: Product) -> Iterator[Reason]:
-    full = None if best.rounds is None or best.sms is None else best.tiles / (best.rounds * best.sms)
+    (m, n, _), epilogue, exchanged = best.tile, best.epilogue, is_exchanged(product, best.tile)
+    full = idle = None
+    if best.rounds is not None and best.sms is not None:
+        full, idle = best.tiles / (best.rounds * best.sms), max(0, best.sms - best.tiles)
     yield Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
     yield from _floor(product, best)
     yield from _choice(best)
-    exchanged = is_exchanged(product, best.tile)
-    idle = None if best.sms is None else max(0, best.sms - best.tiles)
-    options = ("split K",) if exchanged else ("split K", "swapped operands")
-    yield Reason.of("not-planned", options=options, idle=idle)
-    m, n, _ = best.tile
-    if product.tensor_core.accumulators == "tensor memory":
+    yield Reason.of("not-planned", options=("split K",) if exchanged else ("split K", "swapped operands"), idle=idle)
+    if product.in_tensor_memory:
         columns = accumulator_columns(best.tile)
         yield Reason.of("tensor-memory", m=m, n=n, taken=columns, available=TENSOR_MEMORY_COLUMNS)
     else:
         yield Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
-    epilogue = best.epilogue
     yield Reason.of(
-        "stages", stages=best.stages, a_bytes=best.a.stage_bytes, b_bytes=best.b.stage_bytes,
+        "stages",
+        stages=best.stages,
+        a_bytes=best.a.stage_bytes,
+        b_bytes=best.b.stage_bytes,
         epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
-        barriers=None if best.a.boxes is None else 2 * best.stages, smem_bytes=best.smem_bytes, budget_bytes=best.budget_bytes,
-    )  # fmt: skip
-    yield from _rows(best)
+        barriers=None if best.a.boxes is None else 2 * best.stages,
+        smem_bytes=best.smem_bytes,
+        budget_bytes=best.budget_bytes,
+    )
+    rows = {matrix: _row(plan) for matrix, plan in (("A", best.a), ("B", best.b))}
+    if rows["A"] == rows["B"]:
+        yield Reason.of("rows", matrices=("A", "B"), **rows["A"])
+    else:
+        yield from (Reason.of("rows", matrices=(matrix,), **values) for matrix, values in rows.items())
     if epilogue is None:
         yield Reason.of("no-epilogue")
     else:
-        yield Reason.of(
-            "epilogue", columns=epilogue.problem.columns, slices=best.slices if best.slices > 1 else None,
-            access=epilogue.costs.access, swizzle=epilogue.swizzle.name,
-        )  # fmt: skip
+        told = {"slices": best.slices if best.slices > 1 else None, "access": epilogue.costs.access}
+        yield Reason.of("epilogue", columns=epilogue.problem.columns, swizzle=epilogue.swizzle.name, **told)
     if exchanged:
         yield Reason.of("exchanged")
     if product.tensor_core.is_scaled(product.data_type):
         yield Reason.of("scale-factors", data_type=product.data_type.name)
     edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
     yield from (edges[name] for name in "mnk" if name in edges)
+
+
+def _row(plan: Plan) -> dict[str, Any]:
+    """How wide a row of A or B is in shared memory, and how the swizzle takes it."""
+    problem, span = plan.problem, plan.swizzle.span_bytes
+    return {
+        "columns": problem.columns,
+        "extent": problem.row_names[1],
+        "row_bytes": problem.row_bytes,
+        "spans": None if span is None else problem.row_bytes // span,
+        "swizzle": plan.swizzle.name,
+        "chunk_bytes": CHUNK_BYTES if span is None else None,
+    }
 
 
 def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
@@ -242,17 +262,15 @@ def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
         if product.sms is None:
             yield Reason.of("no-sms")
         return
-    yield Reason.of(
-        "floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=tuple(str(term) for term in terms)
-    )
-    missing = {
+    said = tuple(map(str, terms))
+    yield Reason.of("floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=said)
+    known = {
         "TFLOP/s of this type": card.tflops(product.data_type),
         "the clock": card.clock_mhz,
         "one SM's rate": card.tma or not product.by_tma,
         "bytes in flight": card.tma or not product.by_tma,
     }
-    cells = tuple(name for name, cell in missing.items() if not cell)
-    if cells:
+    if cells := tuple(name for name, cell in known.items() if not cell):
         yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
 
 
@@ -260,33 +278,12 @@ def _choice(best: GemmPlan) -> Iterator[Reason]:
     for refused in [tile for tile in best.refused if tile.would_lead][:2]:
         first = refused.violations[0]
         yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
-    near = [tile for tile in best.ranked if tile.behind_in != "floor"]
-    chosen = best.ranked[0]
-    if len(near) > 1 and chosen.terms:
-        tied = next((tile for tile in near[1:] if tile.behind_in in ("instructions", "order")), None)
-        more = tied is not None and tied.behind_in == "instructions"
-        yield Reason.of(
-            "near-floors", near=len(near), busiest_bytes=chosen.busiest_bytes, tied=tied.tile if tied and more else None,
-            more=tied.instructions if tied else None, fewest=chosen.instructions, alike=tied.tile if tied and not more else None,
-        )  # fmt: skip
+    chosen, *near = (tile for tile in best.ranked if tile.behind_in != "floor")
+    if near and chosen.terms:
+        told: dict[str, Any] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
+        if tied := next((tile for tile in near if tile.behind_in in ("instructions", "order")), None):
+            told["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
+            told |= {"more": tied.instructions, "fewest": chosen.instructions}
+        yield Reason.of("near-floors", **told)
     elif best.others and chosen.terms:
         yield Reason.of("next-floor", next=best.others[0].tile)
-
-
-def _rows(best: GemmPlan) -> Iterator[Reason]:
-    """How wide the rows of A and B are in shared memory, and how the swizzle takes them."""
-    rows = {}
-    for matrix, plan in (("A", best.a), ("B", best.b)):
-        problem, span = plan.problem, plan.swizzle.span_bytes
-        rows[matrix] = {
-            "columns": problem.columns,
-            "extent": problem.row_names[1],
-            "row_bytes": problem.row_bytes,
-            "spans": None if span is None else problem.row_bytes // span,
-            "swizzle": plan.swizzle.name,
-            "chunk_bytes": CHUNK_BYTES if span is None else None,
-        }
-    if rows["A"] == rows["B"]:
-        yield Reason.of("rows", matrices=("A", "B"), **rows["A"])
-    else:
-        yield from (Reason.of("rows", matrices=(matrix,), **values) for matrix, values in rows.items())

@@ -23,13 +23,14 @@ fewer rows comes first. So large matrices get large tiles, and where there is li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from tilescope.arch import Basis
 from tilescope.card import REQUEST_BYTES
-from tilescope.errors import Violation
+from tilescope.errors import Violation, ceil_div
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
@@ -99,33 +100,24 @@ class RefusedTile(Value):
     would_lead: bool  # ranks before the tile that was chosen
 
 
-def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> Iterator[Tile]:
+def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
     """The shapes worth trying: no accumulators beyond half the room, and no extent twice as large as its matrix.
 
     The smallest extent that the consumer reads is never too large: mxf4 has 128 rows at least, however few A has.
     """
     tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
-    m, n, _ = product.shape
 
     def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
         smallest = next((size for size in known if is_readable(matrix, (size, tile_k))), known[0])
         return [size for size in known if size <= smallest or size < 2 * extent]
 
-    for tile_m in worth_trying("A", TILE_M, m):
-        for tile_n in worth_trying("B", TILE_N, n):
-            if tile_m * tile_n <= LARGEST_ACCUMULATOR:
-                yield tile_m, tile_n, tile_k
+    m, n = worth_trying("A", TILE_M, product.shape[0]), worth_trying("B", TILE_N, product.shape[1])
+    return [(rows, columns, tile_k) for rows in m for columns in n if rows * columns <= LARGEST_ACCUMULATOR]
 
 
 def tile_grid(shape: tuple[int, int, int], tile: Tile) -> tuple[int, int]:
     """Tiles of C along m and along n."""
-    return -(-shape[0] // tile[0]), -(-shape[1] // tile[1])
-
-
-def tile_rounds(shape: tuple[int, int, int], tile: Tile, sms: int) -> int:
-    """How often every SM takes a tile, the last time perhaps not all of them."""
-    down, across = tile_grid(shape, tile)
-    return -(-down * across // sms)
+    return ceil_div(shape[0], tile[0]), ceil_div(shape[1], tile[1])
 
 
 def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> RankedTile:
@@ -133,75 +125,74 @@ def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, st
 
     `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
     """
-    down, across = tile_grid(product.shape, tile)
-    blocks_m, blocks_n, _ = _instructions(product, tile)
+    (m, n, k), tiles = product.shape, prod(tile_grid(product.shape, tile))
+    rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
+    row_bytes = rounds * k * product.data_type.bits // 8
+    fetched = min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes  # rows beyond the matrix are filled, not fetched
     return RankedTile(
         tile=tile,
         stages=stages,
-        tiles=down * across,
-        rounds=None if product.sms is None else tile_rounds(product.shape, tile, product.sms),
-        terms=_floor_terms(product, tile, operands, stages),
-        busiest_bytes=sum(_fetched_bytes(product, tile)),
-        instructions=blocks_m * blocks_n,
+        tiles=tiles,
+        rounds=None if product.sms is None else rounds,
+        terms=_floor_terms(product, tile, rounds, fetched, operands, stages),
+        busiest_bytes=sum(fetched),
+        instructions=prod(_instructions(product, tile)[:2]),
         behind=Reason.of("first"),
     )
 
 
-def _fetched_bytes(product: Product, tile: Tile) -> tuple[int, int]:
-    """Bytes of A and of B that the busiest SM fetches: rows beyond the matrix are filled, not fetched."""
-    m, n, k = product.shape
-    rounds = tile_rounds(product.shape, tile, product.sms or 1)
-    row_bytes = rounds * k * product.data_type.bits // 8
-    return min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes
-
-
 def _floor_terms(
-    product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int
+    product: Product,
+    tile: Tile,
+    rounds: int,
+    fetched: tuple[int, int],
+    operands: tuple[Plan, Plan] | None,
+    stages: int,
 ) -> tuple[FloorTerm, ...]:
     """The times that no kernel with this tile undercuts by the card's rates, the longest first."""
     card, (m, n, k), element = product.card, product.shape, product.data_type
     if card is None:
         return ()
-    terms = []
-
-    def add(name: str, amount: float, rate: float, unit: str, basis: Basis | None) -> None:
-        us = amount / rate / (1e6 if unit == "TFLOP/s" else 1e3)
-        terms.append(FloorTerm(name, us, rate, unit, basis or "documented"))
-
-    rounds = tile_rounds(product.shape, tile, product.sms or card.sms)
-    tflops = card.tflops(element)
-    if tflops is not None:
-        flop = rounds * 2 * tile[0] * tile[1] * k * card.sms
-        add("arithmetic", flop, tflops, "TFLOP/s", card.basis(element.name))
-    if card.smem_gb_per_s is not None:
-        blocks_m, blocks_n, block_rows = _instructions(product, tile)
-        rows = blocks_m * blocks_n * block_rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
-        read = rounds * rows * (k * element.smem_bits // 8)
-        add("shared-memory reads", read, card.smem_gb_per_s, "GB/s", "documented")
-    memory = float(card.memory_gb_per_s)
+    blocks_m, blocks_n, block_rows = _instructions(product, tile)
+    rows = blocks_m * blocks_n * block_rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
+    moved = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
+    memory, one_sm = float(card.memory_gb_per_s), None
     if product.by_tma and card.tma is not None:
         in_flight = None if operands is None else stages * sum(plan.transaction_bytes for plan in operands)
         enough = card.tma.enough_in_flight_bytes if in_flight is None else in_flight
         widths = [REQUEST_BYTES] * 2 if operands is None else [plan.gmem_request_bytes for plan in operands]
-        fetched = _fetched_bytes(product, tile)
         took = sum(part / card.tma.one_sm(width, enough) for part, width in zip(fetched, widths, strict=True))
-        add("loads of one SM", sum(fetched), sum(fetched) / took, "GB/s", card.basis("tma"))
-        memory = card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight)
-    moved = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
-    add("memory", moved, memory, "GB/s", card.basis("memory_gb_per_s"))
+        memory, one_sm = card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight), sum(fetched) / took
+    rates = (
+        ("arithmetic", rounds * 2 * tile[0] * tile[1] * k * card.sms, card.tflops(element), "TFLOP/s", element.name),
+        (
+            "shared-memory reads",
+            rounds * rows * (k * element.smem_bits // 8),
+            card.smem_gb_per_s,
+            "GB/s",
+            "smem_gb_per_s",
+        ),
+        ("loads of one SM", sum(fetched), one_sm, "GB/s", "tma"),
+        ("memory", moved, memory, "GB/s", "memory_gb_per_s"),
+    )
+    terms = [
+        FloorTerm(
+            name, amount / rate / (1e6 if unit == "TFLOP/s" else 1e3), rate, unit, card.basis(cell) or "documented"
+        )
+        for name, amount, rate, unit, cell in rates
+        if rate is not None
+    ]
     return tuple(sorted(terms, key=lambda term: -term.us))
 
 
 def _instructions(product: Product, tile: Tile) -> tuple[int, int, int]:
     """Instructions of one K step along m and along n, and the rows of A and B that one of them takes."""
-    loop = product.tensor_core.loop
-    if loop is None:
-        forms = [(row.m, row.n[0]) for row in product.mma_forms]
-        m, n = min(forms, key=lambda form: -(-tile[0] // form[0]) * -(-tile[1] // form[1]))
-    else:
+    forms = [(row.m, row.n[0]) for row in product.mma_forms]
+    if (loop := product.tensor_core.loop) is not None:
         known = loop.extents(product.data_type)
-        m, n = _block(tile[0], known.m), _block(tile[1], known.n)
-    return -(-tile[0] // m), -(-tile[1] // n), m + n
+        forms = [(_block(tile[0], known.m), _block(tile[1], known.n))]
+    m, n = min(forms, key=lambda form: ceil_div(tile[0], form[0]) * ceil_div(tile[1], form[1]))
+    return ceil_div(tile[0], m), ceil_div(tile[1], n), m + n
 
 
 def _block(extent: int, known: tuple[int, ...]) -> int:
@@ -216,10 +207,9 @@ def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
 
 def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
-    floor_us, *_ = rank(tile, lowest_us)
+    floor_us, here, there = rank(tile, lowest_us)[0], tile.busiest_bytes, best.busiest_bytes
     if floor_us > rank(best, lowest_us)[0]:
         return Reason.of("behind-floor", here=floor_us, there=lowest_us)
-    here, there = tile.busiest_bytes, best.busiest_bytes
     if here > there:
         name = "behind-bytes" if in_mb(here) != in_mb(there) else "behind-few-bytes"
         return Reason.of("behind-all-bytes" if tile.rounds is None else name, here=here, there=there)

@@ -122,8 +122,9 @@ class Reason(Value):
 
     @classmethod
     def of(cls, name: str, **values: Any) -> Reason:
-        """A reason from its values."""
-        return cls(name, values)
+        """A reason with those of the values that its sentence names."""
+        named = {name for _, parts in _pieces(SENTENCES[name]) for _, name, _ in parts}
+        return cls(name, {key: value for key, value in values.items() if key in named})
 
     def __reduce__(self) -> tuple[Any, tuple[str, dict[str, Any]]]:
         return Reason, (self.name, dict(self.values))  # a mapping proxy cannot be pickled

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tilescope.layout import AtomOrder
 from tilescope.planner.consumers import reads_plain_rows_freely
 from tilescope.planner.reason import Reason
 
 if TYPE_CHECKING:
     from tilescope.planner.plans import Plan
 
-TERMS = ("time", "conflicts", "request", "copies", "unused bytes", "alignment")
+# What plans are compared by after time, and the costs that say so.
+TERMS = {
+    "conflicts": "excess_wavefronts",
+    "request": "gmem_request_bytes",
+    "copies": "tma_instructions",
+    "unused bytes": "waste_bytes",
+    "alignment": "smem_alignment_bytes",
+    "bandwidth": "bandwidth_share",  # names time
+}
 _ENOUGH = 0.97  # of the full rate: 64 KiB in flight on an SM of an H200 reach it, 48 do not
 ALIKE = 1.05  # times whose ratio is less than this are taken for equal: no table is better
 
@@ -30,10 +37,9 @@ def rank(plan: Plan, fastest_cycles: int) -> tuple[int, ...]:
     wavefronts lost to conflicts, then bytes of a request, then copies, then shared memory wasted, then alignment.
     """
     costs, cycles = plan.costs, plan.costs.cycles or 0
-    return (
-        0 if cycles < ALIKE * fastest_cycles else cycles, costs.excess_wavefronts, -costs.gmem_request_bytes,
-        costs.tma_instructions, costs.waste_bytes, costs.smem_alignment_bytes,
-    )  # fmt: skip
+    time = 0 if cycles < ALIKE * fastest_cycles else cycles
+    used = costs.tma_instructions, costs.waste_bytes, costs.smem_alignment_bytes
+    return time, costs.excess_wavefronts, -costs.gmem_request_bytes, *used
 
 
 def decisive(plan: Plan, best: Plan) -> str | None:
@@ -46,10 +52,9 @@ def decisive(plan: Plan, best: Plan) -> str | None:
     time = "conflicts" if costs.wavefronts >= (costs.gmem_cycles or 0) else slower
     if costs.cycles is not None and best.costs.cycles is not None and costs.cycles >= ALIKE * best.costs.cycles:
         return time
-    for name, ours, theirs in zip(TERMS[1:], rank(plan, 0)[1:], rank(best, 0)[1:], strict=True):
-        if ours != theirs:
-            return name if ours > theirs else time  # ahead here: a third plan was so fast that both count
-    return None
+    terms = zip(TERMS, rank(plan, 0)[1:], rank(best, 0)[1:], strict=False)
+    # ahead in one: a third plan was so fast that time counts too
+    return next((name if ours > theirs else time for name, ours, theirs in terms if ours != theirs), None)
 
 
 def behind(plan: Plan, best: Plan) -> Reason:
@@ -63,30 +68,36 @@ def behind(plan: Plan, best: Plan) -> Reason:
     term = decisive(plan, best)
     if term is None:
         return Reason.of("first" if plan == best else "equal")
-    field = {
-        "conflicts": "excess_wavefronts", "bandwidth": "bandwidth_share", "request": "gmem_request_bytes",
-        "copies": "tma_instructions", "unused bytes": "waste_bytes", "alignment": "smem_alignment_bytes",
-    }[term]  # fmt: skip
-    here, there = getattr(plan.costs, field), getattr(best.costs, field)
+    here, there = (getattr(one.costs, TERMS[term]) for one in (plan, best))
     return Reason.of(f"behind-{term.replace(' ', '-')}", here=here, there=there)
 
 
 def reasons_of(plan: Plan) -> Iterator[Reason]:
     """The reasons of a plan, term by term."""
-    problem, swizzle, span = plan.problem, plan.swizzle, plan.swizzle.span_bytes
-    tiling, row_bytes = plan.layout.as_rows().tiling, plan.problem.row_bytes
+    problem, costs, span, stores = plan.problem, plan.costs, plan.swizzle.span_bytes, plan.problem.direction == "store"
+    tiling, row_bytes, copies = plan.layout.as_rows().tiling, problem.row_bytes, plan.tma_instructions
     if span is None:
-        name = "core-matrices" if plan.canonical is not None and swizzle.bits == 0 else "plain-rows"
-        yield Reason.of(name, swizzle=swizzle.name, row_bytes=tiling.pitch_bytes)
+        name = "core-matrices" if plan.canonical is not None else "plain-rows"
+        yield Reason.of(name, swizzle=plan.swizzle.name, row_bytes=tiling.pitch_bytes)
     else:
-        name, spans = "row-of-spans" if row_bytes > span else "row-is-a-span", row_bytes // span
-        yield Reason.of(name, swizzle=swizzle.name, row_bytes=row_bytes, spans=spans, span_bytes=span)
-    yield from _copies(plan, None if 1 in tiling.grid else plan.atom_order)
-    yield from _rate(plan)
+        name = "row-of-spans" if row_bytes > span else "row-is-a-span"
+        yield Reason.of(name, swizzle=plan.swizzle.name, row_bytes=row_bytes, spans=row_bytes // span, span_bytes=span)
+    name = "copied-by-threads" if plan.boxes is None else "folded-box" if plan.folded else "boxes"
+    order, request = None if 1 in tiling.grid else plan.atom_order, plan.gmem_request_bytes
+    yield Reason.of(name, copy=problem.copy, copies=copies, box=plan.box, order=order, request_bytes=request)
+    if plan.boxes is not None and problem.card is not None and problem.card.tma is not None and costs.gmem_cycles:
+        issue_us = problem.card.tma.issue_ns["one thread"] * copies / 1e3
+        memory_us = costs.gmem_cycles / (problem.card.clock_mhz or 1)  # cycles of a known clock
+        if copies > 1 and issue_us > memory_us:
+            yield Reason.of("issue", copies=copies, issue_us=issue_us, memory_us=memory_us)
+    yield _rate(plan)
+    if plan.boxes is not None:
+        name = "promotion-of-sparse-traffic" if plan.l2_promotion == "none" else "promotion"
+        yield Reason.of("promotion-of-stores" if stores else name, promotion=plan.l2_promotion)
     yield from _wavefronts(plan)
     in_core_matrices = plan.canonical is not None and span is None and tiling.grid[1] > 1
     if in_core_matrices and not problem.reads_by_descriptor and reads_plain_rows_freely(problem):
-        yield Reason.of("plain-rows-would-do", row_bytes=row_bytes, access=plan.costs.access)
+        yield Reason.of("plain-rows-would-do", row_bytes=row_bytes, access=costs.access)
     yield Reason.of(
         "budget",
         stages=problem.stages if problem.stages > 1 else None,
@@ -102,56 +113,31 @@ def reasons_of(plan: Plan) -> Iterator[Reason]:
         yield Reason.of("warning", rule=warning.rule, found=warning.found, limit=warning.limit, fix=warning.fix)
 
 
-def _copies(plan: Plan, order: AtomOrder | None) -> Iterator[Reason]:
-    costs, card, request = plan.costs, plan.problem.card, plan.gmem_request_bytes
-    if plan.boxes is None:
-        yield Reason.of("copied-by-threads", copy=plan.problem.copy, request_bytes=request)
-        return
-    copies = plan.tma_instructions
-    name = "folded-box" if plan.folded else "boxes"
-    yield Reason.of(name, copies=copies, box=plan.boxes.box, order=order, request_bytes=request)
-    if card is not None and card.tma is not None and costs.gmem_cycles is not None and card.clock_mhz is not None:
-        issue_us = card.tma.issue_ns["one thread"] * copies / 1e3
-        memory_us = costs.gmem_cycles / card.clock_mhz
-        if copies > 1 and issue_us > memory_us:
-            yield Reason.of("issue", copies=copies, issue_us=issue_us, memory_us=memory_us)
-
-
-def _rate(plan: Plan) -> Iterator[Reason]:
+def _rate(plan: Plan) -> Reason:
     """Whose rates the plan was weighed by, what they predict, and what they do not know."""
-    costs, direction, card, request = plan.costs, plan.problem.direction, plan.problem.card, plan.gmem_request_bytes
+    costs, card, request = plan.costs, plan.problem.card, plan.gmem_request_bytes
     if card is None:
-        yield Reason.of("no-card", arch=plan.problem.arch.name)
-    elif costs.gb_per_s is None or costs.gmem_cycles is None:
+        return Reason.of("no-card", arch=plan.problem.arch.name)
+    told = {
+        "direction": plan.problem.direction,
+        "gb_per_s": costs.gb_per_s,
+        "card": card.name,
+        "request_bytes": request,
+    }
+    if costs.gb_per_s is None or costs.gmem_cycles is None:
         cells = {"TMA's rates": card.tma, "the clock": card.clock_mhz}
         missing = tuple(name for name, cell in cells.items() if cell is None)
-        verb = "is" if missing == ("the clock",) else "are"
-        yield Reason.of("not-weighed", cells=missing, card=card.name, verb=verb)
-    elif card.tma is None or plan.boxes is None or costs.bandwidth_share is None:
+        return Reason.of("not-weighed", cells=missing, verb="is" if missing == ("the clock",) else "are", **told)
+    if card.tma is None or plan.boxes is None or costs.bandwidth_share is None:
         share = costs.gb_per_s / card.memory_gb_per_s
-        yield Reason.of(
-            "memory-rate",
-            direction=direction,
-            gb_per_s=costs.gb_per_s,
-            card=card.name,
-            basis=card.basis("memory_gb_per_s"),
-            share=share if share < 1 else None,
-            request_bytes=request,
-        )
-    else:
-        full, flying = (card.tma.load(request, plan.l2_promotion, count) for count in (None, plan.in_flight_bytes))
-        too_few = direction == "load" and flying < _ENOUGH * full
-        yield Reason.of(
-            "fastest-rate" if costs.bandwidth_share > 0.995 else "rate",
-            direction=direction,
-            gb_per_s=costs.gb_per_s,
-            share=costs.bandwidth_share,
-            card=card.name,
-            in_flight_bytes=plan.in_flight_bytes if too_few else None,
-        )
-    if plan.boxes is not None:
-        name = "promotion-of-sparse-traffic" if plan.l2_promotion == "none" else "promotion"
-        yield Reason.of("promotion-of-stores" if direction == "store" else name, promotion=plan.l2_promotion)
+        return Reason.of("memory-rate", basis=card.basis("memory_gb_per_s"), share=share if share < 1 else None, **told)
+    full, flying = (card.tma.load(request, plan.l2_promotion, count) for count in (None, plan.in_flight_bytes))
+    too_few = plan.problem.direction == "load" and flying < _ENOUGH * full
+    name, in_flight = (
+        "fastest-rate" if costs.bandwidth_share > 0.995 else "rate",
+        plan.in_flight_bytes if too_few else None,
+    )
+    return Reason.of(name, share=costs.bandwidth_share, in_flight_bytes=in_flight, **told)
 
 
 def _wavefronts(plan: Plan) -> Iterator[Reason]:
@@ -163,9 +149,8 @@ def _wavefronts(plan: Plan) -> Iterator[Reason]:
         ("writes", costs.access if plan.boxes else "st.b128", costs.write_wavefronts, costs.write_ideal),
     ):
         if taken is not None and ideal is not None:
+            behind = cycles if cycles is not None and costs.wavefronts <= cycles else None
             name = "wavefronts" if taken > ideal else "no-conflict"
-            hidden = taken > ideal and cycles is not None and costs.wavefronts <= cycles
-            behind = cycles if hidden else None
             yield Reason.of(name, what=what, access=access, taken=taken, lost=taken - ideal, hidden_behind=behind)
 
 
