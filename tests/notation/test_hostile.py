@@ -70,6 +70,7 @@ TEXTS = {
     "open memref": '!cute.memref<f16, smem, "(8,64):(64,1)',
     "digits of a swizzle": "Sw<٣,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)",
     "null in a buffer": "!ttg.memdesc<64x64xf16, #s\x00",
+    "only tensor memory": "!ttg.memdesc<64x64xf16, #x.tensor_memory>",
     "slow ptx": ".swizzle_mode" + " " * 3_900 + "!",
 }
 

@@ -66,10 +66,8 @@ def checked_tiling(
     if tile[0] % whole[0] or tile[1] % whole[1]:
         enough = tuple(ceil_div(extent, step) * step for extent, step in zip(tile, whole, strict=True))
         found, limit = f"{by(tile)} elements in atoms of {by(whole)}", "a tile is a whole number of atoms"
-        change = {"shape": enough}
-        problems.append(
-            TILE_ATOMS.violation("shape", found, limit, f"Use {by(enough)}.", change, shape=tile, atom=whole)
-        )
+        fix, change = f"Use {by(enough)}.", {"shape": enough}
+        problems.append(TILE_ATOMS.violation("shape", found, limit, fix, change, shape=tile, atom=whole))
     if not problems:
         size = tile[0] * tile[1] // row_elements * (row_elements * bits // 8 + padding)
         if address + size <= WINDOW_BYTES:
@@ -86,7 +84,7 @@ def checked_modes(modes: Any, element_bits: Any, unit_bits: Any, start: Any) -> 
     bits, _ = checked_start(problems, element_bits, start)
     unit = bits if unit_bits is None else attempted(problems, 1, integer, "unit_bits", unit_bits, 1)
     nested = as_modes(modes)
-    rank = len(nested.parts)
+    rank = len(nested.indices)
     if rank > MAX_RANK:
         limit, fix = f"a layout has at most {MAX_RANK}", "Use (a, b, c, d, (e, f)): join the last of them in one index."
         problems.append(SHAPE_STRIDE.violation("modes", f"{rank} indices", limit, fix, rank=rank))

@@ -90,10 +90,8 @@ class Layout(Value):
         start: int = 0,
     ) -> None:
         row, major = Swizzle.named(swizzle), major_named(major)
-        tile, bits, whole, order, padding, first = checked_tiling(
-            shape, element_bits, atom, atom_order, padding_bytes, start, major
-        )
-        self._fill(tile, bits, whole, order, padding, major, row, first, None)
+        *tile, first = checked_tiling(shape, element_bits, atom, atom_order, padding_bytes, start, major)
+        self.__dict__.update(zip(_FIELDS, (*tile, major, row, first, None), strict=True))
 
     @classmethod
     def from_modes(
@@ -113,21 +111,18 @@ class Layout(Value):
         """
         row = Swizzle.named(swizzle)
         nesting, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
-        pairs = tuple(coalesced(*part.pairs) for part in nesting.parts)
+        pairs = tuple(coalesced(*index) for index in nesting.indices)
         major = contiguous(pairs, bits)
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
         shape = tuple(prod(extent for extent, _ in index) for index in pairs)
-        made = object.__new__(cls)
-        is_plain = tiling is not None and nesting == _nested(pairs)
+        is_plain = tiling is not None and nesting.indices == pairs and nesting == Modes.of_indices(pairs)
         atom = order = padding = None
         if tiling is not None:
             atom, order, padding = oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes
-        first = plain_int(start) or 0
-        made._fill(shape, bits, atom, order, padding, major, row, first, None if is_plain else nesting)
+        told = (shape, bits, atom, order, padding, major, row, plain_int(start) or 0, None if is_plain else nesting)
+        made = object.__new__(cls)
+        made.__dict__.update(zip(_FIELDS, told, strict=True), tiling=tiling, pairs=pairs)
         return made
-
-    def _fill(self, *values: Any) -> None:
-        self.__dict__.update(zip(_FIELDS, values, strict=True))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -144,7 +139,7 @@ class Layout(Value):
     def pairs(self) -> tuple[Pairs, ...]:
         """(extent, stride in bits) of every index, the fewest."""
         if self.nesting is not None:
-            return tuple(coalesced(*part.pairs) for part in self.nesting.parts)
+            return tuple(coalesced(*index) for index in self.nesting.indices)
         assert self.tiling is not None
         return oriented(self.major, *self.tiling.pairs())
 
@@ -153,10 +148,8 @@ class Layout(Value):
         """The grid of atoms in rows and columns; None: there is none."""
         if self.atom is None or self.atom_order is None or self.padding_bytes is None:
             return None
-        (mn, k), atom, major = self.shape, self.atom, self.major
-        return Tiling(
-            oriented(major, mn, k), self.element_bits, oriented(major, *atom), self.atom_order, self.padding_bytes
-        )
+        shape, atom = (oriented(self.major, *extents) for extents in ((self.shape[0], self.shape[1]), self.atom))
+        return Tiling(shape, self.element_bits, atom, self.atom_order, self.padding_bytes)
 
     @cached_property
     def _strides(self) -> Strides:
@@ -165,7 +158,7 @@ class Layout(Value):
     @property
     def bit_modes(self) -> Modes:
         """The nested modes with strides in bits."""
-        return _nested(self.pairs) if self.nesting is None else self.nesting
+        return Modes.of_indices(self.pairs) if self.nesting is None else self.nesting
 
     @property
     def modes(self) -> Modes | None:
@@ -307,7 +300,7 @@ class Layout(Value):
         (rows, row_name), (columns, column_name) = oriented(major, (first, names[0]), (second, names[1]))
         rows = coalesced(*chain(rows, *further)) if further else rows
         names = row_name, column_name
-        return Rows((rows, columns), names, self.element_bits, self.swizzle, self.start, self.unit_bits, self.tiling)
+        return Rows(self, (rows, columns), names)
 
     def stage(self) -> Layout | None:
         """The tile of mn x k that further indices repeat; None where the first indices are no such tile.
@@ -315,7 +308,7 @@ class Layout(Value):
         >>> Layout.from_modes((((128, 16), 1, 4, 2), ((64, 1), 0, 16, 8192)), 16, swizzle="128B").stage()
         Layout((128, 64), 16, swizzle="128B")
         """
-        first = _nested(self._two_indices()[:2])
+        first = Modes.of_indices(self._two_indices()[:2])
         tile = Layout.from_modes(first, self.element_bits, unit_bits=1, swizzle=self.swizzle, start=self.start)
         return None if tile.atom is None else tile
 
@@ -359,7 +352,3 @@ class Layout(Value):
         said += [f'swizzle="{self.swizzle.name}"'] if self.swizzle.name != "none" else []
         said += [f"start={self.start:#x}"] if self.start else []
         return f"Layout{'.from_modes' if self.atom is None else ''}({', '.join(said)})"
-
-
-def _nested(pairs: tuple[Pairs, ...]) -> Modes:
-    return Modes.joined(*map(Modes.of_pairs, pairs))

@@ -126,28 +126,28 @@ class Modes(Value):
 
     shape: IntTree
     stride: IntTree
-    pairs: Pairs = field(init=False, repr=False, compare=False)  # (extent, stride), fastest first, without the nesting
+    indices: tuple[Pairs, ...] = field(init=False, repr=False, compare=False)  # the pairs of every outermost mode
 
     def __post_init__(self) -> None:
-        pairs = _paired(self.shape, self.stride)
-        object.__setattr__(self, "pairs", tuple(pairs))
-        if not pairs:
-            found, limit = (
-                str(self),
-                "shape and stride are integers or tuples of such nested alike; extents are at least 1",
-            )
+        shape, stride = self.shape, self.stride
+        is_tuple = isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride)
+        indices = tuple(map(_paired, shape, stride)) if is_tuple else (_paired(shape, stride),)  # type: ignore[arg-type]
+        object.__setattr__(self, "indices", indices)
+        if not indices or not all(indices):
+            limit = "shape and stride are integers or tuples of such nested alike; extents are at least 1"
             fix = "Use one stride for every extent, as in (8,(4,2)):(4,(1,32))."
-            raise SHAPE_STRIDE.error("shape, stride", found, limit, fix, shape=self.shape, stride=self.stride)
+            raise SHAPE_STRIDE.error("shape, stride", str(self), limit, fix, shape=shape, stride=stride)
 
     @classmethod
-    def of_pairs(cls, pairs: Iterable[tuple[int, int]]) -> Modes:
-        """From (extent, stride) pairs, fastest first; 1:0 where there is none.
+    def of_indices(cls, indices: Iterable[Pairs]) -> Modes:
+        """From the (extent, stride) pairs of every index, fastest first, with no more nesting than they need.
 
-        >>> str(Modes.of_pairs([(8, 4), (2, 32)])), str(Modes.of_pairs([(8, 4)]))
-        ('(8,2):(4,32)', '8:4')
+        >>> str(Modes.of_indices([((8, 4),), ((4, 1), (2, 32))]))
+        '(8,(4,2)):(4,(1,32))'
         """
-        extents, strides = tuple(zip(*pairs, strict=True)) or ((1,), (0,))
-        return cls(extents, strides) if len(extents) > 1 else cls(extents[0], strides[0])
+        listed = tuple(indices)
+        trees = [tuple([_tree([pair[part] for pair in index]) for index in listed]) for part in (0, 1)]
+        return cls(*trees)
 
     @classmethod
     def joined(cls, *parts: Modes) -> Modes:
@@ -168,6 +168,11 @@ class Modes(Value):
         if isinstance(self.shape, int) or isinstance(self.stride, int):
             return (self,)
         return tuple(map(Modes, self.shape, self.stride))
+
+    @property
+    def pairs(self) -> Pairs:
+        """(extent, stride) of every mode, fastest first, without the nesting."""
+        return tuple(chain(*self.indices))
 
     @property
     def size(self) -> int:
@@ -201,12 +206,12 @@ class Modes(Value):
         >>> Modes(((4, 8), (2, 2)), ((32, 1), (16, 8))).at(1, 3)  # lane 1, value 3
         56
         """
-        parts = self.parts
-        if len(coord) != len(parts):
-            found, limit = f"{len(coord)} indices", f"{self} has {len(parts)} outermost modes"
-            fix = f"Use {len(parts)}: one index per mode."
-            raise ARGUMENT_RANGE.error("coord", found, limit, fix, indices=len(coord), modes=len(parts))
-        return Strides.of(tuple(part.pairs for part in parts)).offset(coord)
+        rank = len(self.indices)
+        if len(coord) != rank:
+            found, limit = f"{len(coord)} indices", f"{self} has {rank} outermost modes"
+            fix = f"Use {rank}: one index per mode."
+            raise ARGUMENT_RANGE.error("coord", found, limit, fix, indices=len(coord), modes=rank)
+        return Strides.of(self.indices).offset(coord)
 
     def offsets(self) -> npt.NDArray[np.int64]:
         """The offset of every coordinate, with one axis per outermost mode.
@@ -222,7 +227,7 @@ class Modes(Value):
         >>> str(Modes((2, (4, 1), 3), (1, (2, 0), 9)).coalesced())
         '(8,3):(1,9)'
         """
-        return Modes.of_pairs(coalesced(*self.pairs))
+        return Modes.of_indices([coalesced(*self.pairs)]).parts[0]
 
     def scaled(self, factor: int, divisor: int = 1) -> Modes | None:
         """The same shape with strides in another unit; None where one is no whole number of it.
@@ -249,7 +254,7 @@ class Modes(Value):
                 break
             inverse.append((extent, weight))
             reached *= extent
-        return Modes.of_pairs(inverse)
+        return Modes.of_indices([tuple(inverse) or ((1, 0),)]).parts[0]
 
     def grouped(self, *extents: int) -> Modes:
         """The same function with its modes gathered into parts of `extents` indices; a mode is cut where it must be.
@@ -258,7 +263,7 @@ class Modes(Value):
         '((8,2),(2,4)):((4,64),(32,1))'
         """
         pending = list(self.pairs)
-        parts = []
+        indices = []
         for wanted in extents:
             part: list[tuple[int, int]] = []
             while (missing := wanted // prod(extent for extent, _ in part)) > 1:
@@ -266,15 +271,14 @@ class Modes(Value):
                 if not extent or (missing % extent and extent % missing):
                     limit = "every extent is a product of the modes in their order"
                     fix = f"Cut the extents {by(extent for extent, _ in self.pairs)} in their order."
-                    raise SHAPE_STRIDE.error(
-                        "extents", f"{extents} of {self}", limit, fix, extents=extents, modes=str(self)
-                    )
+                    shown = f"{extents} of {self}"
+                    raise SHAPE_STRIDE.error("extents", shown, limit, fix, extents=extents, modes=str(self))
                 taken = min(extent, missing)
                 part.append((taken, stride))
                 if extent > taken:
                     pending.insert(0, (extent // taken, stride * taken))
-            parts.append(Modes.of_pairs(part).coalesced())
-        return Modes.joined(*parts)
+            indices.append(coalesced(*part))
+        return Modes.of_indices(indices)
 
     def repeated(self, shape: tuple[int, ...], order: tuple[int, ...]) -> Modes:
         """The layout repeated until it fills `shape`, first along the index whose `order` is lowest: tile_to_shape.
@@ -282,19 +286,19 @@ class Modes(Value):
         >>> str(Modes((8, 64), (64, 1)).repeated((16, 128), (1, 2)))
         '(16,(64,2)):(64,(1,1024))'
         """
-        blocks = [*self.parts, *[Modes(1, 0)] * (len(shape) - len(self.parts))]
-        if len(blocks) != len(shape) or any(extent % part.size for extent, part in zip(shape, blocks, strict=True)):
-            block = tuple(part.size for part in blocks)
+        indices = [*self.indices, *[((1, 0),)] * (len(shape) - len(self.indices))]
+        block = tuple(prod(extent for extent, _ in index) for index in indices)
+        if len(block) != len(shape) or any(extent % step for extent, step in zip(shape, block, strict=True)):
             found = f"a tile of {by(shape)} from blocks of {by(block)}"
             limit = "tile_to_shape takes whole blocks, with one extent for every index"
             whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, block, strict=False))
             raise TILE_TO_SHAPE.error("shape", found, limit, f"Use {by(whole)}.", shape=shape, block=block)
-        step, repeats = self.cosize, {}
+        step = self.cosize
         for index in sorted(range(len(shape)), key=lambda index: order[index]):
-            count = shape[index] // blocks[index].size
-            repeats[index] = Modes(count, step)
+            count = shape[index] // block[index]
+            indices[index] = coalesced(*indices[index], (count, step))
             step *= count
-        return Modes.joined(*(Modes.joined(block, repeats[index]).coalesced() for index, block in enumerate(blocks)))
+        return Modes.of_indices(indices)
 
     def __str__(self) -> str:
         return f"{_shown(self.shape)}:{_shown(self.stride)}"
@@ -312,10 +316,13 @@ def as_modes(modes: Any) -> Modes:
     if isinstance(modes, Modes):
         return modes
     if not isinstance(modes, tuple) or len(modes) != 2:
-        raise RuleError(
-            [argument_type("modes", modes, "a pair: shape, stride", "Use ((8, 64), (64, 1)), for example.")]
-        )
+        fix = "Use ((8, 64), (64, 1)), for example."
+        raise RuleError([argument_type("modes", modes, "a pair: shape, stride", fix)])
     return Modes(*modes)
+
+
+def _tree(entries: list[int]) -> IntTree:
+    return entries[0] if len(entries) == 1 else tuple(entries)
 
 
 def _mapped(tree: Any, factor: int, divisor: int) -> Any:
@@ -324,12 +331,12 @@ def _mapped(tree: Any, factor: int, divisor: int) -> Any:
     return tuple(_mapped(branch, factor, divisor) for branch in tree)
 
 
-def _paired(shape: Any, stride: Any) -> list[tuple[int, int]]:
+def _paired(shape: Any, stride: Any) -> Pairs:
     """The (extent, stride) pairs of trees that are nested alike; empty where they are not."""
     if not (isinstance(shape, tuple) and isinstance(stride, tuple)):
-        return [(shape, stride)] if type(shape) is type(stride) is int and shape >= 1 else []
-    branches = list(map(_paired, shape, stride)) if len(shape) == len(stride) else []
-    return list(chain(*branches)) if all(branches) else []
+        return ((shape, stride),) if type(shape) is type(stride) is int and shape >= 1 else ()
+    branches = tuple(map(_paired, shape, stride)) if len(shape) == len(stride) else ()
+    return tuple(chain(*branches)) if all(branches) else ()
 
 
 def _shown(tree: Any) -> str:

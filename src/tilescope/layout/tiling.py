@@ -15,14 +15,16 @@ A plain row-major tile is one atom as large as the tile; padding widens the pitc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.layout.modes import Modes, Pairs, Strides, coalesced
 from tilescope.rule import rule
-from tilescope.swizzle import Swizzle
+
+if TYPE_CHECKING:
+    from tilescope.layout.layout import Layout
 
 AtomOrder = Literal["column", "row"]
 ATOM_ORDERS: tuple[AtomOrder, ...] = ("column", "row")
@@ -158,13 +160,9 @@ def _tilings(rows: Pairs, columns: Pairs, element_bits: int) -> Iterator[Tiling]
 class Rows:
     """Rows and columns of a tile, its contiguous index left to right; made by `Layout.as_rows`."""
 
+    layout: Layout
     pairs: tuple[Pairs, Pairs]  # (extent, stride in bits) of rows and of columns
     names: tuple[str, str]  # of the index that counts rows, and of the one that counts columns
-    element_bits: int
-    swizzle: Swizzle
-    start: int
-    unit_bits: int  # what an address counts
-    atoms: Tiling | None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -175,33 +173,35 @@ class Rows:
     @property
     def tiling(self) -> Tiling:
         """The tile as a grid of atoms; RuleError where it is none."""
-        if self.atoms is None:
-            found = f"rows {self.pairs[0]}, columns {self.pairs[1]}, (extent, stride in bits)"
+        if self.layout.tiling is None:
+            rows, columns = self.pairs
+            found = f"rows {rows}, columns {columns}, (extent, stride in bits)"
             limit = "rows of one pitch in equal atoms, one after the other by column or by row"
             fix = "Use a tile such as Layout((64, 64), 16, atom=(8, 64))."
-            raise LAYOUT_ATOMS.error("layout", found, limit, fix, rows=self.pairs[0], columns=self.pairs[1])
-        return self.atoms
+            raise LAYOUT_ATOMS.error("layout", found, limit, fix, rows=rows, columns=columns)
+        return self.layout.tiling
 
     @property
     def run_elements(self) -> int:
         """Elements of a row that are neighbours before the swizzle."""
         extent, stride = self.pairs[1][0]
-        return extent if stride == self.element_bits else 1
+        return extent if stride == self.layout.element_bits else 1
 
     def logical(self, row: Any, column: Any) -> Any:
         """Address before the swizzle, of indices inside the tile."""
-        return Strides.of(self.pairs, self.unit_bits).offset((row, column), self.start)
+        return Strides.of(self.pairs, self.layout.unit_bits).offset((row, column), self.layout.start)
 
     def address(self, row: Any, column: Any) -> Any:
         """Physical byte address, of indices inside the tile."""
-        return self.swizzle.apply(self.logical(row, column))
+        return self.layout.swizzle.apply(self.logical(row, column))
 
     def byte_address(self, row: Any, byte: Any) -> Any:
         """Physical address of byte `byte` of a row, as if the row lay in one piece."""
         rows, columns = self.pairs
-        further = columns[1:] if columns[0][1] == self.element_bits else columns
-        pairs = rows, ((self.run_elements * self.element_bits // 8, 8), *further)
-        return self.swizzle.apply(Strides.of(pairs, self.unit_bits).offset((row, byte), self.start))
+        bits = self.layout.element_bits
+        further = columns[1:] if columns[0][1] == bits else columns
+        in_bytes = rows, ((self.run_elements * bits // 8, 8), *further)
+        return replace(self, pairs=in_bytes).address(row, byte)
 
 
 def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
@@ -213,8 +213,8 @@ def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
     >>> two_indices(staged, 16)
     (((128, 1024),), ((64, 16),), ((2, 131072),))
     """
-    pairs = tuple(coalesced(*part.pairs) for part in bit_modes.parts)
-    rank, blocks = len(pairs), bit_modes.parts[0].parts
+    pairs = tuple(coalesced(*index) for index in bit_modes.indices)
+    rank, blocks = len(pairs), bit_modes.parts[0].indices
     if rank < 3:
         return pairs if rank == 2 else (((1, 0),), *pairs)
     steps = [index[0][1] for index in pairs]
@@ -226,5 +226,5 @@ def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
     plain = find_tiling(*oriented(major, *pairs[:2]), element_bits) if major else None
     if plain is not None and not plain.padding_bytes:  # (mn, k, stages)
         return pairs
-    inner = [coalesced(*block.pairs, *outer) for block, outer in zip(blocks, pairs[1:3], strict=True)]
+    inner = [coalesced(*block, *outer) for block, outer in zip(blocks, pairs[1:3], strict=True)]
     return (*inner, *pairs[3:])

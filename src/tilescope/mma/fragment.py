@@ -283,13 +283,7 @@ def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
 
 def _nested(*parts: list[tuple[int, int]]) -> Modes:
     """A layout of the parts, extents of 1 dropped, as CuTe writes it."""
-    shapes, strides = [], []
-    for part in parts:
-        kept = [mode for mode in part if mode[0] > 1] or [(1, 0)]
-        shape, stride = zip(*kept, strict=True)
-        shapes.append(shape if len(kept) > 1 else shape[0])
-        strides.append(stride if len(kept) > 1 else stride[0])
-    return Modes(tuple(shapes), tuple(strides))
+    return Modes.of_indices(tuple(mode for mode in part if mode[0] > 1) or ((1, 0),) for part in parts)
 
 
 # PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type". The second mode of the thread, the

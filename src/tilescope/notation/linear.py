@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
-from tilescope.bits import ones
 from tilescope.layout import Layout, Modes
-from tilescope.layout.modes import coalesced
+from tilescope.layout.modes import Pairs, coalesced
 from tilescope.notation.hints import byte_base, on_pattern, xor_swizzle
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -74,30 +73,40 @@ def layout_of(
     swizzle = _swizzle(sources, shift, element_bits, len(bases))
     if sources and padding:
         _refuse(bases, sources[0], "with padding, every basis is one index bit", "Remove the intervals.")
-    strides = [_padded(1 << bit, padding) for bit in range(len(bases) + 1)]
-    parts = [Modes(buffers, strides[-1])] if buffers > 1 else []
-    for index, extent in enumerate(extents_of(bases)):
-        index_bits = [(index, 1 << bit) for bit in range(extent.bit_length() - 1)]
-        if missing := [step for _, step in index_bits if (index, step) not in places]:
-            basis = [missing[0] if place == index else 0 for place in range(len(bases[0]))]
-            found, limit = f"no basis leads to {missing[0]} of index {index}", f"index {index} reaches {extent}"
-            raise LINEAR_BASES.error("text", found, limit, f"Add the basis {basis}.", step=missing[0], index=index)
-        parts.append(Modes.of_pairs(coalesced(*((2, strides[places[bit]]) for bit in index_bits))))
-    return Layout.from_modes(Modes.joined(*parts), element_bits, swizzle=swizzle, start=on_pattern(start, swizzle))
+    strides = [1 << bit for bit in range(len(bases) + 1)]
+    if padding:
+        strides = [step + sum(step // interval * elements for interval, elements in padding) for step in strides]
+    indices: list[Pairs] = [((buffers, strides[-1]),)] if buffers > 1 else []
+    for index, place_of in enumerate(places):
+        reach = sum(place_of)
+        if reach & (reach + 1):
+            step = ~reach & (reach + 1)
+            basis = [step if place == index else 0 for place in range(len(places))]
+            found, limit = f"no basis leads to {step} of index {index}", f"index {index} reaches {max(place_of)}"
+            raise LINEAR_BASES.error("text", found, limit, f"Add the basis {basis}.", step=step, index=index)
+        indices.append(coalesced(*[(2, strides[place_of[step]]) for step in sorted(place_of)]))
+    start = on_pattern(start, swizzle)
+    return Layout.from_modes(Modes.of_indices(indices), element_bits, swizzle=swizzle, start=start)
 
 
-def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, list[int]]:
-    """The offset bit of every index bit, how far down the XOR reaches, and the offset bits that change others."""
-    places: dict[tuple[int, int], int] = {}
+def _places(bases: Sequence[Basis]) -> tuple[list[dict[int, int]], int, list[int]]:
+    """The offset bit of every bit of an index, how far down the XOR reaches, and the offset bits that change others."""
+    places: list[dict[int, int]] = [{} for _ in bases[0]]
     sources: list[int] = []
     shift = 0
     for place, basis in enumerate(bases):
-        index_bits = [(index, 1 << bit) for index, part in enumerate(basis) if part for bit in ones(part)]
-        own = [bit for bit in index_bits if bit not in places]
-        lower = [places[bit] for bit in index_bits if bit in places]
-        if not index_bits:
-            continue
-        if len(own) != 1 or len(lower) > 1:
+        own, lower = 0, []
+        for known, part in zip(places, basis, strict=True):
+            rest = part
+            while rest:
+                step = rest & -rest
+                rest -= step
+                if step in known:
+                    lower.append(known[step])
+                else:
+                    known[step] = place
+                    own += 1
+        if own > 1 or len(lower) > own:
             limit = "one index bit of its own, and at most one of an offset bit below"
             _refuse(bases, place, limit, "A swizzle of more than one XOR has no address map here.")
         if lower:
@@ -106,7 +115,6 @@ def _places(bases: Sequence[Basis]) -> tuple[dict[tuple[int, int], int], int, li
                 _refuse(bases, place, limit, f"Use a basis that changes bit {place - shift}.")
             shift = place - lower[0]
             sources.append(place)
-        places[own[0]] = place
     return places, shift, sources
 
 
@@ -121,10 +129,6 @@ def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int
             if mode is not None:
                 return mode
     return xor_swizzle(len(sources), base, shift)
-
-
-def _padded(offset: int, padding: Sequence[Padding]) -> int:
-    return offset + sum(offset // interval * elements for interval, elements in padding)
 
 
 def _refuse(bases: Sequence[Basis], place: int, limit: str, fix: str) -> NoReturn:

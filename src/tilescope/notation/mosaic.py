@@ -160,9 +160,7 @@ def _strides(dims: Dims, rank: int) -> Modes:
     stored = sorted(
         (index, weight, extent, stride) for (index, extent, weight), stride in zip(dims, strides, strict=True)
     )
-    return Modes.joined(
-        *(
-            Modes.of_pairs(coalesced(*((extent, stride) for index, _, extent, stride in stored if index == source)))
-            for source in range(rank)
-        )
+    return Modes.of_indices(
+        coalesced(*((extent, stride) for index, _, extent, stride in stored if index == source))
+        for source in range(rank)
     )

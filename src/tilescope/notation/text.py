@@ -38,7 +38,7 @@ _TOKEN = re.compile(
       | (?P<number>(?P<constant>(?:\w++::)*+(?:Int|C|constant|integral_constant)\s*<\s*(?:{_INTEGER_TYPE},\s*)?)?
           (?:\(\s*{_INTEGER_TYPE}\)\s*)?(?:(?:\w++::)*+_)?(?P<digits>0[xX][0-9a-fA-F]+|[0-9]+)
           (?:(?:[uU][lL]{{0,2}}|[lL]{{1,2}}[uU]?)\b)?(?![0-9_])(?(constant)\s*>))
-      | (?P<name>[#!]?[A-Za-z_][A-Za-z0-9_]*(?:(?:::|\.)[A-Za-z_][A-Za-z0-9_]*)*)
+      | (?P<name>[#!]?(?:[A-Za-z_][A-Za-z0-9_]*+(?:::|\.)(?=[A-Za-z_]))*+(?P<last>[A-Za-z_][A-Za-z0-9_]*+))
       | (?P<symbol>[-()<>\[\]{{}},:=@?.+*"'/&|^;])
       | (?P<strange>[^ ])""",
     re.VERBOSE,
@@ -74,11 +74,12 @@ def checked_text(text: Any) -> str:
     if len(text) > CHARACTERS:
         limit = f"one layout, at most {CHARACTERS} characters"
         raise refusal(f"{len(text)} characters", limit, "Read one layout at a time.", characters=len(text))
-    line = re.sub(r"[ \t\r\n]+", " ", text.replace("∘", " o ")).strip(" ")
+    line = " ".join(text.replace("∘", " o ").split())
     if not line:
         fix = 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
         raise refusal("an empty text", "the text of a layout", fix)
-    if strange := re.search("[^ -~]", line):
+    strange = None if line.isascii() and line.isprintable() else re.search("[^ -~]", line)
+    if strange:
         found = f"character {strange[0]!r} at place {strange.start()} of {_shown(line)}"
         raise refusal(found, "notations are written in plain ASCII", f"Remove {strange[0]!r}.", place=strange.start())
     return line
@@ -122,17 +123,6 @@ def closing_place(text: str, opening: int) -> int:
     return len(text)
 
 
-def _token(word: re.Match[str]) -> Token:
-    kind, spelling = word.lastgroup or "", word[0]
-    value: int | str = spelling
-    if kind == "number":
-        digits = word["digits"]
-        value = int(digits, 16 if digits[:2] in ("0x", "0X") else 10) if len(digits) <= 40 else 10**40
-    elif kind == "name":
-        value = last_name(spelling)
-    return Token(kind, spelling, word.start(), value)
-
-
 class Scanner:
     """The tokens of a text, taken from left to right.
 
@@ -145,12 +135,22 @@ class Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self._next = 0
-        self._tokens = [_token(word) for word in _TOKEN.finditer(text) if word.lastgroup != "blank"]
+        self._tokens = []
+        for word in _TOKEN.finditer(text):
+            kind, spelling = word.lastgroup or "", word[0]
+            value: int | str = spelling
+            if kind == "name":
+                value = word["last"]
+            elif kind == "number":
+                digits = word["digits"]
+                value = int(digits, 16 if "x" in digits or "X" in digits else 10) if len(digits) <= 40 else 10**40
+            elif kind == "strange":
+                found = f"{spelling!r} at place {word.start()} of {_shown(text)}"
+                limit, fix = "names, integers and the usual brackets", f"Remove {spelling!r}."
+                raise refusal(found, limit, fix, place=word.start())
+            if kind != "blank":
+                self._tokens.append(Token(kind, spelling, word.start(), value))
         self._tokens += [Token("end", "", len(text), "")] * 3  # as far as anybody looks ahead
-        if strange := next((token for token in self._tokens if token.kind == "strange"), None):
-            found = f"{strange.spelling!r} at place {strange.place} of {_shown(text)}"
-            limit, fix = "names, integers and the usual brackets", f"Remove {strange.spelling!r}."
-            raise refusal(found, limit, fix, place=strange.place)
 
     def peek(self, ahead: int = 0) -> Token:
         """The token up to two places on; after the last one they are of kind "end"."""

@@ -37,6 +37,7 @@ _NAMES = {
 }  # fmt: skip
 _DIALECTS = "ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon"
 _ATTRIBUTE = re.compile(rf"#(?:{_DIALECTS})\.\w+|\b\w{{0,20}}Shared\w{{0,20}}Layout(?:\.with_identity_for)?\s*\(")
+_NAME = re.compile(r"[#\w.]*\s*")
 _DEFINITION = re.compile(r"(#\w+)\s*=\s*(?=#[a-z])")
 _MEMDESC = re.compile(r"!(?:ttg|triton_gpu|tt)\.memdesc<")
 _BUFFER = re.compile(r"\s*((?:[\d?]{1,7}x){1,9})([A-Za-z]\w{0,30})\s*,\s*(#[\w.]+)")
@@ -68,9 +69,8 @@ def read_encoding(text: str) -> Encoding:
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
     buffers = list(dict.fromkeys(_buffers(text, defined)))
     if not buffers:
-        attributes = (
-            list(defined.values()) or [_attribute(text, found.start()) for found in _ATTRIBUTE.finditer(text)][:1]
-        )
+        first = _ATTRIBUTE.search(text)
+        attributes = list(defined.values()) or [_attribute(text, first.start() if first else 0)]
         shared = [attribute for attribute in attributes if _kind(attribute) in _FIELDS]
         buffers = list(dict.fromkeys(map(_Buffer, shared or attributes[:1])))
     in_smem = [buffer for buffer in buffers if "tensor_memory" not in buffer.attribute] or buffers[:1]
@@ -104,14 +104,15 @@ def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
 
 def _attribute(text: str, start: int) -> str:
     """The attribute, or the call, that starts there, with its brackets."""
-    opening = re.compile(r"[#\w.]*\s*").match(text, start)
-    end = opening.end() if opening else start
+    name = _NAME.match(text, start)
+    end = name.end() if name else start
     return text[start : closing_place(text, end) + 1] if text[end : end + 1] in ("<", "(") else text[start:end]
 
 
 def _kind(attribute: str) -> str:
-    name = last_name(re.split(r"[<(]", attribute)[0].strip().removesuffix(".with_identity_for"))
-    return _NAMES.get(name, name)
+    name = _NAME.match(attribute)
+    last = last_name(name[0].rstrip().removesuffix(".with_identity_for")) if name else ""
+    return _NAMES.get(last, last)
 
 
 def _parsed(attribute: str) -> tuple[str, dict[str, Any]]:

@@ -203,8 +203,7 @@ class Swizzle(Row):
         >>> Swizzle.xor(3, 4, 3).hardware_mode, Swizzle.xor(5, 2, 5).hardware_mode
         (Swizzle.named('128B'), None)
         """
-        alike = (row for row in SWIZZLE.values() if row.moves == self.moves)
-        return self if self.feature is not None else next(alike, None)
+        return self if self.feature is not None else _BY_MOVES.get(self.moves)
 
     @property
     def moves(self) -> tuple[int, ...]:
@@ -380,3 +379,4 @@ SWIZZLE: dict[str, Swizzle] = {row.name: row for row in (
 )}
 # fmt: on
 _BY_FOLDED_NAME = {name.casefold(): row for name, row in SWIZZLE.items()}
+_BY_MOVES = {row.moves: row for row in reversed(SWIZZLE.values())}  # of two rows the first: 32B, not 96B

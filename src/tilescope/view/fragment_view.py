@@ -10,6 +10,7 @@ A cell stands for the neighbours that share a register, so that narrow types sta
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -178,8 +179,8 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
     >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
     'Thread-value layout of 32 threads x 2 values'
     """
-    thread_modes, *value_modes = modes.parts
-    index = Modes.joined(thread_modes, Modes.joined(*value_modes or (Modes(1, 0),))).offsets()
+    threads, *values = modes.indices
+    index = Modes.of_indices((threads, tuple(chain(*values)) or ((1, 0),))).offsets()
     grids = [_held_grid(index)] if shape is None else [_holder_grid(index, shape), _held_grid(index)]
     facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
     return Drawing("Thread-value layout of {} threads x {} values".format(*index.shape), [Beside(tuple(grids)), facts])

@@ -123,7 +123,7 @@ def _tile_grid(plan: Plan) -> Grid:
         height = max(height, plan.boxes.box[1])
 
     def cell(row: int, column: int) -> Cell:
-        offset = tile.logical(row, column) - tile.start
+        offset = tile.logical(row, column) - plan.layout.start
         if plan.boxes is None:
             return Cell(f"{offset:#x}", offset // layout.atom_bytes, title=f"starts at +{offset:#x}")
         if plan.folded:
