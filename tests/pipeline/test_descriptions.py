@@ -10,8 +10,7 @@ from descriptions import RIGHT, ring
 import tilescope as ts
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.parts import OPERATIONS
+from tilescope.pipeline.parts import OPERATIONS, Expression, reference
 from tilescope.value import Value
 
 ONE = {

@@ -312,7 +312,7 @@ def test_the_search_follows_every_order_to_its_end():
     steps = {"leaver": [{"arrive": "done"}], "waiter": [{"wait": "done", "parity": 0}, {"wait": "done", "parity": 1}]}
     roles = [{"name": name, "steps": listed} for name, listed in steps.items()]
     pipeline = Pipeline.from_dict({"barriers": {"done": {"count": 1}}, "slots": {}, "roles": roles})
-    searched = search(Program(pipeline), 1000)
-    assert searched.mistake.outcome == "hang"
-    assert "leaver: leaves" in searched.mistake.way
-    assert searched.mistake.way[-1] == "waiter: wait done, parity 1: never passes"
+    mistake, *_ = search(Program(pipeline), 1000)
+    assert mistake.outcome == "hang"
+    assert "leaver: leaves" in mistake.way
+    assert mistake.way[-1] == "waiter: wait done, parity 1: never passes"

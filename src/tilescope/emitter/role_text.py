@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.parts import OPERATIONS, Loop, Role, Step
+from tilescope.pipeline.parts import OPERATIONS, Expression, Loop, Role, Step, reference
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tilescope.errors import RuleError, Violation, argument_range, argument_type, printed, unknown_name
-from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.parts import (
@@ -28,11 +27,13 @@ from tilescope.pipeline.parts import (
     OPERATIONS,
     Argument,
     Barrier,
+    Expression,
     Loop,
     Operation,
     Role,
     Slot,
     Step,
+    reference,
 )
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.value import Value

@@ -9,7 +9,6 @@ from itertools import chain, islice
 from typing import Any
 
 from tilescope.errors import counted
-from tilescope.pipeline.barriers import wrong_threads
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import BULK_CUT, MistakeFoundError
 from tilescope.pipeline.program import WAITS, Action
@@ -114,7 +113,7 @@ def _meetings(machine: Machine, _: int, action: Action) -> None:
         return  # it would come, and is held up elsewhere
     if barrier == machine.program.cluster:
         raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
-    raise wrong_threads(machine, barrier, "sync")
+    raise machine.wrong_threads(barrier, "sync")
 
 
 def _bytes(machine: Machine, _: int, action: Action) -> None:

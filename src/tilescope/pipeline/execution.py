@@ -61,6 +61,7 @@ class Run:
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.issued: dict[int, int] = {}
+        self.parities: dict[tuple[str, str], int] = {}  # barrier and role: the parity of its first wait
         self.order = self.machine.agents
         self.tick = 0
         self.exhausted = False
@@ -103,6 +104,9 @@ class Run:
         machine = self.machine
         action, place, last_key, took = machine.current(agent), machine.pc[agent], machine.last_key, 1
         barrier, phase = self._barrier(action)
+        if action is not None and action.waits:
+            names = machine.program.barriers[barrier].of.name, machine.program.agents[agent].of.name
+            self.parities.setdefault(names, action.number)
         if not machine.enabled(agent):
             assert action is not None
             self.parked.setdefault(action.barriers[0] if action.barriers else NONE, []).append(agent)
@@ -155,16 +159,8 @@ class Run:
             self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *self._barrier(action)))
 
 
-class Searched(NamedTuple):
-    """What a search over orders ends with."""
-
-    mistake: Mistake | None
-    states: int
-    complete: bool  # every order was looked at
-
-
-def search(program: Program, max_states: int) -> Searched:
-    """Look at the orders of all actions and landings, the shortest first, until a mistake or `max_states` states."""
+def search(program: Program, max_states: int) -> tuple[Mistake | None, int, bool]:
+    """The first mistake in the orders of all actions and landings, shortest first, the states seen, and whether those are all."""
     machine = Machine(program)
     seen = {machine.key()}
     queue: deque[tuple[Machine, Any]] = deque([(machine, None)])
@@ -184,7 +180,7 @@ def search(program: Program, max_states: int) -> Searched:
                 key = following.key()
                 if key not in seen:
                     if len(seen) >= max_states:
-                        return Searched(None, len(seen), complete=False)
+                        return None, len(seen), False
                     seen.add(key)
                     queue.append((following, way))
         except MistakeFoundError as error:
@@ -192,8 +188,8 @@ def search(program: Program, max_states: int) -> Searched:
             while way is not None:
                 way, agent, done = way
                 steps.append(program.told(agent, done))
-            return Searched(with_way(error.mistake, machine, steps[::-1]), len(seen), complete=False)
-    return Searched(None, len(seen), complete=True)
+            return with_way(error.mistake, machine, steps[::-1]), len(seen), False
+    return None, len(seen), True
 
 
 def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:

@@ -1,12 +1,18 @@
-"""What each action does to the state of a run: barriers counted, slots touched, copies sent on their way, groups closed."""
+"""What each action does to the state of a run: barriers counted, slots touched, copies sent on their way, groups closed.
+
+    TMA writes ── its barrier's phase ends ──▶ wgmma reads ── wait_group ──▶ released, filled again
+
+An access that begins while an earlier one is not known to be finished is a race in some order of the roles, even if
+not in this one. Threads reach shared memory through the generic proxy; TMA and tensor cores through the async proxy,
+and a fence has to stand between what threads wrote and what these read.
+"""
 
 from __future__ import annotations
 
 from itertools import chain
+from typing import NamedTuple
 
 from tilescope.errors import counted
-from tilescope.pipeline.barriers import count, leave, meet, pass_wait
-from tilescope.pipeline.memory import finish, touch
 from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import NONE, Action, Clock, Flight, Instance
@@ -14,6 +20,49 @@ from tilescope.pipeline.state import Access, Groups, State
 
 _NO_GROUPS: Groups = ((),)
 _HELD_FENCES = 64
+_MOST_ENDS = 64  # ways to know that one access is finished: barriers of a multicast commit, and later commits
+
+
+class How(NamedTuple):
+    """A way to reach memory: in words, as the subject of a sentence, and what lets others know that it is finished."""
+
+    words: str
+    subject: str
+    finish: str
+
+
+class Fence(NamedTuple):
+    """What two accesses need between them: the kind of a fence, its instruction, and where it stands."""
+
+    kind: str
+    instruction: str
+    where: str
+    by: tuple[str, ...]  # whose fence counts: that of the first agent before its arrival, of the second behind its wait
+    between_agents: bool = False  # one agent alone needs none
+
+
+_COPIED = "Expect its bytes on its barrier and wait for that phase first."
+_ORDERED = "Let a barrier order {first} before {second}."
+# fmt: off
+HOW = {
+    "generic":  How("threads", "{first} (threads)", _ORDERED),
+    "cp.async": How("cp.async", "cp.async of {first}", "Wait for its group or barrier first."),
+    "tma":      How("TMA", "a TMA copy of {first}", _COPIED),
+    "bulk":     How("bulk copy", "a bulk copy of {first}", _COPIED),
+    "wgmma":    How("wgmma", "wgmma of {first}", "Let wgmma.wait_group come before the release."),
+    "tcgen05":  How("tcgen05", "{first} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
+    "store":    How("TMA store", "a TMA store of {first}", "Let the issuing thread wait with cp.async.bulk.wait_group.read first."),
+}
+_AFTER = Fence("tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", ("second",), between_agents=True)
+_BEFORE = Fence("tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", ("first",), between_agents=True)
+_WRITTEN = Fence("proxy.async", "fence.proxy.async", "behind the access and before the barrier", ("first",))
+_LANDED = Fence("proxy.async", "fence.proxy.async", "between the copy's end and the read", ("first", "second"))
+FENCES = {  # (space, first access, second): through the async proxy go TMA and the tensor cores
+    ("tmem", "tcgen05", "generic"): _AFTER, ("tmem", "generic", "tcgen05"): _BEFORE,
+    **{("smem", "generic", how): _WRITTEN for how in ("tma", "bulk", "wgmma", "tcgen05", "store")},
+    **{("smem", "cp.async", how): _LANDED for how in ("tma", "bulk", "wgmma", "tcgen05", "store")},
+}
+# fmt: on
 
 
 class Machine(State):
@@ -41,7 +90,7 @@ class Machine(State):
         clock[agent] += 1
         self.actions_done += 1
         if action is None:
-            leave(self, agent)
+            self.leave(agent)
             if any(self.groups.get((agent, "bulk"), ())):
                 raise self.program.mistake("stores", agent=agent)
         elif action.mask:
@@ -55,19 +104,19 @@ class Machine(State):
         groups = self.groups.get((agent, action.choice), _NO_GROUPS)
         match action.op:
             case "wait" | "tail":
-                pass_wait(self, action.barriers[0], agent, clock, time)
+                self.pass_wait(action.barriers[0], agent, clock, time)
             case "expect" | "arrive" | "release":
                 expects = action.op == "expect"
                 arrivals = int(action.flag) if expects else action.times
                 dropped = arrivals if action.flag and not expects else 0
                 for barrier in action.barriers:
                     self._reach(barrier, agent, time)
-                    count(self, barrier, agent, clock, tx=action.number, arrivals=arrivals, dropped=dropped)
+                    self.count(barrier, agent, clock, tx=action.number, arrivals=arrivals, dropped=dropped)
             case "init":
                 for barrier in action.barriers:
                     self.initialised[barrier] = (agent, time)
             case "sync" | "bar_arrive" | "cluster":
-                return meet(self, agent, action, clock)
+                return self.meet(agent, action, clock)
             case "copy":
                 self._copy(agent, action, clock, time)
             case "cp_arrive":
@@ -83,7 +132,7 @@ class Machine(State):
             case "wait_group":
                 done = max(0, len(groups) - 1 - action.number)
                 for key in chain(*groups[:done]):
-                    finish(self, key, agent, time)
+                    self._finish(key, agent, time)
                 self.groups[agent, action.choice] = groups[done:]
             case "fence":
                 before = self.fences.get((agent, action.choice), ())
@@ -106,7 +155,7 @@ class Machine(State):
 
     def _require_present(self, agent: int, reached: Instance, block: int | None = None) -> None:
         block = reached.block if block is None else block
-        if not self.present[block]:
+        if all(left for left, other in zip(self.left, self.program.agents, strict=True) if other.block == block):
             raise self._exit_mistake(block, self.program.agents[agent].title, reached.title)
 
     def _copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
@@ -116,7 +165,7 @@ class Machine(State):
                 self._require_present(agent, reached)
             fill = (barrier, self.phase[barrier]) if barrier != NONE else (NONE, agent)
             access = Access(agent, time, True, action.choice, self._new_key(), fill)
-            touch(self, slot, access, clock)
+            self._begin(slot, access, clock)
             if action.choice == "cp.async":
                 self.content[slot] = action.tile
                 self._add_to_group(agent, access)
@@ -126,7 +175,7 @@ class Machine(State):
     def _cp_arrive(self, agent: int, action: Action, clock: Clock) -> None:
         barrier = action.barriers[0]
         if not action.flag:
-            count(self, barrier, agent, clock, more=action.times)
+            self.count(barrier, agent, clock, more=action.times)
         *closed, opened = self.groups.get((agent, "cp.async"), _NO_GROUPS)
         self.groups[agent, "cp.async"] = (*closed, self._alive(opened))
         op = "cp_arrive" if action.flag else "cp_drop"  # what was added is taken back
@@ -158,19 +207,19 @@ class Machine(State):
         _, op, barrier, number, slots, agent, clock, keys, tile = flight
         if number < whole.number:
             self.flights[flight.key] = whole._replace(number=whole.number - number)
-            count(self, barrier, agent, clock, tx=-number, lands=True)
+            self.count(barrier, agent, clock, tx=-number, lands=True)
             return
         reached = self.program.barriers[barrier]
         place, blocks = self.agents + barrier, {reached.block}
         if op == "copy":
             self.content[slots[0]] = tile
-            phase = count(self, barrier, agent, clock, tx=-number, lands=True)
+            phase = self.count(barrier, agent, clock, tx=-number, lands=True)
             blocks.add(self.program.slots[slots[0]].block)
         else:
-            phase = count(self, barrier, agent, clock, arrivals=number, covers=op != "cp_drop")
+            phase = self.count(barrier, agent, clock, arrivals=number, covers=op != "cp_drop")
             blocks -= {self.program.agents[agent].block}
         for key in keys:
-            finish(self, key, place, phase + 1)
+            self._finish(key, place, phase + 1)
         for block in blocks:
             self._require_present(agent, reached, block)
             self.remote[block, place] = phase + 1
@@ -188,7 +237,7 @@ class Machine(State):
         writes = action.op == "write"
         for slot, write in (*((slot, writes) for slot in action.slots), *((slot, True) for slot in action.into)):
             access = Access(agent, time, write, how, None if how == "generic" else self._new_key())
-            touch(self, slot, access, clock, action.tile)
+            self._begin(slot, access, clock, action.tile)
             if access.key is not None:
                 self._add_to_group(agent, access)
             elif writes:
@@ -242,3 +291,88 @@ class Machine(State):
     def _exit_mistake(self, block: int, who: str, what: str) -> MistakeFoundError:
         where = f"block {block}" if self.program.pipeline.blocks > 1 else "the block"
         return self.program.mistake("left", where=where, who=who, what=what, block=block)
+
+    def _finish(self, key: int, place: int, value: int) -> None:
+        """From now on whoever has `value` at `place` of its clock knows that the access is finished."""
+        if key in self.finished:
+            self.finished[key] = (*self.finished[key][-_MOST_ENDS:], (place, value))
+
+    def _ordered(self, access: Access, clock: Clock | None) -> bool:
+        """Whether the access is finished for whoever has this clock."""
+        if clock is None:
+            return False
+        if access.key is None:
+            return bool(clock[access.agent] >= access.time)
+        return any(clock[place] >= value for place, value in self.finished[access.key])
+
+    def _begin(self, slot: int, access: Access, clock: Clock, tile: int | None = None) -> None:
+        """Begin an access, or stop at the race that it makes."""
+        kept: list[Access] = []
+        for earlier in self.accesses[slot]:
+            if not (earlier.write or access.write):
+                keep = earlier.agent != access.agent or not self._ordered(earlier, clock)
+            else:
+                same_fill = earlier.write and access.write and earlier.fill is not None and earlier.fill == access.fill
+                in_order = earlier.how == access.how == "tcgen05" and earlier.agent == access.agent
+                if not same_fill and not in_order:
+                    if not self._ordered(earlier, clock):
+                        raise self._race(slot, earlier, access)
+                    self._check_fence(slot, earlier, access, clock)
+                keep = same_fill or not access.write
+            if keep:
+                kept.append(earlier)
+            elif earlier.key is not None:
+                del self.finished[earlier.key]
+        if not access.write:
+            if not any(earlier.write for earlier in self.accesses[slot]):
+                raise self.program.mistake("unfilled", agent=access.agent, slot=slot)
+            held = self.content[slot]
+            if tile is not None and held is not None and held != tile:
+                raise self.program.mistake("stale", agent=access.agent, slot=slot, tile=tile, held=held)
+        if access.key is not None:
+            self.finished[access.key] = ()
+        self.accesses[slot] = (*kept, access)
+
+    def _race(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
+        program = self.program
+        barrier, phase = earlier.fill or (NONE, 0)
+        if not access.write and barrier != NONE and self.phase[barrier] > phase:
+            return program.mistake("early end", phase=phase, barrier=barrier, slot=slot, agent=access.agent)
+        how, names = (
+            HOW[earlier.how],
+            {"first": program.agents[earlier.agent].title, "second": program.agents[access.agent].title},
+        )
+        return program.mistake(
+            "race",
+            slot=slot,
+            agent=access.agent,
+            agent_before=earlier.agent,
+            done="written" if access.write else "read",
+            how=HOW[access.how].words,
+            doing=f"{how.subject.format(**names)}{'' if earlier.key is None else ' still'} {_verb(earlier)}",
+            finish=how.finish.format(**names),
+        )
+
+    def _check_fence(self, slot: int, earlier: Access, access: Access, clock: Clock) -> None:
+        """Refuse an access that is in order but lacks the fence that its kind needs; of a read before it, only warn."""
+        program = self.program
+        row = program.slots[slot].of
+        fence = FENCES.get((row.space, earlier.how, access.how))
+        if fence is None or (fence.between_agents and earlier.agent == access.agent):
+            return
+        times, seen = self.fences.get((earlier.agent, fence.kind), ()), self.fence_clock.get((access.agent, fence.kind))
+        fenced = "first" in fence.by and any(earlier.time < time <= clock[earlier.agent] for time in times)
+        if fenced or ("second" in fence.by and self._ordered(earlier, seen)):
+            return
+        error = program.mistake(
+            "fence", slot=slot, agent=access.agent, agent_before=earlier.agent, fence=fence.instruction, where=fence.where,
+            does=_verb(access), did="wrote" if earlier.write else "read", how=HOW[access.how].words,
+            how_before=HOW[earlier.how].words,
+        )  # fmt: skip
+        if earlier.write or fence.between_agents:
+            raise error
+        self.warnings.setdefault((error.mistake.rule, row.name, program.agents[earlier.agent].title), error.mistake)
+
+
+def _verb(access: Access) -> str:
+    return "writes" if access.write else "reads"

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
-from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.mistake import KINDS, MASK, STAGE, Mistake, MistakeFoundError
-from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Loop, Step
+from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Expression, Loop, Step, reference
 from tilescope.swizzle import CHUNK_BYTES
 
 NONE = -1  # no barrier

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Run
-from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.parts import Loop, Role, Step
+from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
 from tilescope.pipeline.program import NONE, Instance, Program, agent_names, loop_values
 
 _LONGEST_PERIOD = 128
@@ -33,55 +31,43 @@ _ROUNDS = 4  # a recurrence may take 1, 2 or 4 rounds
 
 def shortened(pipeline: Pipeline) -> Shortened | None:
     """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
-    found = {role.name: loop for role in pipeline.roles if (loop := _long_loop(role, pipeline.constants)) is not None}
-    if len({values for _, values in found.values()}) != 1:
+    known = [(agent.of, agent_names(pipeline, agent)) for agent in Program(pipeline).agents]
+    long = {
+        (role.name, place, values)
+        for role, names in known
+        for place, step in enumerate(role.steps)
+        if isinstance(step, Loop) and len(values := loop_values(step, names)) > _SHORT_LOOP
+    }
+    loops, counted = {name: place for name, place, _ in long}, {values for *_, values in long}
+    if len(counted) != 1 or len(loops) < len(long):  # no long loop, unequal ones, or two in a role
         return None
-    loops, (values, *_) = {name: place for name, (place, _) in found.items()}, (values for _, values in found.values())
-    period = _period(pipeline, loops, values)
-    if period is None:
-        return None
-    modulus = period * _ROUNDS
-    cut = (len(values) - max(period * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // modulus * modulus
-    return Shortened(pipeline, loops, len(values) - cut, period, cut // period) if cut >= modulus else None
+    values = counted.pop()
+    inside = [(role.steps[loops[role.name]], names) for role, names in known if role.name in loops]
+    modulus = _period(inside, values) * _ROUNDS
+    cut = (len(values) - max(modulus // _ROUNDS * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // max(modulus, 1) * modulus
+    return Shortened(pipeline, loops, len(values) - cut, modulus // _ROUNDS, cut) if cut > 0 else None
 
 
-def _long_loop(role: Role, constants: Mapping[str, int]) -> tuple[int, range] | None:
-    """The place of the one long loop of a role and the values of its counter, if it stands at the top and holds no other."""
-    long = []
-    for place, step in enumerate(role.steps):
-        if isinstance(step, Loop):
-            try:
-                values = loop_values(step, constants)
-            except RuleError:  # they depend on the block
-                continue
-            if len(values) > _SHORT_LOOP:
-                long.append((place, values, any(isinstance(inner, Loop) for inner in step.steps)))
-    return long[0][:2] if len(long) == 1 and not long[0][2] else None
-
-
-def _period(pipeline: Pipeline, loops: Mapping[str, int], values: range) -> int | None:
-    """The smallest period of all expressions in the long loops; tiles must count up instead."""
+def _period(loops: list[tuple[Loop, dict[str, int]]], values: range) -> int:
+    """The smallest period of all expressions in the long loops, or 0; tiles must count up instead."""
     columns: dict[tuple[str, tuple[int, ...]], Any] = {}
-    for agent in Program(pipeline).agents:
-        if agent.of.name not in loops:
-            continue
-        loop = agent.of.steps[loops[agent.of.name]]
-        counter = loop.counter
-        names = {**agent_names(pipeline, agent), counter: values.start}
+    for loop, known in loops:
+        counter, names = loop.counter, known | {loop.counter: 0}
         for step in loop.steps:
-            assert isinstance(step, Step)
-            if str(step.arguments.get("tile", counter)).strip() != counter:
-                return None
+            if isinstance(step, Loop) or str(step.arguments.get("tile", counter)).strip() != counter:
+                return 0
             for text in _texts(step):
                 expression = Expression.read(step.op, text, names)
                 used = () if expression.code is None else expression.code.co_names
                 key = (expression.text, tuple(names[name] for name in used if name in SELF_NAMES))
                 if counter in used and key not in columns:
                     columns[key] = np.array([expression.value(names | {counter: value}) for value in values])
-    for period in range(1, _LONGEST_PERIOD + 1):
-        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values()):
-            return period
-    return None
+    fits = (
+        period
+        for period in range(1, _LONGEST_PERIOD + 1)
+        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values())
+    )
+    return next(fits, 0)
 
 
 def _texts(step: Step) -> Iterator[Any]:
@@ -98,7 +84,7 @@ def _texts(step: Step) -> Iterator[Any]:
 class Shortened:
     """A pipeline with its long loops cut; compares the state of its run at every round of them with those before."""
 
-    def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, rounds_cut: int) -> None:
+    def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, cut: int) -> None:
         self.steps, self.period = steps, period  # left of every long loop; of a round
         roles = [_with_loop(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles]
         self.program = Program(replace(pipeline, roles=tuple(roles)))
@@ -110,7 +96,7 @@ class Shortened:
         self.ends = steps // period
         self.seen: dict[bytes, int] = {}
         self.recurs = False
-        self.actions_cut = rounds_cut * sum(place[1] for place in self.places if place is not None)
+        self.actions_cut = cut // period * sum(place[1] for place in self.places if place is not None)
 
     def _place(self, agent: Instance, at: int) -> tuple[int, int]:
         """The number of the first action of an agent's long loop, step `at` of its role, and the actions of a round."""

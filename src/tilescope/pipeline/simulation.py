@@ -10,36 +10,28 @@ pass in two phases of equal parity or an arrival count in two phases; that alias
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilescope.errors import Violation, counted, printed
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import Mark, Run, search, with_way
-from tilescope.pipeline.expression import reference
 from tilescope.pipeline.mistake import Mistake
-from tilescope.pipeline.program import NONE, WAITS, Flight, Program
+from tilescope.pipeline.program import NONE, Flight, Program
 from tilescope.pipeline.recurrence import shortened
-from tilescope.pipeline.state import Ambiguity, State
+from tilescope.pipeline.state import State
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
 MAX_STATES = 20_000
-_AMBIGUITIES_TOLD = 64
 _SUSPECTS, _SLOW_ROLES = 8, 16  # roles that are delayed in turn: first those with ambiguities
 _NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
 _SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
-_ALIASING = {
-    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
-    "arrive": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
-    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
-    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
-    "early": "{barrier} could end phase {phase} before {agent} has added to it",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +126,14 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     short = shortened(pipeline)
     if short is not None:  # a short run whose state recurs proves a long loop
         run = Run(short.program, watch=short)
-        if run() is None and not run.machine.ambiguities and short.recurs:
+        if run() is None and not run.machine.aliasing and short.recurs:
             return _simulation(pipeline, run, None, "proven", more=short.actions_cut)
     run = Run(Program(pipeline))
     mistake, states = run(), 0
     verdict: Verdict = "undecided" if run.exhausted else "proven"
     if mistake is not None:
         mistake = _shortest(run, mistake)
-    elif run.machine.ambiguities and not run.exhausted:
+    elif run.machine.aliasing and not run.exhausted:
         mistake, states, complete = _other_orders(run.machine, max_states)
         verdict = "proven" if complete else "undecided"
     return _simulation(pipeline, run, mistake, verdict, states)
@@ -151,23 +143,17 @@ def _simulation(
     pipeline: Pipeline, run: Run, mistake: Mistake | None, verdict: Verdict, states: int = 0, *, more: int = 0
 ) -> Simulation:
     machine = run.machine
-    aliasing = (_aliasing(machine.program, ambiguity) for ambiguity in machine.ambiguities[:_AMBIGUITIES_TOLD])
     return Simulation(
         verdict if mistake is None else "mistake",
         pipeline,
         mistake,
         tuple(machine.warnings.values()),
-        tuple(dict.fromkeys(aliasing)),
+        tuple(machine.aliasing),
         machine.actions_done + more,
         states,
-        barrier_facts(machine),
+        tuple(_barrier_facts(run)),
         tuple(_event(machine.program, mark) for mark in run.marks()),
     )
-
-
-def _aliasing(program: Program, ambiguity: Ambiguity) -> str:
-    agent, barrier = program.agents[ambiguity.agent].title, program.barriers[ambiguity.barrier].title
-    return _ALIASING[ambiguity.op].format(agent=agent, barrier=barrier, phase=ambiguity.phase)
 
 
 def _event(program: Program, mark: Mark) -> Event:
@@ -182,7 +168,7 @@ def _event(program: Program, mark: Mark) -> Event:
 
 def _other_orders(machine: State, max_states: int) -> tuple[Mistake | None, int, bool]:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
-    suspects = list(dict.fromkeys(ambiguity.agent for ambiguity in machine.ambiguities))[:_SUSPECTS]
+    suspects = list(dict.fromkeys(machine.aliasing.values()))[:_SUSPECTS]
     others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
     late_copies: list[dict[str, Any]] = [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
     for options in [{"slow": agent} for agent in suspects] + late_copies + [{"slow": agent} for agent in others]:
@@ -196,7 +182,7 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
     """The mistake with the shortest way into it; in a long run, with the last steps that touch its barrier or slot."""
     program = run.machine.program
     if mistake.outcome != "hang" and run.machine.actions_done <= _SHORT_ACTIONS:
-        other = search(program, _SHORT_STATES).mistake
+        other, *_ = search(program, _SHORT_STATES)
         if other is not None and (other.rule, other.subject) == (mistake.rule, mistake.subject):
             return replace(mistake, way=other.way)
     done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
@@ -210,32 +196,17 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
     return with_way(mistake, run.machine, steps)
 
 
-def barrier_facts(machine: State) -> tuple[BarrierFacts, ...]:
-    """For every barrier: its count, the bytes of its first phase in each block, who arrives, who starts with which parity."""
-    program, facts, parities = machine.program, [], _parities(machine.program)
-    for barrier in program.pipeline.barriers:
-        firsts = (at for at, part in enumerate(program.barriers) if part.of == barrier and part.number == 0)
+def _barrier_facts(run: Run) -> Iterator[BarrierFacts]:
+    machine, pipeline = run.machine, run.machine.program.pipeline
+    for barrier in pipeline.barriers:
+        firsts = (at for at, part in enumerate(machine.program.barriers) if part.of == barrier and part.number == 0)
         notes = [machine.first_notes[at] or machine.notes[at] for at in firsts]
         sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)
         arrivals: dict[str, int] = {}
         for note in next((noted for noted in notes if noted), ()):
             if note.op == "arrive":
-                role = program.agents[note.agent].of.name
+                role = machine.program.agents[note.agent].of.name
                 arrivals[role] = arrivals.get(role, 0) + note.amount
-        first = tuple((role, parity) for (name, role), parity in parities.items() if name == barrier.name)
-        facts.append(BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), first))
-    return tuple(facts)
-
-
-def _parities(program: Program) -> dict[tuple[str, str], int]:
-    """The parity of the first wait on a barrier, by the names of the barrier and the role."""
-    parities: dict[tuple[str, str], int] = {}
-    for agent in program.agents:
-        role = agent.of
-        waits = {(reference("wait", step.target)[0], role.name) for step in role.all_steps() if step.op in WAITS}
-        for action in program.actions(agent) if agent.block == 0 else ():
-            if waits <= parities.keys():
-                break
-            if action.waits:
-                parities.setdefault((program.barriers[action.barriers[0]].of.name, role.name), action.number)
-    return parities
+        waits = ((role.name, run.parities.get((barrier.name, role.name))) for role in pipeline.roles)
+        parities = tuple((role, parity) for role, parity in waits if parity is not None)
+        yield BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), parities)

@@ -7,7 +7,9 @@ agent, the number of its actions that certainly lie in the past, and for a barri
 
 Roles do not branch on data, so if every operation certainly meets the phase that it met in this run, it meets it in
 every order of the roles, and what is ordered by clocks is ordered in all of them. An operation that could have met
-another phase is kept in `ambiguities`.
+another phase, since the end of the phase before does not certainly lie in its past, is kept in `aliasing`.
+
+A barrier of threads, bar.sync or that of the cluster, is one whose arrivals are threads or roles.
 """
 
 from __future__ import annotations
@@ -18,9 +20,19 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tilescope.pipeline.mistake import Mistake
+from tilescope.pipeline.mbarrier import TX_END_BYTES
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.parts import WARP_THREADS
 from tilescope.pipeline.program import BARS, NONE, Action, Clock, Flight, Program
 
+_ALIASING = {
+    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
+    "arrive": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
+    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
+    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
+    "early": "{barrier} could end phase {phase} before {agent} has added to it",
+}
+_ALIASING_TOLD = 64
 Points = tuple[tuple[int, int], ...]  # places of a clock with values: agents with times, barriers with phases
 Groups = tuple[tuple[int, ...], ...]  # keys of the accesses of closed groups, and last those of the open one
 
@@ -44,15 +56,6 @@ class Note(NamedTuple):
     amount: int
 
 
-class Ambiguity(NamedTuple):
-    """An operation that could meet another phase than it met."""
-
-    op: str  # arrive, wait, late, early, meet
-    barrier: int
-    phase: int
-    agent: int
-
-
 class State:
     """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
 
@@ -65,7 +68,7 @@ class State:
         self.actions_done = 0
         self.last_key = 0  # of accesses and flights
         self.ended: list[int] = []  # barriers whose phase ended in the last action; NONE: registers were given back
-        self.ambiguities: list[Ambiguity] = []
+        self.aliasing: dict[str, int] = {}  # operations that could meet another phase than they met, and their agents
         self.early: Mistake | None = None  # a phase that ends with a piece of a copy, though not in this run
         self.warnings: dict[tuple[str, str, str], Mistake] = {}
         # agents
@@ -100,7 +103,6 @@ class State:
         self.finished: dict[int, Points] = {}  # key of an access: which values of a clock mean that it is finished
         self.flights: dict[int, Flight] = {}
         self.pool = [0] * blocks  # registers that were given back
-        self.present = [sum(agent.block == block for agent in program.agents) for block in range(blocks)]
         self.remote: dict[tuple[int, int], int] = {}  # (block, place): a clock value that its exit must know
 
     def current(self, agent: int) -> Action | None:
@@ -111,6 +113,12 @@ class State:
         """The agents of which a barrier's running phase counted something of that kind, and how much in all."""
         notes = [note for note in self.notes[barrier] if note.op == op]
         return [note.agent for note in notes], sum(note.amount for note in notes)
+
+    def _doubt(self, op: str, barrier: int, phase: int, agent: int) -> None:
+        """An operation could meet another phase than it met."""
+        if len(self.aliasing) < _ALIASING_TOLD:
+            names = {"agent": self.program.agents[agent].title, "barrier": self.program.barriers[barrier].title}
+            self.aliasing[_ALIASING[op].format(phase=phase, **names)] = agent
 
     def clone(self) -> Self:
         """An independent copy; clocks and actions are shared."""
@@ -185,3 +193,146 @@ class State:
             sorted((block, *ago([(place, value)])) for (block, place), value in self.remote.items()),
             sorted((agent, fill(barrier, phase)) for (agent, barrier), phase in self.last_pass.items()),
         ]  # fmt: skip
+
+    def pass_wait(self, barrier: int, agent: int, clock: Clock, time: int) -> None:
+        """A wait passes: the agent knows all that those who ended the phase before knew."""
+        self._require_initialised(barrier, agent, clock)
+        phase = self.phase[barrier]
+        if phase >= 2 and clock[self.agents + barrier] < phase - 1:
+            self._doubt("wait", barrier, phase, agent)
+        if phase:
+            np.maximum(clock, self.released[barrier], out=clock)
+        self.passed[barrier] += ((agent, time),)
+        self.last_pass[agent, barrier] = phase
+
+    def count(
+        self,
+        barrier: int,
+        agent: int,
+        clock: Clock,
+        *,
+        arrivals: int = 0,
+        tx: int = 0,  # bytes expected; negative: bytes that landed
+        more: int = 0,  # arrivals that the phase waits for in addition
+        dropped: int = 0,  # arrivals that later phases no longer wait for
+        lands: bool = False,
+        covers: bool = True,  # whether an arrival also comes behind the bytes that its agent expected
+    ) -> int:
+        """Count an operation on a barrier; the phase that it met."""
+        self._require_initialised(barrier, agent, clock)
+        phase, before = self.phase[barrier], self.tx[barrier]
+        if clock[self.agents + barrier] < phase:
+            self._doubt("arrive" if barrier < self.barriers else "meet", barrier, phase, agent)
+        counted = (("more", more), ("expect", tx), ("arrive", arrivals))
+        noted = [("bytes", -tx)] if lands else [row for row in counted if row[1]] or [("arrive", 0)]
+        self.notes[barrier] += tuple(Note(op, agent, amount) for op, amount in noted)
+        if arrivals and agent not in self.arrivers[barrier]:
+            self.arrivers[barrier] += (agent,)
+        pending = self.pending[barrier] = self.pending[barrier] + more - arrivals
+        after = self.tx[barrier] = before + tx
+        self.expected[barrier] -= dropped
+        if lands and pending == 0 and 0 < before < -tx and self.early is None:
+            self.early = self.program.mistake("piece", barrier=barrier, phase=phase, tx=before, bytes=-tx).mistake
+        if pending < 0:
+            raise self._too_many(barrier)
+        if abs(after) >= TX_END_BYTES:
+            most = TX_END_BYTES - 1
+            needed = -(-abs(after) // most)
+            raise self.program.mistake("outstanding", barrier=barrier, phase=phase, tx=after, limit=most, needed=needed)
+        if more or (tx > 0 and not arrivals):
+            self.raised[barrier] += ((agent, int(clock[agent])),)
+        elif arrivals and covers and self.raised[barrier]:
+            self.raised[barrier] = tuple(point for point in self.raised[barrier] if clock[point[0]] < point[1])
+        gathered = self.gathered[barrier]
+        self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
+        if pending == 0 and after == 0:
+            self._end_phase(barrier, None if lands else clock)
+        return phase
+
+    def _end_phase(self, barrier: int, clock: Clock | None) -> None:
+        """The next phase begins; `clock` is that of the agent whose own action ended this one."""
+        phase, place, gathered = self.phase[barrier], self.agents + barrier, self.gathered[barrier]
+        assert gathered is not None
+        if self.raised[barrier]:
+            self._doubt("early", barrier, phase, self.raised[barrier][0][0])
+        for waiter, time in self.passed[barrier]:
+            if gathered[waiter] < time:
+                self._doubt("late", barrier, phase, waiter)
+        released = np.maximum(gathered, self.released[barrier])
+        released[place] = phase + 1
+        if clock is not None and (gathered <= clock).all():  # nothing else was needed: the agent knows
+            clock[place] = phase + 1
+        self.released[barrier], self.gathered[barrier] = released, None
+        self.phase[barrier], self.pending[barrier] = phase + 1, self.expected[barrier]
+        self.raised[barrier] = self.passed[barrier] = ()
+        if phase == 0:
+            self.first_notes[barrier] = self.notes[barrier]
+        self.notes[barrier] = ()
+        self.ended.append(barrier)
+
+    def _require_initialised(self, barrier: int, agent: int, clock: Clock) -> None:
+        """Stop where an agent cannot know that a barrier is initialised."""
+        program = self.program
+        if not program.initialises or barrier >= self.barriers:
+            return
+        maker, time = self.initialised[barrier] or (agent, int(clock[agent]) + 1)  # by nobody: in the future
+        if clock[maker] < time:
+            raise program.mistake("init", agent=agent, barrier=barrier)
+        if program.agents[maker].block != program.agents[agent].block and not any(
+            time < fence <= clock[maker] for fence in self.fences.get((maker, "mbarrier_init"), ())
+        ):
+            raise program.mistake("init fence", agent=agent, barrier=barrier)
+
+    def _too_many(self, barrier: int) -> MistakeFoundError:
+        """The mistake of a barrier to which more arrivals come than it waits for."""
+        if barrier >= self.barriers:
+            return self.wrong_threads(barrier, "sync surplus")
+        (agents, came), expected, tx = self.noted(barrier, "arrive"), self.expected[barrier], self.tx[barrier]
+        still = f", {tx} bytes still missing" if tx else ""
+        return self.program.mistake(
+            "too many arrivals", barrier=barrier, expected=expected, came=came, phase=self.phase[barrier], agents=agents,
+            still=still, surplus=came - expected, tx=tx,
+        )  # fmt: skip
+
+    def meet(self, agent: int, action: Action, clock: Clock) -> bool:
+        """Arrive at a barrier of threads, or leave one whose phase has ended; whether the action is over."""
+        barrier, place = action.barriers[0], self.program.agents[agent]
+        of_cluster = barrier == self.program.cluster
+        if (agent, barrier) not in self.standing or not action.meets:
+            if action.choice == "wait":
+                raise self.program.mistake("cluster wait", agent=agent)
+            came, expected = self.noted(barrier, "arrive")[0], self.expected[barrier]
+            if of_cluster:
+                threads = int(agent not in came)
+            else:
+                in_block = (other.of for other in self.program.agents if other.block == place.block)
+                asked = action.times or sum(role.whole_threads(WARP_THREADS) for role in in_block)
+                if came and expected != asked:
+                    raise self.program.mistake("sync counts", barrier=barrier, threads=expected, other=asked)
+                if not came:
+                    self.expected[barrier] = self.pending[barrier] = asked
+                threads = place.of.whole_threads(WARP_THREADS)
+            if action.meets or of_cluster:
+                self.standing[agent, barrier] = self.phase[barrier]
+            self.count(barrier, agent, clock, arrivals=threads)
+        if action.meets:
+            if self.phase[barrier] <= self.standing[agent, barrier]:
+                return False
+            del self.standing[agent, barrier]
+            np.maximum(clock, self.released[barrier], out=clock)
+        return True
+
+    def leave(self, agent: int) -> None:
+        """An agent leaves: the cluster barrier no longer waits for it."""
+        self.left[agent] = True
+        cluster = self.program.cluster
+        self.expected[cluster] -= 1
+        if agent not in self.noted(cluster, "arrive")[0]:
+            self.pending[cluster] -= 1
+            if self.pending[cluster] == 0 and self.gathered[cluster] is not None:
+                self._end_phase(cluster, None)
+
+    def wrong_threads(self, barrier: int, kind: str) -> MistakeFoundError:
+        """The mistake of a bar.sync to which another number of threads comes than it waits for."""
+        agents, came = self.noted(barrier, "arrive")
+        return self.program.mistake(kind, barrier=barrier, threads=self.expected[barrier], came=came, agents=agents)
