@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal, get_args
 
 from tilescope.emitter.gemm_program import gemm_facts
-from tilescope.emitter.role_text import expected_bytes, waited_parity
+from tilescope.emitter.role_text import stage_facts
 from tilescope.emitter.source import EMIT, rendered
 from tilescope.emitter.texts import cute_facts, gluon_facts, ptx_facts
 from tilescope.emitter.tile_program import descriptor_facts, map_facts, plan_facts, tile_facts
@@ -136,22 +136,11 @@ def _encode_facts(tensor_map: Any, name: str) -> dict[str, Any]:
 
 def _plan_facts(plan: Plan, name: str) -> dict[str, Any]:
     problem = plan.problem
-    match name:
-        case "descriptors":
-            return descriptor_facts(plan)
-        case "barriers":
-            if plan.boxes is None or problem.direction == "store":
-                found = f"barriers for {problem.copy} {problem.direction}s"
-                raise EMIT.error("name", found, "TMA loads complete on mbarriers", 'Use "fences".')
-            pipeline = plan_pipeline(plan)
-            full, empty = (barrier.count for barrier in pipeline.barriers)
-            several = f"an arrival of each of {empty} warps that read"
-            return {
-                "full_count": full,
-                "empty_count": empty,
-                "expected_bytes": expected_bytes(pipeline),
-                "readers": "one arrival of the warpgroup that reads" if empty == 1 else several,
-                "consumer_parity": waited_parity(pipeline, "consumer"),
-                "producer_parity": waited_parity(pipeline, "producer"),
-            }
-    return {}
+    if name == "descriptors":
+        return descriptor_facts(plan)
+    if name != "barriers":
+        return {}
+    if plan.boxes is None or problem.direction == "store":
+        found = f"barriers for {problem.copy} {problem.direction}s"
+        raise EMIT.error("name", found, "TMA loads complete on mbarriers", 'Use "fences".')
+    return stage_facts(plan_pipeline(plan))

@@ -37,9 +37,8 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         raise EMIT.error("output_type", f"C of {gemm.output_type.name}", limit, fix)
     tma, bits = gemm.epilogue is not None, gemm.output_type.bits
     offsets = gemm.smem_offsets()
-    operands = [_operand(gemm, name, plan, offsets[name][0]) for name, plan in (("a", gemm.a), ("b", gemm.b))]
-    if gemm.epilogue is not None:
-        operands.append(_result(gemm, gemm.epilogue, offsets["epilogue"][0]))
+    plans = {"a": ("a", gemm.a), "b": ("b", gemm.b), "c": ("epilogue", gemm.epilogue)}
+    operands = [_operand(gemm, name, plan, offsets[at][0]) for name, (at, plan) in plans.items() if plan is not None]
     barriers = offsets.get("barriers", (0,) * 2 * gemm.stages)
     facts: dict[str, Any] = row.sums | {
         "gemm": gemm,
@@ -59,17 +58,11 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "number_bits": _numbers(row, gemm.data_type.bits),
         "k_step": K_STEP_BYTES * 8 // gemm.data_type.bits,
         "transposed": False,
-        "stmatrix_count": 0,
+        "rank": 2,
     }  # fmt: skip
     facts |= _wgmma(gemm, row) if gemm.a.problem.reads_by_descriptor else _mma(gemm, row)
-    if not tma:
-        facts["uses"].add("cp_async")
-        return facts
-    facts["uses"] |= {"mbarrier", "bulk_group", "proxy_fence"}
-    if bits == 16:
-        facts["stmatrix_count"] = 4 if facts["columns"] % 16 == 0 else 2
-        facts["uses"].add("stmatrix")
-    return facts | {"load_ranks": (2,), "store_ranks": (2,)} | _roles(gemm, facts)
+    facts["stmatrix_count"] = (4 if facts["columns"] % 16 == 0 else 2) if tma and bits == 16 else 0
+    return facts | _roles(gemm, facts) if tma else facts
 
 
 def _roles(gemm: GemmPlan, facts: dict[str, Any]) -> dict[str, Any]:
@@ -114,38 +107,13 @@ def _numbers(row: Multiplied, bits: int) -> list[str]:
 
 
 def _operand(gemm: GemmPlan, name: str, plan: Plan, offset: int) -> dict[str, Any]:
-    problem = plan.problem
-    k_major = problem.major == "K"
-    mn = "m" if name == "a" else "n"
-    whole = mn.upper()
-    facts = plan_facts(plan) | {
-        "name": name,
-        "names": f"{mn}, k",
-        "offset": offset,
-        "comment": f"{problem.tile[0]} x {problem.tile[1]}, {problem.major}-major, swizzle {plan.swizzle.name}",
-        "transposed": not k_major,
-        "from_row_column": "row, column" if k_major else "column, row",
-        "matrix": f"{whole}, K" if k_major else f"K, {whole}",
-        "corner": f"{mn}, k" if k_major else f"k, {mn}",
-        "index": f"{mn} * K + k" if k_major else f"k * {whole} + {mn}",
-    }
+    """A matrix of the product: its plan, where it lies in shared memory, and how it is copied and read."""
+    m, n, k = gemm.shape
+    mn, shape = {"a": ("m", (m, k)), "b": ("n", (n, k)), "c": ("mn", (m, n))}[name]
+    facts = plan_facts(plan) | {"name": name, "mn": mn, "offset": offset, "transposed": plan.problem.major == "MN"}
     if plan.boxes is not None:
-        shape = (gemm.shape[0 if name == "a" else 1], gemm.shape[2])
         facts |= {"copies": copies_of(plan, mn), "map": map_facts(plan.tensor_map(0, shape))}
-    return facts | (descriptor_facts(plan) if problem.reads_by_descriptor else {})
-
-
-def _result(gemm: GemmPlan, plan: Plan, offset: int) -> dict[str, Any]:
-    columns = plan.problem.columns
-    return plan_facts(plan) | {
-        "name": "c",
-        "names": "row, column",
-        "offset": offset,
-        "columns": columns,
-        "comment": f"a slice of the tile, {gemm.tile[0]} x {columns}, swizzle {plan.swizzle.name}",
-        "copies": copies_of(plan),
-        "map": map_facts(plan.tensor_map(0, gemm.shape[:2])),
-    }
+    return facts | (descriptor_facts(plan) if name != "c" and plan.problem.reads_by_descriptor else {})
 
 
 def _refused_tile(gemm: GemmPlan, limit: str, fix: str) -> Exception:
@@ -188,7 +156,6 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "warps": warps,
         "consumer_threads": 32 * prod(warps),
         "threads": 32 * (prod(warps) + (gemm.epilogue is not None)),
-        "uses": {"mma"},
         "columns": n // warps[1],
         "partial": partial or warps[1] > 1,
         **built_for(gemm.arch.name),

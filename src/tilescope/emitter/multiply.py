@@ -45,7 +45,6 @@ class Multiplied:
             "wgmma": f"m64n{n}k{k_step}.{self.accumulator}.{self.name}.{self.name}",
             "wgmma_registers": n // 2,
             "wgmma_flags": f", 1, 1{flags}" if self.exponent_bits else "",
-            "uses": {"wgmma"},
         }
 
     def mma(self, k_step: int) -> str:

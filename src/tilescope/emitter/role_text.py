@@ -13,9 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import OPERATIONS, Expression, Loop, Role, Step, reference
+from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
+
+_CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
+    "wait": "mbarrier_wait({at}, {parity})",
+    "tail": "mbarrier_wait({at}, {parity})",
+    "expect": "mbarrier_arrive_expect({at}, {bytes})",
+    "arrive": "mbarrier_arrive({at})",
+    "release": "mbarrier_arrive({at})",
+    "commit": "{name}_commit()",
+    "wait_group": "{name}_wait{suffix}<{pending}>()",
+    "fence": "fence_proxy_async()",
+    "sync": "{meeting}()",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +50,8 @@ def role_named(pipeline: Pipeline, name: str) -> Role:
 def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
     """What a role does behind the meeting of the block, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
-    met = max(
-        (place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op == "sync"), default=0
-    )
-    lines = _Printer(role, work).block(role.steps[met:], "")
-    return "\n".join(line if line.startswith("#") else " " * indent + line for line in lines)
+    met = [place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op == "sync"]
+    return "\n".join(_indented(_Printer(role, work).block(role.steps[max(met, default=0) :], ""), indent))
 
 
 def group_text(pipeline: Pipeline, group: str) -> str:
@@ -51,24 +61,21 @@ def group_text(pipeline: Pipeline, group: str) -> str:
     return " ".join(line for step in consumer.all_steps() if step.target == group for line in printer.step(step, ""))
 
 
-def expected_bytes(pipeline: Pipeline) -> int:
-    """Bytes that the full barrier expects for one stage."""
-    return int(_first(pipeline, "producer", "expect").arguments["bytes"])
-
-
-def waited_parity(pipeline: Pipeline, name: str) -> str:
-    """The parity with which a role waits for a stage, as an expression of the counter i."""
-    return str(_first(pipeline, name, "wait").arguments["parity"])
-
-
-def start_parity(pipeline: Pipeline, name: str) -> int:
-    """The parity of a role's first wait."""
+def stage_facts(pipeline: Pipeline) -> dict[str, Any]:
+    """The numbers of a load's two barriers: arrivals, bytes, the parities of both roles, and with which the consumer starts."""
+    steps = [(role.name, step) for role in pipeline.roles for step in role.all_steps()]
+    first = {(name, step.op): step.arguments for name, step in reversed(steps)}
+    parities = {f"{name}_parity": first[name, "wait"]["parity"] for name in ("consumer", "producer")}
     names = {**pipeline.constants, "i": 0}
-    return Expression.read("parity", waited_parity(pipeline, name), names).value(names)
+    return parities | {
+        **{f"{barrier.name}_count": barrier.count for barrier in pipeline.barriers},
+        "expected_bytes": first["producer", "expect"]["bytes"],
+        "start_parity": Expression.read("parity", parities["consumer_parity"], names).value(names),
+    }
 
 
-def _first(pipeline: Pipeline, role: str, op: str) -> Step:
-    return next(step for step in role_named(pipeline, role).all_steps() if step.op == op)
+def _indented(lines: Iterator[str], indent: int) -> Iterator[str]:
+    return (line if line.startswith("#") else " " * indent + line for line in lines)
 
 
 class _Printer:
@@ -82,12 +89,11 @@ class _Printer:
         printed = (step for step in steps if isinstance(step, Loop) or step.target not in self.work.inside)
         for condition, group in groupby(printed, self._condition):
             lines = [line for step in group for line in self.step(step, slot)]
-            if not condition:
-                yield from lines
-                continue
             if "% 32" in condition:
                 yield "__syncwarp();"
-            if len(lines) == 1:
+            if not condition:
+                yield from lines
+            elif len(lines) == 1:
                 yield f"if ({condition}) {lines[0]}"
             else:
                 yield from (f"if ({condition}) {{", *(f"  {line}" for line in lines), "}")
@@ -99,37 +105,27 @@ class _Printer:
         yield "#pragma unroll" + ("" if counter in self.work.unrolled else " 1")
         yield f"for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{"
         opening = [f"const int slot = {slot};"] if slot else []
-        for line in (*opening, *self.work.opening.get(counter, []), *self.block(loop.steps, slot)):
-            yield line if line.startswith("#") else f"  {line}"
+        yield from _indented(iter([*opening, *self.work.opening.get(counter, []), *self.block(loop.steps, slot)]), 2)
         yield "}"
 
     def step(self, step: Step | Loop, slot: str) -> list[str]:
         """The lines of one step."""
         if isinstance(step, Loop):
             return list(self.loop(step))
-        name, at, arguments = step.target if isinstance(step.target, str) else "", "", step.arguments
-        if name and OPERATIONS[step.op].target.kind in ("barrier", "slot"):
-            name, index = reference(step.op, name)
-            at = f"{name} + 8 * slot" if index == slot else f"{name} + 8 * ({index})"
-        match step.op:
-            case "wait" | "tail":
-                call = f"mbarrier_wait({at}, {arguments['parity']})"
-            case "expect":
-                call = f"mbarrier_arrive_expect({at}, {arguments['bytes']})"
-            case "arrive" | "release":
-                call = f"mbarrier_arrive({at})"
-            case "commit":
-                call = f"{name}_commit()"
-            case "wait_group":
-                call = f"{name}_wait{'_read' if arguments.get('read') else ''}<{arguments.get('pending', 0)}>()"
-            case "fence":
-                call = "fence_proxy_async()"
-            case "sync":
-                threads = arguments.get("threads", 0)
-                call = f"bar_sync<{step.target}, {threads}>()" if threads else "__syncthreads()"
-            case _:
-                return self.work.lines.get(f"{step.op} {name}") or self.work.lines[step.op]
-        note = self.work.notes.get(f"{step.op} {name}", "")
+        name, index = (
+            reference(step.op, step.target) if isinstance(step.target, str) and step.op != "fence" else ("", "")
+        )
+        if step.op not in _CALLS:
+            return self.work.lines.get(f"{step.op} {name}") or self.work.lines[step.op]
+        values = {argument.name: value for argument, value in step.values()}
+        call = _CALLS[step.op].format(
+            **values,
+            name=name,
+            at=f"{name} + 8 * {'slot' if index == slot else f'({index})'}",
+            suffix="_read" if values.get("read") else "",
+            meeting=f"bar_sync<{step.target}, {values['threads']}>" if values.get("threads") else "__syncthreads",
+        )
+        note = self.work.notes.get(f"{step.op} {name or step.target}", "")
         return [f"{call};  // {note}" if note else f"{call};"]
 
     def _condition(self, step: Step | Loop) -> str:
@@ -148,8 +144,6 @@ class _Printer:
 def _slot(loop: Loop) -> str:
     """The stage that the first of several steps names, where it moves with the loop."""
     steps = [step for step in loop.steps if isinstance(step, Step)]
-    named = [target for step in steps for target in step.targets if "[" in str(target)]
-    if len(loop.steps) < 2 or len(steps) < len(loop.steps) or not named:
-        return ""
-    index = reference("step", named[0])[1]
-    return index if loop.counter in index else ""
+    named = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
+    several = 1 < len(loop.steps) == len(steps)
+    return named[0] if several and named and loop.counter in named[0] else ""

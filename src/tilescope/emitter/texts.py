@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from tilescope.emitter.role_text import expected_bytes, start_parity
+from tilescope.emitter.role_text import stage_facts
 from tilescope.emitter.source import EMIT
 from tilescope.errors import RuleError
 from tilescope.notation import spell_layout
@@ -33,21 +33,14 @@ def ptx_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         words = facts.get("vector_words", {"count": 4, "ptx": "b32"})
         count, kind = words["count"], "b16" if words["ptx"] == "b16" else "b32"
     starts = [int(word, 0) for word in facts["descriptors"][0]] if "descriptors" in facts else []
-    said: dict[str, Any] = {
+    said = stage_facts(plan_pipeline(plan)) if facts["tma"] and direction == "load" else {}
+    return said | {
         "ptx_version": _PTX_VERSION.get(facts["target"], _DEFAULT_PTX_VERSION),
         "register_kind": kind,
         "d_registers": [f"%d{number}" for number in range(count)],
         "copies": [_ptx_copy(copy) for copy in facts["copies"]],
         "advances": ", ".join(str(after - before) for before, after in pairwise(starts)) or "nothing",
     }
-    if facts["tma"] and direction == "load":
-        pipeline = plan_pipeline(plan)
-        said |= {
-            "full_count": pipeline.barriers[0].count,
-            "expected_bytes": expected_bytes(pipeline),
-            "start_parity": start_parity(pipeline, "consumer"),
-        }
-    return said
 
 
 def _ptx_copy(copy: dict[str, Any]) -> dict[str, Any]:

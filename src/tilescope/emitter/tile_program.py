@@ -8,6 +8,7 @@ tile's elements (or lets threads read it); a store writes known elements. The ho
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from tilescope.emitter.multiply import K_STEP_BYTES, MULTIPLIED, Multiplied, multiplied
@@ -28,10 +29,10 @@ _SUMMARY = (  # reasons of the plan that the program repeats
 ELEMENT = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 _CONSTRAINT = {8: "r", 16: "h", 32: "r", 64: "l"}  # of inline assembly, by bits
 _VECTOR = {  # bytes a lane reads: PTX width, C type and register constraint of a word, number of words
-    2: ("b16", "unsigned short", "h", 1),
-    4: ("b32", "unsigned", "r", 1),
-    8: ("v2.b32", "unsigned", "r", 2),
-    16: ("v4.b32", "unsigned", "r", 4),
+    2: {"ptx": "b16", "type": "unsigned short", "constraint": "h", "count": 1},
+    4: {"ptx": "b32", "type": "unsigned", "constraint": "r", "count": 1},
+    8: {"ptx": "v2.b32", "type": "unsigned", "constraint": "r", "count": 2},
+    16: {"ptx": "v4.b32", "type": "unsigned", "constraint": "r", "count": 4},
 }
 
 
@@ -56,6 +57,7 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
         "transposed": problem.major == "MN",
         "consumer_warps": CONSUMER_WARPS,
         "tma": tma,
+        "rank": len(plan.box or ()),
         "map": map_facts(plan.tensor_map(0, shape, (pitch_bytes,))) if tma else None,
         "copies": copies_of(plan) if tma else (),
     }
@@ -163,23 +165,15 @@ _OPENING = {
 
 
 def _load(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
-    problem = plan.problem
-    facts = _reader(plan)
-    tma = plan.boxes is not None
-    regions, end = [], problem.stages * plan.stage_bytes
-    if facts.setdefault("identity", None):
-        regions.append({"name": "IDENTITY", "offset": end, "comment": "behind the stages"})
-        end += facts["identity"]["bytes"]
-    facts["uses"].add("mbarrier" if tma else problem.copy.replace(".", "_"))
-    if problem.reads_by_descriptor or tma:
-        facts["uses"].add("proxy_fence")
-    target = str(problem.arch.target("wgmma")) if problem.reads_by_descriptor else problem.arch.name
-    if not tma:
-        roles: dict[str, Any] = {"group_steps": "wgmma_commit(); wgmma_wait<0>();"}
-    else:
-        for name, comment in (("FULL", "a barrier a stage: the tile has arrived"), ("EMPTY", "and: the tile was read")):
-            regions.append({"name": name, "offset": end, "comment": comment})
-            end += problem.stages * MBARRIER_BYTES
+    problem, tma = plan.problem, plan.boxes is not None
+    facts: dict[str, Any] = {"identity": None, "group_steps": "wgmma_commit(); wgmma_wait<0>();"} | _reader(plan)
+    behind = [("IDENTITY", facts["identity"]["bytes"], "behind the stages")] if facts["identity"] else []
+    if tma:
+        barriers_bytes = problem.stages * MBARRIER_BYTES
+        behind += [
+            ("FULL", barriers_bytes, "a barrier a stage: the tile has arrived"),
+            ("EMPTY", barriers_bytes, "and: the tile was read"),
+        ]
         pipeline = plan_pipeline(plan, arrivals="warp")
         producer = Work({"copy a": copy_lines("tma_load(stage{}, &map, full + 8 * slot, {});", copies)}, _OPENING, {
             "wait empty": "passes at once while the slots are fresh", "expect full": "all copies of a tile",
@@ -190,11 +184,13 @@ def _load(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
             notes={"fence proxy.async": "the reads come before TMA's next writes"},
             inside=("wgmma",),
         )
-        roles = roles_facts(pipeline, producer, consumer, "one arrival of each consumer warp")
-        roles |= {"group_steps": group_text(pipeline, "wgmma"), "load_ranks": (len(plan.box or ()),)}
-    return facts | roles | built_for(target) | {
-        "regions": regions,
-        "smem_bytes": end,
+        facts |= roles_facts(pipeline, producer, consumer, "one arrival of each consumer warp")
+        facts["group_steps"] = group_text(pipeline, "wgmma")
+    *offsets, smem_bytes = accumulate((size for _, size, _ in behind), initial=problem.stages * plan.stage_bytes)
+    target = problem.arch.target("wgmma") if problem.reads_by_descriptor else problem.arch.name
+    return facts | built_for(str(target)) | {
+        "regions": [(name, at, comment) for (name, _, comment), at in zip(behind, offsets, strict=True)],
+        "smem_bytes": smem_bytes,
         "threads": 32 * (CONSUMER_WARPS + tma),
         "threads_comment": f"{CONSUMER_WARPS} consumer warps{' and a producer warp' if tma else ', which also copy'}",
     }  # fmt: skip
@@ -213,8 +209,7 @@ def _reader(plan: Plan) -> dict[str, Any]:
     problem = plan.problem
     consumer, data_type = problem.consumer, problem.data_type
     require_program(problem.tensor_core)
-    by_threads = isinstance(consumer, Access) and not consumer.op.is_matrix
-    if isinstance(consumer, Access) and by_threads:
+    if isinstance(consumer, Access) and not consumer.op.is_matrix:
         return _threads(plan, consumer)
     name = consumer.op.name if isinstance(consumer, Access) else consumer
     row = multiplied(data_type, name, 'Plan for consumer="ld.b128 rows".')
@@ -235,18 +230,16 @@ def _threads(plan: Plan, access: Access) -> dict[str, Any]:
     if vector_bytes not in _VECTOR:
         limit, fix = "threads read 2 to 16 bytes at once", 'Use consumer="ld.b16 rows".'
         raise EMIT.error("consumer", f"consumer = {access.name}", limit, fix, vector_bytes=vector_bytes)
-    words = dict(zip(("ptx", "type", "constraint", "count"), _VECTOR[vector_bytes], strict=True))
     bits = MULTIPLIED["tf32"].sample if data_type.ptx.startswith("tf32") else "h"
     return {
         "consumer": "threads",
         "proof": "lets threads read it and write it back",
         "result_type": "Element",
         "vector_bytes": vector_bytes,
-        "vector_words": words,
+        "vector_words": _VECTOR[vector_bytes],
         "by_columns": "columns" in access.name,
         "data": {"bits": bits, "comment": "any bits"},
         "decode": None,
-        "uses": set(),
     }
 
 
@@ -287,7 +280,6 @@ def _mma(plan: Plan, row: Multiplied, reader: str) -> dict[str, Any]:
         "mma": row.mma(k_step),
         "mn_tail": mn % 16 != 0,
         "k_tail": k % k_step != 0,
-        "uses": {"ldmatrix", "mma"},
     }
 
 
@@ -310,8 +302,6 @@ def _store(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
         "stmatrix_count": count,
         "element_constraint": _CONSTRAINT[bits],
         "element_cast": "static_cast<unsigned>(value)" if bits == 8 else "value",
-        "uses": {"bulk_group", "proxy_fence"} | ({"stmatrix"} if count else set()),
-        "store_ranks": (len(plan.box or ()),),
         "smem_bytes": problem.stages * plan.stage_bytes,
         "threads": 32 * CONSUMER_WARPS,
         "steps": role_text(plan_pipeline(plan), "epilogue", work, 2),
