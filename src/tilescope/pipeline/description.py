@@ -125,7 +125,7 @@ class Pipeline(Value):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:
         """The pipeline that plain data describes; every mistake in it is named at once."""
-        return cls(**_Reader().pipeline(data))
+        return _Reader().pipeline(data)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Pipeline:
@@ -151,8 +151,8 @@ class _Reader:
         self.problems: list[Violation] = []
         self.known: dict[str, list[str]] = {}  # names of barriers and of slots
 
-    def pipeline(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a pipeline, or a RuleError with all problems."""
+    def pipeline(self, data: Mapping[str, Any]) -> Pipeline:
+        """The pipeline, or a RuleError with all problems."""
         data = self._table("pipeline", data, _TOP)
         constants = {
             name: self._try(0, integer, f"constants.{name}", value, -_LARGEST, _LARGEST)
@@ -179,10 +179,7 @@ class _Reader:
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
         if self.problems:
             raise RuleError(self.problems)
-        return {
-            "name": str(data.get("name", "pipeline")), "barriers": barriers, "slots": slots, "roles": roles,
-            "cluster": cluster, "constants": constants, "registers": registers,
-        }  # fmt: skip
+        return Pipeline(str(data.get("name", "pipeline")), barriers, slots, roles, cluster, constants, registers)
 
     def _cluster(self, written: Any) -> tuple[int, int]:
         extents = list(written) if isinstance(written, list | tuple) else [written]

@@ -10,6 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.diagnosis import blocked_agents, check_end
@@ -55,16 +56,14 @@ class Run:
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
         self.waiting: dict[int, int] = {}  # agent: since when
-        self.queue = [
-            (0, agent, agent, NONE) for agent in range(self.machine.agents)
-        ]  # tick, order, agent or NONE, flight
+        self.order = count(self.machine.agents)
+        # tick, order, agent or NONE, flight; empty at the end, unless that was beyond MAX_ACTIONS
+        self.queue = [(0, agent, agent, NONE) for agent in range(self.machine.agents)]
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.issued: dict[int, int] = {}
         self.parities: dict[tuple[str, str], int] = {}  # barrier and role: the parity of its first wait
-        self.order = self.machine.agents
         self.tick = 0
-        self.exhausted = False
 
     def __call__(self) -> Mistake | None:
         """Run to the end, or to the first mistake."""
@@ -79,11 +78,12 @@ class Run:
                     if self.watch is not None:
                         self.watch(self, agent)
                 if machine.actions_done > MAX_ACTIONS:
-                    self.exhausted = True
                     return None
             check_end(machine)
         except MistakeFoundError as error:
-            self._mark_blocked()
+            for agent, action in blocked_agents(machine):  # waits that never pass, up to the end of the run
+                since, at = self.waiting.get(agent, self.tick), self._barrier(action)
+                self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *at))
             return error.mistake
         return machine.early
 
@@ -96,9 +96,8 @@ class Run:
 
     def _push(self, ticks: int, agent: int, flight: int = NONE) -> None:
         """Let an agent act, or something land, after that many ticks."""
-        self.order += 1
         tick = self.tick + (_AT_LAST if agent == self.slow else ticks)
-        heapq.heappush(self.queue, (tick, self.order, agent, flight))
+        heapq.heappush(self.queue, (tick, next(self.order), agent, flight))
 
     def _act(self, agent: int) -> None:
         machine = self.machine
@@ -138,10 +137,9 @@ class Run:
         return (barrier, self.machine.phase[barrier]) if 0 <= barrier < self.machine.barriers else (NONE, NONE)
 
     def _land(self, flight: Flight) -> None:
-        machine, barrier = self.machine, flight.barrier
-        start = self.issued.pop(flight.key)
-        self._mark(Mark(start, self.tick, flight.agent, "flight", flight, barrier, machine.phase[barrier]))
-        machine.land(flight)
+        start, phase = self.issued.pop(flight.key), self.machine.phase[flight.barrier]
+        self._mark(Mark(start, self.tick, flight.agent, "flight", flight, flight.barrier, phase))
+        self.machine.land(flight)
         self._wake(flight.agent, flight)
 
     def _wake(self, agent: int, cause: Action | Flight | None) -> None:
@@ -151,12 +149,6 @@ class Run:
                 self._mark(Mark(self.tick, self.tick, agent, "phase", cause, barrier, self.machine.phase[barrier] - 1))
             for waiting in self.parked.pop(barrier, ()):
                 self._push(0, waiting)
-
-    def _mark_blocked(self) -> None:
-        """Waits that never pass, up to the end of the run."""
-        for agent, action in blocked_agents(self.machine):
-            since = self.waiting.get(agent, self.tick)
-            self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *self._barrier(action)))
 
 
 def search(program: Program, max_states: int) -> tuple[Mistake | None, int, bool]:
@@ -200,7 +192,7 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
     """
     moves: list[tuple[int, Action | Flight | None]] = []
     for agent in range(machine.agents):
-        if machine.left[agent] or not machine.enabled(agent):
+        if not machine.enabled(agent):
             continue
         action = machine.current(agent)
         if action is None or action.op == "fence" or (action.op == "commit" and action.choice):

@@ -130,10 +130,10 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
             return _simulation(pipeline, run, None, "proven", more=short.actions_cut)
     run = Run(Program(pipeline))
     mistake, states = run(), 0
-    verdict: Verdict = "undecided" if run.exhausted else "proven"
+    verdict: Verdict = "undecided" if run.queue else "proven"
     if mistake is not None:
         mistake = _shortest(run, mistake)
-    elif run.machine.aliasing and not run.exhausted:
+    elif run.machine.aliasing and not run.queue:
         mistake, states, complete = _other_orders(run.machine, max_states)
         verdict = "proven" if complete else "undecided"
     return _simulation(pipeline, run, mistake, verdict, states)
