@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilescope.rule import rule
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 EMIT = rule(
     "emit",
@@ -21,7 +18,7 @@ EMIT = rule(
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -45,9 +45,8 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
         raise EMIT.error("data_type", f"elements of {row.name}", limit, "Plan the same bytes as uint8.", bits=row.bits)
     mn, k = problem.tile
     shape = problem.global_shape or (3 * mn, (2 * problem.stages + 1) * k)  # slots and phases come round twice
-    pitch_bytes = (shape[1] if problem.major == "K" else shape[0]) * row.bits // 8
-    if problem.strides_bytes is not None:
-        pitch_bytes = problem.strides_bytes[0]
+    contiguous = shape[1] if problem.major == "K" else shape[0]
+    pitch_bytes = problem.strides_bytes[0] if problem.strides_bytes else contiguous * row.bits // 8
     tma = plan.boxes is not None
     facts = plan_facts(plan) | {
         "summary": [str(reason) for reason in plan.reasons if reason.name in _SUMMARY],

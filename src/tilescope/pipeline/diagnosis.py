@@ -113,7 +113,7 @@ def _meetings(machine: Machine, _: int, action: Action) -> None:
         return  # it would come, and is held up elsewhere
     if barrier == machine.program.cluster:
         raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
-    raise machine.wrong_threads(barrier, "sync")
+    raise machine.miscounted(barrier, "sync")
 
 
 def _bytes(machine: Machine, _: int, action: Action) -> None:
@@ -136,15 +136,9 @@ def _bytes(machine: Machine, _: int, action: Action) -> None:
 def _count(machine: Machine, _: int, action: Action) -> None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
     barrier = action.barriers[0]
-    agents, came = machine.noted(barrier, "arrive")
-    if machine.pending[barrier] == 0 or not agents or _arrives(machine, barrier, but=agents):
-        return
-    added = machine.noted(barrier, "more")[1]
-    raise machine.program.mistake(
-        "noinc" if added else "too few arrivals", barrier=barrier, expected=machine.expected[barrier], added=added,
-        phase=machine.phase[barrier], arrivals=counted(came, "arrival"), came=came, pending=machine.pending[barrier],
-        agents=agents,
-    )  # fmt: skip
+    agents, _ = machine.noted(barrier, "arrive")
+    if machine.pending[barrier] and agents and not _arrives(machine, barrier, but=agents):
+        raise machine.miscounted(barrier, "noinc" if machine.noted(barrier, "more")[0] else "too few arrivals")
 
 
 def _nobody(machine: Machine, agent: int, action: Action) -> None:

@@ -76,8 +76,7 @@ class Machine(State):
         if action.waits:
             return (self.phase[action.barriers[0]] & 1) != action.number
         if action.meets:
-            barrier = action.barriers[0]
-            return self.phase[barrier] > self.standing.get((agent, barrier), NONE)
+            return self.phase[action.barriers[0]] > self.standing.get((agent, action.barriers[0]), NONE)
         if action.op == "registers":
             return self.register_need(agent, action) <= self.pool[self.program.agents[agent].block]
         return True
@@ -106,9 +105,8 @@ class Machine(State):
             case "wait" | "tail":
                 self.pass_wait(action.barriers[0], agent, clock, time)
             case "expect" | "arrive" | "release":
-                expects = action.op == "expect"
-                arrivals = int(action.flag) if expects else action.times
-                dropped = arrivals if action.flag and not expects else 0
+                arrivals = int(action.flag) if action.op == "expect" else action.times
+                dropped = arrivals if action.flag and action.op == "arrive" else 0
                 for barrier in action.barriers:
                     self._reach(barrier, agent, time)
                     self.count(barrier, agent, clock, tx=action.number, arrivals=arrivals, dropped=dropped)

@@ -232,11 +232,6 @@ class Expression:
     constant: int = 0
 
     @classmethod
-    def of(cls, number: int) -> Expression:
-        """The expression that is a number."""
-        return cls(str(number), None, number)
-
-    @classmethod
     def read(cls, argument: str, written: Any, names: Collection[str]) -> Expression:
         """The expression that an integer or a text is; a RuleError where it is none, or uses a name that is not known."""
 
@@ -246,7 +241,7 @@ class Expression:
 
         number = int(written) if isinstance(written, bool) else plain_int(written)
         if number is not None:
-            return cls.of(number)
+            return cls("", None, number)
         if not isinstance(written, str) or len(written) > MAX_CHARACTERS:
             raise refused(printed(written), "an integer, or a text such as 'i % 4'")
         try:
@@ -268,7 +263,7 @@ class Expression:
                     shown = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
                     raise refused(f"{shown} in {shortened(written)}", "arithmetic on integers")
         expression = cls(written, compile(ast.fix_missing_locations(tree), "<pipeline>", "eval"))
-        return expression if used else cls.of(expression.value({}))
+        return expression if used else cls(written, None, expression.value({}))
 
     def value(self, names: Mapping[str, int]) -> int:
         """The integer that the expression gives."""

@@ -79,7 +79,6 @@ class Instance(NamedTuple):
 
 Place = Callable[[int, dict[str, int]], int]  # from a block and the values of names to the number of a barrier or slot
 Emit = Callable[[dict[str, int]], Action]
-Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, and its action
 
 
 class Program:
@@ -177,7 +176,11 @@ class Program:
         return self._run(agent, agent.of.steps, agent_names(self.pipeline, agent), {})
 
     def _run(
-        self, agent: Instance, steps: tuple[Step | Loop, ...], names: dict[str, int], emitters: Emitters
+        self,
+        agent: Instance,
+        steps: tuple[Step | Loop, ...],
+        names: dict[str, int],
+        emitters: dict[int, tuple[Expression, Emit]],
     ) -> Iterator[Action]:
         for step in steps:
             if isinstance(step, Loop):
@@ -194,7 +197,7 @@ class Program:
     def _emitter(self, agent: Instance, step: Step, names: dict[str, int]) -> Emit:
         """A function from the values of names to the action of a step: its target and arguments as numbers."""
         op, blocks = step.op, self.pipeline.blocks
-        numbers = {"number": Expression.of(0), "times": Expression.of(1)}
+        numbers = {"number": Expression("", None, 0), "times": Expression("", None, 1)}
         places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": []}
         plain: dict[str, Any] = {"flag": False, "choice": ""}
         for argument, value in step.values():

@@ -200,7 +200,7 @@ def _barrier_facts(run: Run) -> Iterator[BarrierFacts]:
     machine, pipeline = run.machine, run.machine.program.pipeline
     for barrier in pipeline.barriers:
         firsts = (at for at, part in enumerate(machine.program.barriers) if part.of == barrier and part.number == 0)
-        notes = [machine.first_notes[at] or machine.notes[at] for at in firsts]
+        notes = [machine.first_notes.get(at) or machine.notes[at] for at in firsts]
         sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)
         arrivals: dict[str, int] = {}
         for note in next((noted for noted in notes if noted), ()):

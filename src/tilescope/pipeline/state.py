@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tilescope.errors import counted
 from tilescope.pipeline.mbarrier import TX_END_BYTES
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.parts import WARP_THREADS
@@ -91,7 +92,7 @@ class State:
         self.gathered: list[Clock | None] = [None] * counting  # what those who counted in the running phase know
         self.released: list[Clock] = [zero] * counting  # what those know who pass a wait now
         self.notes: list[tuple[Note, ...]] = [()] * counting
-        self.first_notes: list[tuple[Note, ...]] = [()] * counting
+        self.first_notes: dict[int, tuple[Note, ...]] = {}
         self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
         self.raised: list[Points] = [()] * counting  # bytes that were expected without an arrival behind them
         self.passed: list[Points] = [()] * counting  # waits that passed in the running phase
@@ -223,8 +224,8 @@ class State:
         phase, before = self.phase[barrier], self.tx[barrier]
         if clock[self.agents + barrier] < phase:
             self._doubt("arrive" if barrier < self.barriers else "meet", barrier, phase, agent)
-        counted = (("more", more), ("expect", tx), ("arrive", arrivals))
-        noted = [("bytes", -tx)] if lands else [row for row in counted if row[1]] or [("arrive", 0)]
+        rows = (("more", more), ("expect", tx), ("arrive", arrivals))
+        noted = [("bytes", -tx)] if lands else [row for row in rows if row[1]] or [("arrive", 0)]
         self.notes[barrier] += tuple(Note(op, agent, amount) for op, amount in noted)
         if arrivals and agent not in self.arrivers[barrier]:
             self.arrivers[barrier] += (agent,)
@@ -234,7 +235,7 @@ class State:
         if lands and pending == 0 and 0 < before < -tx and self.early is None:
             self.early = self.program.mistake("piece", barrier=barrier, phase=phase, tx=before, bytes=-tx).mistake
         if pending < 0:
-            raise self._too_many(barrier)
+            raise self.miscounted(barrier, "too many arrivals" if barrier < self.barriers else "sync surplus")
         if abs(after) >= TX_END_BYTES:
             most = TX_END_BYTES - 1
             needed = -(-abs(after) // most)
@@ -265,8 +266,7 @@ class State:
         self.released[barrier], self.gathered[barrier] = released, None
         self.phase[barrier], self.pending[barrier] = phase + 1, self.expected[barrier]
         self.raised[barrier] = self.passed[barrier] = ()
-        if phase == 0:
-            self.first_notes[barrier] = self.notes[barrier]
+        self.first_notes.setdefault(barrier, self.notes[barrier])
         self.notes[barrier] = ()
         self.ended.append(barrier)
 
@@ -283,15 +283,13 @@ class State:
         ):
             raise program.mistake("init fence", agent=agent, barrier=barrier)
 
-    def _too_many(self, barrier: int) -> MistakeFoundError:
-        """The mistake of a barrier to which more arrivals come than it waits for."""
-        if barrier >= self.barriers:
-            return self.wrong_threads(barrier, "sync surplus")
+    def miscounted(self, barrier: int, kind: str) -> MistakeFoundError:
+        """The mistake of a barrier to which other arrivals come than it waits for."""
         (agents, came), expected, tx = self.noted(barrier, "arrive"), self.expected[barrier], self.tx[barrier]
-        still = f", {tx} bytes still missing" if tx else ""
         return self.program.mistake(
-            "too many arrivals", barrier=barrier, expected=expected, came=came, phase=self.phase[barrier], agents=agents,
-            still=still, surplus=came - expected, tx=tx,
+            kind, barrier=barrier, phase=self.phase[barrier], expected=expected, came=came, agents=agents, tx=tx,
+            arrivals=counted(came, "arrival"), added=self.noted(barrier, "more")[1], pending=self.pending[barrier],
+            surplus=came - expected, still=f", {tx} bytes still missing" if tx else "",
         )  # fmt: skip
 
     def meet(self, agent: int, action: Action, clock: Clock) -> bool:
@@ -308,7 +306,7 @@ class State:
                 in_block = (other.of for other in self.program.agents if other.block == place.block)
                 asked = action.times or sum(role.whole_threads(WARP_THREADS) for role in in_block)
                 if came and expected != asked:
-                    raise self.program.mistake("sync counts", barrier=barrier, threads=expected, other=asked)
+                    raise self.program.mistake("sync counts", barrier=barrier, expected=expected, other=asked)
                 if not came:
                     self.expected[barrier] = self.pending[barrier] = asked
                 threads = place.of.whole_threads(WARP_THREADS)
@@ -331,8 +329,3 @@ class State:
             self.pending[cluster] -= 1
             if self.pending[cluster] == 0 and self.gathered[cluster] is not None:
                 self._end_phase(cluster, None)
-
-    def wrong_threads(self, barrier: int, kind: str) -> MistakeFoundError:
-        """The mistake of a bar.sync to which another number of threads comes than it waits for."""
-        agents, came = self.noted(barrier, "arrive")
-        return self.program.mistake(kind, barrier=barrier, threads=self.expected[barrier], came=came, agents=agents)
