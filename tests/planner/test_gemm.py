@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
-from tilescope.planner.gemm_tiles import TILE_M, TILE_N
+from tilescope.planner.gemm_plan import TILE_M, TILE_N
 from tilescope.value import Value
 from tilescope.view import text
 
@@ -67,7 +67,7 @@ def naive_terms(shape, tile, bits, stages, sms=132):
 
 
 def naive_costs(shape, each, bits):
-    """(floor in us, bytes of the busiest SM), term by term as gemm_tiles.py describes them."""
+    """(floor in us, bytes of the busiest SM), term by term as gemm_plan.py describes them."""
     m, n, k = shape
     rounds = -(-(-(-m // each.tile[0]) * -(-n // each.tile[1])) // 132)
     fetched = (min(m, each.tile[0]) + min(n, each.tile[1])) * k * bits // 8

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.planner import proof
-from tilescope.planner.boxes import PlannedCopy
+from tilescope.planner.boxes import PlannedCopy, proven
 from tilescope.planner.reasons import decisive, ranked
 
 problems = st.fixed_dictionaries(
@@ -56,7 +55,7 @@ def check(problem):
         # No plan may be wrong, only impossible; and what cannot be asked for is not what to change.
         assert {"plan-proof", "memory-extent", "smem-address"}.isdisjoint(each.rule for each in reasons)
         return
-    assert proof.proven(best) is best
+    assert proven(best) is best
     assert report.candidates == tuple(ranked(list(report.candidates)))
     assert decisive(best, best) is None
     assert best.reasons
@@ -79,4 +78,4 @@ def test_the_proof_notices_a_copy_that_lands_in_the_wrong_place():
     best = ts.plan((64, 128), "bf16").best
     moved = tuple(PlannedCopy(copy.coords, copy.smem_offset_bytes ^ 8192) for copy in best.copies)
     with pytest.raises(ts.PlanError, match=r"plan-proof.*element \(0, 0\)"):
-        proof.proven(replace(best, boxes=replace(best.boxes, copies=moved)))
+        proven(replace(best, boxes=replace(best.boxes, copies=moved)))

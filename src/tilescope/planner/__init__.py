@@ -2,8 +2,7 @@
 
 from tilescope.planner.boxes import Boxes, PlannedCopy
 from tilescope.planner.gemm import plan_gemm
-from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_tiles import FloorTerm, RankedTile, RefusedTile
+from tilescope.planner.gemm_plan import FloorTerm, GemmPlan, RankedTile, RefusedTile
 from tilescope.planner.plans import Completion, Costs, Plan
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason

@@ -21,7 +21,6 @@ from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.tmem_form import epilogue_loads
-from tilescope.planner.boxes import PLAN_ROWS
 from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
 from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted
@@ -57,6 +56,16 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
 
 
 # fmt: off
+PLAN_ROWS = plan_rule(
+    "plan-rows", "The rows of a tile are a whole number of its boxes and atoms, and every box starts on a line of 128 bytes.",
+    "measured on an H200: a shared address off 128 bytes faults",
+    'ts.plan((8, 320), "u8", consumer="ld.b32 rows").best', 'ts.plan((3, 320), "u8", consumer="ld.b32 rows").best', "measured",
+    said=("{rows:row} of {pitch_bytes} bytes, {box_bytes} bytes a box", "the next box starts on a line of 128 bytes",
+          "Use [{up} rows][{order} order]."),
+    atoms=("{extent} rows in row order",
+           "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits",
+           "Use {up}[, or {other}]."),
+)
 PLAN_SPAN = plan_rule(
     "plan-span", "A row of the tile is a whole number of the swizzle's spans.",
     "cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",

@@ -4,7 +4,7 @@
                                            ├─▶ tensor core ─▶ accumulators ─▶ slices of the tile ─▶ C
                       B (tile_n x tile_k) ─┘
 
-Every tile shape worth trying is planned. The cheapest is the plan (gemm_tiles.py says what cheap means); the others are
+Every tile shape worth trying is planned. The cheapest is the plan (gemm_plan.py says what cheap means); the others are
 kept with the reason why they come after it, and those that cannot be with what they break.
 """
 
@@ -21,8 +21,18 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, Violation, ceil_div
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
-from tilescope.planner.gemm_plan import GemmPlan, end_of, regions_of
-from tilescope.planner.gemm_tiles import RankedTile, RefusedTile, behind, rank, tile_shapes, weighed
+from tilescope.planner.boxes import proven
+from tilescope.planner.gemm_plan import (
+    GemmPlan,
+    RankedTile,
+    RefusedTile,
+    behind,
+    end_of,
+    rank,
+    regions_of,
+    tile_shapes,
+    weighed,
+)
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Problem, resolved, uneven_row
 from tilescope.planner.product import (
@@ -35,7 +45,6 @@ from tilescope.planner.product import (
     product_problems,
     tile_problems,
 )
-from tilescope.planner.proof import proven
 from tilescope.planner.reason import Obstacle, violations
 from tilescope.planner.search import PLAN_SMEM, candidates
 from tilescope.reading import integer, integers, known_name

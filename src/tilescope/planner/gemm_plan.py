@@ -1,4 +1,24 @@
-"""The plan of a GEMM tile, how a block's shared memory is shared out, and why the plan is as it is.
+"""The plan of a GEMM: which tile of C a block should compute, and how a block's shared memory is shared out.
+
+The floor of a tile is the longest of four times, none of which a kernel with these tiles undercuts:
+
+    arithmetic            whole rounds of the card, a tile for every SM a round, at the card's FLOP/s for the type
+    shared-memory reads   the operands of those rounds, 128 bytes a cycle. By descriptor every instruction reads its own: with
+                          64 rows of A and 8 of B, 32 bytes a row, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
+                          (ldmatrix) read every row of the tile at least once
+    loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
+                          the bytes in flight (stages x bytes of a stage) in the time that a copy takes
+    memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
+
+A time whose rate the card's row does not have is left out. Shapes whose floor is within a tenth of the lowest are compared
+by the operand bytes that the busiest SM fetches, then by the tensor-core instructions of one K step; then the one with
+fewer rows comes first. So large matrices get large tiles, and where there is little work all SMs get some.
+
+4096 x 4096 x 4096 bf16 on an H200:
+    tile           tiles   rounds   floor      busiest SM
+    128 x 256        512        4   179.4 us   4 x (128 + 256) x 4096 x 2 bytes = 12.6 MB    2 wgmma a K step
+    256 x 128        512        4   179.4 us   the same                                      4 wgmma
+    128 x 128       1024        8   179.4 us   16.8 MB
 
 shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C │ full 0, full 1, …, empty 0, empty 1, … │
                 a region starts at a multiple of its alignment; the budget is where the last one ends
@@ -6,32 +26,86 @@ shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C �
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from math import prod
 from typing import Any, ClassVar, NamedTuple
 
-from tilescope.arch import Arch
-from tilescope.card import Card
+from tilescope.arch import Arch, Basis
+from tilescope.card import REQUEST_BYTES, Card
 from tilescope.data_type import DataType
-from tilescope.errors import ceil_div
-from tilescope.planner.gemm_tiles import RankedTile, RefusedTile
+from tilescope.errors import Violation, ceil_div
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
-from tilescope.planner.product import (
-    ACCUMULATOR_BYTES,
-    REGISTER_FILE_BYTES,
-    TENSOR_MEMORY_COLUMNS,
-    Product,
-    Tile,
-    accumulator_columns,
-    is_exchanged,
-)
-from tilescope.planner.reason import Reason
-from tilescope.swizzle import CHUNK_BYTES
+from tilescope.planner.problem import Operand
+from tilescope.planner.product import Product, Tile
+from tilescope.planner.reason import Reason, in_mb, in_us
+from tilescope.planner.reasons import gemm_reasons
 from tilescope.value import Value, row_field
 
+TILE_M = (64, 128, 256)
+TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
+# elements: half the registers of an SM, so that two warpgroups keep as many for everything else; or half of
+# tensor memory, so that the next tile starts while this one is stored
+LARGEST_ACCUMULATOR = 128 * 256
+K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
+_NEAR = 1.1  # floors this close count as equal
 MAX_ACCUMULATORS = 128  # registers of a thread
 _MAX_WARPS = 8  # that share a tile between them by mma
+
+
+@dataclass(frozen=True, slots=True)
+class FloorTerm(Value):
+    """One of the times that no kernel undercuts, and the rate it comes from."""
+
+    name: str
+    us: float
+    rate: float
+    unit: str  # TFLOP/s or GB/s
+    basis: Basis
+
+    def __str__(self) -> str:
+        return f"{self.name} {in_us(self.us)} at {self.rate:.4g} {self.unit} ({self.basis})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedTile(Value):
+    """A tile shape that can be computed, what it costs, and why it does not come first."""
+
+    _derived: ClassVar[tuple[str, ...]] = ("floor_us", "behind_in", "why")
+
+    tile: Tile
+    stages: int
+    tiles: int  # of C
+    rounds: int | None  # None: how many SMs there are is not known
+    terms: tuple[FloorTerm, ...]  # the longest first
+    busiest_bytes: int  # of operands that the SM with the most tiles fetches; all of them where rounds is None
+    instructions: int  # of the tensor core, for one K step
+    behind: Reason
+
+    @property
+    def floor_us(self) -> float | None:
+        """Microseconds that no kernel with this tile undercuts; None where the card's rates are not known."""
+        return self.terms[0].us if self.terms else None
+
+    @property
+    def behind_in(self) -> str:
+        """The first term in which it is behind: floor, bytes, instructions, order; "" for the first."""
+        return "" if self.behind.name == "first" else self.behind.name.rpartition("-")[2]
+
+    @property
+    def why(self) -> str:
+        """Why it does not come first, as a sentence."""
+        return self.behind.sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedTile(Value):
+    """A tile shape that cannot be, why, and whether it would have come first."""
+
+    tile: Tile
+    violations: tuple[Violation, ...]
+    would_lead: bool  # ranks before the tile that was chosen
 
 
 class SmemRegion(NamedTuple):
@@ -78,7 +152,7 @@ class GemmPlan(Value):
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Its numbers and choices."""
-        return tuple(_reasons(self, self.product))
+        return tuple(gemm_reasons(self))
 
     @property
     def arch(self) -> Arch:
@@ -141,7 +215,7 @@ class GemmPlan(Value):
         m, n, _ = self.tile
         shares = [
             (down, across)
-            for down, across in product((1, 2, 4), (1, 2, 4, 8))
+            for down, across in itertools.product((1, 2, 4), (1, 2, 4, 8))
             if down * across <= _MAX_WARPS and m % (16 * down) == 0 and n % (8 * across) == 0
             if m // down * n // across // 32 <= MAX_ACCUMULATORS
         ]
@@ -199,91 +273,119 @@ def end_of(regions: tuple[SmemRegion, ...]) -> int:
     return regions[-1].starts[-1] + regions[-1].piece_bytes
 
 
-def _reasons(best: GemmPlan, product: Product) -> Iterator[Reason]:
-    (m, n, _), epilogue, exchanged = best.tile, best.epilogue, is_exchanged(product, best.tile)
-    full = idle = None
-    if best.rounds is not None and best.sms is not None:
-        full, idle = best.tiles / (best.rounds * best.sms), max(0, best.sms - best.tiles)
-    yield Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
-    yield from _floor(product, best)
-    yield from _choice(best)
-    yield Reason.of("not-planned", options=("split K",) if exchanged else ("split K", "swapped operands"), idle=idle)
-    if product.in_tensor_memory:
-        columns = accumulator_columns(best.tile)
-        yield Reason.of("tensor-memory", m=m, n=n, taken=columns, available=TENSOR_MEMORY_COLUMNS)
-    else:
-        yield Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
-    yield Reason.of(
-        "stages",
-        stages=best.stages,
-        a_bytes=best.a.stage_bytes,
-        b_bytes=best.b.stage_bytes,
-        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
-        barriers=None if best.a.boxes is None else 2 * best.stages,
-        smem_bytes=best.smem_bytes,
-        budget_bytes=best.budget_bytes,
+def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
+    """The shapes worth trying: no accumulators beyond half the room, and no extent twice as large as its matrix.
+
+    The smallest extent that the consumer reads is never too large: mxf4 has 128 rows at least, however few A has.
+    """
+    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+
+    def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
+        smallest = next((size for size in known if is_readable(matrix, (size, tile_k))), known[0])
+        return [size for size in known if size <= smallest or size < 2 * extent]
+
+    m, n = worth_trying("A", TILE_M, product.shape[0]), worth_trying("B", TILE_N, product.shape[1])
+    return [(rows, columns, tile_k) for rows in m for columns in n if rows * columns <= LARGEST_ACCUMULATOR]
+
+
+def tile_grid(shape: tuple[int, int, int], tile: Tile) -> tuple[int, int]:
+    """Tiles of C along m and along n."""
+    return ceil_div(shape[0], tile[0]), ceil_div(shape[1], tile[1])
+
+
+def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> RankedTile:
+    """What a shape costs, before it is compared with others.
+
+    `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
+    """
+    (m, n, k), tiles = product.shape, prod(tile_grid(product.shape, tile))
+    rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
+    row_bytes = rounds * k * product.data_type.bits // 8
+    fetched = min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes  # rows beyond the matrix are filled, not fetched
+    return RankedTile(
+        tile=tile,
+        stages=stages,
+        tiles=tiles,
+        rounds=None if product.sms is None else rounds,
+        terms=_floor_terms(product, tile, rounds, fetched, operands, stages),
+        busiest_bytes=sum(fetched),
+        instructions=prod(_instructions(product, tile)[:2]),
+        behind=Reason.of("first"),
     )
-    rows = {matrix: _row(plan) for matrix, plan in (("A", best.a), ("B", best.b))}
-    if rows["A"] == rows["B"]:
-        yield Reason.of("rows", matrices=("A", "B"), **rows["A"])
-    else:
-        yield from (Reason.of("rows", matrices=(matrix,), **values) for matrix, values in rows.items())
-    if epilogue is None:
-        yield Reason.of("no-epilogue")
-    else:
-        told = {"slices": best.slices if best.slices > 1 else None, "access": epilogue.costs.access}
-        yield Reason.of("epilogue", columns=epilogue.problem.columns, swizzle=epilogue.swizzle.name, **told)
-    if exchanged:
-        yield Reason.of("exchanged")
-    if product.tensor_core.is_scaled(product.data_type):
-        yield Reason.of("scale-factors", data_type=product.data_type.name)
-    edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
-    yield from (edges[name] for name in "mnk" if name in edges)
 
 
-def _row(plan: Plan) -> dict[str, Any]:
-    """How wide a row of A or B is in shared memory, and how the swizzle takes it."""
-    problem, span = plan.problem, plan.swizzle.span_bytes
-    return {
-        "columns": problem.columns,
-        "extent": problem.row_names[1],
-        "row_bytes": problem.row_bytes,
-        "spans": None if span is None else problem.row_bytes // span,
-        "swizzle": plan.swizzle.name,
-        "chunk_bytes": CHUNK_BYTES if span is None else None,
-    }
-
-
-def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
-    """The floor, whose rates it comes from, and what they do not know."""
-    card, terms = product.card, best.ranked[0].terms
+def _floor_terms(
+    product: Product,
+    tile: Tile,
+    rounds: int,
+    fetched: tuple[int, int],
+    operands: tuple[Plan, Plan] | None,
+    stages: int,
+) -> tuple[FloorTerm, ...]:
+    """The times that no kernel with this tile undercuts by the card's rates, the longest first."""
+    card, (m, n, k), element = product.card, product.shape, product.data_type
     if card is None:
-        yield Reason.of("no-card", arch=product.arch.name)
-        if product.sms is None:
-            yield Reason.of("no-sms")
-        return
-    said = tuple(map(str, terms))
-    yield Reason.of("floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=said)
-    known = {
-        "TFLOP/s of this type": card.tflops(product.data_type),
-        "the clock": card.clock_mhz,
-        "one SM's rate": card.tma or not product.by_tma,
-        "bytes in flight": card.tma or not product.by_tma,
-    }
-    if cells := tuple(name for name, cell in known.items() if not cell):
-        yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
+        return ()
+    blocks_m, blocks_n, block_rows = _instructions(product, tile)
+    rows = blocks_m * blocks_n * block_rows if product.tensor_core.reads_by_descriptor else tile[0] + tile[1]
+    moved = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
+    memory, one_sm = float(card.memory_gb_per_s), None
+    if product.by_tma and card.tma is not None:
+        in_flight = None if operands is None else stages * sum(plan.transaction_bytes for plan in operands)
+        enough = card.tma.enough_in_flight_bytes if in_flight is None else in_flight
+        widths = [REQUEST_BYTES] * 2 if operands is None else [plan.gmem_request_bytes for plan in operands]
+        took = sum(part / card.tma.one_sm(width, enough) for part, width in zip(fetched, widths, strict=True))
+        memory, one_sm = card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight), sum(fetched) / took
+    rates = (
+        ("arithmetic", rounds * 2 * tile[0] * tile[1] * k * card.sms, card.tflops(element), "TFLOP/s", element.name),
+        (
+            "shared-memory reads",
+            rounds * rows * (k * element.smem_bits // 8),
+            card.smem_gb_per_s,
+            "GB/s",
+            "smem_gb_per_s",
+        ),
+        ("loads of one SM", sum(fetched), one_sm, "GB/s", "tma"),
+        ("memory", moved, memory, "GB/s", "memory_gb_per_s"),
+    )
+    terms = [
+        FloorTerm(
+            name, amount / rate / (1e6 if unit == "TFLOP/s" else 1e3), rate, unit, card.basis(cell) or "documented"
+        )
+        for name, amount, rate, unit, cell in rates
+        if rate is not None
+    ]
+    return tuple(sorted(terms, key=lambda term: -term.us))
 
 
-def _choice(best: GemmPlan) -> Iterator[Reason]:
-    for refused in [tile for tile in best.refused if tile.would_lead][:2]:
-        first = refused.violations[0]
-        yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
-    chosen, *near = (tile for tile in best.ranked if tile.behind_in != "floor")
-    if near and chosen.terms:
-        told: dict[str, Any] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
-        if tied := next((tile for tile in near if tile.behind_in in ("instructions", "order")), None):
-            told["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
-            told |= {"more": tied.instructions, "fewest": chosen.instructions}
-        yield Reason.of("near-floors", **told)
-    elif best.others and chosen.terms:
-        yield Reason.of("next-floor", next=best.others[0].tile)
+def _instructions(product: Product, tile: Tile) -> tuple[int, int, int]:
+    """Instructions of one K step along m and along n, and the rows of A and B that one of them takes."""
+    forms = [(row.m, row.n[0]) for row in product.mma_forms]
+    if (loop := product.tensor_core.loop) is not None:
+        known = loop.extents(product.data_type)
+        forms = [(_block(tile[0], known.m), _block(tile[1], known.n))]
+    m, n = min(forms, key=lambda form: ceil_div(tile[0], form[0]) * ceil_div(tile[1], form[1]))
+    return ceil_div(tile[0], m), ceil_div(tile[1], n), m + n
+
+
+def _block(extent: int, known: tuple[int, ...]) -> int:
+    """What one instruction takes of an extent: the most that divides it."""
+    return max((size for size in known if extent % size == 0), default=known[0])
+
+
+def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
+    """What shapes are sorted by, where `lowest_us` is the lowest floor of all: near floors count as equal."""
+    return max(tile.floor_us or 0.0, _NEAR * lowest_us), tile.busiest_bytes, tile.instructions
+
+
+def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
+    """The first term in which a shape is behind the best."""
+    floor_us, here, there = rank(tile, lowest_us)[0], tile.busiest_bytes, best.busiest_bytes
+    if floor_us > rank(best, lowest_us)[0]:
+        return Reason.of("behind-floor", here=floor_us, there=lowest_us)
+    if here > there:
+        name = "behind-bytes" if in_mb(here) != in_mb(there) else "behind-few-bytes"
+        return Reason.of("behind-all-bytes" if tile.rounds is None else name, here=here, there=there)
+    if tile.instructions > best.instructions:
+        return Reason.of("behind-instructions", here=tile.instructions, there=best.instructions)
+    return Reason.of("behind-order")

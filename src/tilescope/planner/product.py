@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilescope.arch import ARCH, Arch, architectures_with
 from tilescope.card import Card
@@ -24,8 +24,10 @@ from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.planner.plans import Plan
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule
+
+if TYPE_CHECKING:
+    from tilescope.planner.plans import Plan
 
 Tile = tuple[int, int, int]  # m, n, k
 

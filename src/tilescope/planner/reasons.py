@@ -1,14 +1,24 @@
-"""Why a plan is ranked where it is: the order of terms, and the reasons of a plan."""
+"""Why a plan is ranked where it is: the order of terms, and the reasons of a plan, of a tile or of a GEMM."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilescope.planner.consumers import reads_plain_rows_freely
+from tilescope.planner.product import (
+    ACCUMULATOR_BYTES,
+    REGISTER_FILE_BYTES,
+    TENSOR_MEMORY_COLUMNS,
+    Product,
+    accumulator_columns,
+    is_exchanged,
+)
 from tilescope.planner.reason import Reason
+from tilescope.swizzle import CHUNK_BYTES
 
 if TYPE_CHECKING:
+    from tilescope.planner.gemm_plan import GemmPlan
     from tilescope.planner.plans import Plan
 
 # What plans are compared by after time, and the costs that say so.
@@ -165,3 +175,95 @@ def _waits(plan: Plan) -> Iterator[Reason]:
     over = -(contiguous * problem.data_type.bits // 8) % 16
     if stores and over:
         yield Reason.of("overwrite", over_bytes=over)
+
+
+def gemm_reasons(best: GemmPlan) -> Iterator[Reason]:
+    """The numbers and choices of a GEMM's plan."""
+    product, (m, n, _), epilogue = best.product, best.tile, best.epilogue
+    exchanged = is_exchanged(product, best.tile)
+    full = idle = None
+    if best.rounds is not None and best.sms is not None:
+        full, idle = best.tiles / (best.rounds * best.sms), max(0, best.sms - best.tiles)
+    yield Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
+    yield from _floor(product, best)
+    yield from _choice(best)
+    yield Reason.of("not-planned", options=("split K",) if exchanged else ("split K", "swapped operands"), idle=idle)
+    if product.in_tensor_memory:
+        columns = accumulator_columns(best.tile)
+        yield Reason.of("tensor-memory", m=m, n=n, taken=columns, available=TENSOR_MEMORY_COLUMNS)
+    else:
+        yield Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
+    yield Reason.of(
+        "stages",
+        stages=best.stages,
+        a_bytes=best.a.stage_bytes,
+        b_bytes=best.b.stage_bytes,
+        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
+        barriers=None if best.a.boxes is None else 2 * best.stages,
+        smem_bytes=best.smem_bytes,
+        budget_bytes=best.budget_bytes,
+    )
+    rows = {matrix: _row(plan) for matrix, plan in (("A", best.a), ("B", best.b))}
+    if rows["A"] == rows["B"]:
+        yield Reason.of("rows", matrices=("A", "B"), **rows["A"])
+    else:
+        yield from (Reason.of("rows", matrices=(matrix,), **values) for matrix, values in rows.items())
+    if epilogue is None:
+        yield Reason.of("no-epilogue")
+    else:
+        told = {"slices": best.slices if best.slices > 1 else None, "access": epilogue.costs.access}
+        yield Reason.of("epilogue", columns=epilogue.problem.columns, swizzle=epilogue.swizzle.name, **told)
+    if exchanged:
+        yield Reason.of("exchanged")
+    if product.tensor_core.is_scaled(product.data_type):
+        yield Reason.of("scale-factors", data_type=product.data_type.name)
+    edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
+    yield from (edges[name] for name in "mnk" if name in edges)
+
+
+def _row(plan: Plan) -> dict[str, Any]:
+    """How wide a row of A or B is in shared memory, and how the swizzle takes it."""
+    problem, span = plan.problem, plan.swizzle.span_bytes
+    return {
+        "columns": problem.columns,
+        "extent": problem.row_names[1],
+        "row_bytes": problem.row_bytes,
+        "spans": None if span is None else problem.row_bytes // span,
+        "swizzle": plan.swizzle.name,
+        "chunk_bytes": CHUNK_BYTES if span is None else None,
+    }
+
+
+def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
+    """The floor, whose rates it comes from, and what they do not know."""
+    card, terms = product.card, best.ranked[0].terms
+    if card is None:
+        yield Reason.of("no-card", arch=product.arch.name)
+        if product.sms is None:
+            yield Reason.of("no-sms")
+        return
+    said = tuple(map(str, terms))
+    yield Reason.of("floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=said)
+    known = {
+        "TFLOP/s of this type": card.tflops(product.data_type),
+        "the clock": card.clock_mhz,
+        "one SM's rate": card.tma or not product.by_tma,
+        "bytes in flight": card.tma or not product.by_tma,
+    }
+    if cells := tuple(name for name, cell in known.items() if not cell):
+        yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
+
+
+def _choice(best: GemmPlan) -> Iterator[Reason]:
+    for refused in [tile for tile in best.refused if tile.would_lead][:2]:
+        first = refused.violations[0]
+        yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
+    chosen, *near = (tile for tile in best.ranked if tile.behind_in != "floor")
+    if near and chosen.terms:
+        told: dict[str, Any] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
+        if tied := next((tile for tile in near if tile.behind_in in ("instructions", "order")), None):
+            told["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
+            told |= {"more": tied.instructions, "fewest": chosen.instructions}
+        yield Reason.of("near-floors", **told)
+    elif best.others and chosen.terms:
+        yield Reason.of("next-floor", next=best.others[0].tile)

@@ -21,7 +21,7 @@ from tilescope.errors import PlanError, TensorMapError, Violation, ceil_div
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
 from tilescope.mma.canonical import canonical_layout
 from tilescope.planner import reasons
-from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
+from tilescope.planner.boxes import Boxes, Consumed, fold, map_arguments, misplaced, proven, split, unfoldable
 from tilescope.planner.consumers import (
     UNCOUNTED,
     Wavefronts,
@@ -33,7 +33,6 @@ from tilescope.planner.consumers import (
 )
 from tilescope.planner.plans import RESERVED_BYTES, Costs, Plan, barrier_bytes, blocks_per_sm, stage_bytes
 from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
-from tilescope.planner.proof import Consumed, proven
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.smem.access import Access
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName

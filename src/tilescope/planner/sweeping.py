@@ -24,8 +24,8 @@ from typing import Any
 
 from tilescope import written
 from tilescope.errors import RuleError, Violation, by, printed, shortened, unknown_name
+from tilescope.planner.boxes import proven
 from tilescope.planner.problem import Problem
-from tilescope.planner.proof import proven
 from tilescope.planner.reason import violations
 from tilescope.planner.search import candidates
 from tilescope.reading import entries

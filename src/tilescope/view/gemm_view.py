@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tilescope.errors import by, ceil_div, counted
-from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_tiles import tile_grid
+from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.view.drawing import Drawing
