@@ -31,7 +31,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import by
 from tilescope.layout import Modes
 from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
-from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.mma.tmem_form import named_move
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.value import Value, row_field
@@ -109,8 +109,16 @@ class Fragment(Value):
 
     def indices(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Matrix, row and column of every (thread, value), as three arrays of (threads, values)."""
-        thread = np.arange(self.threads)[:, None]
-        return self._split(self.tv_layout.at(thread, np.arange(self.values)[None, :]))
+        return self._at(np.arange(self.threads)[:, None], np.arange(self.values)[None, :])
+
+    def _at(self, thread: Any, value: Any) -> tuple[Any, Any, Any]:
+        """Matrix, row and column of values of threads."""
+        index, (first, second) = self.tv_layout.at(thread, value), self._cute_shape
+        outer, slow, fast = index // (first * second), index // first % second, index % first
+        return (outer, slow, fast) if self.operand == "B" else (outer, fast, slow)
+
+    def _place(self, thread: int, value: int) -> tuple[int, int, int]:
+        return self._at(integer("thread", thread, 0, self.threads - 1), integer("value", value, 0, self.values - 1))
 
     def coord(self, thread: int, value: int) -> tuple[int, int]:
         """The (row, column) that a thread holds as its value `value`.
@@ -139,11 +147,9 @@ class Fragment(Value):
     def holder(self, row: int, column: int, matrix: int = 0) -> tuple[int, int]:
         """The (thread, value) that holds element (row, column)."""
         rows, columns = self.shape
-        row, column = integer("row", row, 0, rows - 1), integer("column", column, 0, columns - 1)
-        matrix = integer("matrix", matrix, 0, self.matrices - 1)
-        within = column + columns * row if self.operand == "B" else row + rows * column
-        value, thread = divmod(self.inverse.evaluate(within + matrix * rows * columns), self.threads)
-        return thread, value
+        place = integer("matrix", matrix, 0, self.matrices - 1), integer("row", row, 0, rows - 1)
+        thread, value = (held[(*place, integer("column", column, 0, columns - 1))] for held in self.holders())
+        return int(thread), int(value)
 
     def holders(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Thread and value of every element, as two arrays of (matrices, rows, columns)."""
@@ -161,20 +167,14 @@ class Fragment(Value):
         >>> fragment("mma.m16n8k32", operand="A", data_type="e2m1").register_of(1)  # byte 1, its bits 2 to 5
         (0, 10)
         """
-        return divmod(integer("value", value, 0, self.values - 1) * self.element_bits + self._lowest_bit, REGISTER_BITS)
+        # mma takes 4 bits from the middle of a byte, all else is low: ldmatrix leaves them low, and they are shifted by two.
+        middle = self.operand in ("A", "B") and self.element_bits - self.value_bits == 4
+        return divmod(integer("value", value, 0, self.values - 1) * self.element_bits + 2 * middle, REGISTER_BITS)
 
     @property
     def value_bits(self) -> int:
         """Bits of an element that carry its value: 4 of the byte that mma.m16n8k32 gives an e2m1."""
         return min(self.element_bits, self.data_type.bits)
-
-    @property
-    def _lowest_bit(self) -> int:
-        """Where in its element the value begins: mma takes 4 bits from the middle of a byte, all else is low.
-
-        ldmatrix leaves 4-bit values in the low bits, so they are shifted by two before such an mma.
-        """
-        return 2 if self.operand in ("A", "B") and self.element_bits - self.value_bits == 4 else 0
 
     def distribute(self, matrix: npt.ArrayLike) -> npt.NDArray[Any]:
         """The elements of a matrix (or of `matrices`, stacked) as (threads, values).
@@ -183,37 +183,28 @@ class Fragment(Value):
         >>> a.distribute(np.arange(128).reshape(16, 8))[22]
         array([ 44,  45, 108, 109])
         """
-        array = as_array("matrix", matrix)
         wanted = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
-        self._require_shape("matrix", array, wanted)
-        stacked: npt.NDArray[Any] = array.reshape(self.matrices, *self.shape)[self.indices()]
-        return stacked
+        stacked = self._shaped("matrix", matrix, wanted).reshape(self.matrices, *self.shape)
+        distributed: npt.NDArray[Any] = stacked[self.indices()]
+        return distributed
 
     def collect(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
-        array = as_array("values", values)
-        self._require_shape("values", array, (self.threads, self.values))
+        array = self._shaped("values", values, (self.threads, self.values))
         stacked = np.empty((self.matrices, *self.shape), array.dtype)
         stacked[self.indices()] = array
         return stacked if self.matrices > 1 else stacked[0]
 
-    def _place(self, thread: int, value: int) -> tuple[int, int, int]:
-        """Matrix, row and column of one value of a thread."""
-        place = integer("thread", thread, 0, self.threads - 1), integer("value", value, 0, self.values - 1)
-        return self._split(self.tv_layout.at(*place))
-
-    def _split(self, index: Any) -> tuple[Any, Any, Any]:
-        """Matrix, row and column of an index that the layout gives."""
-        first, second = self._cute_shape
-        outer, slow, fast = index // (first * second), index // first % second, index % first
-        return (outer, slow, fast) if self.operand == "B" else (outer, fast, slow)
-
-    def _require_shape(self, name: str, array: npt.NDArray[Any], wanted: tuple[int, ...]) -> None:
+    def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> npt.NDArray[Any]:
+        array = as_array(name, values)
         if array.shape != wanted:
-            limit = f"operand {self.operand} of {self.instruction} is {by(wanted)}"
-            fix = f"Use an array of shape {wanted}."
-            found, values = f"an array of shape {array.shape}", {"shape": array.shape, "operand": wanted}
-            raise ARGUMENT_RANGE.error(name, found, limit, fix, **values)
+            found, limit = (
+                f"an array of shape {array.shape}",
+                f"operand {self.operand} of {self.instruction} is {by(wanted)}",
+            )
+            told = {"shape": array.shape, "operand": wanted}
+            raise ARGUMENT_RANGE.error(name, found, limit, f"Use an array of shape {wanted}.", **told)
+        return array
 
 
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
@@ -233,10 +224,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     ((0, 0), (1, 0), (2, 0), (3, 0), (0, 8))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
-    if isinstance(name, str) and re.match(r"(ld|st)matrix\b", name):
-        return _matrices(name, operand, data_type)
-    if isinstance(name, str) and re.match(r"tcgen05\.(ld|st)\b", name):
-        return _tmem_moved(named_move(name), operand, data_type)
+    if isinstance(name, str) and (moved := re.match(r"(ldmatrix|stmatrix|tcgen05\.ld|tcgen05\.st)\b", name)):
+        return (_tmem_cells if moved[0].startswith("tcgen05") else _matrices)(name, operand, data_type)
     rows, n = instructions(name)
     operand = chosen_operand(name, operand, rows[0].in_registers)
     is_input = operand in ("A", "B")
@@ -314,23 +303,26 @@ def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: st
 def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     """What ldmatrix and stmatrix move (see instruction.py)."""
     direction, form, count = named_form(name)
-    shown = form.opcode(direction, count)
-    types = _MATRIX_TYPES[form.packed_bits]
-    return Fragment(
-        instruction=shown, operand=chosen_operand(shown, operand or "matrix", ("matrix",)),
-        data_type=chosen_type(shown, "matrix", types[0] if data_type is None else data_type, types),
-        shape=(form.rows, form.columns), matrices=count, element_bits=form.element_bits,
-        tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]), feature=direction + form.needs,
+    return _moved(
+        form.opcode(direction, count), "matrix", operand, data_type, _MATRIX_TYPES[form.packed_bits], shape=(form.rows, form.columns),
+        matrices=count, element_bits=form.element_bits, feature=direction + form.needs,
+        tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]),
     )  # fmt: skip
 
 
-def _tmem_moved(move: TmemMove, operand: Operand | None, data_type: Any) -> Fragment:
+def _tmem_cells(name: str, operand: Operand | None, data_type: Any) -> Fragment:
     """What tcgen05.ld and tcgen05.st move (see tmem_form.py): (lane, column) of tensor memory, from the address on."""
+    move = named_move(name)
     element_bits = 16 if move.packed else REGISTER_BITS  # of a register, from one cell
-    types = _TMEM_TYPES[element_bits]
-    return Fragment(
-        instruction=move.opcode, operand=chosen_operand(move.opcode, operand or "tmem", ("tmem",)),
-        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types),
-        shape=(move.form.lanes, move.columns), matrices=move.form.places, element_bits=element_bits, tv_layout=_nested(*move.modes),
+    return _moved(
+        move.opcode, "tmem", operand, data_type, _TMEM_TYPES[element_bits], shape=(move.form.lanes, move.columns),
+        matrices=move.form.places, element_bits=element_bits, tv_layout=_nested(*move.modes),
         feature="tcgen05_ld_red" if move.reduction else "tcgen05",
     )  # fmt: skip
+
+
+def _moved(opcode: str, held: Operand, operand: Any, data_type: Any, types: tuple[str, ...], **facts: Any) -> Fragment:
+    """What is moved as bits of any of these types."""
+    chosen = chosen_type(opcode, held, types[0] if data_type is None else data_type, types)
+    only = chosen_operand(opcode, operand or held, (held,))
+    return Fragment(instruction=opcode, operand=only, data_type=chosen, **facts)
