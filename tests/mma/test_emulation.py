@@ -141,7 +141,7 @@ def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
         ({"a": np.zeros((60, 64))}, "whole number of them"),
         ({"a": np.zeros((8, 64))}, "multiples of 64"),
         ({"data_type": "f32"}, "wgmma multiplies"),
-        ({"data_type": "tf32", "b_major": "MN"}, "MN-major 16 bits"),
+        ({"data_type": "tf32", "b_major": "MN"}, "MN-major 128B with elements of 16 bits"),
         ({"data_type": "b1"}, "no numpy or ml_dtypes type"),
         ({"smem_address": 64}, "multiples of 128"),
         ({"smem_address": None}, "smem_address is an integer"),

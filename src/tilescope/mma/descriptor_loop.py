@@ -247,13 +247,15 @@ class DescriptorLoop(Value):
     ) -> list[Violation]:
         """Why no sequence of the instruction reads a tile of this shape in this layout."""
         extents, name = cls.extents(data_type), cls.described.form.instruction
-        major, bits, rules = canonical.major, canonical.element_bits, LOOP_RULES[name]
+        major, bits, rules, type_name = canonical.major, canonical.element_bits, LOOP_RULES[name], data_type.name
         problems: list[Violation] = []
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != bits:
-            found = f"{data_type.name} in a layout of {bits}-bit elements"
-            limit = f"{data_type.name} has {data_type.smem_bits} bits"
-            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{data_type.name}").'
+            found, limit = (
+                f"{type_name} in a layout of {bits}-bit elements",
+                f"{type_name} has {data_type.smem_bits} bits",
+            )
+            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{type_name}").'
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
         narrow = data_type.is_packed and major == "MN"  # a byte each in shared memory or not
@@ -263,14 +265,14 @@ class DescriptorLoop(Value):
         if unread:
             other = [row for row in READERS if row[:2] == (name, major) and bits in row.element_bits and not narrow]
             fix = f"Use swizzle {other[-1].swizzles[-1]}." if other else "Use K-major, or transpose while copying."
-            found = f"{major}-major {canonical.mode} with {data_type.name}"
+            found = f"{major}-major {canonical.mode} with {type_name}"
             problems.append(rules["layout"].violation("major, swizzle", found, unread, fix, element_bits=bits))
-        for letter, extent, multiple in (
-            ("m" if is_a else "n", shape[0], (extents.m if is_a else extents.n)[0]),
-            ("k", shape[1], extents.k),
-        ):
-            if extent % multiple:
-                limit = f"{name} takes {letter} of {data_type.name} in multiples of {multiple}"
-                fix, values = f"Use {ceil_div(extent, multiple) * multiple}.", {letter: extent, "multiple": multiple}
-                problems.append(rules["tile"].violation("tile", f"{letter} = {extent}", limit, fix, **values))
-        return problems
+        steps = zip("mk" if is_a else "nk", shape, ((extents.m if is_a else extents.n)[0], extents.k), strict=True)
+        return problems + [
+            rules["tile"].violation(
+                "tile", f"{letter} = {extent}", f"{name} takes {letter} of {type_name} in multiples of {multiple}",
+                f"Use {ceil_div(extent, multiple) * multiple}.", **{letter: extent, "multiple": multiple},
+            )
+            for letter, extent, multiple in steps
+            if extent % multiple
+        ]  # fmt: skip

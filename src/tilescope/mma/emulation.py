@@ -94,28 +94,25 @@ def emulate_mma(
     """
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
     row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
-    left, right = _elements("a", a, row), _elements("b", b, row)
-    if left.shape[1] != right.shape[0]:
-        found, limit = f"A is {by(left.shape)}, B is {by(right.shape)}", "A is m x k and B is k x n, with one k"
-        fix = f"Use a B of {left.shape[1]} rows."
-        raise MMA_SHAPE.error("a, b", found, limit, fix, a=left.shape, b=right.shape)
-    (m, k), n = left.shape, right.shape[1]
+    left, right = _elements("a", a, row), _elements("b", b, row).T
+    (m, k), (n, b_rows) = left.shape, right.shape
+    if k != b_rows:
+        found, limit = f"A is {m} x {k}, B is {b_rows} x {n}", "A is m x k and B is k x n, with one k"
+        raise MMA_SHAPE.error("a, b", found, limit, f"Use a B of {k} rows.", a=(m, k), b=(b_rows, n))
     flags = {"ws": ws, "sparse": sparse, "a_in_tensor_memory": a_in_tensor_memory}
     flags = {name: flag(name, value) for name, value in flags.items()}
     initial = _initial(c, (m, n), row)
     path = OperandPath(row, core, (a_major, b_major), swizzle, atom_order, smem_address, (a_layout, b_layout))
     if core.accumulators == "registers":
         options = (scale_kind, a_scales, b_scales, disable_output_lane, cluster, instruction_k)
-        asked = any(flags.values()) or any(option is not None for option in options)
-        if asked or not is_one_of(cta_group, (1,)):
+        if any(flags.values()) or any(option is not None for option in options) or not is_one_of(cta_group, (1,)):
             found = f"{consumer} with scales, masked lanes, .ws, .sp or cta_group {printed(cta_group)}"
             limit = "pairs of blocks, tensor memory and its scale factors belong to tcgen05"
-            fix = 'Use consumer="tcgen05".'
-            raise MMA_GROUP.error("consumer", found, limit, fix, cta_group=plain_int(cta_group))
-        one, other = path.read([left], [right.T])[0]
+            raise MMA_GROUP.error("consumer", found, limit, 'Use consumer="tcgen05".', cta_group=plain_int(cta_group))
         wide = np.float64 if row.is_float else np.int64
+        one, other = (operand.astype(wide) for operand in path.read([left], [right])[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            d: Matrix = (one.astype(wide) @ other.astype(wide).T + initial).astype(initial.dtype)
+            d: Matrix = (one @ other.T + initial).astype(initial.dtype)
         return d
     scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=flags["sparse"])
     pairs = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
@@ -125,21 +122,19 @@ def emulate_mma(
     )  # fmt: skip
     shares = () if cluster is None else pair_shares(cluster, product.m, product.n)
     path = path._replace(product=product, shares=shares)
-    return _by_pairs(path, left, right.T, scaling, initial, disable_output_lane)
+    return _by_pairs(path, product, left, right, scaling, initial, disable_output_lane)
 
 
 def _by_pairs(
-    path: OperandPath, left: Matrix, right: Matrix, scaling: Scaling | None, initial: Matrix, disabled: Any
-) -> Matrix:
+    path: OperandPath, product: Tcgen05Product, left: Matrix, right: Matrix, scaling: Scaling | None, initial: Matrix, disabled: Any
+) -> Matrix:  # fmt: skip
     """D of tcgen05: what the blocks hold is brought and read, then every pair (or block) multiplies its part."""
-    product = path.product
-    assert product is not None
     stored, metadata = compressed(left, path.row) if product.sparse else (left, left[:, :0])
-    (m, n), blocks = initial.shape, range(product.cta_group)
-    rows = [np.arange(*share.a_rows) for share in path.shares] or [product.share(cta, m, product.m) for cta in blocks]
-    columns = [np.arange(*share.b_columns) for share in path.shares] or [
-        product.share(cta, n, product.n) for cta in blocks
-    ]
+    rows, columns = (
+        [np.arange(*getattr(share, held)) for share in path.shares]
+        or [product.share(cta, extent, step) for cta in range(product.cta_group)]
+        for held, extent, step in (("a_rows", len(left), product.m), ("b_columns", len(right), product.n))
+    )
     read = path.read([stored[row] for row in rows], [right[column] for column in columns])
     operands = [BlockOperands(a, b, metadata[held]) for (a, b), held in zip(read, rows, strict=True)]
     if not path.shares:
@@ -194,12 +189,12 @@ class OperandPath(NamedTuple):
     def read(self, a: list[Matrix], b: list[Matrix]) -> list[tuple[Matrix, Matrix]]:
         """A (m, k) and B (n, k) of every block as its tensor core reads them."""
         swizzles = self.swizzle if isinstance(self.swizzle, tuple) and len(self.swizzle) == 2 else (self.swizzle,) * 2
-        one, after = a, self.smem_address
+        one, start = a, self.smem_address
         if self.product is None or not self.product.a_in_tensor_memory:
-            first = self._tile(0, a[0].shape, swizzles[0], after)
+            first = self._tile(0, a[0].shape, swizzles[0], start)
             one = self._through_smem("A", first, a, [share.a_multicast for share in self.shares])
-            after = first.start + ceil_div(first.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
-        second = self._tile(1, b[0].shape, swizzles[1], after)
+            start = first.start + ceil_div(first.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+        second = self._tile(1, b[0].shape, swizzles[1], start)
         other = self._through_smem("B", second, b, [share.b_multicast for share in self.shares])
         return list(zip(one, other, strict=True))
 
@@ -208,11 +203,9 @@ class OperandPath(NamedTuple):
         (mn, k), row, name = shape, self.row, f"{'ab'[place]}_layout"
         if layout is None:
             if rest := integer("smem_address", start, 0) % SMEM_LINE_BYTES:
-                found, limit = f"smem_address = {start:#x}", "TMA writes to multiples of 128 bytes"
-                below = start - rest
-                raise SMEM_ALIGNMENT.error(
-                    "smem_address", found, limit, f"Use {below:#x}.", {"smem_address": below}, smem_address=start
-                )
+                found, limit, below = f"smem_address = {start:#x}", "TMA writes to multiples of 128 bytes", start - rest
+                change, told = {"smem_address": below}, {"smem_address": start}
+                raise SMEM_ALIGNMENT.error("smem_address", found, limit, f"Use {below:#x}.", change, **told)
             canonical = canonical_layout(major_named(self.majors[place]), swizzle, row)
             return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
         if not isinstance(layout, Layout) or isinstance(layout, TmemLayout):
@@ -325,11 +318,10 @@ def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> s
     """The mma whose k is 32 bytes of the type as it lies in shared memory."""
     major = tile.major or "K"
     canonical = CanonicalLayout.of(tile) or CanonicalLayout(major, "none", tile.element_bits)
-    rows = [row for row in INSTRUCTIONS if (row.family, row.m) == ("mma", _MMA_M)]
-    if consumer.reads(canonical, major):
-        for mma in rows:
-            if (mma.n, mma.k) == ((_MMA_N,), block_k) and row.name in mma.types:
-                return mma.name
+    rows = [row for row in INSTRUCTIONS if (row.family, row.m, row.n) == ("mma", _MMA_M, (_MMA_N,))]
+    own = (mma.name for mma in rows if mma.k == block_k and row.name in mma.types and consumer.reads(canonical, major))
+    if (name := next(own, None)) is not None:
+        return name
     types = [DataType.named(name) for name in dict.fromkeys(name for mma in rows for name in mma.types)]
     known = [known.name for known in types if known.numpy_name and known.smem_bits <= 32]
     limit = f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone"

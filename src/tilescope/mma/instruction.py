@@ -309,19 +309,19 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
     """
     known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
     forms = MATRIX_FORMS[known_name("form", name, known, f"{direction} form")]
-    transpose = flag("transpose", transpose)
+    transpose, counts, has = flag("transpose", transpose), forms[0].counts, forms[0].transposed
     problems: list[Violation] = []
-    counts, chosen = forms[0].counts, [form for form in forms if form.transposed == transpose]
     if not is_one_of(count, counts):
-        listed = " or ".join(map(str, counts)) if len(counts) < 3 else "1, 2 or 4"
-        found, limit = f"{printed(count)} matrices", f"{direction} moves {listed}"
-        fix = f"Use count={counts[-1]}."
-        problems.append(MATRIX_COUNT.violation("count", found, limit, fix, count=plain_int(count), counts=counts))
+        found, limit = (
+            f"{printed(count)} matrices",
+            f"{direction} moves {', '.join(map(str, counts[:-1]))} or {counts[-1]}",
+        )
+        told = {"count": plain_int(count), "counts": counts}
+        problems.append(MATRIX_COUNT.violation("count", found, limit, f"Use count={counts[-1]}.", **told))
+    chosen = [form for form in forms if form.transposed == transpose]
     if not chosen:
-        has = forms[0].transposed
-        limit, fix = f"{name} {'always' if has else 'never'} transposes", f"Use transpose={has}."
-        found, change = f"transpose = {transpose}", {"transpose": has}
-        problems.append(MATRIX_TRANS.violation("transpose", found, limit, fix, change))
+        found, limit = f"transpose = {transpose}", f"{name} {'always' if has else 'never'} transposes"
+        problems.append(MATRIX_TRANS.violation("transpose", found, limit, f"Use transpose={has}.", {"transpose": has}))
     raise_all(problems)
     return chosen[0]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.errors import Violation, raise_all
+from tilescope.errors import Violation, by, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import DescriptorForm, OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
@@ -21,7 +21,7 @@ from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import attempted, integer, known_name
-from tilescope.rule import Rule, rule
+from tilescope.rule import rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
 
@@ -153,9 +153,8 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
     """Every field in words; what leading and stride connect depends on the layout."""
     values = form.word.decode(word)
     start, leading, base = values["start_address"], values["leading_bytes"], values["base_offset"]
-    line, place = divmod(start, SMEM_LINE_BYTES)
     meaning = {
-        "start_address": f"{start:#x}, before the swizzle: line {line}, byte {place}",
+        "start_address": f"{start:#x}, before the swizzle: line {start // SMEM_LINE_BYTES}, byte {start % SMEM_LINE_BYTES}",
         "leading_bytes": f"{leading} bytes",
         "stride_bytes": f"{values['stride_bytes']} bytes",
         "base_offset": str(base),
@@ -164,16 +163,16 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
         "leading_is_address": "leading is a distance in bytes",
     }
     if layout is not None:
-        mn, k = layout.atom
-        for name in ("leading_bytes", "stride_bytes"):
-            meaning[name] += f" {layout.neighbours(name)}"
-        meaning["swizzle"] = f"{layout.mode}: atoms of {mn} x {k} (mn x k), {layout.atom_bytes} bytes"
-        meaning["base_offset"] = "0: the pattern starts where the absolute address says, as TMA writes it"
-        if base:
-            later = f"{base} lines ({base * SMEM_LINE_BYTES} bytes)"
-            meaning["base_offset"] = f"{base}: the pattern starts {later} later than the absolute address says"
-        if layout.swizzle.bits == 0:
-            meaning["base_offset"] = f"{base}, ignored: nothing is swizzled"
+        later = f"starts {base} lines ({base * SMEM_LINE_BYTES} bytes) later than the absolute address says"
+        says = later if base else "starts where the absolute address says, as TMA writes it"
+        meaning |= {
+            "leading_bytes": f"{leading} bytes {layout.neighbours('leading_bytes')}",
+            "stride_bytes": f"{values['stride_bytes']} bytes {layout.neighbours('stride_bytes')}",
+            "swizzle": f"{layout.mode}: atoms of {by(layout.atom)} (mn x k), {layout.atom_bytes} bytes",
+            "base_offset": f"{base}: the pattern {says}"
+            if layout.swizzle.bits
+            else f"{base}, ignored: nothing is swizzled",
+        }
     if values.get("leading_is_address"):
         meaning["leading_bytes"] = f"{leading:#x}: where k goes on at the end of the 128-byte row (sm_103a)"
         meaning["leading_is_address"] = "leading is an address"
@@ -182,24 +181,22 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
 
 def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Violation]:
     """What is legal but probably not meant."""
-    findings = []
-
-    def warn(rule: Rule, argument: str, limit: str, fix: str) -> None:
-        value = getattr(descriptor, argument)
-        findings.append(rule.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value}))
-
-    too_close = f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there"
-    for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):
-        if step is not None and getattr(descriptor, argument) < layout.atom_bytes:
-            fix = f"Use at least {layout.atom_bytes}: it leads {layout.neighbours(argument)}."
-            warn(DESCRIPTOR_OVERLAP, argument, too_close, fix)
+    advice = [
+        (DESCRIPTOR_OVERLAP, argument, f"Use at least {layout.atom_bytes}: it leads {layout.neighbours(argument)}.",
+         f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there")
+        for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step))
+        if step is not None and getattr(descriptor, argument) < layout.atom_bytes
+    ]  # fmt: skip
     if "leading_bytes" in descriptor.ignored_fields(layout.major) and descriptor.leading_bytes >= layout.atom_bytes:
-        limit = "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn"
         fix = "If the operand is MN-major, read it so: major MN; K-major code writes 0 or 16 here."
-        warn(DESCRIPTOR_LEADING, "leading_bytes", limit, fix)
+        limit = "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn"
+        advice.append((DESCRIPTOR_LEADING, "leading_bytes", fix, limit))
     if layout.swizzle.bits and descriptor.base_offset:
+        fix = "Use 0 unless the data was written with a pattern of its own."
         limit = "TMA swizzles by the absolute address, which is base offset 0"
-        warn(
-            DESCRIPTOR_BASE_OFFSET, "base_offset", limit, "Use 0 unless the data was written with a pattern of its own."
-        )
-    return findings
+        advice.append((DESCRIPTOR_BASE_OFFSET, "base_offset", fix, limit))
+    held = {argument: getattr(descriptor, argument) for _, argument, _, _ in advice}
+    return [
+        broken.violation(argument, f"{argument} = {held[argument]}", limit, fix, **{argument: held[argument]})
+        for broken, argument, fix, limit in advice
+    ]
