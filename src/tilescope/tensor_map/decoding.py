@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -77,41 +77,13 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     >>> found.field("rank").meaning, found.tensor_map is None
     ('1 dimension', True)
     """
-    data = _checked_blob(blob)
-    bits = int.from_bytes(data, "little")
-    form = format_of(bits)
-    values = form.decode(bits)
-    violations: list[Violation] = []
-    unused = left_over(bits)
-    strange = [bit for bit in form.reserved_ones(bits) if bit != SIZE_FLAG_BIT and bit not in unused]
-    if strange:
-        places = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
-        found = f"{counted(len(strange), 'unknown bit')} set: {places}"
-        fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
-        numbers = {"count": len(strange), "bits": strange, "places": [divmod(bit, 64) for bit in strange]}
-        violations.append(descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix, **numbers))
-    if unused:
-        found = f"{len(unused)} bits set in fields of dimensions beyond rank {values['rank']}"
-        numbers = {"count": len(unused), "rank": values["rank"]}
-        violations.append(
-            descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED, **numbers)
-        )
-    tensor_map = None
-    arguments = arguments_of(values)
-    violations += (unnamed := _unnamed(arguments, values))
-    if not unnamed:
-        try:
-            tensor_map = (Im2colMap if values["im2col"] else TensorMap)(**arguments)
-            violations += tensor_map.findings
-            violations += _derived(tensor_map, form, bits)
-        except RuleError as error:
-            violations += error.violations
-    if bits >> SIZE_FLAG_BIT & 1:
-        violations.append(_size_flag(tensor_map))
-    refused = any(violation.severity == "error" for violation in violations)
-    described = None if refused else tensor_map
-    facts: dict[str, Any] = {"name": form.name, "bits": form.bits, "word": bits, "fields": form.described(bits)}
-    return Inspection(violations=tuple(violations), described=described, **facts)
+    word = int.from_bytes(_checked_blob(blob), "little")
+    form = format_of(word)
+    described, violations = _read(form, word)
+    fields = form.described(word)
+    return Inspection(
+        name=form.name, bits=form.bits, word=word, fields=fields, violations=tuple(violations), described=described
+    )
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
@@ -121,17 +93,11 @@ def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
     >>> decode_tensor_map(a.encode()) == a
     True
     """
-    data = _checked_blob(blob)
-    values = format_of(bits := int.from_bytes(data, "little")).decode(bits)
-    with suppress(TensorMapError):
-        decoded: TensorMap | Im2colMap = (Im2colMap if values["im2col"] else TensorMap)(**arguments_of(values))
-        if decoded.encode() == data:  # what the driver writes for a map is that map
-            return decoded
-    inspected = inspect_tensor_map(data)
-    if inspected.tensor_map is None:
-        raise TensorMapError([violation for violation in inspected.violations if violation.severity == "error"])
-    edited: TensorMap | Im2colMap = inspected.tensor_map
-    return edited
+    word = int.from_bytes(_checked_blob(blob), "little")
+    described, violations = _read(format_of(word), word)
+    if described is None:
+        raise TensorMapError([violation for violation in violations if violation.severity == "error"])
+    return described
 
 
 def _checked_blob(blob: Any) -> bytes:
@@ -139,22 +105,33 @@ def _checked_blob(blob: Any) -> bytes:
         data = blob if isinstance(blob, bytes) else bytes(memoryview(blob).cast("B"))
     except (TypeError, ValueError):
         data = b""
-    if len(data) != DESCRIPTOR_BYTES:
-        found = f"{len(data)} bytes" if data else f"a {type(blob).__name__}"
-        fix = "Pass the whole CUtensorMap, 128 bytes."
-        raise TensorMapError(
-            [descriptor_length.violation("blob", found, "a tensor map is 128 bytes", fix, bytes=len(data))]
-        )
-    return data
+    if len(data) == DESCRIPTOR_BYTES:
+        return data
+    found = f"{len(data)} bytes" if data else f"a {type(blob).__name__}"
+    limit, fix = "a tensor map is 128 bytes", "Pass the whole CUtensorMap, 128 bytes."
+    raise TensorMapError([descriptor_length.violation("blob", found, limit, fix, bytes=len(data))])
 
 
-def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
-    """What bit 21 of word 1 means for this tensor."""
-    limit = "on Blackwell it is wrong for a tensor that is not dense and whose memory is less than 128 KiB: sporadic illegal accesses"
-    fix, numbers = CLEAR_SIZE_FLAG, {} if a is None else {"reach_bytes": a.reach_bytes}
-    if a is not None and (a.is_dense or a.reach_bytes >= SMALL_TENSOR_BYTES):
-        fix = f"Leave it: this tensor is {'dense' if a.is_dense else f'{a.reach_bytes} bytes long'}."
-    return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", limit, fix, **numbers)
+def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, list[Violation]]:
+    """The map that the bits are, None where an error is among the violations, and all violations."""
+    values = form.decode(word)
+    arguments = arguments_of(values)
+    violations = _unnamed(arguments, values)
+    described, expected = None, word
+    if not violations:
+        try:
+            described = (Im2colMap if values["im2col"] else TensorMap)(**arguments)
+            violations += described.findings
+            expected = int.from_bytes(described.encode(), "little")
+            if expected == word:  # what the driver writes for a map is that map
+                return described, violations
+        except RuleError as error:
+            violations += error.violations
+    violations = [*_unknown_bits(form, word, values["rank"]), *violations, *_derived(form, word, expected)]
+    if word >> SIZE_FLAG_BIT & 1:
+        violations.append(_size_flag(described))
+    refused = any(violation.severity == "error" for violation in violations)
+    return None if refused else described, violations
 
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:
@@ -169,15 +146,39 @@ def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Vi
     ]
 
 
-def _derived(tensor_map: TensorMap | Im2colMap, form: WordFormat, bits: int) -> Iterable[Violation]:
+def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]:
+    """Bits that are set in no field of the map: in none at all, or in those of dimensions that it does not have."""
+    unused = left_over(word)
+    strange = [bit for bit in form.reserved_ones(word) if bit != SIZE_FLAG_BIT and bit not in unused]
+    if strange:
+        places = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
+        found = f"{counted(len(strange), 'unknown bit')} set: {places}"
+        fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
+        numbers = {"count": len(strange), "bits": strange, "places": [divmod(bit, 64) for bit in strange]}
+        yield descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix, **numbers)
+    if unused:
+        found = f"{len(unused)} bits set in fields of dimensions beyond rank {rank}"
+        numbers = {"count": len(unused), "rank": rank}
+        yield descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED, **numbers)
+
+
+def _derived(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
     """Fields that the driver would have written differently for the map that the others describe."""
-    expected = int.from_bytes(tensor_map.encode(), "little")
     for field in form.fields:
-        if (bits ^ expected) & field.mask:
-            held, stored = ((word & field.mask) >> field.low for word in (bits, expected))
-            found = f"{field.name} holds {held} ({field.says(field.extract(bits))})"
+        if (word ^ expected) & field.mask:
+            held, stored = ((bits & field.mask) >> field.low for bits in (word, expected))
+            found = f"{field.name} holds {held} ({field.says(field.extract(word))})"
             limit = f"the driver stores {stored} for this map"
             yield descriptor_derived.violation(field.name, found, limit, _EDITED, held=held, stored=stored)
+
+
+def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
+    """What bit 21 of word 1 means for this tensor."""
+    limit = "on Blackwell it is wrong for a tensor that is not dense and whose memory is less than 128 KiB: sporadic illegal accesses"
+    fix, numbers = CLEAR_SIZE_FLAG, {} if a is None else {"reach_bytes": a.reach_bytes}
+    if a is not None and (a.is_dense or a.reach_bytes >= SMALL_TENSOR_BYTES):
+        fix = f"Leave it: this tensor is {'dense' if a.is_dense else f'{a.reach_bytes} bytes long'}."
+    return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", limit, fix, **numbers)
 
 
 LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with labels take a few thousand
@@ -246,12 +247,10 @@ def paste_refused(held: Mapping[str, Any], *, or_word: bool = False) -> Violatio
 def _python_bytes(text: str) -> Iterator[bytes]:
     """The bytes of a Python literal, in which printable bytes are characters."""
     if re.match(r"\s*(?:b|bytearray\(b)['\"]", text):
-        try:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             found = ast.literal_eval(text.strip().removeprefix("bytearray(").removesuffix(")"))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return
-        if len(found) == DESCRIPTOR_BYTES:
-            yield found
+            if len(found) == DESCRIPTOR_BYTES:
+                yield found
 
 
 def _numbers(text: str) -> list[tuple[bool, str]]:
