@@ -21,7 +21,7 @@ from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.symptoms import SYMPTOM, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
-from tilescope.tensor_map import field_topics
+from tilescope.tensor_map import descriptor
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
@@ -193,7 +193,7 @@ def _symptom(name: str) -> Diagnosis | None:
 
 
 def _map_field(name: str) -> Topic | None:
-    field = field_topics.find(name)
+    field = descriptor.topic(name)
     return None if field is None else Topic(field.name, "tensor map fields", field.meaning, field.see, field.facts)
 
 
@@ -211,7 +211,7 @@ GROUPS = (
         {row.ptx: row.name for row in DATA_TYPE.values()},
     ),
     Group("architectures", ARCH, partial(_explained_row, _arch, Arch)),
-    Group("tensor map fields", field_topics.names(), _map_field, field_topics.spellings()),
+    Group("tensor map fields", list(descriptor.topics()), _map_field, descriptor.TOPIC_SPELLINGS),
     Group("symptoms", SYMPTOM, _symptom),
 )
 

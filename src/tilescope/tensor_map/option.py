@@ -23,8 +23,6 @@ class Option(Row):
     """A row of one of these enumerations: its name, the driver's number and the driver's name."""
 
     table: ClassVar[dict[str, Self]]
-    argument: ClassVar[str]
-    driver_prefix: ClassVar[str]
 
     name: str
     driver_code: int
@@ -39,20 +37,13 @@ class Option(Row):
         >>> OobFill.named("NONE").name  # CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE fills with zeros
         'zero'
         """
-        row = cls.table.get(name) if isinstance(name, str) else name
-        if isinstance(row, cls):
-            return row
-        if isinstance(name, str):
-            written = name.strip().casefold()
-            for option in cls.table.values():
-                if written in (option.name.casefold(), option.driver_name.casefold(), option.short_driver_name):
-                    return option
-        raise RuleError([unknown_name(cls.argument.replace("_", " "), cls.argument, name, cls.table)])
-
-    @property
-    def short_driver_name(self) -> str:
-        """The driver's name without what all names of its enumeration begin with."""
-        return self.driver_name.removeprefix(self.driver_prefix).casefold()
+        if isinstance(name, cls):
+            return name
+        written = name.strip().casefold() if isinstance(name, str) else None
+        for row in cls.table.values():
+            if written == row.name.casefold() or f"_{row.driver_name}".casefold().endswith(f"_{written}"):
+                return row
+        raise RuleError([unknown_name(cls.kind.replace("_", " "), cls.kind, name, cls.table)])
 
     def __str__(self) -> str:
         return self.name
@@ -62,8 +53,6 @@ class Option(Row):
 class Interleave(Option):
     """How channels lie in global memory; `slice_bytes` of one pixel stand together."""
 
-    argument: ClassVar[str] = "interleave"
-    driver_prefix: ClassVar[str] = "CU_TENSOR_MAP_INTERLEAVE_"
     slice_bytes: int | None = None  # None: channels are simply the innermost dimension
 
 
@@ -71,16 +60,10 @@ class Interleave(Option):
 class L2Promotion(Option):
     """How many bytes of DRAM a miss fetches into L2."""
 
-    argument: ClassVar[str] = "l2_promotion"
-    driver_prefix: ClassVar[str] = "CU_TENSOR_MAP_L2_PROMOTION_"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OobFill(Option):
     """What a load writes for elements outside the tensor."""
-
-    argument: ClassVar[str] = "oob_fill"
-    driver_prefix: ClassVar[str] = "CU_TENSOR_MAP_FLOAT_OOB_FILL_"
 
 
 # fmt: off
