@@ -3,12 +3,20 @@
 {"data_type": "bf16", "dims": …, "box": …}             a tiled map
 {… "lower_corner": …, "upper_corner": …}               an im2col map
 {… "lower_width": …, "upper_width": …}                 an im2col-wide map
+
+A dump may say beside them where the map itself lies, and what the driver answered:
+
+driver's answer           rules             what follows
+1, invalid value          one is broken     that rule is the reason
+1, invalid value          none is broken    an older driver (a null address was refused once), or another call
+700 to 719, a fault       whatever          an earlier kernel faulted: the answer is not about these arguments
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
@@ -17,11 +25,10 @@ from operator import mul
 from typing import Any
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
+from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
 from tilescope.reading import integers
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import map_rule
-from tilescope.tensor_map.driver_answer import DRIVER_RESULT, DriverAnswer
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
@@ -52,6 +59,140 @@ argument_json = map_rule(
     passing='ts.tensor_map.MapArguments.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
     failing='ts.tensor_map.MapArguments.from_json("""["u8", [64], [], [64]]""")',
 )
+MAP_ALIGNMENT_BYTES = 64
+_FAULTED = range(700, 720)  # what a kernel leaves behind for every later call
+# What the driver answers, by its CUresult: what we call it, and how a dump may say it.
+_RESULTS = {
+    1: ("invalid value", "invalid argument", "invalid_value"),
+    700: ("illegal address", "illegal memory access", "illegal_address"),
+    715: ("illegal instruction", "illegal_instruction"),
+    716: ("misaligned address", "misaligned"),
+    719: ("unspecified launch failure", "launch failure", "launch_failed"),
+    801: ("not supported", "not_supported"),
+    201: ("invalid device context", "context"),
+    0: ("success", "no error"),
+}
+# What an answer means and what to do, by the answer and what else is known of the call.
+_FOLLOWS = {
+    (1, "broken"): ("the broken rules are the reason", "Do what they say."),
+    (1, "null"): (
+        "driver 580 takes these arguments, the null address too; older drivers refuse it",
+        "Pass the device pointer, or update the driver.",
+    ),
+    (1, ""): (
+        "driver 580 takes these arguments",
+        "Update the driver, which may be older than what they need; or check that the dump shows what was passed.",
+    ),
+    (801, ""): (
+        "the device or the driver has no TMA",
+        "Use sm_90 or later and a driver of CUDA 12.",
+    ),
+    (201, ""): (
+        "the call needs a current context",
+        "Call cudaFree(0) or cuCtxSetCurrent in this thread before it.",
+    ),
+}
+_DUMP = (
+    "TMA Desc Addr:   {at}\nformat         6\ndim            3\ngmem_address   0x7f5a20000000\nglobalDim      (1024,1024,1,1,1)\n"
+    "globalStrides  (2,2048,2097152,0,0)\nboxDim         (64,128,1,1,1)\nelementStrides (1,1,1,1,1)\ninterleave     0\n"
+    "swizzle        3\nl2Promotion    0\noobFill        0\nError: Failed to initialize the TMA descriptor {result}\n"
+)
+_SAID = "ts.tensor_map.dumped_arguments({!r})[0].check()"
+_SOUND = _SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=0))
+DRIVER_RESULT = map_rule(
+    "driver-result",
+    "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
+    source="cuda.h, CUresult; NVIDIA/cutlass#947 (1, an old driver and a null address), vllm-project/vllm#13961 (715, after an "
+    "earlier fault)",
+    subjects=("paste",),
+    passing=_SOUND,
+    failing=_SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=715)),
+)
+MAP_ADDRESS = map_rule(
+    "map-address",
+    "The tensor map itself lies at a multiple of 64 bytes.",
+    severity="warning",
+    source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; driver 580 encodes it anywhere, and a copy through a map "
+    "off 64 bytes in global memory then faults on an H200",
+    subjects=("paste",),
+    code=716,
+    passing=_SOUND,
+    failing=_SAID.format(_DUMP.format(at="0x7ffd7d2800d0", result=0)),
+)
+DUMP_TYPE = map_rule(
+    "dump-type",
+    "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
+    severity="note",
+    source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
+    subjects=("paste",),
+    passing=_SOUND,
+    failing=_SAID.format("globalDim (64,64,1) globalStrides (2,128,0) boxDim (64,8,1) swizzle 3"),
+)
+
+
+def answer_code(words: str) -> int | None:
+    """The CUresult that a dump prints, as its number or in the driver's words; None for words that are none.
+
+    >>> answer_code("1"), answer_code("an illegal memory access was encountered"), answer_code("CUDA_ERROR_NOT_SUPPORTED")
+    (1, 700, 801)
+    """
+    if number := re.match(r"\s*(\d{1,4})\b", words):
+        return int(number[1])
+    said = words.casefold()
+    return next((code for code, spellings in _RESULTS.items() if any(word in said for word in spellings)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAnswer:
+    """Where the map lies (`TMA Desc Addr`) and what the driver answered; None for what a dump does not say."""
+
+    map_address: int | None = None
+    result: int | None = None
+    type_from: str = ""  # what told the size of an element, where the dump does not say the type
+    element_bytes: int = 0
+
+    def violations(self, violations: Sequence[Violation], address: Any) -> list[Violation]:
+        """What follows for a map at a global address, in whose arguments the rules found these violations.
+
+        >>> [answer.found for answer in DriverAnswer(0x7FFD7D2800C8, 715).violations((), 0x1000)]
+        ['TMA Desc Addr 0x7ffd7d2800c8, 8 bytes past 0x7ffd7d2800c0', 'the driver answered 715, illegal instruction']
+        """
+        said = []
+        if self.map_address is not None and (beyond := self.map_address % MAP_ALIGNMENT_BYTES):
+            nearest = self.map_address - beyond
+            found = f"TMA Desc Addr {self.map_address:#x}, {beyond} bytes past {nearest:#x}"
+            limit = (
+                "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in "
+                "error 716, misaligned address"
+            )
+            numbers = {"address": self.map_address, "beyond_bytes": beyond, "nearest": nearest}
+            fix = "Declare the map alignas(64), or allocate it so."
+            said.append(MAP_ADDRESS.violation("tensor_map", found, limit, fix, **numbers))
+        if self.type_from:
+            size = counted(self.element_bytes, "byte")
+            limit = f"{self.type_from} says {size} an element, and most rules ask for no more"
+            fix = "Give the type (--type) where rules of NaN fill or of 4-bit values matter."
+            found = "the dump does not say the type"
+            said.append(DUMP_TYPE.violation("data_type", found, limit, fix, element_bytes=self.element_bytes))
+        if self.result:
+            found = ", ".join([f"the driver answered {self.result}", *_RESULTS.get(self.result, ())[:1]])
+            is_broken = any(violation.severity == "error" for violation in violations)
+            limit, fix = self._what_follows(self.result, is_broken, address)
+            said.append(DRIVER_RESULT.violation("tensor_map", found, limit, fix, result=self.result))
+        return said
+
+    @staticmethod
+    def _what_follows(result: int, is_broken: bool, address: Any) -> tuple[str, str]:
+        """What the driver's answer and the rules say together: the reason, and what to do."""
+        if result in _FAULTED:
+            both = "mend the rules above too" if is_broken else "these arguments break no rule"
+            return (
+                "an earlier kernel of the context faulted, and every later call answers so, whatever its arguments",
+                f"Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; {both}.",
+            )
+        unknown = "0 is success; no rule explains this answer", f"Look up CUresult {result} in cuda.h."
+        more = "broken" if is_broken else "null" if address == 0 else ""
+        return _FOLLOWS.get((result, more)) or _FOLLOWS.get((result, ""), unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +261,14 @@ class MapArguments:
         """
         lines = [line for line in text.splitlines() if line.strip()]
         try:
-            values = [json.loads(line) for line in lines]
+            values = {line: json.loads(line) for line in lines}
         except (ValueError, RecursionError):
             return (cls.from_json(text),)
-        calls_without_map = [isinstance(value, dict) and value.get("tensor_map", value) is None for value in values]
-        held = [line for line, is_without in zip(lines, calls_without_map, strict=True) if not is_without]
-        maps: list[MapArguments] = []
-        for asked in map(cls.from_json, held or lines):
-            maps += [] if asked in maps else [asked]
-        return tuple(maps)
+        null = {
+            line for line, value in values.items() if isinstance(value, dict) and value.get("tensor_map", 0) is None
+        }
+        held = [line for line in values if line not in null]
+        return distinct(map(cls.from_json, held or lines))
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
         """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.
@@ -187,10 +327,8 @@ class MapArguments:
             broken = [violation for violation in asked.check() if violation.severity == "error"]
             if not broken:
                 return asked
-            changed = {**asked.given, **next((violation.change for violation in broken if violation.change), {})}
-            if changed == asked.given:
-                break
-            asked = MapArguments(asked.map_class, changed)
+            change = next((violation.change for violation in broken if violation.change), {})
+            asked = MapArguments(asked.map_class, {**asked.given, **change})
         raise TensorMapError([violation for violation in broken if not violation.change] or broken)
 
     def misnamed(self) -> tuple[Violation, ...]:
@@ -205,3 +343,8 @@ class MapArguments:
                 limit, fix = f"{kind} map needs {', '.join(needed)}", f"Add {name}, such as {_EXAMPLES[name]!r}."
                 wrong.append(argument_missing.violation(name, found, limit, fix))
         return tuple(wrong)
+
+
+def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
+    """The arguments that differ from those before them."""
+    return tuple({repr(asked.given): asked for asked in maps}.values())

@@ -10,18 +10,23 @@ Prompts, addresses, labels and comments are dropped. What is left are numbers, o
 64 or 128 (words of 64, 32, 16 bits, or bytes), or 256 hexadecimal digits in memory order. Some texts can be
 read in two ways: 32 groups of eight digits are words, or bytes in groups of four. The reading that is a sound
 map is then the right one.
+
+`TensorMapDiff` compares two maps: which arguments differ, what follows from it, and which words of the descriptors.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from tilescope.bits import Inspection, WordFormat
 from tilescope.errors import RuleError, TensorMapError, Violation, counted
+from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import map_rule
 from tilescope.tensor_map.descriptor import (
     DESCRIPTOR_BYTES,
@@ -32,8 +37,9 @@ from tilescope.tensor_map.descriptor import (
     left_over,
 )
 from tilescope.tensor_map.kinds import Im2colMap, TensorMap
-from tilescope.tensor_map.rules.advice import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
+from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
 from tilescope.tensor_map.samples import H200
+from tilescope.value import Row, Value
 
 _INSPECTED, _MAP = "ts.inspect_tensor_map({}).violations", 'ts.TensorMap("u8", (64, 64), (64,), (64, 64))'
 _MEASURED: dict[str, Any] = {"source": H200, "subjects": ("descriptor",), "architectures": ("sm_90",)}
@@ -278,3 +284,73 @@ def _readings(numbers: list[tuple[bool, str]]) -> Iterator[bytes]:
             values = [int(written, 16 if is_hex else base) for is_hex, written in numbers]
             if max(values) < 1 << 8 * word_bytes:
                 yield b"".join(value.to_bytes(word_bytes, "little") for value in values)
+
+
+CONSEQUENCES = ("smem_bytes", "smem_alignment_bytes", "transaction_bytes", "box_bytes", "basis")
+
+
+@dataclass(frozen=True, slots=True)
+class MapDifference(Value):
+    """One thing that differs, and how each map has it; "-" where a map does not have it at all."""
+
+    name: str
+    one: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapDiff(Value):
+    """What differs between two maps.
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
+    >>> diff = TensorMapDiff.of(a, a.with_fields(box=(64, 32)))
+    >>> [(differs.name, differs.one, differs.other) for differs in diff.arguments]
+    [('box[1]', '64', '32')]
+    >>> [differs.name for differs in diff.consequences]
+    ['smem_bytes', 'transaction_bytes', 'box_bytes']
+    """
+
+    one: AnyMap
+    other: AnyMap
+    arguments: tuple[MapDifference, ...]
+    consequences: tuple[MapDifference, ...]  # sizes that follow from the arguments
+    words: tuple[MapDifference, ...]  # of the descriptors; none where one of them was never measured
+
+    @property
+    def same(self) -> bool:
+        """Whether the two maps are equal."""
+        return not self.arguments
+
+    @classmethod
+    def of(cls, one: AnyMap, other: AnyMap) -> TensorMapDiff:
+        """Compare two maps of whatever kinds."""
+        words = _words(one), _words(other)
+        sizes = ({name: str(getattr(a, name)) for name in CONSEQUENCES} for a in (one, other))
+        arguments = _differing(_arguments(one), _arguments(other))
+        return cls(one, other, arguments, _differing(*sizes), _differing(*words) if all(words) else ())
+
+
+def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
+    pairs = ((name, one.get(name, "-"), other.get(name, "-")) for name in one | other)
+    return tuple(MapDifference(*pair) for pair in pairs if pair[1] != pair[2])
+
+
+def _arguments(tensor_map: AnyMap) -> dict[str, str]:
+    """Every argument with its value in words, sequences entry by entry."""
+    shown = {"kind": tensor_map.kind}
+    for name in tensor_map.readers:
+        value = getattr(tensor_map, name)
+        if isinstance(value, tuple):
+            shown |= {f"{name}[{place}]": str(entry) for place, entry in enumerate(value)}
+        else:
+            shown[name] = hex(value) if name == "address" else str(value.name if isinstance(value, Row) else value)
+    return shown
+
+
+def _words(tensor_map: AnyMap) -> dict[str, str]:
+    try:
+        words = struct.unpack("<16Q", tensor_map.encode())
+    except RuleError:  # not of sm_90
+        return {}
+    return {f"word {number}": f"{word:#018x}" for number, word in enumerate(words)}

@@ -8,9 +8,8 @@ from typing import Any
 
 from tilescope.errors import Violation, by, ceil_div, counted
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.arguments import MapReport
-from tilescope.tensor_map.comparison import MapDifference, TensorMapDiff
-from tilescope.tensor_map.driver_answer import DRIVER_RESULT
+from tilescope.tensor_map.arguments import DRIVER_RESULT, MapReport
+from tilescope.tensor_map.decoding import MapDifference, TensorMapDiff
 from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing

@@ -1,10 +1,9 @@
 """The rules, idea by idea; importing this package enters all of them into the rule book, in the order of a report.
 
-arch         what an architecture can make at all; the packed 4- and 6-bit types
-tensor       rank, address, dims and strides; the box, its rows, its traversal, its size, its fill
-im2col       corners, channels, pixels; im2col-wide; offsets and base pixels of copies
-advice       what the driver accepts and a careful engineer would want to know
-instruction  what every copy demands of its map, its coordinates and its shared address
+arch      what an architecture can make at all; the packed 4- and 6-bit types
+tensor    rank, address, dims and strides; the box, its rows, its traversal, its size, its fill
+im2col    corners, channels, pixels; im2col-wide; offsets and base pixels of copies
+accepted  what counts although the driver accepts the map: advice, and what copies demand of it
 
 An example of a rule is the arguments of a map; with `copy`, a copy through that map; or an expression.
 """
@@ -18,8 +17,7 @@ import numpy as np
 from tilescope.tensor_map.rules import arch
 from tilescope.tensor_map.rules import tensor
 from tilescope.tensor_map.rules import im2col
-from tilescope.tensor_map.rules import advice
-from tilescope.tensor_map.rules import instruction
+from tilescope.tensor_map.rules import accepted
 
 # isort: on
 from tilescope.errors import RuleError, Violation
@@ -27,7 +25,7 @@ from tilescope.rule import Example, Rule
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.checking import Copy
 
-__all__ = ["advice", "arch", "demonstrated", "im2col", "instruction", "tensor"]
+__all__ = ["accepted", "arch", "demonstrated", "im2col", "tensor"]
 
 
 def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
@@ -47,7 +45,7 @@ def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
             arguments = dict(example)
             copy = arguments.pop("copy", None)
             asked = MapArguments.of(arguments)
-            said = asked.check() if copy is None else instruction.broken_by(Copy(asked.tensor_map(), **copy))
+            said = asked.check() if copy is None else accepted.broken_by(Copy(asked.tensor_map(), **copy))
     except RuleError as error:
         said = error.violations
     listed = said if isinstance(said, tuple | list) else ()
