@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,7 @@ FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(NamedTuple):
     """One suite of a capture."""
 
     suite: str
@@ -67,25 +66,16 @@ class Capture:
 
     def save(self, path: Path) -> None:
         """Write the capture to a file."""
-        suites = [
-            {
-                "suite": recording.suite,
-                "cases": recording.cases,
-                "ended": [result.ended for result in recording.results],
-            }
-            for recording in self.recordings
-        ]
-        header = {"format": FORMAT, "facts": dict(self.facts), "seed": self.seed, "suites": suites}
-        arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)}
-        for recording in self.recordings:
-            results = recording.results
+        arrays: dict[str, Any] = {}
+        suites = []
+        for name, cases, results in self.recordings:
+            suites.append({"suite": name, "cases": cases, "ended": [result.ended for result in results]})
             lengths = [-1 if result.data is None else len(result.data) for result in results]
-            parts = {
-                "digests": np.frombuffer(b"".join(result.digest for result in results), np.uint8),
-                "lengths": np.array(lengths, np.int64),
-                "kept": np.frombuffer(b"".join(result.data or b"" for result in results), np.uint8),
-            }
-            arrays |= {f"{recording.suite}.{name}": array for name, array in parts.items()}
+            arrays[f"{name}.digests"] = np.frombuffer(b"".join(result.digest for result in results), np.uint8)
+            arrays[f"{name}.lengths"] = np.array(lengths, np.int64)
+            arrays[f"{name}.kept"] = np.frombuffer(b"".join(result.data or b"" for result in results), np.uint8)
+        header = {"format": FORMAT, "facts": dict(self.facts), "seed": self.seed, "suites": suites}
+        arrays["header"] = np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)
         with path.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
@@ -161,7 +151,7 @@ def verify(
     `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own).
     """
     chosen = [suite_named(name) for name in suites or SUITE_NAMES]
-    results, recordings = [], []
+    compared = []
     with card_in_children() as card:
         arch = card.facts["arch"]
         here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
@@ -171,21 +161,17 @@ def verify(
             outcomes = card.outcomes(
                 suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
             )
-            result, recording = _compared(suite, cases, outcomes, progress)
-            results.append(result)
-            recordings.append(recording)
+            compared.append(_compared(suite, cases, outcomes, progress))
     facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda", "date")}
     left_out = tuple(suite.name for suite in chosen if suite not in here)
-    verification = Verification(**facts, seed=seed, replayed=False, suites=tuple(results), left_out=left_out)
-    return verification, Capture(facts, seed, tuple(recordings))
+    results = tuple(result for result, _ in compared)
+    verification = Verification(**facts, seed=seed, replayed=False, suites=results, left_out=left_out)
+    return verification, Capture(facts, seed, tuple(recording for _, recording in compared))
 
 
 def replay(capture: Capture, progress: Progress | None = None) -> Verification:
     """Compare tilescope with what a card did when the capture was made."""
-    results = [
-        _compared(suite_named(recording.suite), recording.cases, recording.results, progress)[0]
-        for recording in capture.recordings
-    ]
+    results = [_compared(suite_named(name), cases, ended, progress)[0] for name, cases, ended in capture.recordings]
     facts: dict[str, Any] = dict(capture.facts)
     return Verification(**facts, seed=capture.seed, replayed=True, suites=tuple(results))
 
@@ -215,18 +201,14 @@ def draw_verification(verification: Verification) -> Drawing:
         (suite.suite, str(suite.cases), str(suite.equal), f"{suite.seconds:.1f}", suite.difference or "none")
         for suite in verification.suites
     )
+    cases, equal = (sum(getattr(suite, name) for suite in verification.suites) for name in ("cases", "equal"))
+    conclusion = f"The card did what tilescope says in all {counted(cases, 'case')}."
+    if equal < cases:
+        conclusion = f"The card did something else in {cases - equal} of {counted(cases, 'case')}."
     headings = ("suite", "cases", "equal", "seconds", "first difference")
-    parts: list[Part] = [Table(rows, headings, align="lrrrl"), _conclusion(verification)]
+    parts: list[Part] = [Table(rows, headings, align="lrrrl"), conclusion]
     if verification.left_out:
         names = ", ".join(verification.left_out)
         parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
     where = f"{'a capture of' if verification.replayed else 'on'} {verification.card}, {verification.software}"
     return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", tuple(parts))
-
-
-def _conclusion(verification: Verification) -> str:
-    cases = sum(suite.cases for suite in verification.suites)
-    wrong = cases - sum(suite.equal for suite in verification.suites)
-    if not wrong:
-        return f"The card did what tilescope says in all {counted(cases, 'case')}."
-    return f"The card did something else in {wrong} of {counted(cases, 'case')}."

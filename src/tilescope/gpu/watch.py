@@ -14,7 +14,6 @@ import mmap
 import os
 import resource
 import select
-import selectors
 import shutil
 import signal
 import socket
@@ -50,7 +49,7 @@ from tilescope.view.parts import Table
 INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"
 CUPTI = "TILESCOPE_WATCH_CUPTI"
-_TICK_SECONDS = 0.05
+_TICK_SECONDS = 0.01  # how late we may notice a signal, or that the program ended
 _REST_SECONDS = 2  # for what was sent before the program ended; what it left running may go on sending
 _PACKETS_AT_ONCE = 256
 _NARROWEST, _WIDEST = 60, 120  # columns
@@ -82,7 +81,7 @@ def watch(
         teller.say(LIMITS)
         environment = os.environ | {INJECTION: str(library), SOCKET: path, CUPTI: str(cupti.library)}
         pid = signals.spawn(list(command), environment)
-        status = _follow(pid, signals, Reader(listener, pid), teller)
+        status = _follow(pid, signals, Reader(listener), teller)
     teller.end()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else _end_by(-code)
@@ -132,60 +131,53 @@ def _end_by(number: int) -> int:
 class Reader:
     """The packets of all processes; they are taken off the sockets first and looked at later, so that none is lost."""
 
-    def __init__(self, listener: socket.socket, pid: int) -> None:
+    def __init__(self, listener: socket.socket) -> None:
         self.waiting: deque[tuple[Process, bytes]] = deque()
-        self.selector = selectors.DefaultSelector()
-        listener.setblocking(False)
-        self.selector.register(listener, selectors.EVENT_READ)
-        with suppress(OSError, AttributeError):  # where there is none, the tick wakes us when the program ends
-            self.selector.register(os.pidfd_open(pid), selectors.EVENT_READ)
+        self.sockets: dict[socket.socket, Process | None] = {listener: None}
 
     def take(self, seconds: float) -> bool:
         """Take what lies in the sockets, or comes within this time; whether there was anything."""
-        keys = [key for key, _ in self.selector.select(seconds) if isinstance(key.fileobj, socket.socket)]
-        for key in keys:
-            assert isinstance(key.fileobj, socket.socket)
-            if key.data is None:
-                connection, _ = key.fileobj.accept()
-                connection.setblocking(False)
-                self.selector.register(connection, selectors.EVENT_READ, Process())
+        ready = select.select(self.sockets, [], [], seconds)[0]
+        for connection in ready:
+            process = self.sockets[connection]
+            if process is None:
+                accepted, _ = connection.accept()
+                accepted.setblocking(False)
+                self.sockets[accepted] = Process()
             else:
-                self._take(key.fileobj, key.data)
-        return bool(keys)
+                self._take(connection, process)
+        return bool(ready)
 
     def close(self) -> None:
         """Listen no more: the processes notice, and go quiet."""
-        for key in list(self.selector.get_map().values()):
-            if isinstance(key.fileobj, socket.socket):
-                self.selector.unregister(key.fileobj)
-                key.fileobj.close()
+        for connection in self.sockets:
+            connection.close()
+        self.sockets.clear()
 
     def _take(self, connection: socket.socket, process: Process) -> None:
         """The packets of one connection, in turn with the others; at its end it is closed."""
-        with suppress(ConnectionResetError):
-            for _ in range(_PACKETS_AT_ONCE):
-                try:
-                    data, files, *_ = socket.recv_fds(connection, LARGEST_PACKET_BYTES, 1)
-                except BlockingIOError:
-                    return
-                for file in files:
-                    process.share(file)
-                if not data:
-                    break
-                self.waiting.append((process, data))
-            else:
+        for _ in range(_PACKETS_AT_ONCE):
+            try:
+                data, files, *_ = socket.recv_fds(connection, LARGEST_PACKET_BYTES, 1)
+            except BlockingIOError:
                 return
-        self.selector.unregister(connection)
-        connection.close()
+            except ConnectionResetError:
+                data, files = b"", []
+            for file in files:
+                process.share(file)
+            if not data:
+                del self.sockets[connection]
+                connection.close()
+                return
+            self.waiting.append((process, data))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Process:
-    """One process that initialised CUDA: what it counts, and the calls whose repeats are counted."""
+    """One process that initialised CUDA, and what it counts."""
 
     name: str = "?"  # "process 4711 (train.py)"
     memory: mmap.mmap | None = None
-    sites: dict[int, Verdict] = field(default_factory=dict)
 
     def share(self, file: int) -> None:
         """Map the counts that the process sent."""
@@ -205,7 +197,7 @@ class Teller:
     verbose: bool
     as_json: bool
     out: IO[str] | None
-    heard: list[tuple[Verdict, int]] = field(default_factory=list)  # calls, and how often each was made
+    heard: list[tuple[Verdict, Process]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     unwatched: list[str] = field(default_factory=list)
     told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process of which it was told
@@ -235,9 +227,7 @@ class Teller:
                 self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
         elif call.record.kind == CALL:
             verdict = judged(call)
-            self.heard.append((verdict, 1))
-            if call.record.site < SITES:
-                process.sites[call.record.site] = verdict
+            self.heard.append((verdict, process))
             self._write_out(verdict)
             self._tell(verdict, process.name)
 
@@ -286,15 +276,11 @@ class Teller:
 
     def end(self) -> None:
         """Print the summary of what was seen, the repeats that were only counted included."""
-        counts = [process.counts() for process in self.processes]
-        repeated = [
-            (verdict, count.repeats[site])
-            for process, count in zip(self.processes, counts, strict=True)
-            for site, verdict in process.sites.items()
-        ]
-        lost, refused = (sum(getattr(count, name) for count in counts) for name in ("lost", "lost_refused"))
-        maps = watched_maps([*self.heard, *repeated])
-        summary = WatchSummary(maps, len(self.processes), tuple(self.unwatched), lost, refused)
+        counts = {process: process.counts() for process in (*self.processes, *(process for _, process in self.heard))}
+        placed = [(verdict, verdict.call.record.site, counts[process]) for verdict, process in self.heard]
+        calls = [(verdict, 1 + (count.repeats[site] if site < SITES else 0)) for verdict, site, count in placed]
+        lost, refused = (sum(getattr(count, name) for count in counts.values()) for name in ("lost", "lost_refused"))
+        summary = WatchSummary(watched_maps(calls), len(self.processes), tuple(self.unwatched), lost, refused)
         self._show(summary.to_dict(), lambda: summarised(summary))
 
     def say(self, text: str) -> None:

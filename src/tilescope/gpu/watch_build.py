@@ -60,7 +60,10 @@ def find_compiler() -> list[str]:
 
 
 def built_library(cupti: Cupti) -> Path:
-    """The library for this CUPTI, from the cache or built into it."""
+    """The library for this CUPTI, from the cache or built into it.
+
+    It is compiled beside its name and then moved there: several ranks may build at once.
+    """
     compiler = find_compiler()
     sources = sorted(SOURCE.glob("*.[ch]"))
     command = [*compiler, *FLAGS, *(f"-isystem{path}" for path in cupti.includes)]
@@ -68,36 +71,27 @@ def built_library(cupti: Cupti) -> Path:
     for path in (*sources, *(path / "cupti_version.h" for path in cupti.includes)):
         digest.update(path.read_bytes() if path.exists() else b"")
     library = cache_folder() / f"watch-{digest.hexdigest()[:16]}.so"
-    if not library.exists():
-        _build([*command, *(str(path) for path in sources if path.suffix == ".c")], library)
-    return library
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+        made = Path(folder) / library.name
+        command += [*(str(path) for path in sources if path.suffix == ".c"), "-o", str(made), "-ldl"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
+            raise DeviceError(f"watch could not build its library with {command[0]}: {said.strip()}.")
+        return made.replace(library)
 
 
 def cache_folder() -> Path:
-    """The folder for files of this user that can be made again."""
-    try:
-        from platformdirs import user_cache_path
-
-        folder = user_cache_path("tilescope")
-    except ModuleNotFoundError:  # run from a checkout, without its dependencies
+    """The folder for files of this user that can be made again; a temporary one where there is no home to write to."""
+    with suppress(OSError, RuntimeError):
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilescope"
-    if folder.is_absolute():  # without a home, it is not
-        with suppress(OSError):
+        if folder.is_absolute():
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):
                 return folder
     return Path(tempfile.mkdtemp(prefix="tilescope-"))
-
-
-def _build(command: list[str], library: Path) -> None:
-    """Compile beside the library's name, then move it there: several ranks may build at once."""
-    with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
-        made = Path(folder) / library.name
-        done = subprocess.run([*command, "-o", str(made), "-ldl"], capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
-            raise DeviceError(f"watch could not build its library with {command[0]}: {said.strip()}.")
-        made.replace(library)
 
 
 def _installations() -> Iterator[list[Path]]:
