@@ -22,6 +22,6 @@ def card():
         pytest.skip(f"needs {error.name}: pip install 'tilescope[gpu]'")
     except DeviceError as error:
         pytest.skip(str(error))
-    if found.arch != "sm_90":
+    if found.facts["arch"] != "sm_90":
         pytest.skip("needs a GPU of compute capability 9.0: that is what the rules were measured on")
     return found

@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
-from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
-from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
+from tilescope.tensor_map.argument_dump import TABLES
 from tilescope.value import Value
 
 _MAP_ALIGNMENT_BYTES = 64
@@ -33,12 +32,6 @@ _ARRAYS = {
     "element_strides": ctypes.c_uint32,
     "lower_corner": ctypes.c_int32,
     "upper_corner": ctypes.c_int32,
-}
-_OPTIONS: dict[str, Any] = {
-    "interleave": Interleave,
-    "swizzle": Swizzle,
-    "l2_promotion": L2Promotion,
-    "oob_fill": OobFill,
 }
 
 
@@ -54,24 +47,18 @@ class Device:
         self._driver = _driver()
         self._number = _value(self._driver.cuDeviceGet(0))
         _value(self._driver.cuCtxSetCurrent(_value(self._driver.cuDevicePrimaryCtxRetain(self._number))))
-        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-        self.arch = f"sm_{major}{minor}"
-        self.sms = self._attribute("MULTIPROCESSOR_COUNT")
-        self.clock_mhz = self._attribute("CLOCK_RATE") // 1000  # the highest of the SMs
         self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
         self._library = ctypes.CDLL(_LIBRARY)
-
-    def facts(self) -> dict[str, Any]:
-        """What captures and benchmarks say about where they were made."""
         cuda = _value(self._driver.cuDriverGetVersion())
-        return {
+        # what captures and benchmarks say about where they were made
+        self.facts: dict[str, Any] = {
             "card": _value(self._driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
-            "arch": self.arch,
+            "arch": "sm_{}{}".format(*(self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))),
             "driver": _driver_version(),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-            "sms": self.sms,
-            "clock_mhz": self.clock_mhz,
+            "sms": self._attribute("MULTIPROCESSOR_COUNT"),
+            "clock_mhz": self._attribute("CLOCK_RATE") // 1000,  # the highest of the SMs
             "memory_clock_mhz": self._attribute("MEMORY_CLOCK_RATE") // 1000,
             "l2_bytes": self._attribute("L2_CACHE_SIZE"),
         }
@@ -89,8 +76,8 @@ class Device:
             spread["dims"],
             spread["strides_bytes"],
         )
-        options = (named.named(arguments[name]).driver_code for name, named in _OPTIONS.items())
-        tail = (spread["element_strides"], *options)
+        options = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+        tail = (spread["element_strides"], *(TABLES[name][arguments[name]].driver_code for name in options))
         if issubclass(kind, TensorMap):
             result = self._library.cuTensorMapEncodeTiled(*head, spread["box"], *tail)
         else:

@@ -201,7 +201,7 @@ def serve(folder: Path, pipe: int) -> None:
     except ModuleNotFoundError as error:
         connection.send({"missing": f"This needs the package {error.name}: pip install 'tilescope[gpu]'."})
         return
-    connection.send({"ready": device.facts()})
+    connection.send({"ready": device.facts})
     with suppress(EOFError):
         while True:
             name, cases = connection.recv()

@@ -92,11 +92,11 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
     if "plain" in case:
         return _plain(device, matrix, case["plain"])
     if "op" in case:
-        return float(cycles_of(device, [case])[0]) / (device.clock_mhz * 1e6)
+        return float(cycles_of(device, [case])[0] / (device.facts["clock_mhz"] * 1e6))
     tensor_map = read_map(case["map"])
     assert isinstance(tensor_map, TensorMap)
     tiles_x, tiles_y = (extent // step for extent, step in zip(tensor_map.dims, case["tile"], strict=True))
-    blocks = (case["sms"] or device.sms) * case["blocks_per_sm"]
+    blocks = (case["sms"] or device.facts["sms"]) * case["blocks_per_sm"]
     streams = blocks * case["streams"]
     table = [
         *case["tile"], tiles_x, tiles_x * tiles_y, streams % tiles_x, streams // tiles_x, case["stages"],
@@ -119,5 +119,5 @@ def _plain(device: Device, matrix: int, kernel: str) -> float:
         "plain_read": (matrix, MATRIX_BYTES // 16, device.allocate(4)),
     }
     return device.seconds(
-        f"streams:{kernel}", *values[kernel], blocks=device.sms * _PLAIN_BLOCKS_PER_SM, threads=_PLAIN_THREADS
+        f"streams:{kernel}", *values[kernel], blocks=device.facts["sms"] * _PLAIN_BLOCKS_PER_SM, threads=_PLAIN_THREADS
     )

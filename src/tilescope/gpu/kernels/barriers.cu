@@ -6,7 +6,8 @@ enum { INIT, ARRIVE, EXPECT_TX, COMPLETE_TX, ARRIVE_DROP, ARRIVE_EXPECT_TX };
 #define WITHOUT_TOKEN(OPERATION) \
   asm volatile(OPERATION ".relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(x) : "memory"); break;
 
-extern "C" __global__ void sequences(const int* ops, const u32* arguments, int length, u64* tokens, u8* passes, u64* words) {
+// A step is 5 bytes: the upper half of the token, and which parities pass.
+extern "C" __global__ void sequences(const int* ops, const u32* arguments, int length, u8* steps, u64* words) {
   __shared__ __align__(16) u64 barriers[1];
   u32 barrier = shared_address(barriers);
   for (int i = blockIdx.x * length; i < (blockIdx.x + 1) * length; i++) {
@@ -20,8 +21,8 @@ extern "C" __global__ void sequences(const int* ops, const u32* arguments, int l
       case ARRIVE_DROP: WITH_TOKEN("mbarrier.arrive_drop")
       case ARRIVE_EXPECT_TX: WITH_TOKEN("mbarrier.arrive.expect_tx")
     }
-    tokens[i] = token;
-    passes[i] = barrier_passes(barrier, 0) | barrier_passes(barrier, 1) << 1;
+    for (int byte = 0; byte < 4; byte++) steps[5 * i + byte] = token >> (32 + 8 * byte);
+    steps[5 * i + 4] = barrier_passes(barrier, 0) | barrier_passes(barrier, 1) << 1;
   }
   words[blockIdx.x] = barrier_word(barrier);
   // A fault of the barrier is reported while its block lives: one that exits at once may get away with it.

@@ -96,14 +96,12 @@ class Suite:
 
     def results(self, device: Device, cases: Sequence[Case]) -> list[bytes]:
         """What the card gives, in the order of the cases."""
-        kinds: dict[str, list[int]] = {}
-        for number, case in enumerate(cases):
-            kinds.setdefault(self.kind(case), []).append(number)
-        results: dict[int, bytes] = {}
-        for numbers in kinds.values():
-            arrays = self.run(device, [cases[number] for number in numbers])
-            results |= zip(numbers, map(b"".join, arrays), strict=True)
-        return [results[number] for number in range(len(cases))]
+        results = [b""] * len(cases)
+        for kind in dict.fromkeys(map(self.kind, cases)):
+            numbers = [number for number, case in enumerate(cases) if self.kind(case) == kind]
+            for number, arrays in zip(numbers, self.run(device, [cases[number] for number in numbers]), strict=True):
+                results[number] = b"".join(arrays)
+        return results
 
     def difference(self, case: Case, measured: Outcome) -> str:
         """How the card's outcome differs from ours, in words; empty where they are equal."""

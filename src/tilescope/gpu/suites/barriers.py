@@ -66,17 +66,9 @@ def _run_sequences(device: Device, cases: list[Case]) -> Iterable[Any]:
     """What the card's barriers go through; the sequences of a call are of one length."""
     numbers = [[(OPERATIONS.index(name), argument) for name, argument in case["steps"]] for case in cases]
     operations, arguments = np.moveaxis(np.array(numbers, np.uint32), 2, 0)
-    tokens, passes, words = (
-        np.empty(operations.shape, "<u8"),
-        np.empty(operations.shape, np.uint8),
-        np.empty(len(cases), "<u8"),
-    )
-    sizes = {"blocks": len(cases), "threads": 1}
-    device.launch(
-        "barriers:sequences", operations, arguments, operations.shape[1], out=(tokens, passes, words), **sizes
-    )
-    steps = np.empty(operations.shape, _STEP)
-    steps["token"], steps["passes"] = tokens >> np.uint64(32), passes
+    out = steps, words = np.empty(operations.shape, _STEP), np.empty(len(cases), "<u8")
+    values = operations, arguments, operations.shape[1]
+    device.launch("barriers:sequences", *values, out=out, blocks=len(cases), threads=1)
     return zip(steps, words, strict=True)
 
 

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import Case, Piece, Suite
+from tilescope.gpu.suites import Array, Case, Piece, Suite
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
@@ -98,31 +97,30 @@ def _launch_all() -> None:
         device.launch("accesses:one_access", *values, blocks=1, threads=32, smem_bytes=_SMEM_BYTES)
 
 
-def _timed(device: Device, cases: list[Case]) -> list[int]:
-    """Wavefronts from clocks: cost = start + slope x wavefronts, both from two accesses of the same operation."""
-    counts = np.empty(len(cases), np.int64)
-    for op in {case["op"] for case in cases}:
-        numbers = [number for number, case in enumerate(cases) if case["op"] == op]
-        references = [  # every bank is asked once in every turn; one bank is asked for everything
-            {"op": op, "lanes": [lane * step for lane in range(32)], "active": _ALL}
-            for step in (SmemOp.named(op).access_bytes, 128)
-        ]
-        cycles = cycles_of(device, [*references, *(cases[number] for number in numbers)])
-        few, many = (wavefronts(op, case["lanes"]) for case in references)
-        slope = (cycles[1] - cycles[0]) / (many - few)
-        counts[numbers] = np.round(few + (cycles[2:] - cycles[0]) / slope).clip(0)
-    return counts.tolist()
+def _timed(device: Device, cases: list[Case]) -> Array:
+    """Wavefronts from clocks: cost = start + slope x wavefronts, both from two accesses of the same operation.
+
+    Of the first, every bank is asked once in every turn; of the second, one bank is asked for everything.
+    """
+    ops = [SmemOp.named(case["op"]) for case in cases]
+    steps = [op.access_bytes for op in ops] + [128] * len(cases)
+    known = [
+        {"op": op.name, "lanes": [lane * step for lane in range(32)], "active": _ALL}
+        for op, step in zip(ops * 2, steps, strict=True)
+    ]
+    low, high, cycles = np.split(cycles_of(device, [*known, *cases]), 3)
+    few, many = np.split(np.concatenate([_predict(case)[0].numbers for case in known]).astype(np.float64), 2)
+    return np.asarray(few + (cycles - low) * (many - few) / (high - low)).round().clip(0)
 
 
-def cycles_of(device: Device, cases: list[Case]) -> npt.NDArray[np.float64]:
+def cycles_of(device: Device, cases: list[Case]) -> Array:
     """Clocks of one access of every case, the least of several tries."""
     cycles = np.empty((len(cases), _TRIES), "<u4")
     operations = np.array([_OPS.index(case["op"]) for case in cases], np.int32)
     lanes, active = (np.array([case[name] for case in cases], np.uint32) for name in ("lanes", "active"))
     sizes = {"blocks": len(cases), "threads": 32 * _WARPS, "smem_bytes": 200 * 1024}
     device.launch("accesses:timed_accesses", operations, lanes, active, 0, device.allocate(4), out=[cycles], **sizes)
-    least: npt.NDArray[np.float64] = cycles.min(axis=1) / (_TIMES * _WARPS)
-    return least
+    return np.asarray(cycles.min(axis=1) / (_TIMES * _WARPS))
 
 
 BANKS = Suite("banks", _draw, _predict, _run, ("accesses",), count=500, together=500, feature="stmatrix")
