@@ -88,7 +88,7 @@ def test_every_number_is_read_as_all_it_could_be(word):
         ([WORD, "--major", "row"], "known: K, MN"),
         ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),
         ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
-        ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major elements of 16 bits"),
+        ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major 128B with elements of 16 bits"),
         ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
         ([WORD, "--rows", "0"], "at least 1"),
         ([WORD, "--rows", "-5"], "at least 1"),

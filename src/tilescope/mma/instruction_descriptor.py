@@ -129,7 +129,8 @@ class InstructionDescriptor(Documented, Value):
             **{name: flag(name, value) for name, value in flags.items()},
         }  # fmt: skip
         if scale_type is not None or kind.scales:
-            values["scale_type"] = known_name("scale_type", scale_type or kind.scales[-1], list(_SCALE_CODES))
+            asked = kind.scales[-1] if scale_type is None else scale_type
+            values["scale_type"] = known_name("scale_type", asked, list(_SCALE_CODES))
         raise_all(_problems(kind, values))
         for name, value in values.items():
             object.__setattr__(self, name, value)

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -304,7 +305,10 @@ def require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> No
 
 def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     """One pattern or several as a list; a RuleError for anything else."""
-    patterns: list[Any] = list(accesses) if isinstance(accesses, Iterable) else [accesses]
+    patterns: list[Any] = [accesses]
+    if not isinstance(accesses, Access):
+        with suppress(TypeError, NotImplementedError):  # memoryviews of several dimensions say that they iterate
+            patterns = list(accesses)
     wrong = [pattern for pattern in patterns if not isinstance(pattern, Access)]
     if wrong or not patterns:
         shown = f"a {type(wrong[0]).__name__}" if wrong else "none"
