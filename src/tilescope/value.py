@@ -26,7 +26,7 @@ from tilescope.errors import RuleError, Violation, argument_type, by, missing_fi
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _DEFINING_MODULES = (
-    "layout", "tensor_map", "tma", "tma.place", "mma.agreement", "mma.readings", "mma.scale_format",
+    "layout", "tensor_map", "tma", "tma.place", "mma.agreement", "mma.readings",
     "mma.tcgen05_product", "mma.tensor_memory", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
     "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
 )  # fmt: skip

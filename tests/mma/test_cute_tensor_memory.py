@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tilescope.mma.fragment import fragment
-from tilescope.mma.scale_format import scale_lanes
-from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_layout import ScaleLanes, scale_layout
 from tilescope.mma.tmem_form import cp_shape
 from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
 
@@ -73,7 +72,7 @@ def scale_rows(operand, instruction):
     kind = {"m16n8k32": "mxfp8", "m16n8k64": "nvfp4"}[instruction]
     found = np.full(32, -1)
     for thread_id in range(2 if operand == "A" else 4):
-        chosen = scale_lanes(kind, operand, thread_id=thread_id)
+        chosen = ScaleLanes(kind, operand, thread_id=thread_id)
         assert chosen.instruction == f"mma.{instruction}"
         found[list(chosen.lanes())] = np.arange(chosen.extent)
     return found

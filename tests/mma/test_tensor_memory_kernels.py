@@ -7,8 +7,7 @@ from tilescope.arch import ARCH
 from tilescope.errors import RuleError
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_format import SCALE_FORMATS, scale_lanes
-from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_layout import SCALE_FORMATS, ScaleLanes, scale_layout
 from tilescope.mma.tcgen05_product import pair_shares
 from tilescope.mma.tmem_form import CP_SHAPES, DECOMPRESSIONS, TMEM_FORMS, cp_shape, named_move
 
@@ -208,7 +207,7 @@ def test_scaled_products_of_sm_120_assemble():
     texts = []
     for name, row in SCALE_FORMATS.items():
         for thread_id in (0, 1):
-            a, b = scale_lanes(name, "A", thread_id=thread_id), scale_lanes(name, "B", thread_id=2 * thread_id + 1)
+            a, b = ScaleLanes(name, "A", thread_id=thread_id), ScaleLanes(name, "B", thread_id=2 * thread_id + 1)
             k, types = (32, "e4m3.e4m3") if row.mma_kind == "mxf8f6f4" else (64, "e2m1.e2m1")
             assert a.instruction == f"mma.m16n8k{k}"
             vector = row.qualifier.split()[0]

@@ -10,8 +10,7 @@ import pytest
 from tilescope.errors import RuleError
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_format import scale_lanes
-from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_layout import ScaleLanes, scale_layout
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_form import cp_shape, named_move
@@ -151,5 +150,5 @@ def test_an_instruction_descriptor(arguments, options, word):
 
 
 def test_lanes_of_block_scaled_mma_sync():  # PTX, CuTe, Triton
-    assert scale_lanes("mxfp8", "A", thread_id=1).lane(11) == 15
-    assert scale_lanes("mxfp8", "B", thread_id=2).lane(5) == 22
+    assert ScaleLanes("mxfp8", "A", thread_id=1).lane(11) == 15
+    assert ScaleLanes("mxfp8", "B", thread_id=2).lane(5) == 22

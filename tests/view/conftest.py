@@ -23,7 +23,7 @@ from tilescope import (
     view,
     wgmma_descriptors,
 )
-from tilescope.mma.scale_format import scale_lanes
+from tilescope.mma.scale_layout import ScaleLanes
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
@@ -114,7 +114,7 @@ def tensor_core_drawings():
         "scale factors in tensor memory": view.draw(
             scale_layout(256, 256, "nvfp4").tensor_memory("B"), element=(37, 5)
         ),
-        "scale lanes": view.draw(scale_lanes("mxfp4", "A", thread_id=1, byte_id=2)),
+        "scale lanes": view.draw(ScaleLanes("mxfp4", "A", thread_id=1, byte_id=2)),
         "tensor memory load": view.draw(fragment("tcgen05.ld.16x32bx2.x4.pack::16b"), lane=20),
         "allocated columns": view.draw(TensorMemory().alloc(32).alloc(128).relinquish()),
         "budget": view.draw(TensorMemory.budget({"D": (tmem_layout((128, 256)), 3)})),

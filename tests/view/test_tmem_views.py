@@ -5,7 +5,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import view
-from tilescope.mma.scale_format import scale_lanes
+from tilescope.mma.scale_layout import ScaleLanes
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_layout import DATAPATHS
 from tilescope.view.grid import Grid
@@ -102,7 +102,7 @@ def test_scale_factors_are_drawn_where_they_lie(rows, kind):
 
 
 def test_lanes_of_scale_factors_are_drawn():
-    found = scale_lanes("mxfp4", "A", thread_id=1, byte_id=2)
+    found = ScaleLanes("mxfp4", "A", thread_id=1, byte_id=2)
     (grid,) = grids_of(view.draw(found)).values()
     for row in grid.rows:
         for place, cell in enumerate(row.cells):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major
 from tilescope.reading import attempted, integer, known_name, one_of, pair
 from tilescope.rule import ARGUMENT_RANGE, rule
-
-if TYPE_CHECKING:
-    from tilescope.layout.layout import Layout
 
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
 POINTER_BYTES = 1 << 48  # of a pointer that a debugger or CuTe prints
@@ -105,8 +102,8 @@ def checked_start(problems: list[Violation], element_bits: Any, start: Any) -> t
     return bits, attempted(problems, 0, integer, "start", start, 0, POINTER_BYTES - 1)
 
 
-def checked_indices(layout: Layout, coord: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Indices as integers, or as integer arrays that broadcast; RuleError for those outside the tile."""
+def checked_indices(layout: Any, coord: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Indices as integers, or as integer arrays that broadcast; RuleError for those outside the shape of a layout."""
     shape = layout.shape
     if len(coord) != len(shape):
         raise _outside(layout, f"{len(coord)} indices")
@@ -130,7 +127,7 @@ def checked_indices(layout: Layout, coord: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(index.astype(np.int64) for index in arrays)
 
 
-def _outside(layout: Layout, found: str) -> RuleError:
+def _outside(layout: Any, found: str) -> RuleError:
     names, shape = layout.names, layout.shape
     limit = "integer " + ", ".join(f"{name} 0..{extent - 1}" for name, extent in zip(names, shape, strict=True))
     last = f"Use indices up to {tuple(extent - 1 for extent in shape)}."

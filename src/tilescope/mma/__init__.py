@@ -16,7 +16,7 @@ tmem_layout.py               D, A and metadata as layouts of tensor memory, and 
 tmem_form.py                 the shapes of tcgen05.ld, st and cp
 tensor_memory.py             allocation, loads, stores, copies and shifts on cells
 tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory, and all of it 512 columns
-scale_format.py              block scaling: formats, and the lanes of mma.sync; scale_layout.py: atoms, copies, words
+scale_layout.py              block scaling: formats, the lanes of mma.sync; atoms, copies, words of tensor memory
 scale_packing.py             whole matrices of scale factors into atoms and back
 instruction.py               mma, wgmma, ldmatrix and stmatrix: shapes, operands, types and forms
 fragment.py                  which lane holds which element of an operand in registers

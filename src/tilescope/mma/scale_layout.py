@@ -1,4 +1,8 @@
-"""Scale factors of a matrix on their way: atoms in global and shared memory, the copies, the words in tensor memory.
+"""Block scaling: which block of k shares a scale factor, and the scale factors of a matrix on their way to the tensor core.
+
+Four scales of a row share a 32-bit word; the id in the instruction descriptor says with which byte an instruction begins.
+Instructions of k = 96 (sm_103a, 4-bit kinds) take 3 or 6 scales, which run on into the next word. A sparse instruction
+takes twice the k with as many scales: its block is twice as long.
 
     global, shared memory                      tcgen05.cp.32x128b.warpx4           tensor memory
     atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
@@ -10,30 +14,49 @@ The scale of (row i, block b) lies at byte
 
 and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
 4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor picks the byte.
+
+The block-scaled mma.sync (sm_120) takes them from registers: every lane passes one 32-bit register for A and one for B, and
+thread-id and byte-id, immediates of the instruction, choose:
+
+    A, thread-id 0   row  0  8     1  9     2 10  …        B, thread-id 0   column  0           1           …
+                    lane  0  1     4  5     8  9                             lane   0           4
+    A, thread-id 1  lane  2  3     6  7    10 11           B, thread-id 1    lane   1           5   …  up to 3
+
+    scale_vec   k      scales   byte-id      bytes
+    1X          32     1        0 to 3       id
+    2X          64     2        0 or 2       id and id + 1, for the halves of k
+    4X          64     4        0            0 to 3, for the quarters of k
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from math import gcd
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError, argument_range, ceil_div, printed
+from tilescope.errors import RuleError, ceil_div, printed, raise_all, unknown_name
 from tilescope.layout import Modes
+from tilescope.layout.checks import checked_indices
 from tilescope.mma.descriptor import Tcgen05Descriptor
-from tilescope.mma.scale_format import ScaleFormat, ScaleLanes, ScaleOperand, scale_lanes
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
-from tilescope.mma.tcgen05_kind import MMA_GROUP, Documented, blackwell_rule
+from tilescope.mma.tcgen05_kind import KINDS, MMA_GROUP, WIDE_K, Documented, Tcgen05Kind, blackwell_rule
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
-from tilescope.reading import integer, integer_array, is_one_of, known_name, plain_int
-from tilescope.rule import ARGUMENT_RANGE
+from tilescope.reading import integer, is_one_of, known_name, plain_int
+from tilescope.rule import rule
 from tilescope.swizzle.mode import SMEM_ALIGNMENT
-from tilescope.value import Value, row_field
+from tilescope.value import Row, Value, row_field
 
+_LANES = 'ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id={})'
 _PAIR_B = 'ts.scale_layout({rows}, 256, "nvfp4").copies("B", m=128, cta_group=2)'
 # fmt: off
+SCALE_ID = rule(
+    "scale-id", "The immediates of a block-scaled mma.sync are those that its scale_vec allows.",
+    source="PTX ISA, mma: Block scaling, thread-id and byte-id", architectures=("sm_120",), passing=_LANES.format(1),
+    failing=_LANES.format(2),
+)
 SCALE_K = blackwell_rule(
     "scale-k", "An instruction takes the k of its kind, and begins at a multiple of it.", "tcgen05.mma: Block scaling",
     'ts.scale_layout(128, 256, "nvfp4").steps(64)', 'ts.scale_layout(128, 256, "nvfp4").steps(32)',
@@ -43,8 +66,128 @@ SCALE_ROWS = blackwell_rule(
     "CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100", _PAIR_B.format(rows=64), _PAIR_B.format(rows=48),
 )
 # fmt: on
+ScaleOperand = Literal["A", "B"]
+_SCALED_OPERAND = "operand with scale factors"
+_EXTENTS: dict[ScaleOperand, int] = {"A": 16, "B": 8}  # rows of A, columns of B of an mma.sync
+_THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
 _ATOM_COLUMNS = 4  # of tensor memory
-_ROW_GROUP_BYTES = 128  # 8 rows of 16 bytes: the stride of the copy's descriptor
+_ATOM_ROWS_READ: Any = {
+    "leading_bytes": 0,
+    "stride_bytes": 128,
+    "swizzle": "none",
+}  # 8 rows of 16 bytes follow each other
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaleFormat(Row):
+    """A row of the table.
+
+    >>> nvfp4 = ScaleFormat.named("nvfp4")
+    >>> nvfp4.block, nvfp4.scale_type, nvfp4.ids(64)
+    (16, 'ue4m3', (0,))
+    >>> ScaleFormat.named("mxfp4").ids(96)
+    (0, 1, 2, 3)
+    """
+
+    name: str
+    mma_kind: str
+    qualifier: str  # .scale_vec:: of PTX
+    block: int  # elements of k under one scale
+    scale_type: str
+
+    @classmethod
+    def named(cls, name: Any) -> ScaleFormat:
+        """The row called `name`; the kind's own name stands for its commonest format."""
+        if isinstance(name, ScaleFormat):
+            return name
+        row = _BY_SPELLING.get(name.strip().casefold().replace("_", "")) if isinstance(name, str) else None
+        if row is None:
+            raise RuleError([unknown_name("scale format", "kind", name, SCALE_FORMATS, _ALIASES)])
+        return row
+
+    @property
+    def kind_row(self) -> Tcgen05Kind:
+        """The kind of tcgen05.mma that multiplies it."""
+        return KINDS[self.mma_kind]
+
+    @property
+    def k_steps(self) -> tuple[int, ...]:
+        """The k that one dense instruction takes."""
+        return (self.kind_row.k, WIDE_K) if self.kind_row.is_dense_4_bit else (self.kind_row.k,)
+
+    def ids(self, k: int) -> tuple[int, ...]:
+        """The bytes of a word at which an instruction may begin."""
+        return tuple(range(0, ATOM_SCALES, gcd(k // self.block, ATOM_SCALES)))
+
+
+# PTX ISA, "Block scaling" of tcgen05.mma, and its table of scale_vec sizes.
+# fmt: off
+SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in (
+    #           name           kind        qualifier       block  scale
+    ScaleFormat("mxfp8",       "mxf8f6f4", "1X (.block32)", 32, "ue8m0"),
+    ScaleFormat("mxfp4",       "mxf4",     "2X (.block32)", 32, "ue8m0"),
+    ScaleFormat("nvfp4",       "mxf4nvf4", "4X (.block16)", 16, "ue4m3"),
+    ScaleFormat("mxf4nvf4.2X", "mxf4nvf4", "2X (.block32)", 32, "ue8m0"),
+    ScaleFormat("mxf4nvf4.4X", "mxf4nvf4", "4X (.block16)", 16, "ue8m0"),
+)}
+# fmt: on
+_ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": "nvfp4"}
+_BY_SPELLING = {name.casefold(): row for name, row in SCALE_FORMATS.items()} | {
+    alias: SCALE_FORMATS[name] for alias, name in _ALIASES.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLanes(Documented, Value):
+    """The lanes and bytes that a block-scaled mma.sync takes its scale factors from, for the instruction's immediates.
+
+    >>> ScaleLanes("nvfp4", "A", thread_id=1).lane(11), ScaleLanes("mxfp4", "B", thread_id=2).lane(5)
+    (15, 22)
+    >>> ScaleLanes("mxfp4", "A", byte_id=2).bytes_used
+    (2, 3)
+    """
+
+    format: ScaleFormat = row_field(ScaleFormat.named)
+    operand: ScaleOperand = "A"
+    thread_id: int = 0
+    byte_id: int = 0
+
+    def __post_init__(self) -> None:
+        row, operand = ScaleFormat.named(self.format), known_name("operand", self.operand, _EXTENTS, _SCALED_OPERAND)
+        object.__setattr__(self, "format", row)
+        problems = []
+        for name, known in (("thread_id", _THREAD_IDS[operand]), ("byte_id", row.ids(row.k_steps[0]))):
+            number = plain_int(value := getattr(self, name))
+            object.__setattr__(self, name, number)
+            if number not in known:
+                limit = f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
+                found, fix = f"{name} = {printed(value)}", f"Use {known[0]}."
+                problems.append(SCALE_ID.violation(name, found, limit, fix, **{name: number}))
+        raise_all(problems)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that takes them."""
+        return f"mma.m16n8k{self.format.k_steps[0]}"
+
+    @property
+    def extent(self) -> int:
+        """Rows of A, or columns of B."""
+        return _EXTENTS[self.operand]
+
+    @property
+    def bytes_used(self) -> tuple[int, ...]:
+        """The bytes of a lane's register, in the order of k."""
+        return tuple(range(self.byte_id, self.byte_id + self.format.k_steps[0] // self.format.block))
+
+    def lane(self, index: int) -> int:
+        """The lane whose register holds the scales of row (A) or column (B) `index`."""
+        return self.lanes()[integer("index", index, 0, self.extent - 1)]
+
+    def lanes(self) -> tuple[int, ...]:
+        """The lane of every row or column."""
+        first = self.thread_id * (2 if self.operand == "A" else 1)
+        return tuple(first + 4 * (index % 8) + index // 8 for index in range(self.extent))
 
 
 class ScaleStep(NamedTuple):
@@ -75,6 +218,8 @@ class ScaleLayout(Documented, Value):
     [(0, 0, 0), (64, 4, 0), (128, 8, 0)]
     """
 
+    names: ClassVar[tuple[str, str]] = ("row", "block")
+
     rows: int
     k: int
     format: ScaleFormat = row_field(ScaleFormat.named)
@@ -85,9 +230,14 @@ class ScaleLayout(Documented, Value):
         return ceil_div(self.k, self.format.block)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and blocks of a row."""
+        return self.rows, self.blocks
+
+    @property
     def atoms(self) -> tuple[int, int]:
         """Atoms along the rows and along k."""
-        return atom_grid(self.rows, self.blocks)
+        return atom_grid(*self.shape)
 
     @property
     def size_bytes(self) -> int:
@@ -119,19 +269,7 @@ class ScaleLayout(Documented, Value):
         >>> scale_layout(512, 128, "nvfp4").offset(300, 6)
         2758
         """
-        for name, index, extent in (("row", row, self.rows), ("block", block, self.blocks)):
-            array = integer_array(index)
-            if array is None or (array.size and (array.min() < 0 or array.max() >= extent)):
-                limit = f"{name}s 0 to {extent - 1}"
-                raise RuleError([argument_range(name, index, limit, f"Use {extent - 1}, the last.")])
-        coord: Any = (index if isinstance(index, int) else np.asarray(index, np.int64) for index in (row, block))
-        try:
-            return self.modes.at(*coord)
-        except ValueError:  # shapes that do not meet
-            found = f"arrays of shapes {np.shape(row)} and {np.shape(block)}"
-            fix = "Use row[:, None] and block[None, :]."
-            values = {"rows": np.shape(row), "blocks": np.shape(block)}
-            raise ARGUMENT_RANGE.error("row, block", found, "they broadcast", fix, **values) from None
+        return self.modes.at(*checked_indices(self, (row, block)))
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """The (row, block) whose scale lies at a byte; None for padding and beyond.
@@ -140,12 +278,11 @@ class ScaleLayout(Documented, Value):
         (37, 5)
         """
         place = plain_int(offset)
-        if not isinstance(place, int) or not 0 <= place < self.size_bytes:
+        if place is None or not 0 <= place < self.size_bytes:
             return None
         atom, within = divmod(place, ATOM_BYTES)
         down, along = divmod(atom, self.atoms[1])
-        row = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32
-        block = along * ATOM_SCALES + within % 4
+        row, block = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32, along * ATOM_SCALES + within % 4
         return (row, block) if row < self.rows and block < self.blocks else None
 
     @property
@@ -165,12 +302,11 @@ class ScaleLayout(Documented, Value):
         if not is_one_of(step_k, self.format.k_steps):
             limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
             raise SCALE_K.error("k", printed(k), limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
-        taken, steps = self.format.per_instruction(step_k), []
-        for first in range(0, self.k, step_k):
-            block = first // self.format.block
-            word, scale_id = divmod(block, ATOM_SCALES)
-            steps.append(ScaleStep(first, word * self.word_columns, scale_id, tuple(range(block, block + taken))))
-        return tuple(steps)
+        block, words = self.format.block, self.word_columns
+        return tuple(
+            ScaleStep(first, at // 4 * words, at % 4, tuple(range(at, at + step_k // block)))
+            for first, at in ((first, first // block) for first in range(0, self.k, step_k))
+        )
 
     def tensor_memory(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
@@ -185,15 +321,12 @@ class ScaleLayout(Documented, Value):
         >>> scale_layout(256, 256, "nvfp4").tensor_memory("B", m=128, cta_group=2).place(200, 0)
         TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
         """
-        halved = self._is_halved(operand, m, cta_group)
-        groups = ceil_div(self.rows // (1 + halved), QUARTER_LANES)
-        row: tuple[Any, Any] = (QUARTER_LANES, groups), (LANE_BITS, CELL_BITS)
-        if halved:
-            row = (*row[0], 2), (*row[1], 2 * QUARTER_LANES * LANE_BITS)
-        block = (ATOM_SCALES, self.atoms[1]), (8, self.word_columns * CELL_BITS)
-        copies = 2 if halved else QUARTERS
-        modes = Modes((row[0], block[0], copies), (row[1], block[1], QUARTER_LANES * LANE_BITS))
-        return TmemLayout.of(modes, 8, address, operand=f"SF{operand}", matrix=(self.rows, self.blocks))
+        halves = self._halves(operand, m, cta_group)
+        groups, quarter = ceil_div(self.rows // halves, QUARTER_LANES), QUARTER_LANES * LANE_BITS
+        rows = ((QUARTER_LANES, LANE_BITS), (groups, CELL_BITS), (halves, 2 * quarter))[: 1 + halves]
+        blocks = Modes((ATOM_SCALES, self.atoms[1]), (8, self.word_columns * CELL_BITS))
+        modes = Modes.joined(Modes.of_pairs(rows), blocks, Modes(QUARTERS // halves, quarter))
+        return TmemLayout.of(modes, 8, address, operand=f"SF{operand}", matrix=self.shape)
 
     def copies(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
@@ -210,18 +343,19 @@ class ScaleLayout(Documented, Value):
         base, (down, along) = TmemAddress.of(address), self.atoms
         first = integer("smem_address", smem_address, least=0)
         if first % 16:
-            found, limit = f"smem_address = {smem_address}", "atoms start at a multiple of 16 bytes"
-            fix = f"Use {first // 16 * 16:#x}."
+            found, fix = f"smem_address = {smem_address}", f"Use {first // 16 * 16:#x}."
+            limit = "atoms start at a multiple of 16 bytes"
             raise SMEM_ALIGNMENT.error("smem_address", found, limit, fix, smem_address=first)
-        halved = self._is_halved(operand, m, cta_group)
-        shape = "64x128b.warpx2::01_23" if halved else "32x128b.warpx4"
+        shape, starts = "32x128b.warpx4", np.arange(down * along).reshape(down, along)  # the atoms, (rows, words of k)
+        if self._halves(operand, m, cta_group) == 2:
+            shape, starts = "64x128b.warpx2::01_23", 2 * np.arange(along)[None]
         copies = []
-        for word in range(along):
-            for row in range(1 if halved else down):
-                start = first + (2 * word if halved else row * along + word) * ATOM_BYTES
-                source = Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=_ROW_GROUP_BYTES, swizzle="none")
-                target = base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS)
-                copies.append(ScaleCopy(shape, source, target))
+        for word, atoms in enumerate(starts.T.tolist()):
+            for row, atom in enumerate(atoms):
+                source = Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_ROWS_READ)
+                copies.append(
+                    ScaleCopy(shape, source, base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS))
+                )
         return tuple(copies)
 
     def mma_lanes(self, operand: ScaleOperand, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
@@ -230,29 +364,28 @@ class ScaleLayout(Documented, Value):
         >>> scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id=1).lane(11)
         15
         """
-        return scale_lanes(self.format, operand, thread_id=thread_id, byte_id=byte_id)
+        return ScaleLanes(self.format, operand, thread_id, byte_id)
 
     def in_shared_memory(self, scales: Any, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> Array:
         """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
-        if not self._is_halved(operand, m, cta_group):
-            return pack_scales(scales).view(np.uint8)
-        halves = np.stack([pack_scales(half) for half in np.split(np.asarray(scales), 2)])
-        return np.ascontiguousarray(halves.view(np.uint8).reshape(2, -1, ATOM_BYTES).swapaxes(0, 1)).reshape(-1)
+        halves = np.split(np.asarray(scales), self._halves(operand, m, cta_group))
+        atoms = np.stack([pack_scales(half).view(np.uint8).reshape(-1, ATOM_BYTES) for half in halves], axis=1)
+        return atoms.reshape(-1)
 
-    def _is_halved(self, operand: Any, m: Any, cta_group: Any) -> bool:
-        """Whether the scales are those of B in a pair with m = 128; refuses what is no operand, m, group or whole half."""
-        known_name("operand", operand, ("A", "B"), "operand with scale factors")
+    def _halves(self, operand: Any, m: Any, cta_group: Any) -> int:
+        """2 for B of a pair with m = 128, else 1; refuses what is no operand, m, group or whole half."""
+        known_name("operand", operand, _EXTENTS, _SCALED_OPERAND)
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
-            found = f"m {printed(m)}, cta_group {printed(cta_group)}"
-            limit = "block-scaled kinds have m 128, a pair also 256"
+            found, limit = f"m {printed(m)}, cta_group {printed(cta_group)}", "a block has m 128, a pair also 256"
             values = {"m": plain_int(m), "cta_group": plain_int(cta_group)}
             raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128 with cta_group=1.", **values)
-        halved = operand == "B" and bool(m == 128) and bool(cta_group == 2)
-        if halved and (self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS):
+        if (operand, m, cta_group) != ("B", 128, 2):
+            return 1
+        if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:
             limit = f"each half of n is a multiple of {QUARTER_LANES} columns, as the documents have it, and at most {ATOM_ROWS}"
             found = f"B of {self.rows} columns in a pair with m = 128"
             raise SCALE_ROWS.error("rows", found, limit, "Use 64, 128, 192 or 256.", rows=self.rows, m=128)
-        return halved
+        return 2
 
 
 def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:

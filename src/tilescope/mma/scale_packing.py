@@ -22,16 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import by, ceil_div
+from tilescope.errors import by, ceil_div, raise_all
 from tilescope.mma.fragment import as_array
 from tilescope.reading import pair
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.swizzle.permutation import OUT_ARRAY
+from tilescope.swizzle.permutation import out_problems
 
 SCALE_SIZE = rule(
     "scale-size",
@@ -68,7 +69,7 @@ def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
         further = [(0, 0)] * len(batch)
         plain = np.pad(plain.view(np.uint8), [*further, (0, whole[0] - rows), (0, whole[1] - blocks)])
     _move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), to_atoms=True)
-    return packed
+    return packed if out is None else out
 
 
 def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array | None = None) -> Array:
@@ -91,14 +92,14 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
         )
         fix = f"Pass all {whole[0] * whole[1]} bytes, padding included."
         raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)
-    target = None if out is None else _target(out, (*batch, rows, blocks), atoms.dtype)
-    plain = target if target is not None and (rows, blocks) == whole else np.empty((*batch, *whole), atoms.dtype)
+    is_whole = (rows, blocks) == whole
+    plain = _target(out if is_whole else None, (*batch, *whole), atoms.dtype)
     _move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), to_atoms=False)
-    if target is None:
+    if out is None:
         return plain[..., :rows, :blocks]
-    if target is not plain:
-        target[...] = plain[..., :rows, :blocks]
-    return target
+    if not is_whole:
+        _target(out, (*batch, rows, blocks), atoms.dtype)[...] = plain.view(np.uint8)[..., :rows, :blocks]
+    return out
 
 
 def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
@@ -189,12 +190,8 @@ def _one_byte(argument: str, value: npt.ArrayLike, dimensions: int) -> Array:
 
 
 def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array for the result, or the bytes of `out`."""
     if out is None:
         return np.empty(wanted, dtype)
-    fits = isinstance(out, np.ndarray) and out.shape == wanted and out.dtype.itemsize == 1
-    if not fits or not out.flags.c_contiguous or not out.flags.writeable:
-        is_array = isinstance(out, np.ndarray)
-        found = f"an array of shape {out.shape}, {out.dtype}" if is_array else f"a {type(out).__name__}"
-        limit, fix = f"a writeable contiguous array of {by(wanted)} bytes", f"Use np.empty({wanted}, np.uint8)."
-        raise OUT_ARRAY.error("out", found, limit, fix, shape=out.shape if is_array else None)
-    return out
+    raise_all(out_problems(out, prod(wanted)))
+    return out.reshape(-1).view(np.uint8).reshape(wanted)

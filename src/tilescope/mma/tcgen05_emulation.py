@@ -26,21 +26,11 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, by, ceil_div, printed, raise_all
 from tilescope.mma.fragment import as_array
-from tilescope.mma.scale_format import ScaleFormat, ScaleOperand
-from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_layout import ScaleFormat, ScaleOperand, scale_layout
 from tilescope.mma.tcgen05_kind import blackwell_rule
 from tilescope.mma.tcgen05_product import MMA_SCALES, Tcgen05Product
 from tilescope.mma.tensor_memory import TensorMemory
-from tilescope.mma.tmem_address import (
-    ALLOC_COLUMNS,
-    CELL_BITS,
-    LANE_BITS,
-    QUARTER_LANES,
-    QUARTERS,
-    TMEM_COLUMNS,
-    TMEM_LANES,
-    TmemAddress,
-)
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_form import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout
@@ -129,10 +119,10 @@ def _instruction(
 def _drained(cells: Matrix, columns: int) -> Matrix:
     """The first columns as four warps load them with .32x32b, each from its quarter."""
     memory = TensorMemory(cells, ((0, TMEM_COLUMNS),))
-    width = min(_LARGEST_LOAD, next(known for known in ALLOC_COLUMNS if known >= columns))
+    width, quarters = min(_LARGEST_LOAD, 1 << (columns - 1).bit_length()), range(0, TMEM_LANES, QUARTER_LANES)
     return np.block([
-        [memory.load(f"32x32b.x{width}", TmemAddress(warp * QUARTER_LANES, first), warp=warp) for first in range(0, columns, width)]
-        for warp in range(QUARTERS)
+        [memory.load(f"32x32b.x{width}", TmemAddress(lane, first), warp=lane // QUARTER_LANES) for first in range(0, columns, width)]
+        for lane in quarters
     ])  # fmt: skip
 
 
@@ -205,10 +195,11 @@ def _scales_read(scaling: Scaling | None, operand: ScaleOperand, product: Tcgen0
 
 def _lane_masks(disabled: Any, ctas: int) -> Matrix:
     """Which lanes of the blocks are not written, (blocks, lanes): bit 0 of the first 32-bit mask is lane 0 of the first block."""
-    words = (0,) * QUARTERS * ctas if disabled is None else integers("disable_output_lane", disabled)
-    if len(words) != QUARTERS * ctas or not all(0 <= word < 1 << 32 for word in words):
-        limit = f"{QUARTERS * ctas} masks of 32 bits, one for each quarter of each block"
-        fix = f"Use {(0,) * QUARTERS * ctas}: all lanes are written."
+    none = (0,) * (ctas * TMEM_LANES // 32)
+    words = none if disabled is None else integers("disable_output_lane", disabled)
+    if len(words) != len(none) or not all(0 <= word < 1 << 32 for word in words):
+        limit = f"{len(none)} masks of 32 bits, one for each quarter of each block"
+        fix = f"Use {none}: all lanes are written."
         raise MMA_LANES.error("disable_output_lane", printed(disabled), limit, fix, masks=words)
     return (np.array(words)[:, None] >> np.arange(32) & 1).astype(np.bool_).reshape(ctas, TMEM_LANES)
 

@@ -15,7 +15,7 @@ k = 96. All of this is known from documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -78,9 +78,8 @@ MMA_GROUP = blackwell_rule(
     'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=3)',
 )  # fmt: skip
 WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a
-_EVERY_8 = tuple(range(8, 257, 8))
-_EVERY_16 = tuple(range(16, 257, 16))
-_EVERY_32 = tuple(range(32, 257, 32))
+_FLOAT_N = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))  # of one block, of a pair
+_INTEGER_N = (8, 16, 24, *range(32, 257, 16)), tuple(range(32, 257, 32))
 
 
 class Shapes(NamedTuple):
@@ -135,19 +134,13 @@ class Tcgen05Kind:
         >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes(k=96)]
         [('cta_group::2', (256,))]
         """
-        one_n, two_n = (_EVERY_8, _EVERY_16)
-        if self.name == "i8":
-            one_n, two_n = ((8, 16, 24, *_EVERY_16[1:]), _EVERY_32)
-        wide = k == WIDE_K
-        one = Shapes("cta_group::1", (128,) if self.is_scaled else (64, 128), one_n)
-        two = Shapes("cta_group::2", (256,) if wide or (self.is_scaled and sparse) else (128, 256), two_n)
-        forms: tuple[Shapes, ...] = (
-            one,
-            two,
+        scaled, wide = self.is_scaled, self.is_scaled and k == WIDE_K
+        one_n, two_n = _INTEGER_N if self.name == "i8" else _FLOAT_N
+        forms = (
+            Shapes("cta_group::1", (128,) if scaled else (64, 128), one_n),
+            Shapes("cta_group::2", (256,) if wide or (scaled and sparse) else (128, 256), two_n),
             Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256)),
-        )
-        if self.is_scaled:
-            forms = (two,) if wide else (one, two)
+        )[1 if wide else 0 : 2 if scaled else 3]
         if not transposed_bytes:
             return forms
         multiples = {"cta_group::2": 32}  # of n where B is MN-major and of 8 bits; others 16
@@ -156,27 +149,19 @@ class Tcgen05Kind:
         )
 
 
-def _codes(types: str) -> dict[str, int]:
-    """Types and codes, such as f16=0 bf16=1, as a table."""
-    return {DataType.named(name).name: int(code) for name, code in (pair.split("=") for pair in types.split())}
-
-
-def _types(names: str) -> tuple[str, ...]:
-    return tuple(DataType.named(name).name for name in names.split())
-
-
-_NARROW = _codes("e4m3=0 e5m2=1 e2m3=3 e3m2=4 e2m1=5")
+_NARROW = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
+_FLOATS = ("float16", "float32")
 # PTX ISA, "Instruction descriptor" and "Matrix shape" of tcgen05.mma.
 # fmt: off
 KINDS: dict[str, Tcgen05Kind] = {row.name: row for row in (
-    #           name        A, B                       D                  k   scale factors
-    Tcgen05Kind("f16",      _codes("f16=0 bf16=1"),    _types("f16 f32"), 16),
-    Tcgen05Kind("tf32",     _codes("tf32=2"),          _types("f32"),      8),
-    Tcgen05Kind("f8f6f4",   _NARROW,                   _types("f16 f32"), 32),
-    Tcgen05Kind("i8",       _codes("u8=0 s8=1"),       _types("s32"),     32, feature="tcgen05_i8"),
-    Tcgen05Kind("mxf8f6f4", _NARROW,                   _types("f32"),     32, ("ue8m0",)),
-    Tcgen05Kind("mxf4",     _codes("e2m1=1"),          _types("f32"),     64, ("ue8m0",)),
-    Tcgen05Kind("mxf4nvf4", _codes("e2m1=1"),          _types("f32"),     64, ("ue4m3", "ue8m0")),
+    #           name        codes of A and B                 D             k  scale factors
+    Tcgen05Kind("f16",      {"float16": 0, "bfloat16": 1},   _FLOATS,      16),
+    Tcgen05Kind("tf32",     {"tfloat32": 2},                 ("float32",),  8),
+    Tcgen05Kind("f8f6f4",   _NARROW,                         _FLOATS,      32),
+    Tcgen05Kind("i8",       {"uint8": 0, "int8": 1},         ("int32",),   32, feature="tcgen05_i8"),
+    Tcgen05Kind("mxf8f6f4", _NARROW,                         ("float32",), 32, ("ue8m0",)),
+    Tcgen05Kind("mxf4",     {"e2m1": 1},                     ("float32",), 64, ("ue8m0",)),
+    Tcgen05Kind("mxf4nvf4", {"e2m1": 1},                     ("float32",), 64, ("ue4m3", "ue8m0")),
 )}
 # fmt: on
 _BY_SMEM_TYPE = {
@@ -212,10 +197,8 @@ def shape_problems(
     if any(m in form.m and n in form.n for form in shapes):
         return []
     known = [f"{form.form} with m {', '.join(map(str, form.m))}, n {in_steps(form.n)}" for form in shapes]
-    near = [extent for form in shapes if m in form.m for extent in form.n]
-    fix = f"Use m = {shapes[0].m[-1]}, n = {shapes[0].n[-1]}."
-    if near:
-        fix = f"Use n = {min(near, key=lambda extent: (abs(extent - n), extent))}."
+    near = sorted((extent for form in shapes if m in form.m for extent in form.n), key=lambda extent: abs(extent - n))
+    fix = f"Use n = {near[0]}." if near else f"Use m = {shapes[0].m[-1]}, n = {shapes[0].n[-1]}."
     if k == WIDE_K and m == 128:
         fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
     conditions = ", sparse" * sparse + f", k = {k}" * (k == WIDE_K)
@@ -224,7 +207,7 @@ def shape_problems(
     return [TCGEN05["shape"].violation("m, n", found, limit, fix, m=m, n=n)]
 
 
-def in_steps(extents: tuple[int, ...]) -> str:
+def in_steps(extents: Sequence[int]) -> str:
     """A list of extents, its longest even run at the end in short.
 
     >>> in_steps((8, 16, 24, 32, 48, 64, 80))

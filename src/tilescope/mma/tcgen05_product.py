@@ -32,17 +32,8 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import by, printed
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
-from tilescope.mma.scale_format import ScaleFormat
-from tilescope.mma.tcgen05_kind import (
-    MMA_GROUP,
-    TCGEN05,
-    WIDE_K,
-    Documented,
-    Shapes,
-    Tcgen05Kind,
-    blackwell_rule,
-    tcgen05_for,
-)
+from tilescope.mma.scale_layout import ScaleFormat
+from tilescope.mma.tcgen05_kind import MMA_GROUP, TCGEN05, WIDE_K, Documented, blackwell_rule, in_steps, tcgen05_for
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.value import Value
@@ -66,7 +57,6 @@ _SPARSE_ROWS = 128  # of a block: for fewer no document says where the metadata 
 class Tcgen05Product:
     """How a product of m x n is cut into instructions, and what the blocks of a group hold of it."""
 
-    kind: Tcgen05Kind
     data_type: DataType
     m: int  # of one instruction
     n: int
@@ -108,48 +98,41 @@ def tcgen05_product(
     if not is_one_of(cta_group, (1, 2)) or (ws and cta_group == 2):
         found, limit = f"{printed(cta_group)}{' with .ws' * ws}", "one block multiplies, or a pair; .ws has one block"
         raise MMA_GROUP.error("cta_group", found, limit, "Use cta_group=1.", cta_group=plain_int(cta_group))
-    kind = tcgen05_for(data_type) if scaled is None else _scaled_kind(scaled, data_type)
+    kind = tcgen05_for(data_type) if scaled is None else scaled.kind_row
+    if scaled is not None and (
+        data_type.name not in kind.codes or (data_type.name == "e2m1" and not kind.is_dense_4_bit)
+    ):
+        found, takes = (
+            f"{data_type.name} with {scaled.name}",
+            [name for name in kind.codes if name != "e2m1" or kind.is_dense_4_bit],
+        )
+        limit = f"kind {kind.name} takes {', '.join(takes)} as they lie in shared memory, where e2m1 lies two to a byte"
+        raise MMA_SCALES.error("data_type", found, limit, f"Use {takes[0]}.")
     step = kind.k if instruction_k is None else instruction_k
     if not is_one_of(step, (kind.k, WIDE_K) if kind.is_dense_4_bit and not sparse else (kind.k,)):
         found, limit = printed(instruction_k), f"kind {kind.name} takes {kind.k} of k, dense 4-bit kinds also {WIDE_K}"
         raise TCGEN05["shape"].error("instruction_k", found, limit, f"Use {kind.k}.", k=plain_int(step))
-    form = _form(kind, f"cta_group::{cta_group}{'.ws' * ws}", sparse, wide=step == WIDE_K)
-    known_m = [extent for extent in form.m if not sparse or extent == _SPARSE_ROWS * cta_group]
+    written, forms = f"cta_group::{cta_group}{'.ws' * ws}", {form.form: form for form in kind.shapes(sparse=sparse)}
+    if written not in forms:
+        raise TCGEN05["shape"].error("ws", written, f"kind {kind.name} has {', '.join(forms)}", "Use ws=False.")
+    # k = 96: PTX's table has a pair with m 256 alone; CUTLASS issues these shapes, with n in steps of 16.
+    known_n = [extent for extent in forms[written].n if step != WIDE_K or extent % 16 == 0]
+    known_m = [extent for extent in forms[written].m if not sparse or extent == _SPARSE_ROWS * cta_group]
     fits_m, fits_n = (
         [extent for extent in known if (whole == extent if exact else whole % extent == 0)]
-        for whole, known in ((m, known_m), (n, form.n))
+        for whole, known in ((m, known_m), (n, known_n))
     )
-    k_multiple = step * (2 if sparse else 1)
+    k_multiple = step * (1 + sparse)
     if not fits_m or not fits_n or k % k_multiple:
-        limit = (
-            f"kind {kind.name}{', sparse,' * sparse} in {form.form} has m {', '.join(map(str, known_m))}, n {form.n[0]} to "
-            f"{form.n[-1]} in steps of {form.n[1] - form.n[0]}, k {k_multiple}"
+        has = f"m {', '.join(map(str, known_m))}, n {in_steps(known_n)}, k {k_multiple}"
+        limit = f"kind {kind.name}{', sparse,' * sparse} in {written} has {has}"
+        found, fix = (
+            f"a product of {m} x {n} x {k}",
+            f"Pad to a multiple of {known_m[0]} x {known_n[0]} x {k_multiple}.",
         )
-        found, fix = f"a product of {m} x {n} x {k}", f"Pad to a multiple of {known_m[0]} x {form.n[0]} x {k_multiple}."
         raise TCGEN05["shape"].error("a, b", found + " for one pair" * exact, limit, fix, m=m, n=n, k=k)
     group, take = int(cta_group), int(step)
-    return Tcgen05Product(kind, data_type, fits_m[-1], fits_n[-1], group, take, ws, sparse, a_in_tensor_memory)
-
-
-def _scaled_kind(scaled: ScaleFormat, data_type: DataType) -> Tcgen05Kind:
-    """The kind of a format, refused where it does not multiply the type as it lies in shared memory."""
-    kind = scaled.kind_row
-    if data_type.name not in kind.codes:
-        found, limit = f"{data_type.name} with {scaled.name}", f"kind {kind.name} takes {', '.join(kind.codes)}"
-        raise MMA_SCALES.error("data_type", found, limit, f"Use {next(iter(kind.codes))}.")
-    if data_type.name == "e2m1" and not kind.is_dense_4_bit:
-        limit = "a tile of e2m1 is dense, two to a byte, which kinds mxf4 and mxf4nvf4 read"
-        raise MMA_SCALES.error("scale_kind", f"e2m1 with {scaled.name}", limit, "Use mxfp4 or nvfp4.")
-    return kind
-
-
-def _form(kind: Tcgen05Kind, wanted: str, sparse: bool, *, wide: bool) -> Shapes:
-    forms = {form.form: form for form in kind.shapes(sparse=sparse)}
-    if wanted not in forms:
-        raise TCGEN05["shape"].error("ws", wanted, f"kind {kind.name} has {', '.join(forms)}", "Use ws=False.")
-    # k = 96: PTX's table has a pair with m 256 alone; CUTLASS issues these shapes, with n in steps of 16.
-    form = forms[wanted]
-    return form._replace(n=tuple(n for n in form.n if n % 16 == 0)) if wide else form
+    return Tcgen05Product(data_type, fits_m[-1], fits_n[-1], group, take, ws, sparse, a_in_tensor_memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,24 +160,18 @@ class PairShare(Documented, Value):
 def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ...]:
     """What the blocks of a cluster of (x, y) hold, by rank; m and n are those of one pair's instruction."""
     wide, high = cluster
+    ranks = np.arange(wide * high).reshape(high, wide)
 
-    def mask(*places: tuple[Any, Any]) -> int:
-        """The blocks at these places; an x or y may be a range."""
-        bits = np.zeros((high, wide), np.int64)
-        for x, y in places:
-            bits[y, x] = 1
-        return int(bits.ravel() @ (1 << np.arange(wide * high)))
+    def mask(*held: npt.NDArray[np.int64]) -> int:
+        return int(np.bitwise_or.reduce(1 << np.concatenate([part.ravel() for part in held])))
 
     shares = []
-    everywhere = slice(None)
-    for y in range(high):
-        for x in range(wide):
-            number, half = divmod(x, 2)
-            rows = number * m + half * m // 2, number * m + (half + 1) * m // 2
-            columns = y * n + half * n // 2, y * n + (half + 1) * n // 2
-            both = slice(2 * number, 2 * number + 2)
-            masks = mask((x, everywhere)), mask((slice(half, None, 2), y)), mask((both, everywhere), (everywhere, y))
-            shares.append(PairShare(x + wide * y, half == 0, rows, columns, rows, (y * n, (y + 1) * n), *masks))
+    for rank in range(wide * high):
+        y, x = divmod(rank, wide)
+        half = x % 2
+        rows, columns = (x * m // 2, (x + 1) * m // 2), (y * n + half * n // 2, y * n + (half + 1) * n // 2)
+        masks = mask(ranks[:, x]), mask(ranks[y, half::2]), mask(ranks[:, x - half : x - half + 2], ranks[y])
+        shares.append(PairShare(rank, half == 0, rows, columns, rows, (y * n, (y + 1) * n), *masks))
     return tuple(shares)
 
 

@@ -25,16 +25,7 @@ from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_agreement import tmem_budget
-from tilescope.mma.tmem_form import (
-    DECOMPRESSIONS,
-    TMEM_CP_COLUMN,
-    TMEM_DECOMPRESSION,
-    TMEM_REDUCTION,
-    TmemMove,
-    copied_words,
-    cp_shape,
-    named_move,
-)
+from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, copied_words, copy_notes, cp_shape, named_move
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
 from tilescope.reading import attempted, entries, flag, integer, plain_int
 from tilescope.rule import ARGUMENT_RANGE, UNKNOWN_NAME
@@ -254,15 +245,7 @@ class TensorMemory(Documented, Value):
         raise_all(problems)
         cells = self.cells.copy()
         cells[lanes[:, :, None], place.column + np.arange(row.columns)] = words[:, None, :]
-        notes = []
-        if decompress is not None:
-            rests_on, fix = DECOMPRESSIONS[decompress].note, "Try it on a card before you rely on the bit positions."
-            notes.append(TMEM_DECOMPRESSION.violation("decompress", f".{decompress}", rests_on, fix))
-        if place.column % 4:
-            limit, fix = "every kernel seen copies to a multiple of 4 columns", f"Use column {place.column // 4 * 4}."
-            found = f"column {place.column}"
-            notes.append(TMEM_CP_COLUMN.violation("address", found, limit, fix, column=place.column))
-        return self._next(cells, notes)
+        return self._next(cells, copy_notes(place.column, decompress))
 
     def shift(self, address: Any) -> TensorMemory:
         """tcgen05.shift.down: 32 bytes of 32 lanes move to the lane below, the last lane's are lost (unconfirmed).

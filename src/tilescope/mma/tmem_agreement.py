@@ -20,8 +20,7 @@ from typing import Any, Literal
 from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_format import ScaleOperand
-from tilescope.mma.scale_layout import SCALE_K, ScaleLayout
+from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented, blackwell_rule
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TmemAddress
@@ -35,28 +34,6 @@ TmemCause = Literal[
     "lane-quarter", "lane-start", "packing", "columns", "scale-id", "scale-column", "scale-type", "atom-order", "atom-missing",
     "atom-rows",
 ]  # fmt: skip
-
-
-# fmt: off
-_SENTENCES: dict[TmemCause, str] = {
-    "lane-quarter": "Lane quarter: warp {warp} reaches lanes {own} to {end} alone ({warp} mod 4), and the address names lane {lane}. "
-                    "Set its lane field: {right}.",
-    "lane-start":   "Lane: .{form} starts at lane {own} of its quarter, not {lane}. Use {right}.",
-    "packing":      "Packing: {opcode} takes the low halves of cells, and elements of {operand} fill them.",
-    "columns":      "Columns: {opcode} reads columns {reads[0]} to {reads[1]}, and {operand} lies in {first} to {last}.",
-    "scale-type":   "Scale type: the scales are {format} ({type}, kind {kind}), the instruction is of kind {mma_kind} with {scale}.",
-    "scale-column": "Scale column: k {k} needs {blocks}, whose word lies at column {column}; the instruction's address "
-                    "names column {address}. The word of the next 4 blocks is {word_columns} columns further.",
-    "scale-id":     "Scale id: k {k} needs {blocks}, which begin{s} at byte {id} of the word; the descriptor says {told}. "
-                    "Use {letter}_scale_id={id}.",
-    "atom-rows":    "Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; its "
-                    "descriptor has {swizzle} and {stride}.",
-    "atom-missing": "Atom missing: no copy brings {which} to column {column}.",
-    "atom-order":   "Atom order: column {column} gets atom {other} (rows from {row}, blocks from {block}), and instructions look there for "
-                    "atom {atom} ({which}). In shared memory the atoms along k follow each other; in tensor memory the next word of k "
-                    "is {word_columns} columns on, the next 128 rows 4.",
-}
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +60,17 @@ class TmemAgreement(Documented, Value):
         return self.sentence
 
 
-def _differs(
-    subject: str, cause: TmemCause, right: TmemAddress | None = None, scale_id: int | None = None, **facts: Any
-) -> TmemAgreement:
-    sentence = _SENTENCES[cause].format(right=right, id=scale_id, **facts)
-    return TmemAgreement(False, subject, sentence, cause, right, scale_id)
+Check = tuple[
+    Any, TmemCause, TmemAddress | None, str
+]  # whether it is wrong; the cause, the right address, the sentence
+
+
+def _verdict(subject: str, agreed: str, checks: tuple[Check, ...], scale_id: int | None = None) -> TmemAgreement:
+    """The first check that is wrong, or the sentence for all of them."""
+    for is_wrong, cause, right, sentence in checks:
+        if is_wrong:
+            return TmemAgreement(False, subject, sentence, cause, right, None if right is None else scale_id)
+    return TmemAgreement(True, subject, agreed)
 
 
 def tmem_compatible(
@@ -111,28 +94,28 @@ def tmem_compatible(
 def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> TmemAgreement:
     """Whether a warp's load stays in its quarter and meets the matrix."""
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
-    number, name = integer("warp", warp, 0), held.operand
-    own, lane = number % QUARTERS * QUARTER_LANES, address.lane
-    if address.quarter != number % QUARTERS:
-        right = TmemAddress(own + lane % QUARTER_LANES, address.column)
-        return _differs(name, "lane-quarter", right, warp=number, own=own, end=own + QUARTER_LANES - 1, lane=lane)
-    if lane % move.form.lanes:
-        right = TmemAddress(own, address.column)
-        return _differs(name, "lane-start", right, form=move.form.name, own=own, lane=lane)
-    if move.packed and (held.element_bits, name) != (16, "D"):
-        return _differs(name, "packing", opcode=move.opcode, operand=name)
+    number, name, lane, reach = integer("warp", warp, 0), held.operand, address.lane, move.form.lanes
+    own, end = number % QUARTERS * QUARTER_LANES, lane + reach - 1
     first, last = held.base.column, held.base.column + held.columns - 1
     reads = address.column, address.column + move.columns * move.form.places - 1
-    if reads[0] < first or reads[1] > last:
-        right = TmemAddress(lane, first)
-        return _differs(name, "columns", right, opcode=move.opcode, operand=name, reads=reads, first=first, last=last)
-    lanes = [used for used in held.lanes if lane <= used < lane + move.form.lanes]
+    lanes = [used for used in held.lanes if lane <= used <= end]
     rows = sorted({place[0] for used in lanes if (place := held.element_at(used, address.column)) is not None})
-    if not rows:
-        sentence = f"Lanes: nothing of {name} lies in lanes {lane} to {lane + move.form.lanes - 1}."
-        return TmemAgreement(False, name, sentence, "lane-start")
-    half = f", in {len(lanes)} of {move.form.lanes} lanes" if len(lanes) < move.form.lanes else ""
-    return TmemAgreement(True, name, f"Warp {number} loads rows {_runs(rows)} of {name}{half}.")
+    whole, start = TmemAddress(own + lane % QUARTER_LANES, address.column), TmemAddress(own, address.column)
+    half = f", in {len(lanes)} of {reach} lanes" if len(lanes) < reach else ""
+    agreed = f"Warp {number} loads rows {_runs(rows)} of {name}{half}."
+    # fmt: off
+    return _verdict(name, agreed, (
+        (whole != address, "lane-quarter", whole, (
+            f"Lane quarter: warp {number} reaches lanes {own} to {own + QUARTER_LANES - 1} alone ({number} mod 4), "
+            f"and the address names lane {lane}. Set its lane field: {whole}.")),
+        (lane % reach, "lane-start", start, f"Lane: .{move.form.name} starts at lane {own} of its quarter, not {lane}. Use {start}."),
+        (move.packed and (held.element_bits, name) != (16, "D"), "packing", None,
+            f"Packing: {move.opcode} takes the low halves of cells, and elements of {name} fill them."),
+        (reads[0] < first or reads[1] > last, "columns", TmemAddress(lane, first),
+            f"Columns: {move.opcode} reads columns {reads[0]} to {reads[1]}, and {name} lies in {first} to {last}."),
+        (not rows, "lane-start", None, f"Lanes: nothing of {name} lies in lanes {lane} to {end}."),
+    ))
+    # fmt: on
 
 
 def _runs(rows: list[int]) -> str:
@@ -152,60 +135,61 @@ def _scaled(
     steps, form = {step.k: step for step in scales.steps(word.k)}, scales.format
     if not is_one_of(k, steps):
         limit = f"instructions of kind {word.mma_kind} begin at multiples of {word.k} below {scales.k}"
-        fix = f"Use {next(iter(steps))}, the first k of an instruction."
-        raise SCALE_K.error("k", printed(k), limit, fix, k=plain_int(k))
-    step, name = steps[int(k)], f"SF{operand}"
+        raise SCALE_K.error("k", printed(k), limit, "Use 0, the first k of an instruction.", k=plain_int(k))
+    step = steps[int(k)]
     told = word.a_scale_id if operand == "A" else word.b_scale_id
-    if (word.mma_kind, word.scale_type) != (form.mma_kind, form.scale_type):
-        kinds: dict[str, Any] = {"format": form.name, "type": form.scale_type, "kind": form.mma_kind}
-        return _differs(name, "scale-type", **kinds, mma_kind=word.mma_kind, scale=word.scale_type)
-    one = len(step.scales) == 1
+    one, right = len(step.scales) == 1, TmemAddress(0, step.column)
     blocks = f"block {step.scales[0]}" if one else f"blocks {step.scales[0]} to {step.scales[-1]}"
-    right = TmemAddress(0, step.column), step.scale_id
-    facts: dict[str, Any] = {"k": step.k, "blocks": blocks}
-    if address.column != step.column:
-        facts |= {"column": step.column, "address": address.column, "word_columns": scales.word_columns}
-        return _differs(name, "scale-column", *right, **facts)
-    if told != step.scale_id:
-        return _differs(name, "scale-id", *right, **facts, s="s" * one, told=told, letter=operand.lower())
-    sentence = (
-        f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}."
+    wide = " That scales of k = 96 run on into the next word rests on one source: CUTLASS." * (word.k == WIDE_K)
+    agreed = (
+        f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.{wide}"
     )
-    if word.k == WIDE_K:
-        sentence += " That scales of k = 96 run on into the next word rests on one source: CUTLASS."
-    return TmemAgreement(True, name, sentence)
+    # fmt: off
+    return _verdict(f"SF{operand}", agreed, (
+        ((word.mma_kind, word.scale_type) != (form.mma_kind, form.scale_type), "scale-type", None, (
+            f"Scale type: the scales are {form.name} ({form.scale_type}, kind {form.mma_kind}), "
+            f"the instruction is of kind {word.mma_kind} with {word.scale_type}.")),
+        (address.column != step.column, "scale-column", right, (
+            f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; the instruction's address names column "
+            f"{address.column}. The word of the next 4 blocks is {scales.word_columns} columns further.")),
+        (told != step.scale_id, "scale-id", right, (
+            f"Scale id: k {step.k} needs {blocks}, which begin{'s' * one} at byte {step.scale_id} of the word; the descriptor says {told}. "
+            f"Use {operand.lower()}_scale_id={step.scale_id}.")),
+    ), step.scale_id)
+    # fmt: on
 
 
 def _copied(
     scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddress]], operand: ScaleOperand
 ) -> TmemAgreement:
     """Whether copies leave the atoms where instructions look for them."""
-    name, (down, along) = f"SF{operand}", scales.atoms
-    wanted = {copy.address.column: copy.descriptor.start_address // ATOM_BYTES for copy in scales.copies(operand)}
-    base_smem = min(descriptor.start_address for descriptor, _ in copies)
-    base_column = min(address.column for _, address in copies)
-    brought: dict[int, int] = {}
-    for descriptor, address in copies:
-        swizzle, stride = descriptor.swizzle, descriptor.stride_bytes
-        if (swizzle.bits, stride) != (0, 128):
-            return _differs(name, "atom-rows", swizzle=swizzle.name, stride=stride)
-        atom, rest = divmod(descriptor.start_address - base_smem, ATOM_BYTES)
-        if rest:
-            sentence = f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes."
-            return TmemAgreement(False, name, sentence, "atom-rows")
-        brought[address.column - base_column] = atom
-    for place, atom in sorted(wanted.items()):
-        other = brought.get(place)
-        if other != atom:
-            (row, word), column = divmod(atom, along), base_column + place
-            which = f"rows {128 * row} to {128 * row + 127}, blocks {4 * word} to {4 * word + 3}"
-            right = TmemAddress(0, column)
-            facts: dict[str, Any] = {"which": which, "column": column}
-            if other is None:
-                return _differs(name, "atom-missing", right, **facts)
-            facts |= {"atom": atom, "other": other, "row": 128 * (other // along), "block": 4 * (other % along)}
-            return _differs(name, "atom-order", right, word_columns=scales.word_columns, **facts)
-    return TmemAgreement(True, name, f"The copies bring all {down} x {along} atoms where instructions look for them.")
+    down, along = scales.atoms
+    first, base = (min(places) for places in zip(*((at.start_address, to.column) for at, to in copies), strict=True))
+    places = {to.column: divmod(at.start_address - first, ATOM_BYTES) for at, to in copies}
+    rest = max(rest for _, rest in places.values())
+    modes = dict.fromkeys((at.swizzle.name, at.stride_bytes) for at, _ in copies)
+    swizzle, stride = next((mode for mode in modes if mode != ("none", 128)), ("none", 128))
+    wanted = {
+        base + copy.address.column: copy.descriptor.start_address // ATOM_BYTES for copy in scales.copies(operand)
+    }
+    column = next((column for column, atom in sorted(wanted.items()) if places.get(column, (None, 0))[0] != atom), base)
+    atom, (other, _), right = wanted[column], places.get(column, (-1, 0)), TmemAddress(0, column)
+    row, word = 128 * (atom // along), 4 * (atom % along)
+    which = f"rows {row} to {row + 127}, blocks {word} to {word + 3}"
+    agreed = f"The copies bring all {down} x {along} atoms where instructions look for them."
+    # fmt: off
+    return _verdict(f"SF{operand}", agreed, (
+        ((swizzle, stride) != ("none", 128), "atom-rows", None, (
+            "Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; "
+            f"its descriptor has {swizzle} and {stride}.")),
+        (rest, "atom-rows", None, f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes."),
+        (other < 0, "atom-missing", right, f"Atom missing: no copy brings {which} to column {column}."),
+        (other != atom, "atom-order", right, (
+            f"Atom order: column {column} gets atom {other} (rows from {128 * (other // along)}, blocks from {4 * (other % along)}), "
+            f"and instructions look there for atom {atom} ({which}). In shared memory the atoms along k follow each other; "
+            f"in tensor memory the next word of k is {scales.word_columns} columns on, the next 128 rows 4.")),
+    ))
+    # fmt: on
 
 
 def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:

@@ -41,7 +41,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, printed, raise_all, unknown_name
+from tilescope.errors import RuleError, Violation, printed, raise_all, unknown_name
 from tilescope.layout import Modes
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import blackwell_rule
@@ -316,6 +316,18 @@ def copied_words(
         rows = (unpacked(chunks, spread.bits) << spread.lowest_bit).reshape(shape.rows, -1).astype(np.uint8)
     words: npt.NDArray[np.uint32] = np.ascontiguousarray(rows).view(np.uint32)
     return words
+
+
+def copy_notes(column: int, decompress: str | None) -> list[Violation]:
+    """What a copy to this column rests on, and what is advised against."""
+    notes = []
+    if decompress is not None:
+        rests_on, fix = DECOMPRESSIONS[decompress].note, "Try it on a card before you rely on the bit positions."
+        notes.append(TMEM_DECOMPRESSION.violation("decompress", f".{decompress}", rests_on, fix))
+    if column % 4:
+        limit, fix = "every kernel seen copies to a multiple of 4 columns", f"Use column {column // 4 * 4}."
+        notes.append(TMEM_CP_COLUMN.violation("address", f"column {column}", limit, fix, column=column))
+    return notes
 
 
 def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:

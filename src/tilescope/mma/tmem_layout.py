@@ -78,9 +78,7 @@ class Datapath:
     ws: tuple[bool, ...]
     sparse: tuple[bool, ...]
     is_half: bool = False  # 16 lanes of each quarter are used, so that the base may be at lane 16
-    a_source: str | None = (
-        ""  # what A's place rests on, where it is less than several sources; None: no document says where
-    )
+    a_source: str | None = ""  # what A's place rests on, where sources are few; None: no document says it
 
     @property
     def rows(self) -> int:
@@ -127,16 +125,14 @@ def _datapath(m: int, cta_group: Any, ws: bool, sparse: bool) -> Datapath:
     for row in DATAPATHS.values():
         if (m, group) == (row.m, row.cta_group) and ws in row.ws and sparse in row.sparse:
             return row
-    known = "; ".join(
-        f"{row.name}: m {row.m}, cta_group::{row.cta_group}"
-        + " .ws" * (row.ws == _YES)
-        + " sparse" * (row.sparse == _YES)
+    known = (
+        f"{row.name}: m {row.m}, cta_group::{row.cta_group}{' .ws' * (row.ws == _YES)}{' sparse' * (row.sparse == _YES)}"
         for row in DATAPATHS.values()
     )
-    found = f"m {m}, cta_group {printed(cta_group)}" + ", .ws" * ws + ", sparse" * sparse
+    found, limit = f"m {m}, cta_group {printed(cta_group)}", f"tensor memory has the layouts {'; '.join(known)}"
     near = min(DATAPATHS.values(), key=lambda row: (ws not in row.ws, sparse not in row.sparse, abs(row.m - m)))
     fix = f"Use m {near.m} with cta_group={near.cta_group}{', ws=True' * (near.ws == _YES)}."
-    raise TMEM_DATAPATH.error("shape", found, f"tensor memory has the layouts {known}", fix, m=m, cta_group=group)
+    raise TMEM_DATAPATH.error("shape", found + ", .ws" * ws + ", sparse" * sparse, limit, fix, m=m, cta_group=group)
 
 
 class TmemPlace(NamedTuple):
@@ -201,12 +197,9 @@ class TmemLayout(Documented, Layout):
         known = ("operand", "datapath", "ctas", "source", "matrix", "element_bits", "nesting", "start")
         if not isinstance(data, Mapping) or (missing := [name for name in known if name not in data]):
             raise missing_fields("tmem_layout", missing if isinstance(data, Mapping) else known)
-        facts, (matrix, bits, nesting, start) = (
-            {name: data[name] for name in known[:4]},
-            (data[name] for name in known[4:]),
-        )
-        address = int(start, 0) if isinstance(start, str) else start
-        return cls.of(Modes.from_dict(nesting), bits, address, matrix=tuple(matrix), **facts)
+        facts = {name: data[name] for name in known[:4]} | {"matrix": tuple(data["matrix"])}
+        start = int(data["start"], 0) if isinstance(data["start"], str) else data["start"]
+        return cls.of(Modes.from_dict(data["nesting"]), data["element_bits"], start, **facts)
 
     @property
     def base(self) -> TmemAddress:
@@ -226,7 +219,7 @@ class TmemLayout(Documented, Layout):
     @property
     def copies(self) -> int:
         """How often an element lies there."""
-        return self.shape[2] if len(self.shape) > 2 else 1
+        return (*self.shape, 1)[2]
 
     @property
     def columns(self) -> int:
@@ -237,8 +230,7 @@ class TmemLayout(Documented, Layout):
     @property
     def lanes(self) -> tuple[int, ...]:
         """The lanes used."""
-        first = self.base.lane
-        return tuple(first + lane for lane in np.unique(self.bit_offsets() // LANE_BITS).tolist())
+        return tuple(np.unique(self.bit_addresses() // LANE_BITS).tolist())
 
     def bit_addresses(self) -> Bits:
         """The bit address of every element of one block, as (rows, columns, copies); >> 5 is the address word."""
@@ -246,10 +238,7 @@ class TmemLayout(Documented, Layout):
 
     def place(self, row: int, column: int) -> TmemPlace:
         """Where element (row, column) of the whole matrix lies."""
-        row, column = (
-            integer(name, index, 0, extent - 1)
-            for name, index, extent in zip(self.names, (row, column), self.matrix, strict=False)
-        )
+        row, column = map(integer, self.names, (row, column), (0, 0), (extent - 1 for extent in self.matrix))
         cta, within = divmod(row, self.rows)
         copies = ((copy,) if self.copies > 1 else () for copy in range(self.copies))
         bits = sorted(self.start * CELL_BITS + self.bit_modes.at(within, column, *copy) for copy in copies)
@@ -275,9 +264,6 @@ class TmemLayout(Documented, Layout):
     def __repr__(self) -> str:
         letter = f", layout {self.datapath}" if self.datapath else ""
         return f"<{self.operand} of {self.matrix[0]} x {self.matrix[1]}{letter} at {self.base}: {self.bit_modes} bits>"
-
-    def __str__(self) -> str:
-        return self.text()
 
 
 def tmem_layout(
@@ -319,10 +305,8 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
     problems = []
     if n not in known:
         nearest = min(known, key=lambda extent: (abs(extent - n), extent))
-        limit, fix = (
-            f"layout {row.name} has n {in_steps(known)}",
-            f"Use {nearest}; wider products take several accumulators.",
-        )
+        limit = f"layout {row.name} has n {in_steps(known)}"
+        fix = f"Use {nearest}; wider products take several accumulators."
         problems.append(TMEM_N.violation("shape", f"n = {n}", limit, fix, n=n))
     if data_type.name not in ("float32", "float16", "int32"):
         limit = "accumulators are float32, float16 or int32"

@@ -71,7 +71,7 @@ def permuted(mode: Swizzle, data: Any, address: Any, *, out: Any, threads: Any) 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
     """
     source = _contiguous(data)
-    problems = [] if out is None else _out_problems(out, source.nbytes)
+    problems = [] if out is None else out_problems(out, source.nbytes)
     workers = attempted(problems, 1, integer, "threads", threads, 1)
     start = attempted(problems, None, integer, "address", address, 0)
     if start is not None:
@@ -99,7 +99,8 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
     return array
 
 
-def _out_problems(out: Any, length_bytes: int) -> list[Violation]:
+def out_problems(out: Any, length_bytes: int) -> list[Violation]:
+    """Why `out` cannot take a result of `length_bytes`."""
     out_bytes = out.nbytes if isinstance(out, np.ndarray) else None
     if not isinstance(out, np.ndarray):
         found = f"a {type(out).__name__}"

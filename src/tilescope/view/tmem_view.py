@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.mma.scale_format import ScaleLanes, scale_lanes
-from tilescope.mma.scale_layout import ScaleLayout
+from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
@@ -273,7 +272,7 @@ def _scale_table(scales: ScaleLayout, element: Element) -> Table:
 
 def _scale_facts(scales: ScaleLayout) -> Table:
     row, (down, along) = scales.format, scales.atoms
-    a, b = scale_lanes(row, "A"), scale_lanes(row, "B")
+    a, b = scales.mma_lanes("A"), scales.mma_lanes("B")
     a_lanes, b_lanes = (", ".join(map(str, side.lanes()[:4])) + " …" for side in (a, b))
     facts = {
         "atoms": f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding",
