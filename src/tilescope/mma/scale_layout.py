@@ -324,8 +324,8 @@ class ScaleLayout(Documented, Value):
         halves = self._halves(operand, m, cta_group)
         groups, quarter = ceil_div(self.rows // halves, QUARTER_LANES), QUARTER_LANES * LANE_BITS
         rows = ((QUARTER_LANES, LANE_BITS), (groups, CELL_BITS), (halves, 2 * quarter))[: 1 + halves]
-        blocks = Modes((ATOM_SCALES, self.atoms[1]), (8, self.word_columns * CELL_BITS))
-        modes = Modes.joined(Modes.of_pairs(rows), blocks, Modes(QUARTERS // halves, quarter))
+        blocks = (ATOM_SCALES, 8), (self.atoms[1], self.word_columns * CELL_BITS)
+        modes = Modes.of_indices((rows, blocks, ((QUARTERS // halves, quarter),)))
         return TmemLayout.of(modes, 8, address, operand=f"SF{operand}", matrix=self.shape)
 
     def copies(
