@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, missing_fields, unknown_name
+from tilescope.errors import DeviceError, RuleError, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 
@@ -179,9 +179,7 @@ class Card(Row):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Card:
         """The row that `to_dict` described."""
-        if "name" not in data:
-            raise missing_fields("card", ["name"])
-        return cls.named(data["name"])
+        return cls.named(data.get("name"))
 
     def basis(self, cell: str) -> Basis | None:
         """What a cell rests on: "measured" or "documented"; None where it is empty. A cell of `tflop_per_s` is its type.
@@ -276,8 +274,7 @@ CARD: dict[str, Card] = {row.name: row for row in (
          None, _NONE, "HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32"),
 )}
 # fmt: on
-_BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()}
-_BY_PLAIN_NAME |= {
+_BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()} | {
     "h100": CARD["H100 SXM"],
     "h200sxm": CARD["H200"],
     "a100sxm": CARD["A100"],

@@ -24,7 +24,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import Obstacle, plan_rule, violations
+from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
@@ -341,14 +341,11 @@ def _stored(
 def _cluster(cluster: Any) -> tuple[int, int]:
     """Blocks along x and along y."""
     extents = (cluster, 1) if plain_int(cluster) is not None else cluster
-    try:
-        across, down = pair("cluster", extents, 1, MAX_BLOCKS)
-    except RuleError:
-        across, down = MAX_BLOCKS, MAX_BLOCKS
-    if across * down > MAX_BLOCKS:
+    blocks = or_obstacles(pair, "cluster", extents, 1, MAX_BLOCKS)
+    if isinstance(blocks, list) or prod(blocks) > MAX_BLOCKS:
         wrong = PLAN_PIPELINE.broken("cluster", "cluster", cluster=printed(cluster), limit_blocks=MAX_BLOCKS)
         raise RuleError(violations([wrong]))
-    return across, down
+    return blocks
 
 
 def _column(across: int, down: int, width: int) -> int:

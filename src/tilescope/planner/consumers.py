@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from tilescope.errors import RuleError, Violation, ceil_div, raise_all
+from tilescope.errors import RuleError, ceil_div
 from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
@@ -23,7 +22,6 @@ from tilescope.mma.fragment import fragment
 from tilescope.mma.tmem_form import epilogue_loads
 from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
 from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule, violations
-from tilescope.reading import attempted
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
@@ -49,9 +47,9 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
     """The swizzles worth trying: what the architecture has and the consumer could know."""
     if problem.swizzle is not None:
         return (problem.swizzle,)
-    known = [row for row in SWIZZLE.values() if row.feature and problem.arch.has(row.feature)]
     if problem.copy != "tma":  # software may follow any pattern; tensor cores know these
-        known = [SWIZZLE[name] for name in ("none", "32B", "64B", "128B")]
+        return tuple(SWIZZLE[name] for name in ("none", "32B", "64B", "128B"))
+    known = (row for row in SWIZZLE.values() if row.feature and problem.arch.has(row.feature))
     return tuple(row for row in known if row.name != "96B")  # no driver call makes it
 
 
@@ -81,32 +79,28 @@ def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Lay
 
     A tile one atom wide or high has one order of atoms: "column".
     """
-    if problem.for_tensor_core:
-        canonical = canonical_layout(problem.major, swizzle, problem.data_type)
-        if against := _unreadable(problem, canonical) or _torn_atoms(problem, canonical):
-            return against
-        laid = canonical.tile(problem.tile, atom_order=atom_order)
-    else:
-        bits, columns = problem.data_type.smem_bits, problem.columns
-        widths = range(1, min(columns, LARGEST_PLAIN_ROW) + 1)
-        width = max(width for width in widths if columns % width == 0 and width * bits % 128 == 0)
-        if swizzle.span_bytes is not None:
-            width = swizzle.span_bytes * 8 // bits
-        period = swizzle.repeat_bytes * 8 // (width * bits) or 1
-        rows = problem.rows if atom_order == "column" else min(problem.rows, period)
-        told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
-        uneven = ((PLAN_SPAN, "said", columns, width), (PLAN_ROWS, "atoms", problem.rows, rows))
-        torn: list[Obstacle] = [
-            row.broken("tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
-            for row, case, extent, part in uneven
-            if extent % part
-        ]
-        if torn:
-            return torn
-        atom = oriented(problem.major, rows, width)
-        laid = Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=problem.major, swizzle=swizzle)
-    single = atom_order == "row" and 1 in laid.as_rows().tiling.grid
+    laid = (_canonical_tile if problem.for_tensor_core else _plain_tile)(problem, swizzle, atom_order)
+    single = isinstance(laid, Layout) and atom_order == "row" and 1 in laid.as_rows().tiling.grid
     return layout_for(problem, swizzle, "column") if single else laid
+
+
+def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
+    bits, columns, major, span = problem.data_type.smem_bits, problem.columns, problem.major, swizzle.span_bytes
+    widths = range(1, min(columns, LARGEST_PLAIN_ROW) + 1) if span is None else [span * 8 // bits]
+    width = max(width for width in widths if span or (columns % width == 0 and width * bits % 128 == 0))
+    period = swizzle.repeat_bytes * 8 // (width * bits) or 1
+    rows = problem.rows if atom_order == "column" else min(problem.rows, period)
+    told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
+    torn: list[Obstacle] = [
+        row.broken("tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
+        for row, case, extent, part in (
+            (PLAN_SPAN, "said", columns, width),
+            (PLAN_ROWS, "atoms", problem.rows, rows),
+        )
+        if extent % part
+    ]
+    atom = oriented(major, rows, width)
+    return torn or Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=major, swizzle=swizzle)
 
 
 # fmt: off
@@ -150,11 +144,11 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
     return against
 
 
-def _torn_atoms(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
-    """Why the tile is no whole number of the layout's atoms."""
-    (mn, k), (atom_mn, atom_k) = problem.tile, canonical.atom
-    if mn % atom_mn == 0 and k % atom_k == 0:
-        return []
+def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
+    canonical = canonical_layout(problem.major, swizzle, problem.data_type)
+    (mn, k), (atom_mn, atom_k), against = problem.tile, canonical.atom, _unreadable(problem, canonical)
+    if against or (mn % atom_mn == 0 and k % atom_k == 0):
+        return against or canonical.tile(problem.tile, atom_order=atom_order)
     told = {"major": canonical.major, "mode": canonical.mode, "element_bits": canonical.element_bits}
     told |= {"atom_mn": atom_mn, "atom_k": atom_k, "up": (_up(mn, atom_mn), _up(k, atom_k))}
     return [_TORN_ATOMS.broken("tile", mn=mn, k=k, names=problem.extent_names, other=_other_swizzle(problem), **told)]
@@ -177,8 +171,10 @@ def counted_accesses(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
     if isinstance(problem.consumer, Access):
         return (problem.consumer,)
     if problem.direction == "store":
-        return epilogue_patterns(problem)
-    return () if problem.reads_by_descriptor else (ldmatrix_pattern(problem),)
+        return _epilogues(problem)
+    tile, bits, transposed = (problem.rows, problem.columns), problem.data_type.smem_bits, problem.major == "MN"
+    walks = partial(Access.ldmatrix, tile, bits, transpose=transposed)
+    return () if problem.reads_by_descriptor else (_widest(walks),)
 
 
 def cheapest(accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]) -> tuple[str, Mapping[Key, Counted]]:
@@ -206,26 +202,7 @@ def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:
     return Wavefronts(int(taken), int(ideal))
 
 
-def ldmatrix_pattern(problem: Problem) -> Access:
-    """The widest ldmatrix walk that fits the tile."""
-    tile, bits, transposed = (problem.rows, problem.columns), problem.data_type.smem_bits, problem.major == "MN"
-    return _widest(lambda count: Access.ldmatrix(tile, bits, count=count, transpose=transposed))
-
-
-def reads_plain_rows_freely(problem: Problem) -> bool:
-    """Whether ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks a row.
-
-    >>> [reads_plain_rows_freely(Problem((64, k), "bf16", consumer="ldmatrix")) for k in (64, 72)]
-    [False, True]
-    """
-    if problem.columns > LARGEST_PLAIN_ROW:
-        return False
-    rows = Layout((problem.rows, problem.columns), problem.data_type.smem_bits)
-    plain = wavefronts_on(rows, ldmatrix_pattern(problem))
-    return plain.taken == plain.ideal
-
-
-def epilogue_patterns(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
+def _epilogues(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
     """How a tile of results may leave the registers, where nobody says otherwise.
 
     tcgen05                what a tcgen05.ld brought      every form of it that serves
@@ -242,39 +219,33 @@ def epilogue_patterns(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
         return tmem_epilogues(tile, bits, transpose=transposed)
     if bits == 16 and problem.arch.has("stmatrix"):
-        return (_widest(lambda count: Access.stmatrix(tile, bits, count=count, transpose=transposed)),)
+        return (_widest(partial(Access.stmatrix, tile, bits, transpose=transposed)),)
     held = fragment("mma.m8n8k4", "D", "f64") if bits == 64 else fragment("mma.m16n8k16", "D", "f32")
     return (Access.fragment(held, tile, transpose=transposed, element_bits=bits),)
 
 
-def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool) -> tuple[Access, ...]:
-    """The ways to write a tile of results that tcgen05.ld brought into registers; the errors of all where none is possible.
+def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool) -> tuple[Access, ...] | list[Obstacle]:
+    """The ways to write a tile of results that tcgen05.ld brought into registers; what stands against all where none is possible.
 
     The tile is rows x columns, columns contiguous; `transpose` where its columns are m, the lanes of tensor memory.
 
     >>> [access.name for access in tmem_epilogues((128, 64), 16, transpose=False)][:3]
     ['stmatrix.x4 tcgen05.ld.16x256b', 'st.b128 tcgen05.ld.32x32b.x8', 'st.b32 tcgen05.ld.16x256b.x1']
     """
-    ways: list[Access | None] = []
-    problems: list[Violation] = []
-    if element_bits == 16:
-        stored = partial(Access.stmatrix, tile, element_bits, transpose=transpose)
-        walk = attempted(problems, None, _widest, lambda count: stored(count=count))
-        ways += [walk and Access(walk.op, walk.lane_address, walk.active, f"{walk.op.name} tcgen05.ld.16x256b")]
-    for load in epilogue_loads(1 if transpose else tile[1], element_bits):
-        written = partial(Access.fragment, transpose=transpose, element_bits=element_bits)
-        ways.append(attempted(problems, None, written, fragment(load), tile))
-    possible = tuple(access for access in ways if access is not None)
-    raise_all(() if possible else dict.fromkeys(problems))
-    return possible
+    walks = partial(Access.stmatrix, tile, element_bits, transpose=transpose)
+    written = partial(Access.fragment, tile=tile, transpose=transpose, element_bits=element_bits)
+    loads = epilogue_loads(1 if transpose else tile[1], element_bits)
+    ways = [or_obstacles(_widest, walks, " tcgen05.ld.16x256b")] if element_bits == 16 else []
+    ways += [or_obstacles(written, fragment(load)) for load in loads]
+    possible = tuple(way for way in ways if isinstance(way, Access))
+    return possible or [one for way in ways if isinstance(way, list) for one in way]
 
 
-def _widest(make: Callable[[int], Access]) -> Access:
-    """The walk with the most matrices an instruction that the tile allows."""
-    for count in (4, 2):
-        with suppress(RuleError):
-            return make(count)
-    return make(1)
+def _widest(walks: Callable[..., Access], after: str = "") -> Access:
+    """The walk with the most matrices an instruction that the tile allows; its name says what it comes after."""
+    wide = (or_obstacles(partial(walks, count=count)) for count in (4, 2))
+    walk = next((walk for walk in wide if isinstance(walk, Access)), None) or walks(count=1)
+    return Access(walk.op, walk.lane_address, walk.active, walk.name + after)
 
 
 def operand_of(problem: Problem) -> Operand:

@@ -112,8 +112,7 @@ def plan_gemm(
 def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
     """The plan of the tile that was asked for, or of the cheapest; PlanError with the reasons against the nearest if none can be."""
     plan_of: Planner = cache(partial(_matrix_plan, product))  # tiles share them
-    readable = tile_shapes(product, lambda matrix, tile: isinstance(plan_of(matrix, tile), Plan))
-    shapes = [asked] if asked is not None else readable
+    shapes = [asked] if asked is not None else tile_shapes(product, lambda *tile: isinstance(plan_of(*tile), Plan))
     tried = [_tried(product, shape, stages, plan_of, asked=asked is not None) for shape in shapes]
     planned = [one for one in tried if one.plans is not None]
     lowest_us = min(one.cost.floor_us or 0.0 for one in planned or tried)

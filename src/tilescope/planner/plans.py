@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, raise_all
+from tilescope.errors import RuleError, Violation, ceil_div, raise_all
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
@@ -47,6 +47,10 @@ _ENDS: dict[tuple[str, str], tuple[Mechanism, str | None, str | None, Waiter]] =
     ("ld.global", "load"): ("barrier", None, None, "every copying thread"),
 }
 # fmt: on
+_FATES = {  # of what lies outside the matrix, where threads copy
+    "cp.async": "to be filled by the kernel (cp.async with a smaller source size)",
+    "ld.global": "to be filled by the kernel (a predicate)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,10 @@ class Completion(Value):
     @classmethod
     def of(cls, problem: Problem) -> Completion:
         """The completion of a problem's copy."""
-        ends = _ENDS[problem.copy, problem.direction]
         crosses = problem.direction == "store" or problem.reads_by_descriptor  # from one proxy to the other
-        if ends[0] == "mbarrier":
-            return cls(*ends, expected_bytes=problem.moved_bytes)
-        return cls(*ends, fence=PROXY_FENCE if crosses else None, barrier=True)
+        if barrier_bytes(problem):
+            return cls(*_ENDS[problem.copy, problem.direction], expected_bytes=problem.moved_bytes)
+        return cls(*_ENDS[problem.copy, problem.direction], fence=PROXY_FENCE if crosses else None, barrier=True)
 
 
 def barrier_bytes(problem: Problem) -> int:
@@ -261,13 +264,12 @@ class Plan(Value):
         """
         row, column = oriented(self.problem.major, mn, k)
         rows, columns = self.layout.as_rows().tiling.atom
-        in_groups = self.folded and self.atom_order == "row"  # of rows
-        if self.folded and (column % columns or (in_groups and row % rows)):
-            earlier, unit = (column % columns, "elements") if column % columns else (row % rows, "rows")
-            told = {"columns": columns, "rows": rows if in_groups else None, "earlier": earlier, "unit": unit}
-            raise RuleError(violations([PLAN_CORNER.broken("mn, k", mn=mn, k=k, **told)]))
-        corner: tuple[int, ...] = (column, row)
+        in_groups, corner = self.atom_order == "row", tuple[int, ...]((column, row))  # groups of rows
         if self.folded:
+            if column % columns or (in_groups and row % rows):
+                earlier, unit = (column % columns, "elements") if column % columns else (row % rows, "rows")
+                told = {"columns": columns, "rows": rows if in_groups else None, "earlier": earlier, "unit": unit}
+                raise RuleError(violations([PLAN_CORNER.broken("mn, k", mn=mn, k=k, **told)]))
             corner = (0, 0, column // columns, row // rows) if in_groups else (0, row, column // columns)
         return tuple(a + b for a, b in zip(corner, copy.coords, strict=True))
 
@@ -298,7 +300,7 @@ class Plan(Value):
         rows, chunks = tile.shape[0], tile.shape[1] * bits // 8 // CHUNK_BYTES
         columns = np.arange(chunks) * (CHUNK_BYTES * 8 // bits)
         place = (tile.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
-        order = np.full(-(-self.layout.size_bytes // SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
+        order = np.full(ceil_div(self.layout.size_bytes, SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
         order[place.reshape(-1)] = np.arange(rows * chunks)
         return order.reshape(-1, CHUNKS_PER_LINE)
 
@@ -328,15 +330,17 @@ class Plan(Value):
 
     def kernel_facts(self) -> dict[str, Any]:
         """What a kernel needs beyond the plan's own data, as plain data: map and descriptors of a stage at address 0."""
-        facts: dict[str, Any] = {
-            "c_expression": self.c_expression, "stage_bytes": self.stage_bytes, "total_smem_bytes": self.total_smem_bytes,
-            "barrier_bytes": self.barrier_bytes, "blocks_per_sm": self.blocks_per_sm, "spellings": self.spellings,
-        }  # fmt: skip
-        if self.boxes is None:
-            facts["chunk_order"] = self.chunk_order.tolist()
-        else:
-            facts["tensor_map"] = self.tensor_map(0).to_dict()
-        return facts | ({"descriptors": self.descriptor_words()} if self.problem.reads_by_descriptor else {})
+        told = ("c_expression", "stage_bytes", "total_smem_bytes", "barrier_bytes", "blocks_per_sm", "spellings")
+        by_threads, by_descriptor = self.boxes is None, self.problem.reads_by_descriptor
+        return {
+            **{name: getattr(self, name) for name in told},
+            **(
+                {"chunk_order": self.chunk_order.tolist()}
+                if by_threads
+                else {"tensor_map": self.tensor_map(0).to_dict()}
+            ),
+            **({"descriptors": self.descriptor_words()} if by_descriptor else {}),
+        }
 
     def descriptor_words(self, smem_address: int = 0) -> list[list[str]]:
         """The descriptors of `descriptors`, encoded, in hexadecimal."""
@@ -349,24 +353,25 @@ class Plan(Value):
         >>> print(*plan((128, 64), "bf16").best.edge((1000, 4096)))
         Edge, mn: 8 tiles of 128, the last with 104 of 128: 24 filled.
         """
-        shape = self.problem.global_shape if global_shape is None else pair("global_shape", global_shape, least=1)
-        fate = "dropped" if self.problem.direction == "store" else "filled"
-        if self.boxes is None:
-            how = "cp.async with a smaller source size" if self.problem.copy == "cp.async" else "a predicate"
-            fate = f"to be filled by the kernel ({how})"
-        extents = zip(self.problem.extent_names, shape or (), self.problem.tile, strict=shape is not None)
-        return tuple(
-            Reason.of(
-                "edge", extent=name, tiles=-(-whole // part), part=part, last=whole % part, outside=part - whole % part, fate=fate
-            )
-            for name, whole, part in extents
-            if whole % part
-        )  # fmt: skip
+        problem = self.problem
+        shape = (
+            problem.global_shape or problem.tile
+            if global_shape is None
+            else pair("global_shape", global_shape, least=1)
+        )
+        fate = _FATES.get(problem.copy, "dropped" if problem.direction == "store" else "filled")
+
+        def cut(name: str, whole: int, part: int) -> Reason:
+            tiles, last = ceil_div(whole, part), whole % part
+            return Reason.of("edge", extent=name, tiles=tiles, part=part, last=last, outside=part - last, fate=fate)
+
+        extents = zip(problem.extent_names, shape, problem.tile, strict=True)
+        return tuple(cut(name, whole, part) for name, whole, part in extents if whole % part)
 
 
 def stage_bytes(layout: Layout) -> int:
     """From one stage to the next: the tile, rounded up to its alignment."""
-    return -(-layout.size_bytes // layout.alignment_bytes) * layout.alignment_bytes
+    return ceil_div(layout.size_bytes, layout.alignment_bytes) * layout.alignment_bytes
 
 
 def blocks_per_sm(problem: Problem, layout: Layout) -> int:

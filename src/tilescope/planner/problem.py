@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, argument_type, ceil_div, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
-from tilescope.planner.reason import Obstacle, plan_rule, violations
+from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, integers, known_name, pair
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle, SwizzleName
@@ -121,22 +121,20 @@ class Problem(Value):
         asked = {name: value for name, value in locals().items() if name != "self"}
         problems: list[Violation] = []
         places = attempted(problems, None, resolved, asked.pop("arch"), asked.pop("card"))
-        fields = {
-            name: None
-            if value is None and name in _OPTIONAL
-            else attempted(problems, None, _READERS[name], name, value)
-            for name, value in asked.items()
-        }
+        said = {name: value for name, value in asked.items() if value is not None or name in _NEEDED}
+        fields = {name: attempted(problems, None, _READERS[name], name, value) for name, value in said.items()}
         if problems or places is None:
             raise RuleError(problems)
         target, device = places
-        unsaid = {
+        unsaid = dict.fromkeys(asked) | {
+            "arch": target,
+            "card": device,
             "consumer": consumers_of(target)[0],
             "copy": "tma" if target.has("tma") else "cp.async",
             "extent_names": EXTENT_NAMES[str(fields["direction"])],
         }
-        for name, value in ({"arch": target, "card": device} | fields).items():
-            object.__setattr__(self, name, unsaid.get(name) if value is None else value)
+        for name, value in (unsaid | fields).items():
+            object.__setattr__(self, name, value)
         if contradictions := violations(_contradictions(self)):
             raise PlanError(contradictions)
         object.__setattr__(self, "consumer", _consumer(self))
@@ -315,16 +313,16 @@ def _consumer(problem: Problem) -> str | Access:
     It reads a loaded tile, and writes one that is stored.
     """
     consumer: Any = problem.consumer
-    if isinstance(consumer, str) and consumer in CONSUMER:
-        return consumer
-    try:
-        if isinstance(consumer, str):
-            consumer = Access.named(consumer, (problem.rows, problem.columns), problem.data_type.smem_bits)
-    except RuleError as error:
-        if error.violations[0].rule != "unknown-name":
-            raise PlanError(error.violations) from None
+    if isinstance(consumer, str):
+        if consumer in CONSUMER:
+            return consumer
+        tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
+        consumer = or_obstacles(Access.named, consumer, tile, bits)
+    if isinstance(consumer, list) and consumer[0].rule != "unknown-name":
+        raise PlanError(violations(consumer))
     if not isinstance(consumer, Access):
-        raise RuleError([unknown_name("consumer", "consumer", consumer, (*CONSUMER, "ldmatrix.x4", "ld.b128 columns"))])
+        known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
+        raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)])
     if consumer.op.is_load != (problem.direction == "load"):
         wrong = PLAN_PATTERN.broken("consumer", problem.direction, pattern=consumer.name, op=consumer.op.name)
         raise PlanError(violations([wrong]))
@@ -337,9 +335,7 @@ def _names(argument: str, value: Any) -> tuple[str, str]:
     raise RuleError([argument_type(argument, value, "two names", 'Use ("mn", "k").')])
 
 
-_OPTIONAL = frozenset({
-    "consumer", "swizzle", "atom_order", "operand", "copy", "global_shape", "strides_bytes", "extent_names",
-})  # fmt: skip
+_NEEDED = ("tile", "data_type", "major", "stages", "direction", "traffic", "fold")
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "tile": partial(pair, least=1, most=LARGEST_EXTENT),
     "data_type": lambda _, value: DataType.named(value),

@@ -244,13 +244,12 @@ def in_us(microseconds: float) -> str:
     >>> in_us(179.41), in_us(7.372), in_us(0.01234)
     ('179.4 us', '7.37 us', '0.0123 us')
     """
-    return f"{microseconds:.1f} us" if microseconds >= 100 else f"{microseconds:#.3g} us"
+    return f"{microseconds:{'.1f' if microseconds >= 100 else '#.3g'}} us"
 
 
 def in_mb(count_bytes: float) -> str:
     """Megabytes with three digits or more."""
-    megabytes = count_bytes / 1e6
-    return f"{megabytes:.1f} MB" if megabytes >= 100 else f"{megabytes:#.3g} MB"
+    return f"{count_bytes / 1e6:{'.1f' if count_bytes >= 100e6 else '#.3g'}} MB"
 
 
 def with_article(name: str) -> str:

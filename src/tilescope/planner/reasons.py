@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tilescope.planner.consumers import reads_plain_rows_freely
+from tilescope.planner.consumers import LARGEST_PLAIN_ROW
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     REGISTER_FILE_BYTES,
@@ -106,7 +106,9 @@ def reasons_of(plan: Plan) -> Iterator[Reason]:
         yield Reason.of("promotion-of-stores" if stores else name, promotion=plan.l2_promotion)
     yield from _wavefronts(plan)
     in_core_matrices = plan.canonical is not None and span is None and tiling.grid[1] > 1
-    if in_core_matrices and not problem.reads_by_descriptor and reads_plain_rows_freely(problem):
+    # ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks a row
+    reads_freely = problem.columns <= LARGEST_PLAIN_ROW and row_bytes // CHUNK_BYTES % 2
+    if in_core_matrices and not problem.reads_by_descriptor and reads_freely:
         yield Reason.of("plain-rows-would-do", row_bytes=row_bytes, access=costs.access)
     yield Reason.of(
         "budget",

@@ -121,25 +121,21 @@ def plan(
 def planned(problem: Problem) -> PlanReport:
     """The report of a problem, every candidate proven."""
     plans, refused = candidates(problem)
-    views: dict[tuple[Swizzle, AtomOrder], Consumed] = {}  # box splits of one layout share it
-    for candidate in plans:
-        key = candidate.swizzle, candidate.atom_order
-        views[key] = views.get(key) or Consumed.of(problem, candidate.layout)
-        proven(candidate, views[key])
+    views = {(plan.swizzle, plan.atom_order): plan.layout for plan in plans}  # box splits of one layout share it
+    consumed = {key: Consumed.of(problem, layout) for key, layout in views.items()}
     refusals = (
         Refusal(swizzle=swizzle, atom_order=order, folded=folded, violations=violations(against))
         for swizzle, order, folded, against in refused
     )
-    return PlanReport(problem, tuple(plans), tuple(refusals))
+    proofs = (proven(plan, consumed[plan.swizzle, plan.atom_order]) for plan in plans)
+    return PlanReport(problem, tuple(proofs), tuple(refusals))
 
 
 def candidates(problem: Problem) -> tuple[list[Plan], list[Refused]]:
     """The plans of a problem, best first, not proven yet; and the refused candidates."""
-    kept: list[Plan] = []
-    refused: list[Refused] = []
-    for candidate in _candidates(problem):
-        (refused if isinstance(candidate, tuple) else kept).append(candidate)  # type: ignore[arg-type]
-    return reasons.ranked(kept), refused
+    tried = list(_candidates(problem))
+    kept = [candidate for candidate in tried if isinstance(candidate, Plan)]
+    return reasons.ranked(kept), [candidate for candidate in tried if isinstance(candidate, tuple)]
 
 
 def _candidates(problem: Problem) -> Iterator[Plan | Refused]:

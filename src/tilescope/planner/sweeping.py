@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from inspect import signature
@@ -23,7 +23,7 @@ from itertools import islice, product
 from typing import Any
 
 from tilescope import written
-from tilescope.errors import RuleError, Violation, by, printed, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, by, printed, raise_all, shortened, unknown_name
 from tilescope.planner.boxes import proven
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import violations
@@ -35,8 +35,11 @@ from tilescope.value import Value
 MAX_PROBLEMS = 100_000
 _NAMES = tuple(name for name in signature(Problem.__init__).parameters if name not in ("self", "extent_names"))
 _ALIASES = {"type": "data_type", "dtype": "data_type", "order": "atom_order", "shape": "global_shape"}
-_EXTENTS = ("tile", "global_shape", "strides_bytes")
-_TRUE = ("1", "true", "yes")
+_READ: dict[str, Callable[[str], Any]] = {  # what stands in a file as text and is none
+    **dict.fromkeys(("tile", "global_shape", "strides_bytes"), written.numbers),
+    "stages": written.number,
+    "fold": lambda text: text.strip().casefold() in ("1", "true", "yes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +112,16 @@ def _row(asked: Any) -> SweepRow:
         return SweepRow(_in_words(asked), None, violations=error.violations)
     except TypeError:
         limit = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
-        fix = 'Use {"tile": (64, 64), "data_type": "bf16"}.'
-        wrong = ARGUMENT_TYPE.violation("problems", _in_words(asked), limit, fix)
-        return SweepRow(_in_words(asked), None, violations=(wrong,))
+        said = _in_words(asked), limit, 'Use {"tile": (64, 64), "data_type": "bf16"}.'
+        return SweepRow(said[0], None, violations=(ARGUMENT_TYPE.violation("problems", *said),))
     named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
     plans, refused = candidates(problem)
     if not plans:
         return SweepRow(named, problem, violations=violations(one for *_, against in refused for one in against))
     best = proven(plans[0])
-    return SweepRow(
-        named, problem, best.swizzle.name, best.atom_order, best.box, best.tma_instructions, best.gmem_request_bytes,
-        best.smem_bytes, best.costs.bandwidth_share, best.costs.excess_wavefronts, len(plans),
-    )  # fmt: skip
+    told = ("tma_instructions", "gmem_request_bytes", "smem_bytes", "bandwidth_share", "excess_wavefronts")
+    costs: Any = {name: getattr(best.costs, name) for name in told}
+    return SweepRow(named, problem, best.swizzle.name, best.atom_order, best.box, **costs, candidates=len(plans))
 
 
 def _in_words(asked: Any) -> str:
@@ -153,8 +154,7 @@ def combinations(lists: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
     >>> len(list(combinations({"tile": [(64, 64), (128, 64)], "data_type": ["bf16"], "major": ["K", "MN"]})))
     4
     """
-    for values in product(*lists.values()):
-        yield dict(zip(lists, values, strict=True))
+    return (dict(zip(lists, values, strict=True)) for values in product(*lists.values()))
 
 
 def _rows(text: str) -> Iterator[Any]:
@@ -178,11 +178,8 @@ def _arguments(row: Any) -> dict[str, Any]:
     if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
         raise _wrong(f"{shortened(str(row), 40)} in place of a problem", entry=row)
     named = {_ALIASES.get(name.strip(), name.strip()): value for name, value in row.items()}
-    unknown = [name for name in named if name not in _NAMES]
-    if unknown:
-        raise RuleError(
-            [unknown_name(shortened(name, 40), "argument of a problem", name, _NAMES) for name in unknown[:4]]
-        )
+    unknown = [name for name in named if name not in _NAMES][:4]
+    raise_all(unknown_name(shortened(name, 40), "argument of a problem", name, _NAMES) for name in unknown)
     return {name: _value(name, value) for name, value in named.items()}
 
 
@@ -190,13 +187,9 @@ def _value(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return tuple(value) if isinstance(value, list) else value
     try:
-        if name in _EXTENTS:
-            return written.numbers(value)
-        if name == "stages":
-            return written.number(value)
+        return _READ.get(name, str.strip)(value)
     except ValueError as error:
         raise _wrong(f"{name}: {error.args[0]}") from None
-    return value.strip().casefold() in _TRUE if name == "fold" else value.strip()
 
 
 PROBLEM_FILE = rule(
