@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tilescope.emitter.multiply import CONVERSION, K_STEP_BYTES, Multiplied, multiplied
 from tilescope.emitter.role_text import Work
-from tilescope.emitter.source import EMIT, rendered
+from tilescope.emitter.source import CONVERSION, EMIT, K_STEP_BYTES, Multiplied, multiplied, rendered
 from tilescope.emitter.tile_program import (
     ELEMENT,
     built_for,

@@ -1,11 +1,17 @@
-"""From facts to text: templates that read like the code they make."""
+"""From facts to text: templates that read like the code they make, and what a tensor core multiplies as they spell it.
+
+The kernels that prove a plan multiply its tile by an identity: `one` is the bit pattern of 1, and the sums of a value
+and zeros are exact. Test data are bit patterns of numbers of moderate size, made from a hash `h` of 64 bits.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
+from tilescope.data_type import DataType
 from tilescope.rule import rule
 
 EMIT = rule(
@@ -21,7 +27,7 @@ EMIT = rule(
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("tilescope.emitter"),
         undefined=StrictUndefined,
         block_start_string="<%",  # {% would meet the registers of inline assembly
@@ -35,16 +41,93 @@ def _environment() -> Any:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  source code, not HTML
     )
-    environment.filters["core_name"] = _core_name
-    return environment
-
-
-def _core_name(name: str, prefix: str) -> str:
-    """A row's name as cuda.core spells it: NONE, SWIZZLE_128B."""
-    return f"{prefix}_{name}" if name[:1].isdigit() else name.upper()
 
 
 def rendered(template: str, facts: dict[str, Any]) -> str:
     """The text of a template: never more than one empty line, none at the end."""
     text = _environment().get_template(template).render(facts)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+K_STEP_BYTES = 32  # of k that one instruction takes
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """A type that tensor cores multiply."""
+
+    name: str  # PTX's
+    accumulator: Literal["f32", "s32"]
+    one: str
+    exponent_bits: int  # 0: an integer
+    mantissa_bits: int
+    sample: str  # bits of test data, from h
+    integer: str = ""  # the C type of an integer's value
+
+    @property
+    def bias(self) -> int:
+        """What the exponent's bits count from."""
+        return (1 << self.exponent_bits) // 2 - 1
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """The C type of a sum, and its register in inline assembly."""
+        c_type, constraint = {"f32": ("float", "f"), "s32": ("int", "r")}[self.accumulator]
+        return {"accumulator": c_type, "constraint": constraint}
+
+    def wgmma(self, n: int, k_step: int, majors: tuple[str, str]) -> dict[str, Any]:
+        """The instruction for n columns, with the majorness of A and B."""
+        flags = "".join(f", {int(major == 'MN')}" for major in majors) if self.name in ("bf16", "f16") else ""
+        return {
+            "wgmma": f"m64n{n}k{k_step}.{self.accumulator}.{self.name}.{self.name}",
+            "wgmma_registers": n // 2,
+            "wgmma_flags": f", 1, 1{flags}" if self.exponent_bits else "",
+        }
+
+    def mma(self, k_step: int) -> str:
+        """The instruction of a warp."""
+        return f"m16n8k{k_step}.row.col.{self.accumulator}.{self.name}.{self.name}.{self.accumulator}"
+
+
+# fmt: off
+MULTIPLIED = {row.name: row for row in (
+    #          type    sum    1             exponent, mantissa  sample
+    Multiplied("bf16", "f32", "0x3F80",     8,  7, "(h & 0x807F) | (0x78 + (h >> 16 & 7)) << 7"),
+    Multiplied("f16",  "f32", "0x3C00",     5, 10, "(h & 0x83FF) | (12 + (h >> 16 & 3)) << 10"),
+    Multiplied("tf32", "f32", "0x3F800000", 8, 23, "(h & 0x807FE000) | (0x78 + (h >> 40 & 7)) << 23"),
+    Multiplied("e4m3", "f32", "0x38",       4,  3, "(h & 0x87) | (4 + (h >> 16 & 3)) << 3"),
+    Multiplied("e5m2", "f32", "0x3C",       5,  2, "(h & 0x83) | (12 + (h >> 16 & 3)) << 2"),
+    Multiplied("s8",   "s32", "1",          0,  0, "h", "signed char"),
+    Multiplied("u8",   "s32", "1",          0,  0, "h", "unsigned char"),
+)}
+# fmt: on
+
+
+def multiplied(data_type: DataType, user: str, fix: str) -> Multiplied:
+    """The row of a type that `user` multiplies, refused where no emitted instruction does.
+
+    >>> multiplied(DataType.named("bf16"), "a GEMM", "Use bf16.").one
+    '0x3F80'
+    """
+    if data_type.ptx not in MULTIPLIED:
+        limit = f"tensor cores multiply {', '.join(MULTIPLIED)} in emitted programs"
+        raise EMIT.error("data_type", f"{data_type.name} for {user}", limit, fix)
+    return MULTIPLIED[data_type.ptx]
+
+
+def _by_ptx(instruction: str, constraint: str) -> str:
+    return f'unsigned short bits; asm("{instruction}" : "=h"(bits) : {constraint}); return bits;'
+
+
+# (type of the sum, type of C): the body of a function from `value` to the bits that C holds
+CONVERSION = {
+    ("f32", "bf16"): _by_ptx("cvt.rn.bf16.f32 %0, %1;", '"f"(value)'),
+    ("f32", "f16"): _by_ptx("cvt.rn.f16.f32 %0, %1;", '"f"(value)'),
+    ("f32", "f32"): "return __float_as_uint(value);",
+    ("f32", "tf32"): "return __float_as_uint(value);",
+    ("f32", "e4m3"): _by_ptx("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;", '"f"(0.0f), "f"(value)'),
+    ("f32", "e5m2"): _by_ptx("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;", '"f"(0.0f), "f"(value)'),
+    ("s32", "s32"): "return static_cast<Output>(value);",
+    ("s32", "s8"): "return static_cast<Output>(value < -128 ? -128 : value > 127 ? 127 : value);",
+    ("s32", "u8"): "return static_cast<Output>(value < 0 ? 0 : value > 255 ? 255 : value);",
+}

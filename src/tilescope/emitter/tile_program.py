@@ -11,9 +11,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from tilescope.emitter.multiply import K_STEP_BYTES, MULTIPLIED, Multiplied, multiplied
 from tilescope.emitter.role_text import Work, group_text, role_text
-from tilescope.emitter.source import EMIT
+from tilescope.emitter.source import EMIT, K_STEP_BYTES, MULTIPLIED, Multiplied, multiplied
 from tilescope.mma.consumer import Consumer
 from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.pipeline.description import Pipeline
@@ -131,13 +130,13 @@ def copy_lines(call: str, copies: list[dict[str, Any]]) -> list[str]:
 def map_facts(tensor_map: Any) -> dict[str, Any]:
     """A tensor map's arguments as the encode call spells them."""
     fields = {name: getattr(tensor_map, name) for name in tensor_map.to_dict()}
-    rows = ("interleave", "l2_promotion", "oob_fill")
+    rows = {name: fields[name] for name in ("interleave", "l2_promotion", "oob_fill", "swizzle")}
     return fields | {
         "rank": len(tensor_map.dims),
         "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.data_type.tma.name.upper()}",
+        **{name: row.driver_name for name, row in rows.items() if name != "swizzle"},
         "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{tensor_map.swizzle.name.upper()}",
-        "core": {name: fields[name].name for name in (*rows, "swizzle")} | {"data_type": tensor_map.data_type.tma.name},
-        **{name: fields[name].driver_name for name in rows},
+        "core": {name: row.name for name, row in rows.items()} | {"data_type": tensor_map.data_type.tma.name},
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from tilescope.errors import counted
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import BULK_CUT, MistakeFoundError
+from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import WAITS, Action
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -97,7 +98,7 @@ def _counts(machine: Machine, action: Action) -> str:
 
 def _registers(machine: Machine, agent: int, action: Action) -> None:
     free = machine.pool[machine.program.agents[agent].block]
-    most = machine.registers[agent] + free // machine.register_threads(agent)
+    most = machine.registers[agent] + free // machine.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
     raise machine.program.mistake(
         "registers", agent=agent, registers=action.number, need=machine.register_need(agent, action), free=free,
         most=most // _REGISTER_STEP * _REGISTER_STEP,

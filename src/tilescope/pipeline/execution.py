@@ -199,7 +199,11 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
             return [(agent, action)]
         moves.append((agent, action))
     flights = machine.flights.values()
-    pieces = [flight._replace(number=piece) for flight in flights if (piece := machine.piece_of(flight))]
+    pieces = [  # of copies whose first bytes leave their barrier's count at 0 before the last have come
+        flight._replace(number=missing)
+        for flight in flights
+        if flight.op == "copy" and 0 < (missing := machine.tx[flight.barrier]) < flight.number
+    ]
     return moves + [(NONE, flight) for flight in (*flights, *pieces)]
 
 

@@ -193,11 +193,6 @@ class Machine(State):
         key = self._new_key()
         self.flights[key] = Flight(key, op, barrier, number, slots, agent, self.clock[agent], keys, tile)
 
-    def piece_of(self, flight: Flight) -> int:
-        """Bytes of a copy under way that leave its barrier's count at 0 before the last have come; 0: none do."""
-        tx = self.tx[flight.barrier] if flight.op == "copy" else 0
-        return tx if 0 < tx < flight.number else 0
-
     def land(self, flight: Flight) -> None:
         """Bytes, or an arrival under way, reach their barrier; of a copy with a smaller `number` only these bytes."""
         whole = self.flights.pop(flight.key)
@@ -269,11 +264,8 @@ class Machine(State):
 
     def register_need(self, agent: int, action: Action) -> int:
         """Registers that setmaxnreg takes from the block's pool; negative where it gives some back."""
-        return (action.number - self.registers[agent]) * self.register_threads(agent)
-
-    def register_threads(self, agent: int) -> int:
-        """Threads whose registers setmaxnreg sets: whole warpgroups."""
-        return int(self.program.agents[agent].of.whole_threads(WARPGROUP_THREADS))
+        threads = self.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
+        return int((action.number - self.registers[agent]) * threads)
 
     def check_exits(self) -> None:
         """After the run: whatever reached into a block certainly did so before that block left."""
@@ -347,7 +339,7 @@ class Machine(State):
             agent_before=earlier.agent,
             done="written" if access.write else "read",
             how=HOW[access.how].words,
-            doing=f"{how.subject.format(**names)}{'' if earlier.key is None else ' still'} {_verb(earlier)}",
+            doing=f"{how.subject.format(**names)}{'' if earlier.key is None else ' still'} {'writes' if earlier.write else 'reads'}",
             finish=how.finish.format(**names),
         )
 
@@ -364,13 +356,9 @@ class Machine(State):
             return
         error = program.mistake(
             "fence", slot=slot, agent=access.agent, agent_before=earlier.agent, fence=fence.instruction, where=fence.where,
-            does=_verb(access), did="wrote" if earlier.write else "read", how=HOW[access.how].words,
+            does="writes" if access.write else "reads", did="wrote" if earlier.write else "read", how=HOW[access.how].words,
             how_before=HOW[earlier.how].words,
         )  # fmt: skip
         if earlier.write or fence.between_agents:
             raise error
         self.warnings.setdefault((error.mistake.rule, row.name, program.agents[earlier.agent].title), error.mistake)
-
-
-def _verb(access: Access) -> str:
-    return "writes" if access.write else "reads"

@@ -9,7 +9,6 @@ mbarriers come the barriers of threads: those of every block, and that of the cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
@@ -86,6 +85,8 @@ class Program:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
+        # otherwise barriers are ready from the start
+        self.initialises = any(step.op == "init" for role in pipeline.roles for step in role.all_steps())
         blocks = range(pipeline.blocks)
         title = "{} of block {}" if len(blocks) > 1 else "{}"
 
@@ -112,11 +113,6 @@ class Program:
         self.barriers += [instance("bar", bar, block, f"bar {bar}") for block in blocks for bar in range(BARS)]
         self.cluster = len(self.barriers)
         self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
-
-    @cached_property
-    def initialises(self) -> bool:
-        """Whether some step initialises barriers; otherwise they are ready from the start."""
-        return any(step.op == "init" for role in self.pipeline.roles for step in role.all_steps())
 
     def mistake(self, kind: str, more: str = "", **facts: Any) -> MistakeFoundError:
         """A mistake of the table: facts called agent, barrier or slot are numbers, and get their names here."""
