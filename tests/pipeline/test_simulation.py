@@ -11,7 +11,7 @@ from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import search
 from tilescope.pipeline.program import Program
-from tilescope.pipeline.recurrence import shortened
+from tilescope.pipeline.simulation import shortened
 
 
 def changed(data, place, **arguments):

@@ -52,18 +52,18 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     ['constexpr int STAGES = 4;']
     """
     known_name("target", target, TARGETS)
-    if not isinstance(plan, Plan | GemmPlan):
-        raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
     if isinstance(plan, GemmPlan):
         if target in _TEXTS:
             fix = "Emit it for the plans a, b or epilogue."
             raise EMIT.error("target", f"{target} of a GEMM", f"{target} shows one tile", fix)
         facts, program, script = gemm_facts(plan), "gemm", "gemm"
-    else:
+    elif isinstance(plan, Plan):
         facts, program, script = tile_facts(plan), plan.problem.direction, "tile"
         if target in _TEXTS:
             template, more = _TEXTS[target]
             return rendered(template, facts | more(plan, facts))
+    else:
+        raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
     source = rendered(f"{program}.cu.jinja", facts)
     return source if target == "cuda" else rendered(f"{script}.py.jinja", facts | _python_facts(plan, facts, source))
 

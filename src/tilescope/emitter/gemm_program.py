@@ -9,6 +9,7 @@ from tilescope.emitter.role_text import Work
 from tilescope.emitter.source import CONVERSION, EMIT, K_STEP_BYTES, Multiplied, multiplied, rendered
 from tilescope.emitter.tile_program import (
     ELEMENT,
+    REGISTER,
     built_for,
     copies_of,
     copy_lines,
@@ -18,11 +19,9 @@ from tilescope.emitter.tile_program import (
     require_program,
     roles_facts,
 )
-from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.barrier_roles import WARPGROUP_THREADS, plan_pipeline
 from tilescope.planner.gemm_plan import MAX_ACCUMULATORS, GemmPlan
 from tilescope.planner.plans import Plan
-
-WARPGROUP = 128  # threads
 
 
 def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
@@ -50,8 +49,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "empty_offset": barriers[gemm.stages],
         "element_type": ELEMENT[gemm.data_type.bits],
         "output_type": ELEMENT[bits],
-        "output_constraint": {8: "r", 16: "h", 32: "r"}[bits],
-        "output_cast": "static_cast<unsigned>(value)" if bits == 8 else "value",
+        "register": REGISTER[bits],
         "conversion": conversions[gemm.output_type.ptx],
         "signed": row.name != "u8",
         "number_bits": _numbers(row, gemm.data_type.bits),
@@ -134,8 +132,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "k_steps": len(b[0]),
         "groups": groups,
         "blocks": blocks,
-        "consumer_threads": groups * WARPGROUP,
-        "threads": groups * WARPGROUP + 32,
+        "consumer_threads": groups * WARPGROUP_THREADS,
+        "threads": groups * WARPGROUP_THREADS + 32,
         "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
         "partial": False,
         **built_for(str(gemm.arch.target("wgmma"))),

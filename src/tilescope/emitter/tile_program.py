@@ -26,7 +26,8 @@ _SUMMARY = (  # reasons of the plan that the program repeats
     "row-is-a-span", "row-of-spans", "core-matrices", "plain-rows", "boxes", "folded-box", "copied-by-threads", "budget",
 )  # fmt: skip
 ELEMENT = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
-_CONSTRAINT = {8: "r", 16: "h", 32: "r", 64: "l"}  # of inline assembly, by bits
+# an operand of inline assembly, by bits
+REGISTER = {8: '"r"(static_cast<unsigned>(value))', 16: '"h"(value)', 32: '"r"(value)', 64: '"l"(value)'}
 _VECTOR = {  # bytes a lane reads: PTX width, C type and register constraint of a word, number of words
     2: {"ptx": "b16", "type": "unsigned short", "constraint": "h", "count": 1},
     4: {"ptx": "b32", "type": "unsigned", "constraint": "r", "count": 1},
@@ -298,8 +299,7 @@ def _store(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
     )
     return built_for(problem.arch.name) | {
         "stmatrix_count": count,
-        "element_constraint": _CONSTRAINT[bits],
-        "element_cast": "static_cast<unsigned>(value)" if bits == 8 else "value",
+        "register": REGISTER[bits],
         "smem_bytes": problem.stages * plan.stage_bytes,
         "threads": 32 * CONSUMER_WARPS,
         "steps": role_text(plan_pipeline(plan), "epilogue", work, 2),

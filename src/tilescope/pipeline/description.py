@@ -44,9 +44,8 @@ _TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers"
 _MAX_DEPTH = 8
 _LARGEST = 1 << 40
 _STAGES = partial(integer, least=1, most=MAX_STAGES)
-_FIELDS: dict[
-    str, dict[str, tuple[Any, Callable[..., Any]]]
-] = {  # the default (None: it must be there), and the reader
+# names of fields: the default (None: it must be there), and the reader
+_FIELDS: dict[str, dict[str, tuple[Any, Callable[..., Any]]]] = {
     "barriers": {"count": (None, partial(integer, least=1, most=ARRIVALS_END - 1)), "stages": (1, _STAGES)},
     "slots": {
         "stages": (1, _STAGES),

@@ -36,11 +36,6 @@ class Mark(NamedTuple):
     barrier: int = NONE
     phase: int = NONE
 
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """The slots that were touched; the end of a phase and a wait that never passes touch none."""
-        return () if self.op in ("phase", "stuck") else self.done.slots
-
 
 Watch = Callable[["Run", int], None]  # called after every action of an agent
 

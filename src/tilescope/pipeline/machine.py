@@ -42,16 +42,17 @@ class Fence(NamedTuple):
 
 
 _COPIED = "Expect its bytes on its barrier and wait for that phase first."
-_ORDERED = "Let a barrier order {first} before {second}."
+_ORDERED = "Let a barrier order {} before {}."
+_VERB = {True: "writes", False: "reads"}
 # fmt: off
 HOW = {
-    "generic":  How("threads", "{first} (threads)", _ORDERED),
-    "cp.async": How("cp.async", "cp.async of {first}", "Wait for its group or barrier first."),
-    "tma":      How("TMA", "a TMA copy of {first}", _COPIED),
-    "bulk":     How("bulk copy", "a bulk copy of {first}", _COPIED),
-    "wgmma":    How("wgmma", "wgmma of {first}", "Let wgmma.wait_group come before the release."),
-    "tcgen05":  How("tcgen05", "{first} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
-    "store":    How("TMA store", "a TMA store of {first}", "Let the issuing thread wait with cp.async.bulk.wait_group.read first."),
+    "generic":  How("threads", "{} (threads)", _ORDERED),
+    "cp.async": How("cp.async", "cp.async of {}", "Wait for its group or barrier first."),
+    "tma":      How("TMA", "a TMA copy of {}", _COPIED),
+    "bulk":     How("bulk copy", "a bulk copy of {}", _COPIED),
+    "wgmma":    How("wgmma", "wgmma of {}", "Let wgmma.wait_group come before the release."),
+    "tcgen05":  How("tcgen05", "{} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
+    "store":    How("TMA store", "a TMA store of {}", "Let the issuing thread wait with cp.async.bulk.wait_group.read first."),
 }
 _AFTER = Fence("tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", ("second",), between_agents=True)
 _BEFORE = Fence("tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", ("first",), between_agents=True)
@@ -126,7 +127,7 @@ class Machine(State):
                 self.groups[agent, "tcgen05"] = (keys,)  # a later commit waits for them as well
                 for barrier in action.barriers:
                     self._reach(barrier, agent, time)
-                    self._fly(agent, "commit", barrier, 1, keys)
+                    self._fly(Flight("commit", barrier, 1, (), agent, clock, keys))
             case "wait_group":
                 done = max(0, len(groups) - 1 - action.number)
                 for key in chain(*groups[:done]):
@@ -168,7 +169,8 @@ class Machine(State):
                 self.content[slot] = action.tile
                 self._add_to_group(agent, access)
             elif barrier != NONE:
-                self._fly(agent, "copy", barrier, action.number, (self.last_key,), (slot,), action.tile)
+                keys = (self.last_key,)
+                self._fly(Flight("copy", barrier, action.number, (slot,), agent, clock, keys, action.tile))
 
     def _cp_arrive(self, agent: int, action: Action, clock: Clock) -> None:
         barrier = action.barriers[0]
@@ -177,27 +179,19 @@ class Machine(State):
         *closed, opened = self.groups.get((agent, "cp.async"), _NO_GROUPS)
         self.groups[agent, "cp.async"] = (*closed, self._alive(opened))
         op = "cp_arrive" if action.flag else "cp_drop"  # what was added is taken back
-        self._fly(agent, op, barrier, action.times, self._alive((*chain(*closed), *opened)))
+        keys = self._alive((*chain(*closed), *opened))
+        self._fly(Flight(op, barrier, action.times, (), agent, clock, keys))
 
-    def _fly(
-        self,
-        agent: int,
-        op: str,
-        barrier: int,
-        number: int,
-        keys: tuple[int, ...],
-        slots: tuple[int, ...] = (),
-        tile: int | None = None,
-    ) -> None:
+    def _fly(self, flight: Flight) -> None:
         """Send bytes or an arrival on their way."""
         key = self._new_key()
-        self.flights[key] = Flight(key, op, barrier, number, slots, agent, self.clock[agent], keys, tile)
+        self.flights[key] = flight._replace(key=key)
 
     def land(self, flight: Flight) -> None:
         """Bytes, or an arrival under way, reach their barrier; of a copy with a smaller `number` only these bytes."""
         whole = self.flights.pop(flight.key)
         self.ended = []
-        _, op, barrier, number, slots, agent, clock, keys, tile = flight
+        op, barrier, number, slots, agent, clock, keys, tile, _ = flight
         if number < whole.number:
             self.flights[flight.key] = whole._replace(number=whole.number - number)
             self.count(barrier, agent, clock, tx=-number, lands=True)
@@ -328,10 +322,7 @@ class Machine(State):
         barrier, phase = earlier.fill or (NONE, 0)
         if not access.write and barrier != NONE and self.phase[barrier] > phase:
             return program.mistake("early end", phase=phase, barrier=barrier, slot=slot, agent=access.agent)
-        how, names = (
-            HOW[earlier.how],
-            {"first": program.agents[earlier.agent].title, "second": program.agents[access.agent].title},
-        )
+        how, first, second = HOW[earlier.how], program.agents[earlier.agent].title, program.agents[access.agent].title
         return program.mistake(
             "race",
             slot=slot,
@@ -339,8 +330,8 @@ class Machine(State):
             agent_before=earlier.agent,
             done="written" if access.write else "read",
             how=HOW[access.how].words,
-            doing=f"{how.subject.format(**names)}{'' if earlier.key is None else ' still'} {'writes' if earlier.write else 'reads'}",
-            finish=how.finish.format(**names),
+            doing=f"{how.subject.format(first)} {'' if earlier.key is None else 'still '}{_VERB[earlier.write]}",
+            finish=how.finish.format(first, second),
         )
 
     def _check_fence(self, slot: int, earlier: Access, access: Access, clock: Clock) -> None:
@@ -356,7 +347,7 @@ class Machine(State):
             return
         error = program.mistake(
             "fence", slot=slot, agent=access.agent, agent_before=earlier.agent, fence=fence.instruction, where=fence.where,
-            does="writes" if access.write else "reads", did="wrote" if earlier.write else "read", how=HOW[access.how].words,
+            does=_VERB[access.write], did="wrote" if earlier.write else "read", how=HOW[access.how].words,
             how_before=HOW[earlier.how].words,
         )  # fmt: skip
         if earlier.write or fence.between_agents:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from tilescope.errors import RuleError, Violation, counted, printed, printed_hex
 from tilescope.reading import attempted, plain_int
-from tilescope.rule import Rule, rule
+from tilescope.rule import rule
 from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this
@@ -66,7 +66,10 @@ TOKEN = _measured(
     failing="ts.Mbarrier.decode_token(1 << 42)",
 )
 _PHASE_BIT, _PENDING_BIT, _TX_BIT, _EXPECTED_BIT = 63, 43, 21, 1
-_UNUSED_BITS = (42, 0)
+_UNUSED_BITS = {  # argument and rule: the bits that no field holds
+    "word": (WORD, (42, 0), "bits 42 and 0 of an mbarrier are 0", "Read the word that mbarrier.inval wrote."),
+    "token": (TOKEN, (42,), "bit 42 of a token is 0", "Use what mbarrier.arrive returned."),
+}
 _TX_FIELD_END = 2 * TX_END_BYTES  # 21 bits
 _TOKEN_BIT = 32  # a token holds the word from here on
 
@@ -190,7 +193,7 @@ class Mbarrier(Value):
         >>> Mbarrier.decode(0x000003F0001FFFFE)
         Mbarrier(count=1, pending=0, tx_bytes=32768)
         """
-        number = _word(word, WORD, _UNUSED_BITS, "Read the word that mbarrier.inval wrote.")
+        number = _word("word", word)
         return cls(
             -(number >> _EXPECTED_BIT) % ARRIVALS_END,
             phase=number >> _PHASE_BIT,
@@ -205,7 +208,7 @@ class Mbarrier(Value):
         >>> Mbarrier.decode_token(Mbarrier(2).arrive_expect_tx(32768).encode())
         MbarrierToken(phase=0, pending=1, tx_bytes_lowest=30721, tx_bytes_highest=32768)
         """
-        number = _word(token, TOKEN, _UNUSED_BITS[:1], "Use what mbarrier.arrive returned.")
+        number = _word("token", token)
         unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the low bits of the field lie in the lower half
         highest_field = number >> _TX_BIT & ~unknown
         lowest, highest = _tx_bytes(highest_field + unknown), _tx_bytes(highest_field)
@@ -282,16 +285,14 @@ def _argument(name: str, value: Any, row: str = "") -> int:
     return number
 
 
-def _word(value: Any, broken: Rule, unused: tuple[int, ...], fix: str) -> int:
+def _word(name: str, value: Any) -> int:
     """64 bits of which those that no field holds are 0."""
     number = plain_int(value)
     if number is None or not 0 <= number < 1 << 64:
         shown = printed(value) if number is None else printed_hex(number)
         raise WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Use 0x7ffff800001ffffe.", word=value)
+    broken, unused, limit, fix = _UNUSED_BITS[name]
     for bit in unused:
         if number >> bit & 1:
-            name = broken.name.removeprefix("mbarrier-")
-            bits = " and ".join(map(str, unused))
-            limit = f"bits {bits} of an mbarrier are 0" if len(unused) > 1 else f"bit {bits} of a {name} is 0"
             raise broken.error(name, f"{number:#x}: bit {bit} is set", limit, fix, word=number, bit=bit)
     return number

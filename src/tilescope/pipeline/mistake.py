@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tilescope.errors import Severity, Violation
 from tilescope.rule import Basis, Rule, rule
@@ -114,104 +114,96 @@ pipeline_rule("pipeline-sync", "As many threads meet at a bar.sync as all of the
 pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", example(_READ), source="the steps themselves")
 
 
-class Kind(NamedTuple):
-    """A kind of mistake: its texts are templates for the facts of a case; `subject` names one of these facts, or is a text itself."""
-
-    rule: str
-    outcome: Outcome
-    subject: str
-    found: str
-    consequence: str
-    fix: str
-
-
 _NEVER, _UNDEFINED, _OLD = "it never ends", "what happens then is not defined", "it may count on old bytes"
 _SOME_MORE = "Initialise it with {came}, or let {pending} more arrive."
 
+# every kind of mistake: its texts are templates for the facts of a case; `subject` names one of these facts, or is a text itself
 KINDS = {
     # a mask, and leaving
-    "mask": Kind("pipeline-mask", "launch failure", "subject",
+    "mask": Mistake("pipeline-mask", "launch failure", "subject",
         "the {op} of {agent} has mask {mask:#x}, which names block {beyond}, and the cluster has {size}",
         "an address out of range (Xid 13), a launch failure", "Use mask {works:#x}."),
-    "stores": Kind("pipeline-exit", "race", "agent", "{agent} leaves while its TMA stores may still read shared memory",
+    "stores": Mistake("pipeline-exit", "race", "agent", "{agent} leaves while its TMA stores may still read shared memory",
         "output is lost", "End with cp.async.bulk.commit_group and wait_group.read 0 in the issuing thread."),
-    "left": Kind("pipeline-exit", "launch failure", "where", "{where} may have left when {who} reaches {what}",
+    "left": Mistake("pipeline-exit", "launch failure", "where", "{where} may have left when {who} reaches {what}",
         "launch failure (719), or another block's memory is overwritten",
         "Let its roles wait for it before they leave: a tail of waits on all stages, or a cluster barrier."),
     # counting on a barrier
-    "init": Kind("pipeline-init", "undefined", "barrier", "{agent} uses {barrier} without knowing that it is initialised",
+    "init": Mistake("pipeline-init", "undefined", "barrier", "{agent} uses {barrier} without knowing that it is initialised",
         _OLD, "Put a sync (cluster sync for other blocks) between init and the first use."),
-    "init fence": Kind("pipeline-init", "undefined", "barrier",
+    "init fence": Mistake("pipeline-init", "undefined", "barrier",
         "{agent} uses {barrier}, initialised in another block without fence.mbarrier_init",
         _OLD, "Put fence.mbarrier_init.release.cluster between init and the cluster barrier."),
-    "too many arrivals": Kind("pipeline-arrivals", "launch failure", "barrier",
+    "too many arrivals": Mistake("pipeline-arrivals", "launch failure", "barrier",
         "{barrier} counts {expected} and {came} arrivals come in phase {phase} ({agents}{still})",
         "launch failure (719), or a phase that ends too soon where single arrivals bring them",
         "Initialise it with {came}, or let {surplus} fewer arrive."),
-    "piece": Kind("pipeline-bytes", "race", "barrier",
+    "piece": Mistake("pipeline-bytes", "race", "barrier",
         "{barrier}, phase {phase} ends when {tx} of the {bytes} bytes of a copy have landed",
         "a copy's bytes count piece by piece, and whoever waits reads old bytes",
         "Expect the bytes of all copies of the phase before its last arrival."),
-    "outstanding": Kind("pipeline-bytes", "launch failure", "barrier", "{barrier}, phase {phase} has {tx} bytes outstanding",
+    "outstanding": Mistake("pipeline-bytes", "launch failure", "barrier", "{barrier}, phase {phase} has {tx} bytes outstanding",
         "a barrier counts up to {limit}: launch failure (719)", "Spread the copies over {needed} barriers."),
     # memory
-    "unfilled": Kind("pipeline-unfilled", "wrong data", "slot", "{agent} reads {slot} before anything has filled it",
+    "unfilled": Mistake("pipeline-unfilled", "wrong data", "slot", "{agent} reads {slot} before anything has filled it",
         "it reads garbage", "Wait for the barrier that its copy completes, with the parity of its first phase: 0."),
-    "stale": Kind("pipeline-stale", "wrong data", "slot", "{agent} reads tile {tile} from {slot}, which holds tile {held}",
+    "stale": Mistake("pipeline-stale", "wrong data", "slot", "{agent} reads tile {tile} from {slot}, which holds tile {held}",
         "it multiplies wrong data", "Let both sides count stages and phases over the whole kernel."),
-    "early end": Kind("pipeline-bytes", "race", "barrier",
+    "early end": Mistake("pipeline-bytes", "race", "barrier",
         "phase {phase} of {barrier} ends before all copies that signal it have landed in {slot}",
         "{agent} reads old bytes, and those that come late spoil the next phase",
         "Expect the bytes of every copy in the phase that it signals, before the last arrival."),
-    "race": Kind("pipeline-race", "race", "slot", "{slot} is {done} by {agent} ({how}) while {doing} it",
+    "race": Mistake("pipeline-race", "race", "slot", "{slot} is {done} by {agent} ({how}) while {doing} it",
         "the data is torn in some order of the roles", "{finish}"),
-    "fence": Kind("pipeline-fence", "race", "slot",
+    "fence": Mistake("pipeline-fence", "race", "slot",
         "{agent_before} {did} {slot} ({how_before}) and {agent} {does} it ({how}) without {fence}",
         "the second may come before the first", "Put {fence} {where}."),
     # barriers of threads
-    "sync counts": Kind("pipeline-sync", "undefined", "barrier", "{barrier} is asked for {expected} and for {other} threads at once",
+    "sync counts": Mistake("pipeline-sync", "undefined", "barrier", "{barrier} is asked for {expected} and for {other} threads at once",
         _UNDEFINED, "Use threads = {expected} in all roles that meet there."),
-    "cluster wait": Kind("pipeline-sync", "undefined", "the cluster barrier", "{agent} waits at the cluster barrier without having arrived",
+    "cluster wait": Mistake("pipeline-sync", "undefined", "the cluster barrier",
+        "{agent} waits at the cluster barrier without having arrived",
         _UNDEFINED, "Put cluster arrive before it, or use sync."),
-    "sync surplus": Kind("pipeline-sync", "undefined", "barrier", "{barrier} waits for {expected} threads and {came} come ({agents})",
+    "sync surplus": Mistake("pipeline-sync", "undefined", "barrier", "{barrier} waits for {expected} threads and {came} come ({agents})",
         _UNDEFINED, "Let it count {came}, or use another barrier id."),
-    "sync": Kind("pipeline-sync", "hang", "barrier", "{barrier} waits for {expected} threads and {came} come ({agents})",
+    "sync": Mistake("pipeline-sync", "hang", "barrier", "{barrier} waits for {expected} threads and {came} come ({agents})",
         _NEVER, "Let it count {came}, or let the others come too."),
-    "cluster": Kind("pipeline-sync", "hang", "the cluster barrier",
+    "cluster": Mistake("pipeline-sync", "hang", "the cluster barrier",
         "{agents} wait at the cluster barrier, and {agents_absent} never come there",
         "they wait for ever", "Let every role of every block arrive there."),
     # nobody moves
-    "registers": Kind("pipeline-registers", "hang", "agent",
+    "registers": Mistake("pipeline-registers", "hang", "agent",
         "{agent} asks for {registers} registers a thread, {need} more, and the block's pool has {free}",
         "setmaxnreg.inc waits for ever", "Use at most {most} registers a thread there."),
-    "too few bytes": Kind("pipeline-bytes", "hang", "barrier",
+    "too few bytes": Mistake("pipeline-bytes", "hang", "barrier",
         "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}", _NEVER, "Expect {brought} bytes."),
-    "too many bytes": Kind("pipeline-bytes", "hang", "barrier",
+    "too many bytes": Mistake("pipeline-bytes", "hang", "barrier",
         "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
         "it ends before the last bytes arrive, or never", "Expect {brought} bytes."),
-    "noinc": Kind("pipeline-arrivals", "hang", "barrier",
+    "noinc": Mistake("pipeline-arrivals", "hang", "barrier",
         "{barrier} counts {expected}, and cp.async.mbarrier.arrive without .noinc adds the {added} arrivals that it takes back ({agents})",
         _NEVER, "Use .noinc."),
-    "too few arrivals": Kind("pipeline-arrivals", "hang", "barrier",
+    "too few arrivals": Mistake("pipeline-arrivals", "hang", "barrier",
         "{barrier} counts {expected}, and phase {phase} gets {arrivals}, from {agents}", _NEVER, _SOME_MORE),
-    "receiver": Kind("pipeline-receiver", "hang", "barrier",
+    "receiver": Mistake("pipeline-receiver", "hang", "barrier",
         "{barrier}, phase {phase} gets {bytes} bytes that nobody expects there, and {came} of {expected} arrivals",
         _NEVER, "Let every block that receives bytes arm its own barrier with all that lands in it: {landed} bytes here."),
-    "nobody arrives": Kind("pipeline-arrivals", "hang", "barrier",
+    "nobody arrives": Mistake("pipeline-arrivals", "hang", "barrier",
         "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and nobody arrives any more",
         _NEVER, "{fix}"),
-    "several roles": Kind("pipeline-arrivals", "hang", "barrier", "{barrier} counts {expected} and {roles} roles arrive ({agents})",
+    "several roles": Mistake("pipeline-arrivals", "hang", "barrier", "{barrier} counts {expected} and {roles} roles arrive ({agents})",
         "its phases end too soon, and {agent} misses one and waits for ever", "Initialise it with {roles}."),
-    "late": Kind("pipeline-late", "hang", "barrier",
+    "late": Mistake("pipeline-late", "hang", "barrier",
         "{agent} waits with parity {parity} on {barrier}, where {behind} phases have ended since it last passed",
         "it missed its phase and waits for ever",
         "Let no phase begin before {agent} has seen the one before it: its arrival must be counted on the way."),
-    "parity": Kind("pipeline-parity", "hang", "barrier",
+    "parity": Mistake("pipeline-parity", "hang", "barrier",
         "{agent} waits on {barrier} with parity {parity} when phase {phase} has ended and parity {other} would pass",
         "it waits for ever", "Count uses of the stage over the whole kernel: parity (i / stages) % 2, and that XOR 1 for a producer."),
-    "start": Kind("pipeline-start", "hang", "barrier", "{agent} starts with parity 0 on {barrier}", "it waits for a slot nobody will free",
+    "start": Mistake("pipeline-start", "hang", "barrier", "{agent} starts with parity 0 on {barrier}",
+        "it waits for a slot nobody will free",
         "Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop."),
-    "circle": Kind("pipeline-circle", "hang", "agent", "every role waits: {waits}", "nobody moves any more", "{fix}"),
+    "circle": Mistake("pipeline-circle", "hang", "agent", "every role waits: {waits}", "nobody moves any more", "{fix}"),
 }
 # fmt: on
 BULK_CUT = f" A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."

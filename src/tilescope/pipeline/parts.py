@@ -33,8 +33,8 @@ WARPGROUP_THREADS = 128
 MAX_CHARACTERS = 200
 MAX_SHIFT = 32
 _FORMS = (
-    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *INTEGER_OPERATIONS,
-    ast.Not, ast.And, ast.Or, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
+    ast.Expression, ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load,
+    *INTEGER_OPERATIONS, ast.Not, ast.And, ast.Or, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
 
 EXPRESSION = pipeline_rule(
@@ -248,22 +248,18 @@ class Expression:
             tree = ast.parse(written.strip().replace("//", "/").replace("/", "//"), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise refused(shortened(written), "arithmetic such as 'i % 4'") from None
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         for node in ast.walk(tree):
             match node:
                 case ast.Name(id=name) if name not in names:
                     raise RuleError([unknown_name("name", argument, name, names)])
                 case ast.BinOp(op=ast.LShift()):  # a large one would take all memory
                     node.right = ast.Call(ast.Name(_PLACES, ast.Load()), [node.right], [])
-                case ast.Name():
-                    continue
-                case ast.Constant(value=value) if type(value) is int:
-                    continue
+                case ast.Constant(value=value) if type(value) is not int:
+                    raise refused(f"{value!r} in {shortened(written)}", "arithmetic on integers")
                 case _ if not isinstance(node, _FORMS):
-                    shown = repr(node.value) if isinstance(node, ast.Constant) else type(node).__name__
-                    raise refused(f"{shown} in {shortened(written)}", "arithmetic on integers")
-        expression = cls(written, compile(ast.fix_missing_locations(tree), "<pipeline>", "eval"))
-        return expression if used else cls(written, None, expression.value({}))
+                    raise refused(f"{type(node).__name__} in {shortened(written)}", "arithmetic on integers")
+        code = compile(ast.fix_missing_locations(tree), "<pipeline>", "eval")
+        return cls(written, code) if code.co_names else cls(written, None, cls(written, code).value({}))
 
     def value(self, names: Mapping[str, int]) -> int:
         """The integer that the expression gives."""

@@ -9,10 +9,11 @@ mbarriers come the barriers of threads: those of every block, and that of the cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
-from tilescope.pipeline.mistake import KINDS, MASK, STAGE, Mistake, MistakeFoundError
+from tilescope.pipeline.mistake import KINDS, MASK, STAGE, MistakeFoundError
 from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Expression, Loop, Step, reference
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -50,7 +51,6 @@ class Action(NamedTuple):
 class Flight(NamedTuple):
     """Something under way: a copy's bytes, or an arrival that comes when work is done."""
 
-    key: int
     op: str  # copy, commit, cp_arrive, cp_drop
     barrier: int
     number: int  # bytes, or arrivals
@@ -58,7 +58,8 @@ class Flight(NamedTuple):
     agent: int
     clock: Clock
     keys: tuple[int, ...]  # of the accesses that are finished when it lands
-    tile: int | None
+    tile: int | None = None
+    key: int = 0  # its own, among those of accesses
 
 
 class Instance(NamedTuple):
@@ -116,12 +117,11 @@ class Program:
 
     def mistake(self, kind: str, more: str = "", **facts: Any) -> MistakeFoundError:
         """A mistake of the table: facts called agent, barrier or slot are numbers, and get their names here."""
-        row = KINDS[kind]
-        named = {name: self._named(name, fact) for name, fact in facts.items()}
-        found, consequence, fix = (text.format(**named) for text in (row.found, row.consequence, row.fix))
+        row, named = KINDS[kind], {name: self._named(name, fact) for name, fact in facts.items()}
+        found, consequence, fix = (text.format(**named) for text in (row.found, row.consequence, row.fix + more))
         values = {name: named[name] for name, fact in facts.items() if not isinstance(fact, str)}
-        subject = named.get(row.subject, row.subject)
-        return MistakeFoundError(Mistake(row.rule, row.outcome, subject, found, consequence, fix + more, values=values))
+        texts = {"subject": named.get(row.subject, row.subject), "found": found, "consequence": consequence, "fix": fix}
+        return MistakeFoundError(replace(row, values=values, **texts))
 
     def _named(self, name: str, fact: Any) -> Any:
         tables = {"agent": self.agents, "agents": self.agents, "barrier": self.barriers, "slot": self.slots}

@@ -6,20 +6,33 @@
 
 Roles do not branch on data. So one run with vector clocks (see `state`) decides for every order, unless a wait could
 pass in two phases of equal parity or an arrival count in two phases; that aliasing is reported, and searched.
+
+Long loops are proven by a short run: a state that comes back, all counts moved on alike, comes back for ever.
+
+    i = 0 … 191     192 … 215     216 … 239     240 … 9999
+    warm up         one round  =  the same round, 24 steps later  ──▶  so are all rounds until the loop ends
+
+A run against the nominal clock depends on its state alone. So where the state after a round of P steps equals that
+before it, with every clock, phase and tile counted from the moment, further rounds repeat it, and a loop of N steps ends as
+one of N - m P does. P is a period of every expression in the loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from tilescope.errors import Violation, counted, printed
-from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Mark, Run, search, with_way
 from tilescope.pipeline.mistake import Mistake
-from tilescope.pipeline.program import NONE, Flight, Program
-from tilescope.pipeline.recurrence import shortened
+from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
+from tilescope.pipeline.program import NONE, Flight, Instance, Program, agent_names, loop_values
 from tilescope.pipeline.state import State
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_TYPE
@@ -32,6 +45,11 @@ _NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
 _SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
+_LONGEST_PERIOD = 128
+_WARM_UP_ROUNDS = 8
+_WARM_UP_STEPS = 96  # until the fences that are remembered all lie in the loop
+_SHORT_LOOP = 256  # steps that are simply run
+_ROUNDS = 4  # a recurrence may take 1, 2 or 4 rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +174,20 @@ def _simulation(
     )
 
 
-def _event(program: Program, mark: Mark) -> Event:
+def _touched(program: Program, mark: Mark) -> tuple[str, ...]:
+    """The name of its barrier, or nothing, and those of the slots that were touched: by the end of a phase none."""
+    slots = () if mark.op in ("phase", "stuck") else mark.done.slots
     barrier = "" if mark.barrier == NONE else program.barriers[mark.barrier].title
-    slots = tuple(program.slots[slot].title for slot in mark.slots)
+    return (barrier, *(program.slots[slot].title for slot in slots))
+
+
+def _event(program: Program, mark: Mark) -> Event:
+    barrier, *slots = _touched(program, mark)
     size = mark.done.number if mark.op in ("copy", "expect") or (mark.op == "flight" and slots) else 0
     agent = program.agents[mark.agent]
     block = program.barriers[mark.done.barrier].block if isinstance(mark.done, Flight) else agent.block
     what = program.said(mark.done, block)
-    return Event(mark.start, mark.end, agent.title, mark.op, what, barrier, mark.phase, slots, size)
+    return Event(mark.start, mark.end, agent.title, mark.op, what, barrier, mark.phase, tuple(slots), size)
 
 
 def _other_orders(machine: State, max_states: int) -> tuple[Mistake | None, int, bool]:
@@ -186,12 +210,7 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
         if other is not None and (other.rule, other.subject) == (mistake.rule, mistake.subject):
             return replace(mistake, way=other.way)
     done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
-    touching = [
-        mark
-        for mark in done
-        if mistake.subject
-        in (program.barriers[mark.barrier].title, *(program.slots[slot].title for slot in mark.slots))
-    ]
+    touching = [mark for mark in done if mistake.subject in _touched(program, mark)]
     steps = [program.told(mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
     return with_way(mistake, run.machine, steps)
 
@@ -202,11 +221,125 @@ def _barrier_facts(run: Run) -> Iterator[BarrierFacts]:
         firsts = (at for at, part in enumerate(machine.program.barriers) if part.of == barrier and part.number == 0)
         notes = [machine.first_notes.get(at) or machine.notes[at] for at in firsts]
         sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)
-        arrivals: dict[str, int] = {}
+        arrivals: Counter[str] = Counter()
         for note in next((noted for noted in notes if noted), ()):
             if note.op == "arrive":
-                role = machine.program.agents[note.agent].of.name
-                arrivals[role] = arrivals.get(role, 0) + note.amount
+                arrivals[machine.program.agents[note.agent].of.name] += note.amount
         waits = ((role.name, run.parities.get((barrier.name, role.name))) for role in pipeline.roles)
         parities = tuple((role, parity) for role, parity in waits if parity is not None)
         yield BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), parities)
+
+
+def shortened(pipeline: Pipeline) -> Shortened | None:
+    """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
+    known = [(agent.of, agent_names(pipeline, agent)) for agent in Program(pipeline).agents]
+    long = {
+        (role.name, place, values)
+        for role, names in known
+        for place, step in enumerate(role.steps)
+        if isinstance(step, Loop) and len(values := loop_values(step, names)) > _SHORT_LOOP
+    }
+    loops, ranges = {name: place for name, place, _ in long}, {values for *_, values in long}
+    if len(ranges) != 1 or len(loops) < len(long):  # no long loop, unequal ones, or two in a role
+        return None
+    values = ranges.pop()
+    inside = [(role.steps[loops[role.name]], names) for role, names in known if role.name in loops]
+    modulus = _period(inside, values) * _ROUNDS
+    cut = (len(values) - max(modulus // _ROUNDS * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // max(modulus, 1) * modulus
+    return Shortened(pipeline, loops, len(values) - cut, modulus // _ROUNDS, cut) if cut > 0 else None
+
+
+def _period(loops: list[tuple[Loop, dict[str, int]]], values: range) -> int:
+    """The smallest period of all expressions in the long loops, or 0; tiles must count up instead."""
+    columns: dict[tuple[str, tuple[int, ...]], Any] = {}
+    for loop, known in loops:
+        counter, names = loop.counter, known | {loop.counter: 0}
+        for step in loop.steps:
+            if isinstance(step, Loop) or str(step.arguments.get("tile", counter)).strip() != counter:
+                return 0
+            for text in _texts(step):
+                expression = Expression.read(step.op, text, names)
+                used = () if expression.code is None else expression.code.co_names
+                key = (expression.text, tuple(names[name] for name in used if name in SELF_NAMES))
+                if counter in used and key not in columns:
+                    columns[key] = np.array([expression.value(names | {counter: value}) for value in values])
+    fits = (
+        period
+        for period in range(1, _LONGEST_PERIOD + 1)
+        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values())
+    )
+    return next(fits, 0)
+
+
+def _texts(step: Step) -> Iterator[Any]:
+    """The expressions of a step that may depend on a loop's counter, its tile apart."""
+    for argument, value in step.values():
+        if argument.kind in ("number", "bar") and argument.name != "tile" and value != "":
+            yield value
+        elif argument.kind in ("barrier", "slot") and "[" in value:
+            yield reference(argument.name, value)[1]
+    if step.when is not None:
+        yield step.when
+
+
+class Shortened:
+    """A pipeline with its long loops cut; compares the state of its run at every round of them with those before."""
+
+    def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, cut: int) -> None:
+        self.steps, self.period = steps, period  # left of every long loop; of a round
+        roles = [_with_loop(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles]
+        self.program = Program(replace(pipeline, roles=tuple(roles)))
+        self.places = {  # agents in a long loop: its first action, and the actions of a round
+            number: self._place(agent, loops[agent.of.name])
+            for number, agent in enumerate(self.program.agents)
+            if agent.of.name in loops
+        }
+        self.leader, self.ends = min(self.places), steps // period
+        self.seen: dict[bytes, int] = {}
+        self.recurs = False
+        self.actions_cut = cut // period * sum(length for _, length in self.places.values())
+
+    def _place(self, agent: Instance, at: int) -> tuple[int, int]:
+        role = agent.of
+        before, after = (
+            sum(1 for _ in self.program.actions(agent._replace(of=replace(cut, steps=cut.steps[: at + through]))))
+            for cut, through in ((role, 0), (_with_loop(role, at, self.period), 1))
+        )
+        return before, after - before
+
+    def __call__(self, run: Run, agent: int) -> None:
+        """Look at the state when the leading agent begins a round."""
+        if agent != self.leader or self.recurs:
+            return
+        first, length = self.places[agent]
+        rounds, inside = divmod(run.machine.pc[agent] - first, length)
+        if inside or not 0 <= rounds < self.ends:
+            return
+        state = self._state(run, rounds)
+        if state is not None:
+            before = self.seen.setdefault(state, rounds)
+            self.recurs = before < rounds and _ROUNDS % (rounds - before) == 0
+
+    def _state(self, run: Run, rounds: int) -> bytes | None:
+        """All that the future depends on, counted from now; None while some agent is not in its loop."""
+        machine = run.machine
+        positions = []
+        for agent, (pc, left) in enumerate(zip(machine.pc, machine.left, strict=True)):
+            first, length = self.places.get(agent, (0, 0))
+            if agent in self.places and (left or not 0 <= pc - first < self.ends * length):
+                return None
+            positions.append((pc - first - rounds * length, left))
+        queue = [
+            (tick - run.tick, agent, flight if flight == NONE else machine.last_key - flight)
+            for tick, _, agent, flight in sorted(run.queue)
+        ]
+        parked = sorted((barrier, agents) for barrier, agents in run.parked.items() if agents)
+        busy = [max(0, until - run.tick) for until in run.busy_until]
+        return pickle.dumps((positions, machine.relative(rounds * self.period), queue, parked, busy))
+
+
+def _with_loop(role: Role, at: int, count: int) -> Role:
+    """The role whose loop, step `at`, has another count."""
+    loop = role.steps[at]
+    assert isinstance(loop, Loop)
+    return replace(role, steps=(*role.steps[:at], replace(loop, count=count), *role.steps[at + 1 :]))

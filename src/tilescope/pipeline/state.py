@@ -182,7 +182,7 @@ class State:
             [tile(number) for number in self.content],
             [
                 (last - key, op, barrier, number, slots, agent, since(clock), keys(held), tile(content))
-                for key, op, barrier, number, slots, agent, clock, held, content in self.flights.values()
+                for op, barrier, number, slots, agent, clock, held, content, key in self.flights.values()
             ],
             [(key, [*map(keys, groups)]) for key, groups in sorted(self.groups.items())],
             [
