@@ -115,10 +115,11 @@ class Value:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in _fields(self))
+        compared = (field.name for field in _fields(self) if field.compare)
+        return all(_same(getattr(self, name), getattr(other, name)) for name in compared)
 
     def __hash__(self) -> int:
-        return hash(tuple(_hashable(getattr(self, field.name)) for field in _fields(self)))
+        return hash(tuple(_hashable(getattr(self, field.name)) for field in _fields(self) if field.compare))
 
     def __repr__(self) -> str:
         """The call that makes the value, defaults left out; what is long is cut until the whole is short."""

@@ -41,6 +41,7 @@ Operation = Literal["load", "store", "gather4", "scatter4"]
 OPERATIONS: tuple[Operation, ...] = ("load", "store", "gather4", "scatter4")
 Holds = Literal["element", "overrun", "fill", "gap"]
 _HOLDS: tuple[Holds, ...] = ("element", "overrun", "fill", "gap")
+_PADDING = -1  # no byte of the dense row
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,9 @@ class Trace(Value):
     # Of each byte from smem_address on, the offset in the tensor, FILL or GAP. A 6-bit value that a store takes
     # from a byte of its own names the byte where its lowest bit goes.
     source_offset: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    copy: Copy = field(init=False, repr=False, compare=False)  # as the rules and the walk look at it
+    walk: Walk = field(init=False, repr=False, compare=False)
+    row_coords: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         known_name("operation", self.operation, OPERATIONS)
@@ -107,9 +111,13 @@ class Trace(Value):
             offsets=self.offsets,
             rows4=self.operation in ("gather4", "scatter4"),
         )
-        for name in ("coords", "offsets", "smem_address"):
-            object.__setattr__(self, name, getattr(copy, name))
-        object.__setattr__(self, "source_offset", read_only(_traced(copy)))
+        found = walk(copy)
+        for name, value in (
+            *((name, getattr(copy, name)) for name in ("coords", "offsets", "smem_address")),
+            ("copy", copy), ("walk", found), ("row_coords", read_only(row_coords(copy))),
+            ("source_offset", read_only(_traced(copy, found))),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
 
     @property
     def footprint_bytes(self) -> int:
@@ -119,39 +127,36 @@ class Trace(Value):
     @property
     def transaction_bytes(self) -> int | None:
         """What the mbarrier must expect: filled elements count, gaps do not. None for a store, which has no barrier."""
-        found = self._walk
-        return found.rows * found.row_bytes if self.is_load else None
+        return self.walk.rows * self.walk.row_bytes if self.is_load else None
 
     @property
     def written_bytes(self) -> int:
         """Bytes that change owner: of shared memory for a load, fill included; of global memory for a store."""
-        found = self._walk
-        if self.is_load:
-            return found.rows * found.row_bytes
-        return int(found.inside.sum()) * found.reach_bytes
+        found = self.walk
+        return found.rows * found.row_bytes if self.is_load else int(found.inside.sum()) * found.reach_bytes
 
     @property
     def filled_rows(self) -> int:
         """Rows that lie outside the tensor altogether: filled by a load, dropped by a store."""
-        found = self._walk
+        found = self.walk
         return found.rows if found.high_bytes <= found.low_bytes else int((~found.inside).sum())
 
     @property
     def outside_bytes(self) -> int:
         """Bytes outside the tensor in each of the other rows, at its ends."""
-        found = self._walk
+        found = self.walk
         return 0 if self.filled_rows == found.rows else found.row_bytes - (found.high_bytes - found.low_bytes)
 
     @property
     def overrun_bytes(self) -> int:
         """Bytes behind the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
-        found = self._walk
+        found = self.walk
         return 0 if self.is_load else int(found.inside.sum()) * (found.reach_bytes - found.high_bytes)
 
     @property
     def rows(self) -> int:
         """Rows of the copy in shared memory; an interleaved copy's rows are single pixels."""
-        return self._walk.rows
+        return self.walk.rows
 
     @property
     def base_offset(self) -> int:
@@ -187,7 +192,7 @@ class Trace(Value):
     @property
     def runs(self) -> tuple[Run, ...]:
         """The same as `source_offset`, in as few pieces as possible."""
-        source, holds = self.source_offset, _traced(self.copy, kinds=True)
+        source, holds = self.source_offset, _traced(self.copy, self.walk, kinds=True)
         follows = np.where(source[1:] < 0, True, source[1:] == source[:-1] + 1) & (holds[1:] == holds[:-1])
         edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(source)]
         return tuple(
@@ -210,11 +215,12 @@ class Trace(Value):
             return Origin("gap")
         a = self.tensor_map
         row, byte = divmod(a.swizzle.apply(address) - self.smem_address, a.pitch_bytes)
-        dense = self._dense_byte(byte)
-        found = self._walk
-        if dense is None or not 0 <= row < found.rows:
+        dense_bytes_of_row = _dense_bytes_of_row(self.copy)
+        dense = int(dense_bytes_of_row[byte]) if byte < len(dense_bytes_of_row) else _PADDING
+        found = self.walk
+        if dense == _PADDING or not 0 <= row < found.rows:
             return Origin("gap")
-        coords = tuple(self._row_coords[row].tolist())
+        coords = tuple(self.row_coords[row].tolist())
         if not a.interleave.slice_bytes:
             element, bit = divmod(dense * 8, a.data_type.bits)
             coords, byte_in_element = (coords[0] + element, *coords[1:]), bit // 8
@@ -238,7 +244,7 @@ class Trace(Value):
             limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
             fix = f"Use {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
             raise RuleError([argument_range("coords", wanted, limit, fix)])
-        rows = self._row_coords
+        rows = self.row_coords
         if a.interleave.slice_bytes:
             hits = np.flatnonzero((rows == wanted).all(axis=1))
             element = 0
@@ -272,32 +278,6 @@ class Trace(Value):
         found[hit] = present[order[place[hit]]] + self.smem_address
         return found
 
-    @property
-    def copy(self) -> Copy:
-        """The copy as the rules and the walk look at it."""
-        direction: Any = "load" if self.is_load else "store"
-        rows4 = self.operation in ("gather4", "scatter4")
-        return Copy(self.tensor_map, direction, self.coords, self.smem_address, self.offsets, None, rows4)
-
-    @property
-    def _walk(self) -> Walk:
-        return _rows(self.copy)[0]
-
-    @property
-    def _row_coords(self) -> npt.NDArray[np.int64]:
-        return _rows(self.copy)[1]
-
-    def _dense_byte(self, byte: int) -> int | None:
-        """Which byte of the dense row stands at a byte of a shared row; None in gaps and padding."""
-        data_type = self.tensor_map.data_type
-        if byte >= (self.tensor_map.interleave.slice_bytes or self.tensor_map.inner_bytes):
-            return None
-        if _takes_a_byte_a_value(self.copy):
-            return byte * data_type.bits // 8
-        group, within = divmod(byte, CHUNK_BYTES)
-        dense = dense_bytes(data_type)
-        return group * dense + within if within < dense else None
-
     def _shared_byte(self, element: int) -> int:
         """The byte of a shared row where an element begins."""
         data_type = self.tensor_map.data_type
@@ -330,32 +310,43 @@ def trace(
     return Trace(tensor_map, corner, offsets, smem_address, operation)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=32)
-def _rows(copy: Copy) -> tuple[Walk, npt.NDArray[np.int64]]:
-    """The rows of a copy, kept for the many small questions that a trace is asked."""
-    return walk(copy), row_coords(copy)
-
-
-def _traced(copy: Copy, *, kinds: bool = False) -> npt.NDArray[np.int64]:
+def _traced(copy: Copy, found: Walk, *, kinds: bool = False) -> npt.NDArray[np.int64]:
     """Of each shared byte, its offset in the tensor, or FILL, or GAP; or its kind, as an index into _HOLDS."""
-    found, a = walk(copy), copy.tensor_map
     _require_near(copy, found)
-    placed = placement(a, found.rows, copy.smem_address)
-    if _takes_a_byte_a_value(copy):
-        held, byte = CHUNK_BYTES, np.arange(a.inner_elements) * a.data_type.bits // 8
-    else:  # padding is left out
-        held, byte = dense_bytes(a.data_type) * placed.piece_bytes // CHUNK_BYTES, np.arange(found.row_bytes)
-    reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
-    moved = found.inside[:, None] & (byte >= found.low_bytes) & (byte < reach)
+    byte = _dense_bytes_of_row(copy)
     if kinds:
         element, overrun, fill, gap = range(len(_HOLDS))
         inside = np.where(byte < found.high_bytes, element, overrun)
     else:
         inside, fill, gap = found.starts[:, None] + byte, Trace.FILL, Trace.GAP
+    reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
+    moved = found.inside[:, None] & (byte >= found.low_bytes) & (byte < reach)
+    rows = np.where(moved, inside, fill)
+    if byte[-1] == _PADDING:  # as in every piece of a padded type
+        rows[:, byte == _PADDING] = gap
+    placed = placement(copy.tensor_map, found.rows, copy.smem_address)
     values = np.full(placed.footprint_bytes, gap, np.int64)
-    rows = np.where(moved, inside, fill).reshape(-1, held)
-    values.reshape(-1, placed.piece_bytes)[placed.places, :held] = rows
+    values.reshape(-1, placed.piece_bytes)[placed.places] = rows.reshape(-1, placed.piece_bytes)
     return values
+
+
+def _dense_bytes_of_row(copy: Copy) -> npt.NDArray[np.int64]:
+    """The byte of the dense row that stands at each byte of a shared row, or _PADDING."""
+    a: AnyMap = copy.tensor_map
+    return _dense_of_shared(
+        a.interleave.slice_bytes or a.inner_bytes,
+        a.data_type.bits if _takes_a_byte_a_value(copy) else 0,
+        dense_bytes(a.data_type),
+    )
+
+
+@lru_cache(maxsize=32)
+def _dense_of_shared(row_bytes: int, bits: int, dense: int) -> npt.NDArray[np.int64]:
+    shared = np.arange(row_bytes)
+    if bits:  # a value takes a byte
+        return shared * bits // 8
+    within = shared % CHUNK_BYTES
+    return np.where(within < dense, shared // CHUNK_BYTES * dense + within, _PADDING)
 
 
 def _require_near(copy: Copy, found: Walk) -> None:

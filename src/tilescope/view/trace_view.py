@@ -28,7 +28,6 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma.identification import Identification
 from tilescope.tma.place import Place
 from tilescope.tma.tracing import Origin, Trace
-from tilescope.tma.walk import row_coords
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span
 from tilescope.view.layout_view import draw_layout
@@ -268,7 +267,7 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     Up to `exact` columns and rows are drawn cell by cell.
     """
     most_columns, most_rows = exact
-    a, coords, names = trace.tensor_map, row_coords(trace.copy), dim_names(trace)
+    a, coords, names = trace.tensor_map, trace.row_coords, dim_names(trace)
     pixels = bool(a.interleave.slice_bytes) or a.kind != "tensor_map"
     x = 1 if pixels and not a.interleave.slice_bytes else 0
     y = x + 1 if a.rank > (3 if pixels else 1) else None

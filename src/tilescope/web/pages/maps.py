@@ -17,7 +17,6 @@ from tilescope.tensor_map.kinds import TensorMap
 from tilescope.tensor_map.source import MapSource
 from tilescope.tma import trace
 from tilescope.tma.tracing import Trace
-from tilescope.tma.walk import row_coords
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.parts import Beside, Part
@@ -149,7 +148,7 @@ def copy_answer(kind: str, asked: dict[str, Any]) -> Answer:
     call = Call(trace, (_map_call(arguments),), options, "trace")
     copied: Trace = call.run()
     drawing = drawn(copied, lines=MOST_LINES, exact=EXACT)
-    rows = enumerate(row_coords(copied.copy)[:_MOST_STEPS].tolist())  # in the order of shared memory
+    rows = enumerate(copied.row_coords[:_MOST_STEPS].tolist())  # in the order of shared memory
     steps = [Step(chunk_links(copied, row), f"row {row} of the copy: coordinates {tuple(at)}") for row, at in rows]
     return Answer(
         call, ("load", *command_words((*MAP_FORMS[kind], *_COPY_FORMS[kind]), asked)), copied, drawing,
