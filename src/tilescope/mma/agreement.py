@@ -139,12 +139,9 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         fix = "Decode the word first: WgmmaDescriptor.decode(word)."
         raise RuleError([argument_type("descriptor", reader, wanted, fix)])
     data_major = data_major if tile_major is None else major_named(tile_major)
-    own = data_major
-    if isinstance(reader, Layout):
-        reader = _two_indices("descriptor", reader)
-        own = reader.major
-    elif isinstance(reader, DescriptorLoop):
-        own = reader.layout.major
+    reader = _two_indices("descriptor", reader) if isinstance(reader, Layout) else reader
+    read_tile = reader.layout if isinstance(reader, DescriptorLoop) else reader
+    own = read_tile.major if isinstance(read_tile, Layout) else data_major
     major = major_named((own or "K") if major is None else major)
     if isinstance(source, Layout):
         written, bits = WrittenTile.by_layout(source), source.element_bits

@@ -49,24 +49,19 @@ from tilescope.value import Value, hex_field, row_field
 
 _MAX_K_BYTES = 2 * K_STEP_BYTES  # of B in a sparse instruction
 _MAX_ROWS = 256
-_SEAM = (
-    "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={swizzle!r}, leading_is_address=True)"
+_SEAM = "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={!r}, leading_is_address=True)"
+# fmt: off
+DESCRIPTOR_RESERVED, LEADING_ADDRESS = (
+    rule(name, demand, source=f"PTX ISA, {source}", architectures=where, passing=passing, failing=failing)
+    for name, demand, source, where, passing, failing in (
+        ("descriptor-reserved", "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+         '"Matrix Descriptor Format" of wgmma; PTX ISA, "Shared memory descriptor" of tcgen05', (),
+         "ts.WgmmaDescriptor.decode(0x4000004000010040)", "ts.WgmmaDescriptor.decode(0x4000404000010040)"),
+        ("tcgen05-leading-address", "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+         '"Shared memory descriptor" of tcgen05: leading dimension mode', ("sm_103",), _SEAM.format("128B"), _SEAM.format("64B")),
+    )
 )
-DESCRIPTOR_RESERVED = rule(
-    "descriptor-reserved",
-    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
-    source='PTX ISA, "Matrix Descriptor Format" of wgmma; PTX ISA, "Shared memory descriptor" of tcgen05',
-    passing="ts.WgmmaDescriptor.decode(0x4000004000010040)",
-    failing="ts.WgmmaDescriptor.decode(0x4000404000010040)",
-)
-LEADING_ADDRESS = rule(
-    "tcgen05-leading-address",
-    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
-    source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode',
-    architectures=("sm_103",),
-    passing=_SEAM.format(swizzle="128B"),
-    failing=_SEAM.format(swizzle="64B"),
-)
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,9 @@ def written_addresses(
     >>> written_addresses(a, [((0, 0), 0)], smem_address=0, major="K", data_type=bf16)[1, [0, 8]].tolist()
     [144, 128]
     """
-    rows, columns, addresses = zip(*(
-        _placed(tensor_map, coords, smem_address + offset_bytes, data_type) for coords, offset_bytes in copies
-    ), strict=True)  # fmt: skip
-    row, column, address = (np.concatenate([part.ravel() for part in parts]) for parts in (rows, columns, addresses))
+    row, column, address = np.concatenate(
+        [_placed(tensor_map, coords, smem_address + offset_bytes, data_type) for coords, offset_bytes in copies], axis=1
+    )
     row, column = row - row.min(), column - column.min()
     _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
     kept = len(address) - 1 - last
@@ -156,18 +155,15 @@ def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:
     return placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
 
 
-def _placed(
-    tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType
-) -> tuple[Addresses, Addresses, Addresses]:
-    """Row, column and address of the first element of every piece that one copy writes."""
-    copy = requested(tensor_map, "load", coords, smem_address=address)
-    corners = row_coords(copy)
+def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType) -> Addresses:
+    """Row, column and address of the first element of every piece that one copy writes: (3, pieces)."""
+    corners = row_coords(requested(tensor_map, "load", coords, smem_address=address))
     placed = placement(tensor_map, len(corners), address)
     places = placed.places.reshape(len(corners), -1).astype(np.int64) * placed.piece_bytes + address
     row, first = _in_matrix(tensor_map, corners)
-    column = first * tensor_map.data_type.smem_bits // data_type.smem_bits
     pieces = np.arange(places.shape[1]) * _elements_per_piece(tensor_map, data_type)
-    return np.broadcast_to(row[:, None], places.shape), column[:, None] + pieces, places
+    column = (first * tensor_map.data_type.smem_bits // data_type.smem_bits)[:, None] + pieces
+    return np.stack(np.broadcast_arrays(row[:, None], column, places)).reshape(3, -1)
 
 
 def _in_matrix(tensor_map: AnyMap, corners: Addresses) -> tuple[Addresses, Addresses]:

@@ -39,18 +39,18 @@ from tilescope.tma.elements import packed, unpacked
 
 _MAX_BOX_ROWS = 256
 _MMA_M, _MMA_N = 16, 8
-_PRODUCT = 'ts.emulate_mma(np.zeros({a}), np.zeros({b}), data_type={type!r}, consumer="ldmatrix", {more})'
-MMA_SHAPE = rule(
-    "mma-shape", "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
-    source="PTX ISA, mma: shapes", passing=_PRODUCT.format(a=(16, 64), b=(64, 8), type="bf16", more=""),
-    failing=_PRODUCT.format(a=(16, 64), b=(32, 8), type="bf16", more=""),
-)  # fmt: skip
-MMA_TYPE = rule(
-    "mma-type", "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
-    source="PTX ISA, mma and ldmatrix: types", passing=_PRODUCT.format(a=(64, 64), b=(64, 8), type="bf16", more="a_major='MN'"),
-    failing=_PRODUCT.format(a=(128, 128), b=(128, 8), type="e4m3", more="a_major='MN'"),
-)  # fmt: skip
-
+_PRODUCT = 'ts.emulate_mma(np.zeros({}), np.zeros({}), data_type={!r}, consumer="ldmatrix", {})'
+# fmt: off
+MMA_SHAPE, MMA_TYPE = (
+    rule(name, demand, source=f"PTX ISA, {source}", passing=_PRODUCT.format(*passing), failing=_PRODUCT.format(*failing))
+    for name, demand, source, passing, failing in (
+        ("mma-shape", "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+         "mma: shapes", ((16, 64), (64, 8), "bf16", ""), ((16, 64), (32, 8), "bf16", "")),
+        ("mma-type", "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.", "mma and ldmatrix: types",
+         ((64, 64), (64, 8), "bf16", "a_major='MN'"), ((128, 128), (128, 8), "e4m3", "a_major='MN'")),
+    )
+)
+# fmt: on
 Matrix = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 

@@ -36,38 +36,32 @@ from tilescope.rule import UNKNOWN_NAME, Rule, rule
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
-WGMMA_TYPE = rule(
-    "wgmma-type", "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.", source="PTX ISA, wgmma.mma_async",
-    architectures=("sm_90",), passing='ts.wgmma_descriptors((64, 64), "bf16")', failing='ts.wgmma_descriptors((64, 64), "f32")',
-)  # fmt: skip
-FRAGMENT_OPERAND = rule(
-    "fragment-operand", "wgmma reads B from shared memory, so that B has no fragment.", source="PTX ISA, wgmma.mma_async",
-    architectures=("sm_90",), passing='ts.fragment("wgmma.m64n128k16", "A", "bf16")',
-    failing='ts.fragment("wgmma.m64n128k16", "B", "bf16")',
-)  # fmt: skip
-FRAGMENT_TYPE = rule(
-    "fragment-type", "An operand of an instruction takes the types that PTX lists for it.",
-    source="PTX ISA, mma, wgmma.mma_async and ldmatrix: types of the operands",
-    passing='ts.fragment("mma.m16n8k16", "D", "f32")', failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
-)  # fmt: skip
+_MOVED = "ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, "
+# fmt: off
+WGMMA_TYPE, FRAGMENT_OPERAND, FRAGMENT_TYPE, MATRIX_COUNT, MATRIX_TRANS = (
+    rule(name, demand, source=f"PTX ISA, {source}", architectures=where, passing=f"ts.{passing}", failing=f"ts.{failing}")
+    for name, demand, source, where, passing, failing in (
+        ("wgmma-type", "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.", "wgmma.mma_async", ("sm_90",),
+         'wgmma_descriptors((64, 64), "bf16")', 'wgmma_descriptors((64, 64), "f32")'),
+        ("fragment-operand", "wgmma reads B from shared memory, so that B has no fragment.", "wgmma.mma_async", ("sm_90",),
+         'fragment("wgmma.m64n128k16", "A", "bf16")', 'fragment("wgmma.m64n128k16", "B", "bf16")'),
+        ("fragment-type", "An operand of an instruction takes the types that PTX lists for it.",
+         "mma, wgmma.mma_async and ldmatrix: types of the operands", (), 'fragment("mma.m16n8k16", "D", "f32")',
+         'fragment("mma.m16n8k16", "D", "bf16")'),
+        ("matrix-count", "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
+         "ldmatrix and stmatrix: .num", (), f"{_MOVED}count=4)", f"{_MOVED}count=3)"),
+        ("matrix-trans", "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
+         "ldmatrix and stmatrix: .trans", (), f'{_MOVED}count=1, form="m8n16.b4x16_p64")',
+         f'{_MOVED}count=1, form="m8n16.b4x16_p64", transpose=True)'),
+    )
+)
+# fmt: on
 ROW_BYTES = 16
 MatrixFormName = Literal[
     "m8n8.b16", "m8n16.b6x16_p32", "m8n16.b4x16_p64", "m16n16.b8", "m16n16.b6x16_p32", "m16n16.b4x16_p64", "m16n8.b8"
 ]
 Modes = tuple[tuple[int, int], ...]
 
-MATRIX_COUNT = rule(
-    "matrix-count", "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
-    source="PTX ISA, ldmatrix and stmatrix: .num", passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
-    failing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=3)",
-)  # fmt: skip
-MATRIX_TRANS = rule(
-    "matrix-trans",
-    "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
-    source="PTX ISA, ldmatrix and stmatrix: .trans",
-    passing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64")',
-    failing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64", transpose=True)',
-)
 Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
 # Warps that share the operands, and the operands that lie in registers.
 _FAMILIES: dict[str, tuple[int, tuple[Operand, ...]]] = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.errors import Violation, by, raise_all
+from tilescope.errors import Severity, Violation, by, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import DescriptorForm, OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
@@ -21,7 +21,7 @@ from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import attempted, integer, known_name
-from tilescope.rule import rule
+from tilescope.rule import Basis, rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
 
@@ -36,26 +36,23 @@ _TCGEN05_READ = (
     "instruction='tcgen05', major={major!r}, element_bits=32).violations"
 )
 _SOUND = _READ.format(leading=16, stride=1024, base=0)
-DESCRIPTOR_MAJOR = rule(
-    "descriptor-major", "128B_ATOM_32B exists for MN-major operands of 32 bits alone.", severity="note",
-    source='PTX ISA, "Canonical Layouts" of tcgen05', passing=_TCGEN05_READ.format(major="MN"),
-    failing=_TCGEN05_READ.format(major="K"),
-)  # fmt: skip
-DESCRIPTOR_OVERLAP = rule(
-    "descriptor-overlap", "Neighbouring atoms that a descriptor steps over do not overlap.", severity="warning",
-    source='PTX ISA, "Canonical Layouts": the bytes of an atom', passing=_SOUND,
-    failing=_READ.format(leading=16, stride=512, base=0),
-)  # fmt: skip
-DESCRIPTOR_BASE_OFFSET = rule(
-    "descriptor-base-offset", "TMA swizzles by the absolute address, which is base offset 0.", severity="warning",
-    source="measured on an H200", basis="measured", passing=_SOUND, failing=_READ.format(leading=16, stride=1024, base=1),
-)  # fmt: skip
-DESCRIPTOR_LEADING = rule(
-    "descriptor-leading",
-    "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
-    severity="note", source='PTX ISA, "Strides": leading dimension byte offset',
-    passing=_SOUND, failing=_READ.format(leading=8192, stride=1024, base=0),
-)  # fmt: skip
+# fmt: off
+_RULES: tuple[tuple[str, Severity, str, str, Basis, str, str], ...] = (
+    ("descriptor-major", "note", "128B_ATOM_32B exists for MN-major operands of 32 bits alone.",
+     'PTX ISA, "Canonical Layouts" of tcgen05', "documented", _TCGEN05_READ.format(major="MN"), _TCGEN05_READ.format(major="K")),
+    ("descriptor-overlap", "warning", "Neighbouring atoms that a descriptor steps over do not overlap.",
+     'PTX ISA, "Canonical Layouts": the bytes of an atom', "documented", _SOUND, _READ.format(leading=16, stride=512, base=0)),
+    ("descriptor-base-offset", "warning", "TMA swizzles by the absolute address, which is base offset 0.",
+     "measured on an H200", "measured", _SOUND, _READ.format(leading=16, stride=1024, base=1)),
+    ("descriptor-leading", "note",
+     "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
+     'PTX ISA, "Strides": leading dimension byte offset', "documented", _SOUND, _READ.format(leading=8192, stride=1024, base=0)),
+)
+# fmt: on
+DESCRIPTOR_MAJOR, DESCRIPTOR_OVERLAP, DESCRIPTOR_BASE_OFFSET, DESCRIPTOR_LEADING = (
+    rule(name, demand, severity=severity, source=source, basis=basis, passing=passing, failing=failing)
+    for name, severity, demand, source, basis, passing, failing in _RULES
+)
 DESCRIPTORS: dict[str, type[OperandDescriptor]] = {
     described.form.instruction: described for described in (WgmmaDescriptor, Tcgen05Descriptor)
 }
