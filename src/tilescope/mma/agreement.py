@@ -21,7 +21,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.descriptor import OperandDescriptor
-from tilescope.mma.descriptor_loop import DescriptorLoop
+from tilescope.mma.descriptor_loop import DescriptorLoop, smem_tile
 from tilescope.mma.diagnosis import Addresses, Cause, Diagnosis, Read, WrittenTile, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.scale_layout import ScaleLayout
@@ -129,7 +129,7 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         copies, data_major = source.copies if copies is None else copies, source.problem.major
         source = source.tensor_map(0, source.problem.tile)
     if isinstance(source, Layout):
-        source = _two_indices("tensor_map_or_plan", source)
+        source = smem_tile("tensor_map_or_plan", source)
         source, data_major = source.with_start(smem_address) if smem_address else source, source.major
     elif not isinstance(source, AnyMap):
         fix = "Use a TensorMap, a Layout, or the result of plan(...)."
@@ -139,7 +139,7 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         fix = "Decode the word first: WgmmaDescriptor.decode(word)."
         raise RuleError([argument_type("descriptor", reader, wanted, fix)])
     data_major = data_major if tile_major is None else major_named(tile_major)
-    reader = _two_indices("descriptor", reader) if isinstance(reader, Layout) else reader
+    reader = smem_tile("descriptor", reader) if isinstance(reader, Layout) else reader
     read_tile = reader.layout if isinstance(reader, DescriptorLoop) else reader
     own = read_tile.major if isinstance(read_tile, Layout) else data_major
     major = major_named((own or "K") if major is None else major)
@@ -170,18 +170,6 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major,
         basis="measured" if written.basis == reader_basis == "measured" else "documented",
     )  # fmt: skip
-
-
-def _two_indices(argument: str, layout: Layout) -> Layout:
-    """The tile of mn x k; of a staged layout, its first stage."""
-    if isinstance(layout, TmemLayout):
-        fix = "Pass the tmem_layout first, and its load."
-        raise RuleError([argument_type(argument, layout, "a layout of shared memory", fix)])
-    tile = layout if len(layout.shape) == 2 else layout.stage()
-    if tile is None:
-        found, limit = f"a layout of {by(layout.shape)}", "a tile of mn x k, or stages of one"
-        raise ARGUMENT_RANGE.error(argument, found, limit, "Use Layout((64, 64), 16), for example.", shape=layout.shape)
-    return tile
 
 
 def _reads(

@@ -30,14 +30,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
+from tilescope.errors import RuleError, Violation, argument_type, by, ceil_div, printed, raise_all
 from tilescope.layout import Layout
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, tile_shape, unread_layout
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import attempted, is_one_of, known_name, plain_int
-from tilescope.rule import rule
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
 
@@ -75,6 +75,18 @@ LOOP_RULES = {
     )
 }
 # fmt: on
+
+
+def smem_tile(argument: str, layout: Any) -> Layout:
+    """The tile of mn x k that a layout of shared memory is; of a staged layout, its first stage."""
+    fix = "Use Layout((64, 64), 16), for example."
+    if not isinstance(layout, Layout) or layout.unit_bits != Layout.unit_bits:
+        raise RuleError([argument_type(argument, layout, "a layout of shared memory", fix)])
+    tile = layout if len(layout.shape) == 2 else layout.stage()
+    if tile is None:
+        found, limit = f"a layout of {by(layout.shape)}", "a tile of mn x k, or stages of one"
+        raise ARGUMENT_RANGE.error(argument, found, limit, fix, shape=layout.shape)
+    return tile
 
 
 class Extents(NamedTuple):

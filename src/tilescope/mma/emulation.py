@@ -11,6 +11,7 @@ What is read comes back as a matrix of (mn, k) elements, so that a byte that wen
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,18 +19,17 @@ import numpy.typing as npt
 
 from tilescope.arch import ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, argument_type, by, ceil_div, printed
+from tilescope.errors import by, ceil_div, printed
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
-from tilescope.mma.descriptor_loop import SmemOperand
+from tilescope.mma.descriptor_loop import SmemOperand, smem_tile
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.tcgen05_emulation import BlockOperands, Scaling, compressed, multiplied, scaling_of
 from tilescope.mma.tcgen05_kind import MMA_GROUP
 from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, pair_shares, pairs_of, tcgen05_product
-from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
@@ -208,9 +208,7 @@ class OperandPath(NamedTuple):
                 raise SMEM_ALIGNMENT.error("smem_address", found, limit, f"Use {below:#x}.", change, **told)
             canonical = canonical_layout(major_named(self.majors[place]), swizzle, row)
             return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
-        if not isinstance(layout, Layout) or isinstance(layout, TmemLayout):
-            raise RuleError([argument_type(name, layout, "a Layout of shared memory", "Use parse_layout(text).")])
-        tile = (layout.stage() or layout) if len(layout.shape) > 2 else layout
+        tile = smem_tile(name, layout)
         if tile.shape != shape or tile.element_bits != row.smem_bits:
             found = f"a layout of {by(tile.shape)} elements of {tile.element_bits} bits"
             limit = f"one block holds {by(shape)} (mn x k) of {row.name}, {row.smem_bits} bits"
@@ -255,19 +253,16 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
         return
     stored = np.ascontiguousarray(elements if layout.major == "K" else elements.T)
     memory = packed(stored, row.bits) if row.bits < 8 else stored
-    rows, columns = tile.shape
-    atom_rows, width = tile.tiling.atom
+    (rows, columns), (atom_rows, width) = tile.shape, tile.tiling.atom
     run = rows if layout.atom_order == "column" else atom_rows
     height = max(extent for extent in range(atom_rows, min(run, _MAX_BOX_ROWS) + 1, atom_rows) if run % extent == 0)
     arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
-    pitch = columns * row.bits // 8
-    tensor_map = TensorMap(row.tma, (columns, rows), (pitch,), (width, height), swizzle=layout.swizzle, arch=arch)
-    everyone = (1 << len(smems)) - 1
-    for column in range(0, columns, width):
-        for first in range(0, rows, height):
-            address = tile.logical(first, column)
-            targets = [smem[address - base :] for smem in smems]
-            load_multicast(tensor_map, memory, (column, first), targets, cta_mask=everyone, smem_address=address)
+    dims, box, pitch = (columns, rows), (width, height), columns * row.bits // 8
+    tensor_map = TensorMap(row.tma, dims, (pitch,), box, swizzle=layout.swizzle, arch=arch)
+    for column, first in itertools.product(range(0, columns, width), range(0, rows, height)):
+        address, everyone = tile.logical(first, column), (1 << len(smems)) - 1
+        targets = [smem[address - base :] for smem in smems]
+        load_multicast(tensor_map, memory, (column, first), targets, cta_mask=everyone, smem_address=address)
 
 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import by
 from tilescope.layout import Modes
-from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
+from tilescope.mma.instruction import Operand, chosen_operand, chosen_type, instructions, named_form
 from tilescope.mma.tmem_form import named_move
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
@@ -229,12 +229,9 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     rows, n = instructions(name)
     operand = chosen_operand(name, operand, rows[0].in_registers)
     is_input = operand in ("A", "B")
-    by_type: dict[str, Instruction] = {}
-    for row in rows:
-        for type_name in row.types if is_input else row.accumulators:
-            by_type.setdefault(type_name, row)
-    chosen = chosen_type(name, operand, data_type, by_type)
-    row = by_type[chosen.name]
+    typed = [(known, row) for row in rows for known in (row.types if is_input else row.accumulators)]
+    chosen = chosen_type(name, operand, data_type, dict.fromkeys(known for known, _ in typed))
+    row = next(row for known, row in typed if known == chosen.name)
     written = re.search(r"\.(row|col)\.(row|col)\b", name)
     a_order, b_order = written.groups() if written else ("row", "col")
     if row.quad_pairs:

@@ -193,19 +193,20 @@ def _field_codes(kind: Tcgen05Kind) -> dict[str, dict[Any, int]]:
 
 def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Violation]:
     """Bits and codes that no descriptor of the kind has."""
-    problems, values = [], form.decode(word)
+    problems, values, known = [], form.decode(word), _field_codes(kind)
     if ones := form.reserved_ones(word):
-        several = len(ones) > 1
-        found = f"{word:#x} has bit{'s' * several} {', '.join(map(str, ones))} set"
-        limit = f"an instruction descriptor of kind {kind.name} keeps {'them' if several else 'it'} zero"
+        found = f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"
+        limit = f"an instruction descriptor of kind {kind.name} keeps {'them' if len(ones) > 1 else 'it'} zero"
         fix = f"Use {word & form.covered:#x}, or decode the word as another kind."
         problems.append(TCGEN05["reserved"].violation("word", found, limit, fix, word=word, bits=ones))
-    for name in ("a_type", "b_type", "d_type"):
-        known, code = _field_codes(kind)[name], values.get(name)
-        if code is not None and code not in known.values():
-            limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for type_name, code in known.items())}"
-            usual = list(known.values())[-1 if name == "d_type" else 0]
-            found, fix = f"{name[0].upper()} type code {code}", f"Use code {usual}."
+    for name in [name for name in ("a_type", "b_type", "d_type") if name in values]:
+        code, codes = values[name], {code: type_name for type_name, code in known[name].items()}
+        if code not in codes:
+            limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for code, type_name in codes.items())}"
+            found, fix = (
+                f"{name[0].upper()} type code {code}",
+                f"Use code {list(codes)[-1 if name == 'd_type' else 0]}.",
+            )
             problems.append(TCGEN05["type"].violation(name, found, limit, fix, code=code))
     return problems
 

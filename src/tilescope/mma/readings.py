@@ -126,16 +126,14 @@ def inspect_descriptor(
     form, word = described.form, integer("word", word)
     raise_all(form.word.word_problems(word))
     major, element_bits = major_named(major), integer("element_bits", element_bits)
-    findings = form.word_problems(word)
+    findings: list[Violation] = []
+    descriptor = attempted(findings, None, described.decode, word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
         found, limit = "read as MN-major with 32-bit elements", f"{swizzle.name} exists so alone"
         findings.append(DESCRIPTOR_MAJOR.violation("major", found, limit, 'Use major="MN".', element_bits=element_bits))
         major, element_bits = "MN", 32
     layout = None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)
-    descriptor = None
-    if not any(finding.severity == "error" for finding in findings):
-        descriptor = attempted(findings, None, described.decode, word)
     ignored = () if layout is None else layout.ignored_fields
     if descriptor is not None and layout is not None:
         findings += _advice(descriptor, layout)
