@@ -64,7 +64,7 @@ def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
     plain = _one_byte("scales", scales, 2)
     *batch, rows, blocks = plain.shape
     whole = _whole(rows, blocks)
-    packed = _target(out, (*batch, whole[0] * whole[1]), plain.dtype)
+    packed = _target(out, (*batch, prod(whole)), plain.dtype)
     if (rows, blocks) != whole:
         further = [(0, 0)] * len(batch)
         plain = np.pad(plain.view(np.uint8), [*further, (0, whole[0] - rows), (0, whole[1] - blocks)])
@@ -85,12 +85,9 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     rows, blocks = pair("shape", shape, least=1)
     whole = _whole(rows, blocks)
     *batch, length = atoms.shape
-    if length != whole[0] * whole[1]:
-        found = f"{length} bytes for {rows} x {blocks} scales"
-        limit = (
-            f"they lie in {by(atom_grid(rows, blocks))} atoms of {ATOM_BYTES} bytes, {whole[0] * whole[1]} bytes in all"
-        )
-        fix = f"Pass all {whole[0] * whole[1]} bytes, padding included."
+    if length != (size := prod(whole)):
+        found, fix = f"{length} bytes for {rows} x {blocks} scales", f"Pass all {size} bytes, padding included."
+        limit = f"they lie in {by(atom_grid(rows, blocks))} atoms of {ATOM_BYTES} bytes, {size} bytes in all"
         raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)
     is_whole = (rows, blocks) == whole
     plain = _target(out if is_whole else None, (*batch, *whole), atoms.dtype)
@@ -129,10 +126,8 @@ def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
         words[...] = atoms.view(np.uint32).reshape(-1, along, 32, 4).swapaxes(1, 3)
         return
     # numpy moves 16 bytes at a time faster than 4: the words of rows l, 32 + l, … side by side, then whole rows of atoms.
-    stored, piece = (
-        atoms.view(np.complex128).reshape(-1, along, 32),
-        np.empty((_ATOMS_AT_ONCE, 32, along, 4), np.uint32),
-    )
+    stored = atoms.view(np.complex128).reshape(-1, along, 32)
+    piece = np.empty((_ATOMS_AT_ONCE, 32, along, 4), np.uint32)
     for first in range(0, len(words), _ATOMS_AT_ONCE):
         part = words[first : first + _ATOMS_AT_ONCE]
         held = piece[: len(part)]

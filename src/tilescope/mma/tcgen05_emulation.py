@@ -133,9 +133,7 @@ def _a_read(product: Tcgen05Product, block: BlockOperands, d: TmemLayout) -> lis
         layout = product.layout("A", block.a.shape[1])
         raise_all(tmem_budget({"D": d, "A": layout}).violations)
         padded = [spread for spread in DECOMPRESSIONS.values() if spread.bits == row.bits < layout.element_bits]
-        low = (
-            padded[0].lowest_bit if padded else 0
-        )  # narrow elements lie dense, or in a byte as tcgen05.cp spreads them
+        low = padded[0].lowest_bit if padded else 0  # in a byte, as tcgen05.cp spreads them; others lie dense
         codes = np.ascontiguousarray(block.a).view(np.uint8).reshape(*block.a.shape, -1) << low
         read = _through_tensor_memory(codes, layout.with_start(TmemAddress(0, d.columns))) >> low
         copies = list(read.view(row.numpy)[..., 0])
@@ -250,13 +248,11 @@ def compressed(a: Matrix, data_type: DataType) -> tuple[Matrix, Matrix]:
     if (used > keep).any():
         row, group = np.argwhere(used > keep)[0].tolist()
         extent, unit = a.shape[1] // groups, "pairs" if together > 1 else "elements"
-        where = f"k {group * extent} to {(group + 1) * extent - 1}"
-        found = f"row {row} has {used[row, group]} {unit} that are not zero in {where}"
-        limit = f"a sparse A of {data_type.name} has at most {keep} of {count} {unit}"
-        values = {"row": row, "k": (group * extent, (group + 1) * extent - 1), "nonzero": int(used[row, group])}
-        raise MMA_SPARSE.error(
-            "a", found, limit, f"Prune A to {keep} of {count} {unit}, or use sparse=False.", **values
-        )
+        nonzero, first, last = int(used[row, group]), group * extent, (group + 1) * extent - 1
+        found = f"row {row} has {nonzero} {unit} that are not zero in k {first} to {last}"
+        limit, values = f"a sparse A of {data_type.name} has at most {keep} of {count} {unit}", {"k": (first, last)}
+        fix = f"Prune A to {keep} of {count} {unit}, or use sparse=False."
+        raise MMA_SPARSE.error("a", found, limit, fix, row=row, nonzero=nonzero, **values)
     positions = np.sort(np.argsort(~filled, axis=-1, kind="stable")[..., :keep], axis=-1)
     stored = np.take_along_axis(pieces, positions[..., None], axis=2).reshape(len(a), -1)
     nibbles = _TF32_NIBBLES[positions[..., 0]] if keep == 1 else (positions @ [1, 4]).astype(np.uint8)

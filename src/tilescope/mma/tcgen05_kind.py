@@ -1,14 +1,5 @@
 """The kinds of tcgen05.mma: which types they multiply, by which codes, in which shapes.
 
-    kind        A, B                              D            k     scale factors
-    f16         f16, bf16                         f16, f32    16
-    tf32        tf32                              f32          8
-    f8f6f4      e4m3 e5m2 e2m3 e3m2 e2m1          f16, f32    32     narrow types padded to a byte each
-    i8          u8, s8                            s32         32
-    mxf8f6f4    as f8f6f4                         f32         32     ue8m0
-    mxf4        e2m1, two to a byte               f32         64     ue8m0
-    mxf4nvf4    e2m1, two to a byte               f32         64     ue8m0, ue4m3
-
 One dense instruction takes 32 bytes along k, a sparse one twice as many of B; on sm_103a mxf4 and mxf4nvf4 also come with
 k = 96. All of this is known from documents.
 """
@@ -141,11 +132,9 @@ class Tcgen05Kind:
             Shapes("cta_group::2", (256,) if wide or (scaled and sparse) else (128, 256), two_n),
             Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256)),
         )[1 if wide else 0 : 2 if scaled else 3]
-        if not transposed_bytes:
-            return forms
-        multiples = {"cta_group::2": 32}  # of n where B is MN-major and of 8 bits; others 16
+        steps = [(32 if form.form == "cta_group::2" else 16) if transposed_bytes else 1 for form in forms]
         return tuple(
-            form._replace(n=tuple(n for n in form.n if n % multiples.get(form.form, 16) == 0)) for form in forms
+            form._replace(n=tuple(n for n in form.n if n % step == 0)) for form, step in zip(forms, steps, strict=True)
         )
 
 

@@ -99,14 +99,9 @@ def tcgen05_product(
         found, limit = f"{printed(cta_group)}{' with .ws' * ws}", "one block multiplies, or a pair; .ws has one block"
         raise MMA_GROUP.error("cta_group", found, limit, "Use cta_group=1.", cta_group=plain_int(cta_group))
     kind = tcgen05_for(data_type) if scaled is None else scaled.kind_row
-    if scaled is not None and (
-        data_type.name not in kind.codes or (data_type.name == "e2m1" and not kind.is_dense_4_bit)
-    ):
-        found, takes = (
-            f"{data_type.name} with {scaled.name}",
-            [name for name in kind.codes if name != "e2m1" or kind.is_dense_4_bit],
-        )
-        limit = f"kind {kind.name} takes {', '.join(takes)} as they lie in shared memory, where e2m1 lies two to a byte"
+    takes = [name for name in kind.codes if name != "e2m1" or kind.is_dense_4_bit]  # as a tile of e2m1 lies
+    if scaled is not None and data_type.name not in takes:
+        found, limit = f"{data_type.name} with {scaled.name}", f"kind {kind.name} takes tiles of {', '.join(takes)}"
         raise MMA_SCALES.error("data_type", found, limit, f"Use {takes[0]}.")
     step = kind.k if instruction_k is None else instruction_k
     if not is_one_of(step, (kind.k, WIDE_K) if kind.is_dense_4_bit and not sparse else (kind.k,)):
@@ -126,11 +121,9 @@ def tcgen05_product(
     if not fits_m or not fits_n or k % k_multiple:
         has = f"m {', '.join(map(str, known_m))}, n {in_steps(known_n)}, k {k_multiple}"
         limit = f"kind {kind.name}{', sparse,' * sparse} in {written} has {has}"
-        found, fix = (
-            f"a product of {m} x {n} x {k}",
-            f"Pad to a multiple of {known_m[0]} x {known_n[0]} x {k_multiple}.",
-        )
-        raise TCGEN05["shape"].error("a, b", found + " for one pair" * exact, limit, fix, m=m, n=n, k=k)
+        fix = f"Pad to a multiple of {known_m[0]} x {known_n[0]} x {k_multiple}."
+        found = f"a product of {m} x {n} x {k}{' for one pair' * exact}"
+        raise TCGEN05["shape"].error("a, b", found, limit, fix, m=m, n=n, k=k)
     group, take = int(cta_group), int(step)
     return Tcgen05Product(data_type, fits_m[-1], fits_n[-1], group, take, ws, sparse, a_in_tensor_memory)
 
@@ -185,10 +178,7 @@ def pairs_of(cluster: Any, cta_group: Any, shape: tuple[int, int]) -> tuple[int,
     uneven = wide % 2 or shape[0] % (wide // 2) or shape[1] % high
     if uneven or wide * high > _MAX_CLUSTER or not is_one_of(cta_group, (2,)):
         found = f"cluster {printed(cluster)} with cta_group {printed(cta_group)} for {by(shape)} (m x n)"
-        limit = (
-            f"a cluster is made of pairs (cta_group=2), an even number of blocks in x and at most {_MAX_CLUSTER} in all, "
-            "and shares m and n evenly"
-        )
+        limit = f"a cluster has pairs (cta_group=2) along x, at most {_MAX_CLUSTER} blocks, and shares m and n evenly"
         values = {"cluster": (wide, high), "m": shape[0], "n": shape[1]}
         raise PAIR_CLUSTER.error("cluster", found, limit, "Use cluster=(2, 1) with cta_group=2.", **values)
     return wide // 2, high

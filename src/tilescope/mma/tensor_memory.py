@@ -178,12 +178,12 @@ class TensorMemory(Documented, Value):
 
     def exit_problems(self) -> tuple[Violation, ...]:
         """What the kernel left undone if it ended now: columns that it did not free."""
+        limit = "a kernel frees all it allocated"
+        spans = [(first, first + columns - 1, columns) for first, columns in self.allocations]
         return tuple(
-            TMEM_LEAK.violation(
-                "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
-                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.", first=first, last=first + columns - 1,
-            )
-            for first, columns in self.allocations
+            TMEM_LEAK.violation("allocations", f"columns {first} to {last} still allocated", limit,
+                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.", first=first, last=last)
+            for first, last, columns in spans
         )  # fmt: skip
 
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
@@ -256,7 +256,7 @@ class TensorMemory(Documented, Value):
         place = TmemAddress.of(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
         if place.lane % QUARTER_LANES:
-            problems.append(_lane_problem(place, "tcgen05.shift starts at a multiple of 32 lanes"))
+            problems.append(_lane_problem(place.lane, "tcgen05.shift starts at a multiple of 32 lanes"))
         raise_all(problems)
         cells, columns = self.cells.copy(), slice(place.column, place.column + SHIFT_COLUMNS)
         first, last = place.lane, place.lane + QUARTER_LANES
@@ -278,7 +278,9 @@ class TensorMemory(Documented, Value):
             problems.append(TMEM_QUARTER.violation("address", found, limit, fix, warp=number, lane=place.lane))
         if place.lane % move.form.lanes:
             further = ", or 16 further on" * (move.form.lanes < QUARTER_LANES)
-            problems.append(_lane_problem(place, f".{move.form.name} starts at the first lane of a quarter{further}"))
+            problems.append(
+                _lane_problem(place.lane, f".{move.form.name} starts at the first lane of a quarter{further}")
+            )
         step = move.columns if split is None else plain_int(split)
         if step is None or step < 0 or (split is not None and move.form.places == 1):
             found = f"split = {printed(split)} with .{move.form.name}"
@@ -333,7 +335,5 @@ def _unconfirmed(found: str, left_open: str) -> Violation:
     return TMEM_UNCONFIRMED.violation("instruction", found, f"unconfirmed: {left_open}", fix)
 
 
-def _lane_problem(place: TmemAddress, limit: str) -> Violation:
-    return TMEM_LANE.violation(
-        "address", f"lane {place.lane}", limit, f"Use lane {place.lane // 32 * 32}.", lane=place.lane
-    )
+def _lane_problem(lane: int, limit: str) -> Violation:
+    return TMEM_LANE.violation("address", f"lane {lane}", limit, f"Use lane {lane // 32 * 32}.", lane=lane)

@@ -141,9 +141,7 @@ def _scaled(
     one, right = len(step.scales) == 1, TmemAddress(0, step.column)
     blocks = f"block {step.scales[0]}" if one else f"blocks {step.scales[0]} to {step.scales[-1]}"
     wide = " That scales of k = 96 run on into the next word rests on one source: CUTLASS." * (word.k == WIDE_K)
-    agreed = (
-        f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.{wide}"
-    )
+    agreed = f"The instruction at k {k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}.{wide}"
     # fmt: off
     return _verdict(f"SF{operand}", agreed, (
         ((word.mma_kind, word.scale_type) != (form.mma_kind, form.scale_type), "scale-type", None, (
@@ -287,12 +285,9 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
         if fits:
             after, half = first + columns, placed[-1] if shares else half
             continue
-        found, limit = (
-            f"{name} needs {columns} columns after {after} taken ones",
-            f"tensor memory has {TMEM_COLUMNS} columns",
-        )
-        values = {"part": name, "columns": columns, "taken": after}
-        problems.append(TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], **values))
+        found, values = f"{name} needs {columns} columns after {after} taken ones", {"columns": columns, "taken": after}
+        limit = f"tensor memory has {TMEM_COLUMNS} columns"
+        problems.append(TMEM_BUDGET.violation(name, found, limit, _FIXES[operand], part=name, **values))
     return TmemBudget(tuple(placed), needed, tuple(problems))
 
 

@@ -17,18 +17,9 @@
 With .pack::16b (ld) and .unpack::16b (st) a register holds the low halves of two neighbouring columns, so twice as many
 columns are touched. The table follows CuTe's copy traits; Triton and TVM have the same.
 
-tcgen05.cp brings rows of shared memory:
-
-    shape                       rows   columns   row i lands in lanes
-    .128x256b                   128    8         i
-    .128x128b                   128    4         i
-    .64x128b.warpx2::02_13       64    4         i and i + 64
-    .64x128b.warpx2::01_23       64    4         i mod 32 + 64 (i/32), and 32 further
-    .32x128b.warpx4              32    4         i, i + 32, i + 64, i + 96
-    .4x256b                       4    8         32 i
-
-The source is a K-major operand as the descriptor describes it, 16 or 32 bytes to a row; byte b of a row goes to byte b mod 4 of
-column b/4. On the way 16 values of 4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
+tcgen05.cp brings rows of shared memory, 16 or 32 bytes each, to lanes of one, two or four quarters at once (CP_SHAPES). The source
+is a K-major operand as the descriptor describes it; byte b of a row goes to byte b mod 4 of column b/4. On the way 16 values of
+4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
 """
 
 from __future__ import annotations
