@@ -7,9 +7,8 @@ from typing import Any
 import click
 import numpy as np
 
+from tilescope.cli.command import INPUT_FILE, STDOUT, Output, command, refuse, write_to
 from tilescope.cli.map_source import described, map_options, read_input
-from tilescope.cli.options import INPUT_FILE, command, refuse
-from tilescope.cli.output import STDOUT, Output, write_to
 from tilescope.inputs import START, TYPE, Input
 from tilescope.inputs.maps import COPY
 from tilescope.tensor_map.arguments import MapArguments

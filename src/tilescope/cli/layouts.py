@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import command, reading, refuse
-from tilescope.cli.output import STDOUT, Output
+from tilescope.cli.command import STDOUT, Output, command, reading, refuse
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.inputs import Input, chosen

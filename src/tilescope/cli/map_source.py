@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import INPUT_FILE as EXISTING_FILE
-from tilescope.cli.options import Command, options, refuse
+from tilescope.cli.command import INPUT_FILE as EXISTING_FILE
+from tilescope.cli.command import Command, options, refuse
 from tilescope.errors import RuleError, TensorMapError, shortened
 from tilescope.inputs.maps import MAP, WIDTHS
 from tilescope.rule import rule

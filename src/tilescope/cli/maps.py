@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
+from tilescope.cli.command import Output, command, refuse, write_to
 from tilescope.cli.map_source import STDIN, described, map_options, read_source
-from tilescope.cli.options import command, refuse
-from tilescope.cli.output import Output, write_to
 from tilescope.errors import TensorMapError
 from tilescope.inputs import TYPE, Input
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
+from tilescope.cli.command import Output, command, reading, refuse
 from tilescope.cli.map_source import described, map_options, read_source
-from tilescope.cli.options import command, reading, refuse
-from tilescope.cli.output import Output
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.inputs import SMEM_ADDRESS, START, Input, chosen, flag

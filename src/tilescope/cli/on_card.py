@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from tilescope.cli.options import command, output_file, refuse
-from tilescope.cli.output import Output, progress_bars
+from tilescope.cli.command import Output, command, output_file, progress_bars, refuse
 from tilescope.gpu.benchmark import TOPICS, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
 from tilescope.gpu.suites import SUITE_NAMES

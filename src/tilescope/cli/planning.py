@@ -12,9 +12,19 @@ from typing import Any
 
 import click
 
+from tilescope.cli.command import (
+    INPUT_FILE,
+    STDOUT,
+    Output,
+    command,
+    listed,
+    output_file,
+    progress_bars,
+    reading,
+    refuse,
+    write_to,
+)
 from tilescope.cli.map_source import STDIN, read_input
-from tilescope.cli.options import INPUT_FILE, command, listed, output_file, reading, refuse
-from tilescope.cli.output import STDOUT, Output, progress_bars, write_to
 from tilescope.errors import PlanError, by
 from tilescope.inputs import Input, chosen, flag
 from tilescope.inputs.plans import GEMM, PIPELINE, PLAN, PROBLEM

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from tilescope.cli.options import output_file, refuse
-from tilescope.cli.output import write_to
+from tilescope.cli.command import output_file, refuse, write_to
 from tilescope.rule import rule
 
 SERVE_PORT = rule(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.cli.options import command
-from tilescope.cli.output import Output
+from tilescope.cli.command import Output, command
 from tilescope.inputs import MODE
 from tilescope.swizzle import Swizzle
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from tilescope.arch import ARCH, KIB, Arch
-from tilescope.cli.options import command, completing
-from tilescope.cli.output import Output
+from tilescope.cli.command import Output, command, completing
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
