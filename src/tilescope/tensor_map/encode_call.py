@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, counted, shortened
 from tilescope.tensor_map.argument_dump import LISTS, NAMES, TABLES, cut_to_rank, row_name
-from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.arguments import MapArguments, distinct
 from tilescope.tensor_map.checking import map_rule
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
@@ -79,22 +80,18 @@ _TO_PYTHON: tuple[tuple[re.Pattern[str], Any], ...] = (
     (re.compile(r"\}"), ")"),
     (re.compile(r"\s+"), " "),
 )
-_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _VALUE = re.compile(r"(?:\([^()\n]{0,200}\)|[^;,\n()]){1,300}")
 _MAX_CALL, _MAX_LIST = 1 << 14, 1000  # characters
 _MAX_BEFORE, _MAX_BEHIND = 1 << 16, 1 << 15  # the first call, where the text is long
-_MAX_CALLS, _MAX_NAMES, _MAX_DEPTH, _MAX_ENTRIES = 64, 2000, 32, 8
+_MAX_CALLS, _MAX_NAMES, _MAX_ENTRIES = 64, 2000, 8
 _MAX_INTEGER = 1 << 128
 _OPERATORS: dict[type[ast.AST], Callable[..., int]] = INTEGER_OPERATIONS | {  # a pasted shift may be of any size
     ast.LShift: lambda number, bits: number << min(max(bits, 0), 256),
     ast.RShift: lambda number, bits: number >> max(bits, 0),
 }
-
-
-class _Definition(NamedTuple):
-    place: int
-    entry: str | None  # of an array, where one entry is set: dim[0] = 64
-    value: str
+_Definition = tuple[
+    int, str, str | None, str
+]  # place, name, the entry of an array where one is set (dim[0] = 64), value
 
 
 def encode_calls(text: str) -> tuple[MapArguments, ...]:
@@ -109,17 +106,12 @@ def encode_calls(text: str) -> tuple[MapArguments, ...]:
         return ()
     text = text[max(0, first.start() - _MAX_BEFORE) : first.start() + _MAX_BEHIND]
     plain = _COMMENT.sub(lambda comment: " " * (comment[0].startswith("/*")), text)
-    maps: list[MapArguments] = []
-    definitions: dict[str, list[_Definition]] | None = None
-    for call in islice(_CALL.finditer(plain), _MAX_CALLS):
-        written = _split(plain, call.end() - 1)
-        if len(written) < 8 or re.search(r"\bCUtensorMap\s*\*", written[0]):  # no call: a sentence, or a declaration
-            continue
-        definitions = _definitions(plain) if definitions is None else definitions
-        asked = MapArguments.of(_arguments(call[1], written, _Names(definitions, call.start())))
-        if asked not in maps:
-            maps.append(asked)
-    return tuple(maps)
+    calls = {call: _split(plain, call.end() - 1) for call in islice(_CALL.finditer(plain), _MAX_CALLS)}
+    # Others are no calls: sentences, and declarations.
+    whole = {call: a for call, a in calls.items() if len(a) >= 8 and not re.search(r"\bCUtensorMap\s*\*", a[0])}
+    definitions = sorted(islice(_definitions(plain), _MAX_NAMES), key=itemgetter(0)) if whole else []
+    read = (_arguments(call[1], written, _Names(definitions, call.start())) for call, written in whole.items())
+    return distinct(map(MapArguments.of, read))
 
 
 def _arguments(call: str, written: list[str], names: _Names) -> dict[str, Any]:
@@ -128,175 +120,141 @@ def _arguments(call: str, written: list[str], names: _Names) -> dict[str, Any]:
         written = written[1:]
     if len(written) != len(parameters):
         found = f"{counted(len(written), 'argument')} behind the map of cuTensorMapEncode{call}"
-        limit, numbers = (
-            f"{len(parameters)}: {', '.join(parameters)}",
-            {"arguments": len(written), "wanted": len(parameters)},
-        )
-        raise encode_call.error("text", found, limit, "Paste the whole call.", None, **numbers)
+        limit = f"{len(parameters)}: {', '.join(parameters)}"
+        numbers = {"arguments": len(written), "wanted": len(parameters)}
+        raise encode_call.error("text", found, limit, "Paste the whole call.", **numbers)
     arguments: dict[str, Any] = {"kind": kind}
-    for parameter, value in map(_by_keyword, parameters, written):
-        if parameter in ("address", "rank"):  # a pointer is the program's; the lists have the rank too
-            with suppress(RuleError):
-                arguments[parameter] = names.integer(names.value(value, parameter), value, parameter)
-        elif parameter in TABLES or parameter == "mode":
-            named = names.enumerator(value, parameter)
-            arguments[parameter] = (
-                _MODES.get(named, named) if parameter == "mode" else row_name(TABLES[parameter], named)
-            )
-        elif parameter in LISTS:
-            arguments[parameter] = names.integers(value, parameter)
-        else:
-            arguments[parameter] = names.integer(names.value(value, parameter), value, parameter)
+    for place, value in zip(parameters, written, strict=True):
+        keyword = re.match(r"(\w{1,40})\s*=(?!=)\s*(.*)", value, re.DOTALL)  # Python may name an argument
+        parameter = NAMES.get(keyword[1], keyword[1]) if keyword else place
+        parameter = "strides_bytes" if parameter == "all_strides" else parameter
+        # A pointer is the program's, and the lists have the rank too.
+        with suppress(*[RuleError] if parameter in ("address", "rank") else []):
+            arguments[parameter] = names.read(parameter, keyword[2] if keyword else value)
     cut_to_rank(arguments)
     return arguments
-
-
-def _by_keyword(parameter: str, written: str) -> tuple[str, str]:
-    """The argument and its value: the one at this place, or the one that Python names."""
-    keyword = re.match(r"(\w{1,40})\s*=(?!=)\s*(.*)", written, re.DOTALL)
-    if keyword is None:
-        return parameter, written
-    ours = NAMES.get(keyword[1], keyword[1])
-    return "strides_bytes" if ours == "all_strides" else ours, keyword[2]
 
 
 class _Names:
     """What names mean at one place of the text."""
 
-    def __init__(self, definitions: Mapping[str, list[_Definition]], place: int) -> None:
+    def __init__(self, definitions: list[_Definition], place: int) -> None:
         self._definitions, self._place = definitions, place
+        self._known: dict[str, Any] = {}
 
-    def value(self, written: str, argument: str, depth: int = 0) -> Any:
+    def read(self, argument: str, written: str) -> Any:
+        """The value of an argument: a list of integers, the name of an enumerator, or an integer."""
+        try:
+            value = self._value(written, argument)
+            if argument in TABLES or argument == "mode":
+                named = value if isinstance(value, int) else self._defined(str(value).rpartition(".")[2], argument)
+                return _MODES.get(named, named) if argument == "mode" else row_name(TABLES[argument], named)
+            if argument not in LISTS:
+                return self._integer(value, written, argument)
+        except RecursionError:
+            raise _unknown(argument, written, "its names lead in circles, or too deep") from None
+        if isinstance(value, str):
+            raise _unknown(argument, value, "the text does not define it", f"cuuint64_t {value}[] = {{64, 64}};")
+        return value if isinstance(value, tuple) else (value,)  # (64) stands for {64}, of which Python makes no list
+
+    def _value(self, written: str, argument: str) -> Any:
         """What an expression is: an integer, a tuple of integers, or a name that the text does not define."""
         plain = written
         for pattern, replacement in _TO_PYTHON:
             plain = pattern.sub(replacement, plain)
         try:
             tree = ast.parse(plain.strip() if len(plain) < 2000 else "?", mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise self._unknown(argument, written, "it is no sum, product or shift of numbers") from None
-        return self._evaluated(tree, argument, depth)
+        except (SyntaxError, ValueError, MemoryError):
+            raise _unknown(argument, written, "it is no sum, product or shift of numbers") from None
+        return self._evaluated(tree, argument)
 
-    def integer(self, value: Any, written: str, argument: str) -> int:
-        """The integer that a value is."""
+    @staticmethod
+    def _integer(value: Any, written: str, argument: str) -> int:
         if isinstance(value, int):
             return value
-        raise self._unknown(argument, value if isinstance(value, str) else written, "the text does not define it")
+        raise _unknown(argument, value if isinstance(value, str) else written, "the text does not define it")
 
-    def integers(self, written: str, argument: str) -> tuple[int, ...]:
-        """The integers of a list; (64) stands for {64}, of which Python makes no list."""
-        value = self.value(written, argument)
-        if isinstance(value, str):
-            raise self._unknown(argument, value, "the text does not define it", f"cuuint64_t {value}[] = {{64, 64}};")
-        return value if isinstance(value, tuple) else (value,)
-
-    def enumerator(self, written: str, argument: str) -> int | str:
-        """The name of an enumerator, or its number."""
-        value = self.value(written, argument)
-        name = value.rpartition(".")[2] if isinstance(value, str) else value
-        return name if isinstance(name, int) else str(self._defined(name, argument, 1))
-
-    def _evaluated(self, tree: ast.AST, argument: str, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise self._unknown(argument, ast.unparse(tree), "its names lead in circles, or too deep")
-        deeper = depth + 1
+    def _evaluated(self, tree: ast.AST, argument: str) -> Any:
         match tree:
             case ast.Constant(value=int() as number) if type(number) is int and abs(number) < _MAX_INTEGER:
                 return number
             case ast.Name(id=name):
-                return self._defined(name, argument, deeper)
+                return self._defined(name, argument)
             case ast.Attribute():
                 return ast.unparse(tree)
             case ast.Tuple(elts=entries) | ast.List(elts=entries):
-                return tuple(self._operand(entry, argument, deeper) for entry in entries[:_MAX_ENTRIES])
-            case ast.ListComp(generators=[ast.comprehension(iter=inner)]):
-                return self._evaluated(inner, argument, deeper)
-            case ast.Call(func=ast.Attribute(value=inner, attr="data" | "begin"), args=[]):
-                return self._evaluated(inner, argument, deeper)
+                return tuple(self._operand(entry, argument) for entry in entries[:_MAX_ENTRIES])
+            case (
+                ast.ListComp(generators=[ast.comprehension(iter=inner)])
+                | ast.Call(func=ast.Attribute(value=inner, attr="data" | "begin"), args=[])
+            ):
+                return self._evaluated(inner, argument)
             case ast.Subscript(value=inner, slice=index):
-                value, place = self._evaluated(inner, argument, deeper), self._operand(index, argument, deeper)
+                value, place = self._evaluated(inner, argument), self._operand(index, argument)
                 held = (value,) if isinstance(value, int) else value
                 if isinstance(held, tuple) and 0 <= place < len(held):
                     return held[place]
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
-                return _OPERATORS[type(sign)](self._operand(inner, argument, deeper))
+                return _OPERATORS[type(sign)](self._operand(inner, argument))
             case ast.BinOp(left=left, op=sign, right=right):
-                one, other = self._evaluated(left, argument, deeper), self._operand(right, argument, deeper)
-                if (
-                    isinstance(one, tuple) and isinstance(sign, ast.Add) and other >= 0
-                ):  # a pointer behind the first entries
-                    return one[other:]
+                one, other = self._evaluated(left, argument), self._operand(right, argument)
+                if isinstance(one, tuple) and isinstance(sign, ast.Add) and other >= 0:
+                    return one[other:]  # a pointer behind the first entries
                 if isinstance(one, int) and type(sign) in _OPERATORS:
                     with suppress(ZeroDivisionError):
                         result = _OPERATORS[type(sign)](one, other)
                         if abs(result) < _MAX_INTEGER:
                             return result
-        raise self._unknown(argument, ast.unparse(tree), "the text does not define it")
+        raise _unknown(argument, ast.unparse(tree), "the text does not define it")
 
-    def _operand(self, tree: ast.AST, argument: str, depth: int) -> int:
-        return self.integer(self._evaluated(tree, argument, depth), ast.unparse(tree), argument)
+    def _operand(self, tree: ast.AST, argument: str) -> int:
+        return self._integer(self._evaluated(tree, argument), ast.unparse(tree), argument)
 
-    def _defined(self, name: str, argument: str, depth: int) -> Any:
+    def _defined(self, name: str, argument: str) -> Any:
         """What a name is: its nearest definition before the call, else the first after it; else the name itself."""
-        known = self._definitions.get(name, ())
-        whole = [definition for definition in known if definition.entry is None]
-        before = [definition for definition in whole if definition.place < self._place]
-        value = self.value((before[-1:] or whole)[0].value, argument, depth) if whole else name
-        entries = {
-            int(definition.entry): definition.value
-            for definition in known
-            if definition.entry and definition.entry.isdecimal() and int(definition.entry) < _MAX_ENTRIES
-        }
-        for place, written in sorted(entries.items()):  # dim[0] = 64; dim[1] = 8;
-            held = value if isinstance(value, tuple) else ()
-            number = self.integer(self.value(written, argument, depth), written, argument)
-            value = (*held[:place], *[1] * (place - len(held)), number, *held[place + 1 :])
-        return value
-
-    def _unknown(self, argument: str, written: str, why: str, example: str = "") -> RuleError:
-        name = re.search(r"[A-Za-z_]\w*", written)
-        line = example or (name and f"int {name[0]} = 64;")
-        fix = f"Add a line such as `{line}` to the text." if line else "Write a number there, such as 64."
-        found, limit = f"{shortened(written, 60)} in {argument}: {why}", "numbers, or names that the text defines"
-        return encode_call.error("text", found, limit, fix)
+        if name not in self._known:
+            known = [(place, entry, value) for place, defined, entry, value in self._definitions if defined == name]
+            whole = [(place, value) for place, entry, value in known if entry is None]
+            before = [(place, value) for place, value in whole if place < self._place]
+            held = self._value((before[-1:] or whole)[0][1], argument) if whole else name
+            entries = {int(entry): value for _, entry, value in known if entry and re.fullmatch("[0-7]", entry)}
+            for place, written in sorted(entries.items()):  # dim[0] = 64; dim[1] = 8;
+                first = held if isinstance(held, tuple) else ()
+                number = self._integer(self._value(written, argument), written, argument)
+                held = (*first[:place], *[1] * (place - len(first)), number, *first[place + 1 :])
+            self._known[name] = held
+        return self._known[name]
 
 
-def _definitions(text: str) -> dict[str, list[_Definition]]:
+def _unknown(argument: str, written: str, why: str, example: str = "") -> RuleError:
+    name = re.search(r"[A-Za-z_]\w*", written)
+    line = example or (name and f"int {name[0]} = 64;")
+    fix = f"Add a line such as `{line}` to the text." if line else "Write a number there, such as 64."
+    found, limit = f"{shortened(written, 60)} in {argument}: {why}", "numbers, or names that the text defines"
+    return encode_call.error("text", found, limit, fix)
+
+
+def _definitions(text: str) -> Iterator[_Definition]:
     """What the text defines: `int K = 64`, `dim[2] = {…}`, `dim[0] = …`, `#define K 64`, `box = [64, 8]`."""
-    names: dict[str, list[_Definition]] = {}
-    for name, *definition in islice(_definition_places(text), _MAX_NAMES):
-        names.setdefault(name, []).append(_Definition(*definition))
-    for known in names.values():
-        known.sort(key=lambda definition: definition.place)
-    return names
-
-
-def _definition_places(text: str) -> Iterator[tuple[Any, ...]]:
     for macro in _DEFINE.finditer(text):
-        yield macro[1], macro.start(), None, macro[2]
+        yield macro.start(), macro[1], None, macro[2]
     for defined in _DEFINITION.finditer(text):
         start = defined.end()
         if text[start : start + 1] in ("{", "["):
-            yield defined[1], defined.start(), None, "{" + ",".join(_split(text, start, _MAX_LIST)) + "}"
+            yield defined.start(), defined[1], None, "{" + ",".join(_split(text, start, _MAX_LIST)) + "}"
         elif value := _VALUE.match(text, start):
-            yield defined[1], defined.start(), defined[2], value[0]
+            yield defined.start(), defined[1], defined[2], value[0]
 
 
 def _split(text: str, opening: int, most: int = _MAX_CALL) -> list[str]:
     """What stands between a bracket and its partner, cut at the commas between; of `most` characters."""
     pieces: list[str] = []
-    closings: list[str] = []
-    start = opening + 1
+    depth, start = 0, opening + 1
     for place in range(opening, min(len(text), opening + most)):
-        character = text[place]
-        if character in _BRACKETS:
-            closings.append(_BRACKETS[character])
-        elif closings and character == closings[-1]:
-            closings.pop()
-            if not closings:
-                last = text[start:place].strip()
-                return [*pieces, last] if last else pieces
-        elif character == "," and len(closings) == 1:
+        depth += (text[place] in "([{") - (text[place] in ")]}")
+        if depth == 0 or (depth == 1 and text[place] == ","):
             pieces.append(text[start:place].strip())
             start = place + 1
-    return pieces
+        if depth == 0:
+            break
+    return pieces if pieces[-1:] != [""] else pieces[:-1]
