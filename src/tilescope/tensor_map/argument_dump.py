@@ -33,7 +33,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
@@ -104,6 +104,7 @@ LISTS = (
     *("dims", "all_strides", "strides_bytes", "strides_elements", "box", "element_strides"),
     *("lower_corner", "upper_corner"),
 )
+_OF_DEEP_GEMM = ("strides_elements", "swizzle_base", "element_bytes", "element_bytes_of_fork")
 _TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # where a dump has the size alone
 
 _START = re.compile(
@@ -155,24 +156,15 @@ def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
 def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
     dump = _Dump()
     for line in lines:
-        if not dump.arguments and dump.answer.result is None and _FIRST.search(line) is None:
+        if not dump.arguments and dump.result is None and _FIRST.search(line) is None:
             continue
-        for piece in _cut_at_starts(line[:_LINE_CHARACTERS]):
+        for piece in filter(None, re.split(f"(?={_START.pattern})", line[:_LINE_CHARACTERS])):
             if dump.ends_before(piece):
                 yield from dump.maps()
                 dump = _Dump()
             dump.read(piece)
         dump.lines += 1
-        if dump.lines > _DUMP_LINES:
-            yield from dump.maps()
-            dump = _Dump()
     yield from dump.maps()
-
-
-def _cut_at_starts(line: str) -> list[str]:
-    """The line, cut where another dump starts."""
-    places = [0, *(found.start() for found in _START.finditer(line) if found.start()), len(line)]
-    return [line[start:end] for start, end in pairwise(places)]
 
 
 class _Dump:
@@ -180,59 +172,58 @@ class _Dump:
 
     def __init__(self) -> None:
         self.arguments: dict[str, Any] = {}
-        self.answer = DriverAnswer()
+        self.map_address: int | None = None
+        self.result: int | None = None
         self.lines = 0
         self.names: set[str] = set()  # the framework's
         self.has_colons = False
 
     def ends_before(self, piece: str) -> bool:
         """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
-        if _START.match(piece) or (self.answer.result is not None and _RESULT.search(piece)):
-            return "dims" in self.arguments or bool(_START.match(piece) and self.arguments)
+        starts = _START.match(piece) is not None
+        if starts or (self.result is not None and _RESULT.search(piece)) or self.lines > _DUMP_LINES:
+            return "dims" in self.arguments or (bool(self.arguments) and starts) or self.lines > _DUMP_LINES
         return "dims" in self.arguments and any(NAMES[name] == "dims" for name, _ in self._pairs(piece))
 
     def read(self, piece: str) -> None:
         """Take in a line, or a part of one."""
         if at := _AT.search(piece):
-            self.answer = replace(self.answer, map_address=int(at[1], 16))
-        if (result := _RESULT.search(piece)) and self.answer.result is None:
-            self.answer = replace(self.answer, result=answer_code(result[1]))
+            self.map_address = int(at[1], 16)
+        if self.result is None and (result := _RESULT.search(piece)):
+            self.result = answer_code(result[1])
         self.has_colons = self.has_colons or _COLON_DUMP.search(piece) is not None
-        for name, value in self._pairs(piece):
+        for name, written in self._pairs(piece):
             self.names.add(name)
-            read = _value(NAMES[name], value)
-            if read is not None:
-                self.arguments.setdefault(NAMES[name], read)
+            if (value := _value(NAMES[name], written)) is not None:
+                self.arguments.setdefault(NAMES[name], value)
 
     def _pairs(self, piece: str) -> Iterator[tuple[str, str]]:
         """The names and values of a line."""
         for name, separator, value in _PAIR.findall(piece):
-            if name in _WITH_COLON:
-                is_pair = self.has_colons and separator.startswith(":")
-            else:
-                is_pair = separator == "=" or name not in _WITH_EQUALS
-            if is_pair:
+            if (
+                self.has_colons and separator[:1] == ":"
+                if name in _WITH_COLON
+                else separator == "=" or name not in _WITH_EQUALS
+            ):
                 yield name, value
-
-    def _assume_type(self, element_bytes: int, where: str) -> None:
-        """Take a type of that size, and say so."""
-        if element_bytes in _TYPE_OF_BYTES:
-            self.arguments["data_type"] = _TYPE_OF_BYTES[element_bytes]
-            self.answer = replace(self.answer, type_from=where, element_bytes=element_bytes)
 
     def maps(self) -> Iterator[MapArguments]:
         """The map that the dump describes; none where it does not say enough to be one."""
-        if "dims" not in self.arguments or not self.arguments.keys() & {
-            "box",
-            "channels_per_pixel",
-            "pixels_per_column",
-        }:
+        arguments = self.arguments
+        if "dims" not in arguments or not arguments.keys() & {"box", "channels_per_pixel", "pixels_per_column"}:
             return
-        if "strides_elements" in self.arguments:
-            self._read_deep_gemm()
-        if "data_type" not in self.arguments and self.arguments.get("all_strides"):
-            self._assume_type(self.arguments["all_strides"][0], "the innermost stride")
-        arguments = {name: value for name, value in self.arguments.items() if name not in _OF_DEEP_GEMM}
+        type_from, element_bytes = "the innermost stride", (arguments.get("all_strides") or (0,))[0]
+        own = {name: arguments.pop(name) for name in _OF_DEEP_GEMM if name in arguments}
+        if "strides_elements" in own:  # in elements, and the swizzle by its width; a fork's strides are in bytes
+            step, width = own.get("element_bytes", 1), arguments.get("swizzle", 0)
+            arguments["strides_bytes"] = tuple(stride * step for stride in own["strides_elements"])
+            atom = "_ATOM_32B" if own.get("swizzle_base") == 32 else ""
+            arguments["swizzle"] = f"{width}B{atom}" if width > 16 else "none"
+            type_from, element_bytes = "elem size", own.get("element_bytes_of_fork", step)
+        answer = DriverAnswer(self.map_address, self.result)
+        if "data_type" not in arguments and element_bytes in _TYPE_OF_BYTES:
+            arguments["data_type"] = _TYPE_OF_BYTES[element_bytes]
+            answer = replace(answer, type_from=type_from, element_bytes=element_bytes)
         for name in TABLES.keys() & arguments.keys():
             arguments[name] = row_name(TABLES[name], arguments[name])
         cut_to_rank(arguments)
@@ -241,20 +232,7 @@ class _Dump:
             arguments.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
         for name in self.names & _L2_PROMOTION.keys():
             arguments.setdefault("l2_promotion", _L2_PROMOTION[name])
-        yield replace(MapArguments.of(arguments), answer=self.answer)
-
-    def _read_deep_gemm(self) -> None:
-        """Strides in elements, and the swizzle by its width; forks that leave a comma out print strides in bytes."""
-        held = self.arguments
-        step = held.get("element_bytes", 1)
-        held["strides_bytes"] = tuple(stride * step for stride in held["strides_elements"])
-        atom = "_ATOM_32B" if held.get("swizzle_base") == 32 else ""
-        width = held.get("swizzle", 0)
-        held["swizzle"] = f"{width}B{atom}" if width > 16 else "none"
-        self._assume_type(held.get("element_bytes_of_fork", step), "elem size")
-
-
-_OF_DEEP_GEMM = ("strides_elements", "swizzle_base", "element_bytes", "element_bytes_of_fork")
+        yield replace(MapArguments.of(arguments), answer=answer)
 
 
 def _value(ours: str, written: str) -> Any:
