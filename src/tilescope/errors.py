@@ -95,11 +95,14 @@ class Violation:
 
 def _frozen(value: Any) -> Any:
     """Read-only mappings and tuples all the way down; an integer that nobody prints becomes its description."""
-    if isinstance(value, int) and value.bit_length() > _PRINTED_BITS:
-        return printed(value)
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is int:  # as nearly all are
+        return value if value.bit_length() <= _PRINTED_BITS else printed(value)
+    if kind is tuple or kind is list:
+        return tuple(map(_frozen, value))
+    if kind is dict or isinstance(value, Mapping):
         return MappingProxyType({name: _frozen(item) for name, item in value.items()})
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -127,10 +130,10 @@ class RuleError(TilescopeError, ValueError):
 
     def __init__(self, violations: Iterable[Violation]) -> None:
         self.violations = tuple(violations)
-        super().__init__("\n".join(str(violation) for violation in self.violations))
+        super().__init__(self.violations)
 
-    def __reduce__(self) -> tuple[type[RuleError], tuple[tuple[Violation, ...]]]:
-        return type(self), (self.violations,)
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.violations))
 
 
 class TensorMapError(RuleError):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import architectures_with
-from tilescope.errors import Violation, ceil_div
+from tilescope.errors import NO_VALUES, Violation, ceil_div
 from tilescope.rule import Rule, rule
 from tilescope.tensor_map.samples import CUDA_H, H200
 
@@ -76,11 +76,11 @@ class Check(NamedTuple):
         a = getattr(subject, "tensor_map", subject)
         held = self.values(subject) if self.values else answer
         for facts in held if isinstance(held, Iterator | list) else (held if isinstance(held, dict) else {},):
-            argument, found, limit, fix = [
-                part.format(a=a, **facts) if "{" in part else part for part in self.sentences
-            ]
+            said = {**facts, "a": a}
+            argument, found, limit, fix = [part.format_map(said) if "{" in part else part for part in self.sentences]
             numbers = {name: value for name, value in facts.items() if type(value) is not str and name != "change"}
-            yield self.rule.violation(argument, found, limit, fix, facts.get("change", self.change), **numbers)
+            name, severity, change = self.rule.name, self.rule.severity, facts.get("change", self.change)
+            yield Violation(name, severity, argument, found, limit, fix, change, numbers or NO_VALUES)
 
 
 CHECKS: list[Check] = []  # in the order of a report

@@ -30,8 +30,8 @@ from tilescope.tensor_map.samples import BYTES, COPY, H200, MATRIX, NO_FAULT, PA
 def _exceeds_block(a: AnyMap) -> Facts | None:
     """A copy that needs more shared memory than a block has; an interleaved box has at least three dimensions."""
     most_bytes = a.arch.smem_per_block_bytes
-    is_countable = min(a.element_strides) >= 1 and (a.rank >= 3 or not a.interleave.slice_bytes)
-    if not is_countable or not 0 < most_bytes < a.smem_bytes:
+    is_uncountable = min(a.element_strides) < 1 or (a.interleave.slice_bytes and a.rank < 3)
+    if is_uncountable or not 0 < most_bytes < a.rows * a.pitch_bytes:
         return None
     facts = {name: getattr(a, name) for name in ("smem_bytes", "rows", "pitch_bytes")}
     argument = "box" if a.subject == "tiled" else "pixels_per_column"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd, prod
-from operator import floordiv
+from operator import floordiv, gt, mul
 from typing import Any
 
 from tilescope.errors import counted
@@ -115,8 +115,8 @@ def _strides_off(a: AnyMap, cured: Callable[[int], int], multiple: int = 16, why
                 fix = "Use a copy of the tensor with this dimension flipped, and a positive stride."
             elif stride >= STRIDE_END_BYTES:
                 fix = "Use several maps, each with strides below 2^40 bytes."
-            facts = {"axis": axis, "stride": stride, "multiple": multiple, "why": why}
-            yield facts | {"fix": fix, "change": {"strides_bytes": taken}}
+            change = {"strides_bytes": taken}
+            yield {"axis": axis, "stride": stride, "multiple": multiple, "why": why, "fix": fix, "change": change}
 
 
 def _misaligned(a: AnyMap) -> ManyFacts | bool:
@@ -165,7 +165,7 @@ def _overlaps(a: AnyMap) -> ManyFacts:
 checked(
     "stride-overlap",
     "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
-    lambda a: not a.is_dense and _overlaps(a),
+    lambda a: any(map(gt, (row_bytes(a), *map(mul, a.dims[1:], a.strides_bytes)), a.strides_bytes)) and _overlaps(a),
     "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: {shared}",
     "loads work; a store through such a map races with itself",
