@@ -80,24 +80,23 @@ def watched_maps(calls: Iterable[tuple[Verdict, int]]) -> tuple[WatchedMap, ...]
 
 def explained(verdict: Verdict, process: str) -> Drawing:
     """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers."""
-    call = verdict.call
-    returned = f"{call.function.name} in {process} returned {verdict.result_name}"
-    title, parts = f"Refused: {returned}", [verdict.reason] if verdict.reason else []
+    call, reasons = verdict.call, [verdict.reason] if verdict.reason else []
+    kind = "Refused"
     if verdict.state == "disagreement":
-        title = f"DISAGREEMENT between the driver and the rules: {returned}"
-        report = "One of the two is wrong: please report it with these arguments and the driver's version."
-        parts.append(report)
-    tables = findings(verdict.report.violations), Table(_rows(call), title="The arguments")
-    return Drawing(title, (*parts, *tables[0], tables[1], *_called_by(call), *_accepted_instead(verdict)))
-
-
-def _rows(call: Call) -> tuple[tuple[str, str], ...]:
+        kind = "DISAGREEMENT between the driver and the rules"
+        reasons.append("One of the two is wrong: please report it with these arguments and the driver's version.")
     shown = {**call.arguments, "address": hex(call.arguments["address"])}
-    return tuple(
-        (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-        for name, value in shown.items()
-        if name != "kind" and value is not None
+    arguments = Table(
+        tuple(
+            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+            for name, value in shown.items()
+            if name != "kind" and value is not None
+        ),
+        title="The arguments",
     )
+    title = f"{kind}: {call.function.name} in {process} returned {verdict.result_name}"
+    tables = (*findings(verdict.report.violations), arguments, *_called_by(call), *_accepted_instead(verdict))
+    return Drawing(title, (*reasons, *tables))
 
 
 def _accepted_instead(verdict: Verdict) -> list[Part]:
@@ -133,24 +132,21 @@ def repeated_line(call: Call, process: str) -> str:
 
 def summarised(summary: WatchSummary) -> Drawing:
     """The summary as a table: the maps, how often, by whom, what was refused and remarked."""
-    parts: list[Part] = []
-    if summary.maps:
-        rows = tuple(
-            (str(row.times), str(row.refused or ""), row.map, row.caller, ", ".join(row.rules)) for row in summary.maps
-        )
-        parts.append(Table(rows, ("times", "refused", "map", "called by", "rules"), align="rr"))
-    elif not summary.processes:
+    rows = tuple(
+        (str(row.times), str(row.refused or ""), row.map, row.caller, ", ".join(row.rules)) for row in summary.maps
+    )
+    parts: list[Part] = [Table(rows, ("times", "refused", "map", "called by", "rules"), align="rr")] if rows else []
+    if not summary.processes:
         parts.append("No process of this program initialised CUDA, or none that could be watched.")
     if summary.lost:
         lost = f"{summary.lost} calls came too fast to be recorded, {summary.lost_refused} of them refused"
         parts.append(f"{lost}; they are not counted.")
     parts += [f"A process ran unwatched: {reason}" for reason in summary.unwatched]
     refused, disagreements = (sum(getattr(row, name) for row in summary.maps) for name in ("refused", "disagreements"))
-    processes = counted(summary.processes, "process", "processes")
-    title = f"{counted(summary.times, 'call')} in {processes}, {refused} refused"
-    if disagreements:
-        title += f", {counted(disagreements, 'DISAGREEMENT', 'DISAGREEMENTS')} between the driver and the rules"
-    return Drawing(title, tuple(parts))
+    differing = counted(disagreements, "DISAGREEMENT", "DISAGREEMENTS")
+    said = [f"{refused} refused", *([f"{differing} between the driver and the rules"] if disagreements else [])]
+    calls = f"{counted(summary.times, 'call')} in {counted(summary.processes, 'process', 'processes')}"
+    return Drawing(", ".join([calls, *said]), tuple(parts))
 
 
 def map_line(verdict: Verdict) -> dict[str, Any]:
@@ -181,38 +177,30 @@ def _called_by(call: Call) -> Iterator[Part]:
     """The callers as tables: libraries with their functions, as far as the interpreter; Python files with their lines."""
     frames = takewhile(lambda frame: not _INTERPRETER.match(Path(frame.file).name), call.native)
     shown = [frame for frame in frames if not _STARTS_MAIN.match(Path(frame.file).name)][:_FRAMES_SHOWN]
+    names: dict[Frame, str] = {}
+    for file in dict.fromkeys(frame.file for frame in shown):
+        names |= _functions(Path(file), [frame for frame in shown if frame.file == file])
     if shown:
-        sources = {
-            (file, place): source
-            for file in dict.fromkeys(frame.file for frame in shown)
-            for place, source in _sources(file, [frame.place for frame in shown if frame.file == file])
-        }
-        rows = tuple(
-            (Path(frame.file).name, sources.get((frame.file, frame.place)) or _function(frame)) for frame in shown
-        )
-        yield Table(rows, title="Called by")
+        yield Table(tuple((Path(frame.file).name, names[frame]) for frame in shown), title="Called by")
     if call.python:
         lines = tuple((frame.python_place, frame.function) for frame in call.python[:_FRAMES_SHOWN])
         yield Table(lines, title="Python, innermost call first")
 
 
-def _sources(file: str, places: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Function, file and line of places in a library, where it is of moderate size and has debug information."""
-    path = Path(file)
-    if not path.is_file() or path.stat().st_size > _LARGEST_SYMBOLISED_BYTES:
-        return
-    lines = _output("addr2line", "-f", "-C", "-e", file, *map(hex, places))
-    for place, function, position in zip(places, lines[::2], lines[1::2], strict=False):
+def _functions(library: Path, frames: Sequence[Frame]) -> Iterator[tuple[Frame, str]]:
+    """The functions of frames as their authors wrote them, else their offsets; with file and line where a library tells.
+
+    It tells where it is of moderate size and has debug information.
+    """
+    names = [frame.function for frame in frames]
+    tells = library.is_file() and library.stat().st_size <= _LARGEST_SYMBOLISED_BYTES
+    places = [hex(frame.place) for frame in frames]
+    told = (_output("addr2line", "-f", "-C", "-e", str(library), *places) if tells else []) or [""] * 2 * len(frames)
+    plain = (_output("c++filt", *names) if any(names) else []) or names
+    for frame, name, function, position in zip(frames, plain, told[::2], told[1::2], strict=False):
         source, _, line = position.partition(" ")[0].rpartition(":")
-        if line.isdecimal() and source != "??":
-            yield place, f"{function}, {Path(source).name}:{line}"
-
-
-def _function(frame: Frame) -> str:
-    """A frame's function, a C++ symbol as its author wrote it; its offset where it has no name."""
-    if frame.function.startswith("_Z"):
-        return (_output("c++filt", frame.function) or [frame.function])[0]
-    return frame.function or f"+{frame.place:#x}"
+        is_known = line.isdecimal() and source != "??"
+        yield frame, f"{function}, {Path(source).name}:{line}" if is_known else name or f"+{frame.place:#x}"
 
 
 def _output(tool: str, *arguments: str) -> list[str]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -71,7 +71,7 @@ class Suite:
     """One thing that is verified."""
 
     name: str
-    draw: Callable[[random.Random, str], Case | None]  # for an architecture such as "sm_90"; None: draw again
+    draw: Callable[[random.Random, str], Case | None]  # for an architecture; None or a RuleError: draw again
     predict: Callable[[Case], Sequence[Piece]]  # a FaultError says that the card ends with it
     run: Callable[[Device, list[Case]], Iterable[Iterable[Any]]]  # the arrays of cases of one kind, in a child process
     kernels: tuple[str, ...] = ()  # files that `run` launches from
@@ -84,8 +84,13 @@ class Suite:
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
         """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count."""
-        generators = (random.Random(f"{seed} {self.name} {number}") for number in range(count))  # noqa: S311
-        return [next(filter(None, map(self.draw, repeat(generator), repeat(arch)))) for generator in generators]
+        return [self._case(random.Random(f"{seed} {self.name} {number}"), arch) for number in range(count)]  # noqa: S311
+
+    def _case(self, random: random.Random, arch: str) -> Case:
+        while True:
+            with suppress(RuleError):
+                if case := self.draw(random, arch):
+                    return case
 
     def expected(self, case: Case) -> Outcome:
         """What tilescope says of a case."""

@@ -105,49 +105,35 @@ def _addresses_kernel(case: Case) -> str:
     return "addresses_{}_{}{}".format(case["data_type"], *is_mn)
 
 
-def _run_wgmma(device: Device, cases: list[Case]) -> Iterable[Any]:
-    words = _multiplied(device, f"tensor_cores:{_addresses_kernel(cases[0])}", cases, words=(128, 32))
-    accumulator = "s32" if words.dtype.kind == "i" else "f32"
-    held = fragment(f"wgmma.m64n64k{_k(DataType.named(cases[0]['data_type']))}", "D", accumulator).indices()
-    products = np.empty((len(cases), _PASSES, 64, 64))
-    products[:, :, held[1], held[2]] = words
-    return _read_elements(cases, products)
-
-
-def _run_tcgen05(device: Device, cases: list[Case]) -> Iterable[Any]:
-    row = DataType.named(cases[0]["data_type"])
-    kind = next(kind for kind in _TCGEN05_KINDS if row.name in KINDS[kind].codes)
-    instructions = [
-        InstructionDescriptor(kind, 128, 64, a_type=row.name, **{f"{case['operand'].lower()}_major": case["major"]})
-        for case in cases
-    ]
-    words = np.array([instruction.encode() for instruction in instructions], np.uint32)
-    more = words, _TCGEN05_KINDS.index(kind), row.bits // 8
-    return _read_elements(cases, _multiplied(device, "tensor_memory:operand_addresses", cases, *more, words=(128, 64)))
-
-
-def _multiplied(device: Device, place: str, cases: list[Case], *more: Any, words: tuple[int, int]) -> Array:
-    """(cases, passes, threads, words): the accumulators of every product."""
-    row = DataType.named(cases[0]["data_type"])
-    unit = _core_matrices(np.eye(_core(cases[0]).rows["A"], _k(row)).astype(row.numpy))
+def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]:
+    """The address of every element that was read, from the digits in four products with the unit matrix."""
+    core, row = _core(cases[0]), DataType.named(cases[0]["data_type"])
+    k, known, is_wgmma = _k(row), _digits(row), core is _CORES["wgmma"]
+    unit = _core_matrices(np.eye(core.rows["A"], k).astype(row.numpy))
     descriptors = np.array([_descriptor(case).encode() for case in cases], np.uint64)
     of_b = np.array([case["operand"] == "B" for case in cases], np.int32)
-    out = np.empty((len(cases), _PASSES, *words), "<f4" if row.is_float else "<i4")
+    kernel = f"tensor_cores:{_addresses_kernel(cases[0])}" if is_wgmma else "tensor_memory:operand_addresses"
+    values = descriptors, of_b, *(() if is_wgmma else _instructions(row, cases)), known, unit, unit.size
+    products = np.empty((len(cases), _PASSES, 128, 32 if is_wgmma else 64), "<f4" if row.is_float else "<i4")
     sizes = {"blocks": len(cases), "threads": 128, "smem_bytes": _READ_BYTES + unit.size}
-    device.launch(place, descriptors, of_b, *more, _digits(row), unit, unit.size, out=[out], **sizes)
-    return out
-
-
-def _read_elements(cases: list[Case], products: Array) -> Iterator[list[Array]]:
-    """The address of every element that was read, from the digits in four products with the unit matrix."""
-    row = DataType.named(cases[0]["data_type"])
-    k, known = _k(row), _digits(row).astype(np.float64)
+    device.launch(kernel, *values, out=[products], **sizes)
+    if is_wgmma:  # whose accumulators lie in registers
+        held = fragment(f"wgmma.m64n64k{k}", "D", "f32" if row.is_float else "s32")
+        products = np.array([[held.collect(words) for words in passes] for passes in products])
     for case, matrix in zip(cases, products, strict=True):
         read = matrix[:, :, :k] if case["operand"] == "A" else matrix[:, :k, :].transpose(0, 2, 1)
-        digit = np.searchsorted(known, read).clip(0, _DIGITS - 1)
+        digit = np.searchsorted(known.astype(np.float64), read).clip(0, _DIGITS - 1)
         element = (digit << (4 * np.arange(_PASSES))[:, None, None]).sum(axis=0)
-        strange = (known[digit] != read).any(axis=0)
+        strange = (known.astype(np.float64)[digit] != read).any(axis=0)
         yield [np.ascontiguousarray(np.where(strange, _STRANGE, element * (row.bits // 8)).astype("<u2"))]
+
+
+def _instructions(row: DataType, cases: list[Case]) -> tuple[Array, int, int]:
+    """What tcgen05.mma is told beside descriptors: its instruction descriptors, its kind, and the bytes of an element."""
+    kind = next(kind for kind in _TCGEN05_KINDS if row.name in KINDS[kind].codes)
+    majors = ({f"{case['operand'].lower()}_major": case["major"]} for case in cases)
+    words = [InstructionDescriptor(kind, 128, 64, a_type=row.name, **major).encode() for major in majors]
+    return np.array(words, np.uint32), _TCGEN05_KINDS.index(kind), row.bits // 8
 
 
 def _digits(row: DataType) -> Array:
@@ -164,9 +150,10 @@ def _core_matrices(matrix: Array) -> npt.NDArray[np.uint8]:
 
 
 WGMMA = Suite(
-    *("wgmma", _draw_descriptor, _predict_addresses, _run_wgmma, ("tensor_cores",), _addresses_kernel), feature="wgmma"
+    *("wgmma", _draw_descriptor, _predict_addresses, _run_descriptors, ("tensor_cores",), _addresses_kernel),
+    feature="wgmma",
 )
-TCGEN05 = replace(WGMMA, name="tcgen05", feature="tcgen05", run=_run_tcgen05, kernels=("tensor_memory",), together=100)
+TCGEN05 = replace(WGMMA, name="tcgen05", feature="tcgen05", kernels=("tensor_memory",), together=100)
 
 # Integers that a type holds exactly, and whose sums of products every accumulator holds
 _SMALL, _SUMMANDS = (-4, 4), (-64, 64)
