@@ -234,8 +234,8 @@ class Teller:
     def _tell(self, verdict: Verdict, process: str) -> None:
         """Explain what was refused and remark on what was accepted, once a map, and a line for every other process."""
         call, is_accepted = verdict.call, verdict.state == "accepted"
-        arguments = ((name, value) for name, value in call.arguments.items() if name != "address")
-        distinct = call.function, call.result, call.caller, *arguments, *verdict.rules
+        arguments = [(name, value) for name, value in call.arguments.items() if name != "address"]
+        distinct = call.function, call.result, call.caller, str(arguments), *verdict.rules
         told, is_worth_telling = self.told.get(distinct), not is_accepted or bool(verdict.rules)
         if is_worth_telling:
             self.told[distinct] = call.record.pid

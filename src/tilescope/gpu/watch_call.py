@@ -42,6 +42,7 @@ MOST_DIMS = 5
 State = Literal["accepted", "refused", "disagreement", "failed"]
 SUCCESS, INVALID_VALUE = 0, 1
 DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads
+_ANY_MAP = {"data_type": "uint8", "dims": (16,), "strides_bytes": (), "box": (16,)}  # sound at any sound address
 LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
 NULL_POINTER = rule(
     "null-pointer",
@@ -206,7 +207,8 @@ class Call:
             "address": record.address,
             **({"arch": self.arch} if self.arch else {}),
         }
-        self.arguments: dict[str, Any] = {"kind": encoded.kind} if encoded else {}
+        before = {} if encoded or self.decoded is None else self.decoded.to_dict()  # but for its address
+        self.arguments: dict[str, Any] = {"kind": encoded.kind} if encoded else before
         self.arguments |= {name: value for name, value in values.items() if name in named}
 
     def told(self, word: str) -> str | None:
@@ -241,9 +243,17 @@ class Call:
 
     @property
     def asked(self) -> MapArguments:
-        """The arguments of a call that encodes a map, for its own architecture, or the newest known."""
-        is_unknown = self.arch is not None and self.arch not in ARCH
-        return MapArguments.of(self.arguments | ({"arch": list(ARCH)[-1]} if is_unknown else {}))
+        """The arguments of the map for its own architecture, or the newest known; of a map that is not, an address alone."""
+        arch = {"arch": list(ARCH)[-1]} if self.arch is not None and self.arch not in ARCH else {}
+        return MapArguments.of((self.arguments if "kind" in self.arguments else _ANY_MAP | self.arguments) | arch)
+
+    @property
+    def decoded(self) -> AnyMap | None:
+        """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
+        if self.descriptor is not None and self.arch == DECODED_ARCH:
+            with suppress(TensorMapError):
+                return decode_tensor_map(self.descriptor)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +276,6 @@ class Verdict:
         name = RESULTS.get(self.call.result, ("", ""))[0]
         return f"{name} ({self.call.result})" if name else f"error {self.call.result}"
 
-    @property
-    def readdressed(self) -> AnyMap | None:
-        """The map that cuTensorMapReplaceAddress was called for, where its bytes can be read."""
-        return _decoded(self.call) if self.call.function.map_class is None else None
-
 
 def judged(call: Call) -> Verdict:
     """The verdict of the rules on a call, beside the driver's."""
@@ -291,23 +296,18 @@ def judged(call: Call) -> Verdict:
 
 
 def _report(call: Call) -> MapReport:
-    if call.function.map_class is None:
-        return _replaced(call)
-    if not 0 < call.rank <= MOST_DIMS:
+    if call.function.map_class and not 0 < call.rank <= MOST_DIMS:
         fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
-        limit = "a map has 1 to 5 dimensions"
-        return _refused(RULES["rank"].violation("rank", f"tensorRank = {call.rank}", limit, fix, rank=call.rank))
+        found, limit = f"tensorRank = {call.rank}", "a map has 1 to 5 dimensions"
+        return MapReport(False, (RULES["rank"].violation("rank", found, limit, fix, rank=call.rank),), None)
     absent = [name for name, value in call.arguments.items() if value is None]
     checked = [violation for violation in call.asked.check() if violation.argument not in absent]
     violations = (*null_pointers(call.unreadable, call.rank), *checked)
     if any(violation.severity == "error" for violation in violations):
-        return _refused(*violations)
-    tensor_map = call.asked.tensor_map()
-    return MapReport(True, (*violations, *narrow_rows(tensor_map)), tensor_map)
-
-
-def _refused(*violations: Violation) -> MapReport:
-    return MapReport(False, violations, None)
+        return MapReport(False, violations, None)
+    tensor_map = call.asked.tensor_map() if "kind" in call.arguments else None
+    notes = narrow_rows(tensor_map) if call.function.map_class else ()
+    return MapReport(True, (*violations, *notes), tensor_map)
 
 
 def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
@@ -321,7 +321,7 @@ def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
     )
 
 
-def narrow_rows(tensor_map: AnyMap) -> tuple[Violation, ...]:
+def narrow_rows(tensor_map: AnyMap | None) -> tuple[Violation, ...]:
     """A note on boxes whose rows are too narrow for memory to deliver all it could."""
     if not isinstance(tensor_map, TensorMap) or tensor_map.interleave.slice_bytes or tensor_map.data_type.is_packed:
         return ()
@@ -340,28 +340,6 @@ def narrow_rows(tensor_map: AnyMap) -> tuple[Violation, ...]:
         f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile.",
         row_bytes=row_bytes, share=share,
     ),)  # fmt: skip
-
-
-def _replaced(call: Call) -> MapReport:
-    """What the rules say of a map's new address; a map that cannot be read has its address checked alone."""
-    if call.descriptor is None:
-        return _refused(*null_pointers(call.unreadable, call.rank))
-    before = _decoded(call)
-    readable = TensorMap("uint8", (16,), (), (16,)) if before is None else before
-    try:
-        after = readable.replace(address=call.arguments["address"])
-    except TensorMapError as error:
-        return _refused(*error.violations)
-    return MapReport(True, after.findings, None if before is None else after)
-
-
-def _decoded(call: Call) -> AnyMap | None:
-    """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
-    if call.descriptor is None or call.arch != DECODED_ARCH:
-        return None
-    with suppress(TensorMapError):
-        return decode_tensor_map(call.descriptor)
-    return None
 
 
 def _difference(call: Call, tensor_map: AnyMap | None) -> str:

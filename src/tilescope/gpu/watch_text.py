@@ -88,7 +88,7 @@ def explained(verdict: Verdict, process: str) -> Drawing:
     shown = {**call.arguments, "address": hex(call.arguments["address"])}
     arguments = Table(
         tuple(
-            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+            (name, ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value))
             for name, value in shown.items()
             if name != "kind" and value is not None
         ),
@@ -156,8 +156,6 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
     """
     call = verdict.call
     held = {name: value for name, value in call.arguments.items() if value is not None}
-    if verdict.readdressed is not None:
-        held = verdict.readdressed.to_dict()
     held["address"] = hex(call.arguments["address"])
     is_map = not MapArguments.of(held).misnamed()
     return {
